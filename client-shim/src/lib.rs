@@ -1,0 +1,1 @@
+//! The preloaded library for CUDA programs under ReMPS.

@@ -1,0 +1,1 @@
+//! The control daemon that replaces `nvidia-cuda-mps-control`.

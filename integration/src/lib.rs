@@ -1,0 +1,1 @@
+//! The lab: peers, programs and tests that run the daemon as a black box.
