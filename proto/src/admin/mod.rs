@@ -1,1 +1,13 @@
 //! The text commands of `nvidia-cuda-mps-control`: their grammar and the exact texts of the vendor's answers.
+//!
+//! [`command`] turns a line into a [`Command`], [`limits`] holds the grammar of the values that commands carry, and
+//! [`personality`] says which release is being played. Nothing here knows a daemon's state.
+
+pub mod command;
+pub mod limits;
+mod number;
+pub mod personality;
+
+pub use command::{Command, CommandName, SmPartition};
+pub use limits::{DeviceKey, MemLimit, Percentage, Priority};
+pub use personality::Personality;

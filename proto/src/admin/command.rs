@@ -1,0 +1,378 @@
+//! A line of the user interface as a command, read as leniently as the vendor reads it.
+//!
+//! Measured on 535 and 550: words are separated by C white space, the line ends at a NUL, case matters, words too
+//! many are ignored, and numbers are read by `atoi` and `strtod`, so `12abc` is 12 and `abc` is 0 or absent.
+
+use super::limits::{
+    DeviceKey, InvalidDevice, InvalidMemLimit, InvalidPercentage, InvalidPriority, MemLimit, Percentage, Priority,
+};
+use super::number::{atoi, int_prefix, is_space, strtol};
+use super::personality::Personality;
+
+/// Declares the commands with their spelling, their first release, their synopsis and one line of help.
+macro_rules! command_names {
+    ($( $variant:ident $spelling:literal $since:ident $arguments:literal $help:literal; )+) => {
+        /// The name of a command.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum CommandName {
+            $( #[doc = concat!("`", $spelling, " ", $arguments, "`")] $variant, )+
+        }
+
+        impl CommandName {
+            /// Every command, in the order of the help text.
+            pub const ALL: &[Self] = &[$( Self::$variant, )+];
+
+            /// The word that the user types.
+            #[must_use]
+            pub const fn spelling(self) -> &'static str {
+                match self { $( Self::$variant => $spelling, )+ }
+            }
+
+            /// The arguments, as a synopsis.
+            #[must_use]
+            pub const fn arguments(self) -> &'static str {
+                match self { $( Self::$variant => $arguments, )+ }
+            }
+
+            /// What the command does, in one line.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $( Self::$variant => $help, )+ }
+            }
+
+            /// The first release measured that has the command.
+            #[must_use]
+            pub const fn since(self) -> Personality {
+                match self { $( Self::$variant => Personality::$since, )+ }
+            }
+        }
+    };
+}
+
+command_names! {
+    GetServerList "get_server_list" V535 "" "List the pids of all servers.";
+    GetServerStatus "get_server_status" V550 "PID" "Show the status of a server.";
+    StartServer "start_server" V535 "-uid UID [-mlopart]" "Start a server for a user.";
+    ShutdownServer "shutdown_server" V535 "PID [-f]" "End a server once its clients have left, with -f at once.";
+    GetClientList "get_client_list" V535 "PID" "List the pids of the clients of a server.";
+    GetDeviceClientList "get_device_client_list" V535 "[PID]" "List the devices and the clients on each.";
+    SetDefaultActiveThreadPercentage "set_default_active_thread_percentage" V535 "PERCENTAGE"
+        "Set the share of threads of servers to come.";
+    GetDefaultActiveThreadPercentage "get_default_active_thread_percentage" V535 ""
+        "Show the share of threads of servers to come.";
+    SetActiveThreadPercentage "set_active_thread_percentage" V535 "PID PERCENTAGE"
+        "Set the share of threads of a server's clients to come.";
+    GetActiveThreadPercentage "get_active_thread_percentage" V535 "PID" "Show the share of threads of a server.";
+    SetDefaultDevicePinnedMemLimit "set_default_device_pinned_mem_limit" V535 "DEVICE LIMIT"
+        "Limit the device memory of clients of servers to come.";
+    GetDefaultDevicePinnedMemLimit "get_default_device_pinned_mem_limit" V535 "DEVICE"
+        "Show the memory limit of servers to come.";
+    SetDevicePinnedMemLimit "set_device_pinned_mem_limit" V535 "PID DEVICE LIMIT"
+        "Limit the device memory of a server's clients to come.";
+    GetDevicePinnedMemLimit "get_device_pinned_mem_limit" V535 "PID DEVICE" "Show the memory limit of a server.";
+    SetDefaultClientPriority "set_default_client_priority" V535 "PRIORITY" "Set the priority of clients to come.";
+    GetDefaultClientPriority "get_default_client_priority" V535 "" "Show the priority of clients to come.";
+    TerminateClient "terminate_client" V535 "SERVER_PID CLIENT_PID" "End a client's work on the GPU.";
+    Ps "ps" V535 "[-p PID]" "Show a snapshot of the clients.";
+    DeviceQuery "device_query" V580 "[PID] [--csv]" "Show the devices.";
+    SmPartition "sm_partition" V595 "add DEVICE CHUNKS | rm DEVICE PARTITION" "Make or remove a static SM partition.";
+    Lspart "lspart" V595 "" "List the static SM partitions.";
+    Quit "quit" V535 "[-t SECONDS]" "End all servers and the daemon.";
+}
+
+impl std::fmt::Display for CommandName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.spelling())
+    }
+}
+
+/// The two forms of `sm_partition`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SmPartition {
+    /// `add DEVICE CHUNKS`.
+    Add {
+        /// UUID of the device, whole or a prefix, as typed.
+        device: String,
+        /// How many chunks of SMs the partition gets, at least one.
+        chunks: u32,
+    },
+    /// `rm DEVICE PARTITION`.
+    Remove {
+        /// UUID of the device, whole or a prefix, as typed.
+        device: String,
+        /// The partition's id, as typed.
+        partition: String,
+    },
+    /// Neither.
+    Invalid,
+}
+
+/// A command with its arguments. A pid is what the user typed, cut to 32 bits; 0 stands for none.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// `get_server_list`
+    GetServerList,
+    /// `get_server_status PID`
+    GetServerStatus {
+        /// `None` without a number: the answer asks for one.
+        server: Option<i32>,
+    },
+    /// `start_server -uid UID [-mlopart]`
+    StartServer {
+        /// `None` when no user can be read.
+        uid: Option<u32>,
+        /// Whether clients get one device for each locality domain.
+        mlopart: bool,
+    },
+    /// `shutdown_server PID [-f]`
+    ShutdownServer {
+        /// The server.
+        server: i32,
+        /// Without waiting for its clients.
+        force: bool,
+    },
+    /// `get_client_list PID`
+    GetClientList {
+        /// The server.
+        server: i32,
+    },
+    /// `get_device_client_list [PID]`
+    GetDeviceClientList {
+        /// `None` for every server; the vendor takes 0 and a word without a number as none too.
+        server: Option<i32>,
+    },
+    /// `set_default_active_thread_percentage PERCENTAGE`
+    SetDefaultActiveThreadPercentage {
+        /// The new value; an invalid one leaves the old one in place.
+        percentage: Result<Percentage, InvalidPercentage>,
+    },
+    /// `get_default_active_thread_percentage`
+    GetDefaultActiveThreadPercentage,
+    /// `set_active_thread_percentage PID PERCENTAGE`
+    SetActiveThreadPercentage {
+        /// The server.
+        server: i32,
+        /// The new value; an invalid one leaves the old one in place.
+        percentage: Result<Percentage, InvalidPercentage>,
+    },
+    /// `get_active_thread_percentage PID`
+    GetActiveThreadPercentage {
+        /// The server.
+        server: i32,
+    },
+    /// `set_default_device_pinned_mem_limit DEVICE LIMIT`
+    SetDefaultDevicePinnedMemLimit {
+        /// The device.
+        device: Result<DeviceKey, InvalidDevice>,
+        /// The limit.
+        limit: Result<MemLimit, InvalidMemLimit>,
+    },
+    /// `get_default_device_pinned_mem_limit DEVICE`
+    GetDefaultDevicePinnedMemLimit {
+        /// The device; the vendor reads a word that is neither number nor UUID as 0.
+        device: Result<DeviceKey, InvalidDevice>,
+    },
+    /// `set_device_pinned_mem_limit PID DEVICE LIMIT`
+    SetDevicePinnedMemLimit {
+        /// The server.
+        server: i32,
+        /// The device.
+        device: Result<DeviceKey, InvalidDevice>,
+        /// The limit.
+        limit: Result<MemLimit, InvalidMemLimit>,
+    },
+    /// `get_device_pinned_mem_limit PID DEVICE`
+    GetDevicePinnedMemLimit {
+        /// The server.
+        server: i32,
+        /// The device.
+        device: Result<DeviceKey, InvalidDevice>,
+    },
+    /// `set_default_client_priority PRIORITY`
+    SetDefaultClientPriority {
+        /// The new value.
+        priority: Result<Priority, InvalidPriority>,
+    },
+    /// `get_default_client_priority`
+    GetDefaultClientPriority,
+    /// `terminate_client SERVER_PID CLIENT_PID`
+    TerminateClient {
+        /// The server.
+        server: i32,
+        /// The client.
+        client: i32,
+    },
+    /// `ps [-p PID]`
+    Ps {
+        /// `None` for every server.
+        server: Option<i32>,
+    },
+    /// `device_query [PID] [--csv]`
+    DeviceQuery {
+        /// `None` for the daemon's own view.
+        server: Option<i32>,
+        /// Comma-separated values instead of a table.
+        csv: bool,
+    },
+    /// `sm_partition …`
+    SmPartition(SmPartition),
+    /// `lspart`
+    Lspart,
+    /// `quit [-t SECONDS]`
+    Quit {
+        /// Seconds after which servers are forced; `None` waits for their clients.
+        timeout_s: Option<u32>,
+    },
+    /// Anything else: the first word, bytes that are no UTF-8 replaced.
+    Unknown(String),
+}
+
+impl Command {
+    /// Reads one line, with or without its line end and its NUL. Never fails: what is no command is [`Self::Unknown`].
+    #[must_use]
+    pub fn parse(line: &[u8], personality: Personality) -> Self {
+        let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
+        let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+        let verb = words.next().unwrap_or_default();
+        let name = CommandName::ALL.iter().find(|name| name.spelling().as_bytes() == verb);
+        match name {
+            Some(name) if personality.knows(*name) => Self::with_arguments(*name, words, personality),
+            _ => Self::Unknown(String::from_utf8_lossy(verb).into_owned()),
+        }
+    }
+
+    fn with_arguments<'a>(
+        name: CommandName,
+        mut words: impl Iterator<Item = &'a [u8]>,
+        personality: Personality,
+    ) -> Self {
+        // Words are taken in order; a missing one reads as an empty one.
+        let mut word = || words.next().unwrap_or_default();
+        match name {
+            CommandName::GetServerList => Self::GetServerList,
+            CommandName::GetServerStatus => Self::GetServerStatus { server: int_prefix(word()) },
+            CommandName::StartServer => {
+                let uid = if word() == b"-uid" { user(word()) } else { None };
+                Self::StartServer { uid, mlopart: personality.has_mlopart() && word() == b"-mlopart" }
+            }
+            CommandName::ShutdownServer => Self::ShutdownServer { server: atoi(word()), force: word() == b"-f" },
+            CommandName::GetClientList => Self::GetClientList { server: atoi(word()) },
+            CommandName::GetDeviceClientList => {
+                Self::GetDeviceClientList { server: Some(atoi(word())).filter(|pid| *pid != 0) }
+            }
+            CommandName::SetDefaultActiveThreadPercentage => {
+                Self::SetDefaultActiveThreadPercentage { percentage: Percentage::parse(word()) }
+            }
+            CommandName::GetDefaultActiveThreadPercentage => Self::GetDefaultActiveThreadPercentage,
+            CommandName::SetActiveThreadPercentage => {
+                Self::SetActiveThreadPercentage { server: atoi(word()), percentage: Percentage::parse(word()) }
+            }
+            CommandName::GetActiveThreadPercentage => Self::GetActiveThreadPercentage { server: atoi(word()) },
+            CommandName::SetDefaultDevicePinnedMemLimit => Self::SetDefaultDevicePinnedMemLimit {
+                device: DeviceKey::parse(word()),
+                limit: MemLimit::parse(word()),
+            },
+            CommandName::GetDefaultDevicePinnedMemLimit => {
+                Self::GetDefaultDevicePinnedMemLimit { device: asked_device(word()) }
+            }
+            CommandName::SetDevicePinnedMemLimit => Self::SetDevicePinnedMemLimit {
+                server: atoi(word()),
+                device: DeviceKey::parse(word()),
+                limit: MemLimit::parse(word()),
+            },
+            CommandName::GetDevicePinnedMemLimit => {
+                Self::GetDevicePinnedMemLimit { server: atoi(word()), device: asked_device(word()) }
+            }
+            CommandName::SetDefaultClientPriority => {
+                Self::SetDefaultClientPriority { priority: Priority::parse(word()) }
+            }
+            CommandName::GetDefaultClientPriority => Self::GetDefaultClientPriority,
+            CommandName::TerminateClient => Self::TerminateClient { server: atoi(word()), client: atoi(word()) },
+            CommandName::Ps => Self::Ps {
+                server: word().strip_prefix(b"-p").map(|rest| atoi(if rest.is_empty() { word() } else { rest })),
+            },
+            CommandName::DeviceQuery => device_query(words),
+            CommandName::SmPartition => Self::SmPartition(sm_partition([word(), word(), word()])),
+            CommandName::Lspart => Self::Lspart,
+            CommandName::Quit => Self::Quit { timeout_s: if word() == b"-t" { seconds(word()) } else { None } },
+        }
+    }
+
+    /// The command's name; `None` for [`Self::Unknown`].
+    #[must_use]
+    pub const fn name(&self) -> Option<CommandName> {
+        Some(match self {
+            Self::GetServerList => CommandName::GetServerList,
+            Self::GetServerStatus { .. } => CommandName::GetServerStatus,
+            Self::StartServer { .. } => CommandName::StartServer,
+            Self::ShutdownServer { .. } => CommandName::ShutdownServer,
+            Self::GetClientList { .. } => CommandName::GetClientList,
+            Self::GetDeviceClientList { .. } => CommandName::GetDeviceClientList,
+            Self::SetDefaultActiveThreadPercentage { .. } => CommandName::SetDefaultActiveThreadPercentage,
+            Self::GetDefaultActiveThreadPercentage => CommandName::GetDefaultActiveThreadPercentage,
+            Self::SetActiveThreadPercentage { .. } => CommandName::SetActiveThreadPercentage,
+            Self::GetActiveThreadPercentage { .. } => CommandName::GetActiveThreadPercentage,
+            Self::SetDefaultDevicePinnedMemLimit { .. } => CommandName::SetDefaultDevicePinnedMemLimit,
+            Self::GetDefaultDevicePinnedMemLimit { .. } => CommandName::GetDefaultDevicePinnedMemLimit,
+            Self::SetDevicePinnedMemLimit { .. } => CommandName::SetDevicePinnedMemLimit,
+            Self::GetDevicePinnedMemLimit { .. } => CommandName::GetDevicePinnedMemLimit,
+            Self::SetDefaultClientPriority { .. } => CommandName::SetDefaultClientPriority,
+            Self::GetDefaultClientPriority => CommandName::GetDefaultClientPriority,
+            Self::TerminateClient { .. } => CommandName::TerminateClient,
+            Self::Ps { .. } => CommandName::Ps,
+            Self::DeviceQuery { .. } => CommandName::DeviceQuery,
+            Self::SmPartition(_) => CommandName::SmPartition,
+            Self::Lspart => CommandName::Lspart,
+            Self::Quit { .. } => CommandName::Quit,
+            Self::Unknown(_) => return None,
+        })
+    }
+}
+
+/// A user id. The vendor lets -1 and numbers beyond 32 bits wrap to some other user; those are no user here.
+fn user(word: &[u8]) -> Option<u32> {
+    strtol(word).and_then(|uid| u32::try_from(uid).ok()).filter(|uid| *uid != u32::MAX)
+}
+
+/// Seconds of `quit -t`: a word without a number is a plain quit, and so is a negative one.
+fn seconds(word: &[u8]) -> Option<u32> {
+    let seconds = strtol(word).filter(|seconds| *seconds >= 0)?;
+    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+}
+
+/// The device of a question: a UUID, or else a number as `atoi` reads it.
+fn asked_device(word: &[u8]) -> Result<DeviceKey, InvalidDevice> {
+    DeviceKey::parse(word).or_else(|_| match u32::try_from(atoi(word)) {
+        Ok(ordinal) if ordinal < DeviceKey::ORDINALS => Ok(DeviceKey::Ordinal(ordinal)),
+        _ => Err(InvalidDevice),
+    })
+}
+
+fn device_query<'a>(words: impl Iterator<Item = &'a [u8]>) -> Command {
+    let (mut server, mut csv) = (None, false);
+    for word in words {
+        if word == b"--csv" {
+            csv = true;
+        } else if server.is_none() {
+            server = Some(atoi(word));
+        }
+    }
+    Command::DeviceQuery { server, csv }
+}
+
+fn sm_partition([verb, device, value]: [&[u8]; 3]) -> SmPartition {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    match verb {
+        b"add" => match strtol(value).map(u32::try_from) {
+            Some(Ok(chunks)) if chunks > 0 && !device.is_empty() => SmPartition::Add { device: text(device), chunks },
+            _ => SmPartition::Invalid,
+        },
+        b"rm" if !device.is_empty() && !value.is_empty() => {
+            SmPartition::Remove { device: text(device), partition: text(value) }
+        }
+        _ => SmPartition::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests;
