@@ -1,13 +1,17 @@
 //! The text commands of `nvidia-cuda-mps-control`: their grammar and the exact texts of the vendor's answers.
 //!
-//! [`command`] turns a line into a [`Command`], [`limits`] holds the grammar of the values that commands carry, and
+//! [`command`] turns a line into a [`Command`], [`reply`] turns facts into the vendor's words, [`limits`] holds the
+//! grammar of the values that commands carry, [`defaults`] the few values a daemon keeps when no server runs, and
 //! [`personality`] says which release is being played. Nothing here knows a daemon's state.
 
 pub mod command;
+pub mod defaults;
 pub mod limits;
 mod number;
 pub mod personality;
+pub mod reply;
 
 pub use command::{Command, CommandName, SmPartition};
+pub use defaults::Defaults;
 pub use limits::{DeviceKey, MemLimit, Percentage, Priority};
 pub use personality::Personality;

@@ -1,0 +1,234 @@
+//! The values that servers to come start with, and the answers that need nothing else.
+
+use super::command::{Command, SmPartition};
+use super::limits::{DeviceKey, MemLimit, Percentage, Priority};
+use super::reply;
+
+/// Default percentage, priority and memory limits, as `set_default_*` leaves them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Defaults {
+    percentage: Percentage,
+    priority: Priority,
+    /// In the order in which they were set: at a server's start the last one that names a device wins.
+    limits: Vec<(DeviceKey, MemLimit)>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { percentage: Percentage::FULL, priority: Priority::Normal, limits: Vec::new() }
+    }
+}
+
+/// What [`Defaults::apply`] made of a command.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// The lines for the user.
+    pub answer: Vec<String>,
+    /// A line for the log that the user does not see.
+    pub remark: Option<String>,
+    /// Whether a value changed, so that it is worth storing and, for the priority, telling running servers.
+    pub changed: bool,
+}
+
+impl Defaults {
+    /// More limits than this are refused: each of 32 ordinals once and as many UUIDs twice over.
+    pub const MAX_LIMITS: usize = 128;
+
+    /// The default share of threads.
+    #[must_use]
+    pub const fn percentage(&self) -> Percentage {
+        self.percentage
+    }
+
+    /// The default priority.
+    #[must_use]
+    pub const fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// The limits, oldest first.
+    #[must_use]
+    pub fn limits(&self) -> &[(DeviceKey, MemLimit)] {
+        &self.limits
+    }
+
+    /// Sets the share of threads.
+    pub const fn set_percentage(&mut self, percentage: Percentage) {
+        self.percentage = percentage;
+    }
+
+    /// Sets the priority.
+    pub const fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
+    }
+
+    /// Sets a limit or, with [`MemLimit::NONE`], takes it away. The device becomes the last one set.
+    ///
+    /// False when nothing was kept because there are [`Self::MAX_LIMITS`] already.
+    pub fn set_limit(&mut self, device: DeviceKey, limit: MemLimit) -> bool {
+        self.limits.retain(|(known, _)| *known != device);
+        if limit.is_none() {
+            return true;
+        }
+        let room = self.limits.len() < Self::MAX_LIMITS;
+        if room {
+            self.limits.push((device, limit));
+        }
+        room
+    }
+
+    /// The limit set for exactly this name of a device.
+    #[must_use]
+    pub fn limit(&self, device: &DeviceKey) -> Option<MemLimit> {
+        self.limits.iter().find(|(known, _)| known == device).map(|(_, limit)| *limit)
+    }
+
+    /// Answers a command about the defaults; `None` for every other command.
+    pub fn apply(&mut self, command: &Command) -> Option<Applied> {
+        let before = self.clone();
+        let (answer, remark) = match command {
+            Command::SetDefaultActiveThreadPercentage { percentage } => {
+                let remark = match percentage {
+                    Ok(percentage) => {
+                        self.percentage = *percentage;
+                        None
+                    }
+                    Err(invalid) => Some(invalid.to_string()),
+                };
+                (vec![reply::percentage(self.percentage.get())], remark)
+            }
+            Command::GetDefaultActiveThreadPercentage => (vec![reply::percentage(self.percentage.get())], None),
+            Command::SetDefaultDevicePinnedMemLimit { device, limit } => (vec![], self.apply_limit(device, limit)),
+            Command::GetDefaultDevicePinnedMemLimit { device } => match device {
+                Err(invalid) => (vec![], Some(invalid.to_string())),
+                Ok(device) => match self.limit(device) {
+                    Some(limit) => (vec![limit.to_string()], None),
+                    None => (vec![], Some(reply::LOG_NO_DEFAULT_LIMIT.to_owned())),
+                },
+            },
+            Command::SetDefaultClientPriority { priority } => match priority {
+                Ok(priority) => {
+                    self.priority = *priority;
+                    (vec![], None)
+                }
+                Err(invalid) => (vec![invalid.to_string()], None),
+            },
+            Command::GetDefaultClientPriority => (vec![self.priority.get().to_string()], None),
+            Command::GetServerList
+            | Command::GetServerStatus { .. }
+            | Command::StartServer { .. }
+            | Command::ShutdownServer { .. }
+            | Command::GetClientList { .. }
+            | Command::GetDeviceClientList { .. }
+            | Command::SetActiveThreadPercentage { .. }
+            | Command::GetActiveThreadPercentage { .. }
+            | Command::SetDevicePinnedMemLimit { .. }
+            | Command::GetDevicePinnedMemLimit { .. }
+            | Command::TerminateClient { .. }
+            | Command::Ps { .. }
+            | Command::DeviceQuery { .. }
+            | Command::SmPartition(_)
+            | Command::Lspart
+            | Command::Quit { .. }
+            | Command::Unknown(_) => return None,
+        };
+        Some(Applied { answer, remark, changed: *self != before })
+    }
+
+    fn apply_limit<D, L>(&mut self, device: &Result<DeviceKey, D>, limit: &Result<MemLimit, L>) -> Option<String>
+    where
+        D: std::fmt::Display,
+        L: std::fmt::Display,
+    {
+        match (device, limit) {
+            (Err(invalid), _) => Some(invalid.to_string()),
+            (Ok(_), Err(invalid)) => Some(invalid.to_string()),
+            (Ok(device), Ok(limit)) => {
+                let kept = self.set_limit(device.clone(), *limit);
+                (!kept).then(|| format!("more than {} memory limits, {device} is not kept", Self::MAX_LIMITS))
+            }
+        }
+    }
+}
+
+/// The answer of a daemon that has no server to a command that asks for one; `None` when the daemon must do something
+/// (`start_server` for a user, `quit`) or look at its devices, and for the commands of [`Defaults::apply`].
+#[must_use]
+pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
+    match command {
+        Command::GetServerList | Command::GetDeviceClientList { server: None } => Some(vec![]),
+        Command::GetServerStatus { server: None } => Some(vec![reply::PID_REQUIRED.to_owned()]),
+        Command::StartServer { uid: None, .. } => Some(vec![reply::UID_REQUIRED.to_owned()]),
+        Command::GetServerStatus { server: Some(server) }
+        | Command::ShutdownServer { server, .. }
+        | Command::GetClientList { server }
+        | Command::GetDeviceClientList { server: Some(server) }
+        | Command::SetActiveThreadPercentage { server, .. }
+        | Command::GetActiveThreadPercentage { server }
+        | Command::SetDevicePinnedMemLimit { server, .. }
+        | Command::GetDevicePinnedMemLimit { server, .. }
+        | Command::DeviceQuery { server: Some(server), .. } => Some(vec![reply::server_not_found(*server)]),
+        Command::TerminateClient { server, .. } => Some(reply::terminate_server_not_found(*server)),
+        Command::Ps { server: None } => Some(vec![reply::NO_SERVER.to_owned()]),
+        Command::Ps { server: Some(server) } => Some(reply::ps_server_not_found(*server)),
+        Command::SmPartition(SmPartition::Invalid) => Some(vec![reply::SM_PARTITION_USAGE.to_owned()]),
+        Command::Unknown(word) => Some(vec![reply::unknown_command(word)]),
+        Command::StartServer { uid: Some(_), .. }
+        | Command::SetDefaultActiveThreadPercentage { .. }
+        | Command::GetDefaultActiveThreadPercentage
+        | Command::SetDefaultDevicePinnedMemLimit { .. }
+        | Command::GetDefaultDevicePinnedMemLimit { .. }
+        | Command::SetDefaultClientPriority { .. }
+        | Command::GetDefaultClientPriority
+        | Command::DeviceQuery { server: None, .. }
+        | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. })
+        | Command::Lspart
+        | Command::Quit { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::personality::Personality;
+    use super::*;
+
+    fn apply(defaults: &mut Defaults, line: &str) -> Applied {
+        let command = Command::parse(line.as_bytes(), Personality::V580);
+        defaults.apply(&command).expect("a command about defaults")
+    }
+
+    #[test]
+    fn an_invalid_value_leaves_the_old_one_and_is_remarked_in_the_log() {
+        let mut defaults = Defaults::default();
+        assert_eq!(apply(&mut defaults, "set_default_active_thread_percentage 33").answer, ["33.0"]);
+        let refused = apply(&mut defaults, "set_default_active_thread_percentage 101");
+        assert_eq!((refused.answer, refused.changed), (vec!["33.0".to_owned()], false));
+        assert!(refused.remark.is_some());
+
+        assert!(apply(&mut defaults, "set_default_device_pinned_mem_limit 0 1G").changed);
+        for bad in ["0 10K", "0 -1G", "0 x", "0", "", "x 4G", "99 4G"] {
+            let refused = apply(&mut defaults, &format!("set_default_device_pinned_mem_limit {bad}"));
+            assert!(!refused.changed && refused.answer.is_empty() && refused.remark.is_some(), "{bad:?}");
+        }
+        assert_eq!(apply(&mut defaults, "get_default_device_pinned_mem_limit 0").answer, ["1G"]);
+    }
+
+    #[test]
+    fn the_limit_set_last_is_the_last_of_the_list() {
+        let mut defaults = Defaults::default();
+        for line in ["0 1G", "GPU-74d43ed3 2G", "1 3G", "0 4G", "1 0G"] {
+            apply(&mut defaults, &format!("set_default_device_pinned_mem_limit {line}"));
+        }
+        let limits: Vec<_> = defaults.limits().iter().map(|(device, limit)| format!("{device}={limit}")).collect();
+        assert_eq!(limits, ["GPU-74d43ed3=2G", "0=4G"]);
+    }
+
+    #[test]
+    fn the_list_of_limits_is_bounded() {
+        let mut defaults = Defaults::default();
+        for number in 0..=Defaults::MAX_LIMITS {
+            let kept = defaults.set_limit(DeviceKey::Uuid(format!("GPU-{number:08x}")), MemLimit(1 << 30));
+            assert_eq!(kept, number < Defaults::MAX_LIMITS);
+        }
+    }
+}
