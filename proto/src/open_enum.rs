@@ -18,11 +18,11 @@ macro_rules! open_enum {
         $vis struct $name(pub $repr);
 
         impl $name {
-            $( $(#[$vmeta])* pub const $variant: Self = Self($value); )+
+            $( $(#[$vmeta])* $vis const $variant: Self = Self($value); )+
 
             /// The constant's name, or `None` for a value that has none.
             #[must_use]
-            pub const fn name(self) -> Option<&'static str> {
+            $vis const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $( $value => Some(stringify!($variant)), )+
                     _ => None,
