@@ -6,4 +6,5 @@
 
 pub mod admin;
 pub mod mps;
+pub mod notice;
 mod open_enum;
