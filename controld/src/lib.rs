@@ -1,1 +1,4 @@
 //! The control daemon that replaces `nvidia-cuda-mps-control`.
+
+pub mod core;
+pub mod devices;

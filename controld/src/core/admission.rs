@@ -1,0 +1,218 @@
+//! Which server a client goes to.
+//!
+//! A process stays with the server of its first context: contexts of one process on two servers don't work (the second
+//! `cuCtxCreate` fails with `CUDA_ERROR_INVALID_VALUE`). A newcomer goes to its domain's active server, or waits on its
+//! open connection until there is one; nobody is refused while the daemon runs on.
+
+use super::backoff::Backoff;
+use super::ids::{ConnectionId, Pid, ServerEpoch, Uid};
+use super::server::{Server, ServerState};
+use super::{Core, Effect, Peer, Policy, Sharing};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// The clients that share one server.
+#[derive(Debug)]
+pub(super) struct Domain {
+    /// The user whose clients these are; the daemon's owner for the one domain of multi-user mode.
+    pub(super) gid: u32,
+    pub(super) waiting: VecDeque<ConnectionId>,
+    /// `start_server` asked for a server, whether or not a client waits.
+    pub(super) requested: bool,
+    pub(super) starts: Backoff,
+    pub(super) retry_at: Option<Duration>,
+    /// Since when somebody waits here for another domain's server to go.
+    pub(super) queued_since: Option<Duration>,
+}
+
+impl Domain {
+    pub(super) fn new(policy: &Policy, gid: u32) -> Self {
+        Self {
+            gid,
+            waiting: VecDeque::new(),
+            requested: false,
+            starts: Backoff::new(policy.first_retry, policy.largest_retry),
+            retry_at: None,
+            queued_since: None,
+        }
+    }
+
+    pub(super) fn wants_server(&self) -> bool {
+        self.requested || !self.waiting.is_empty()
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// A client's connection that is not over.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Client {
+    pub(super) peer: Peer,
+    pub(super) domain: Uid,
+    pub(super) since: Duration,
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In its domain's queue.
+    Waiting,
+    /// Handed to this server; its status is outstanding.
+    Dispatched(ServerEpoch),
+}
+
+/// A client process and the server it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) server: ServerEpoch,
+    pub(super) uid: Uid,
+}
+
+/// Where a client can go now.
+enum Route {
+    To(ServerEpoch),
+    Wait,
+}
+
+impl Core {
+    /// The domain of a user.
+    pub(super) fn domain_of(&self, uid: Uid) -> Uid {
+        match self.policy.sharing {
+            Sharing::PerUser | Sharing::Single => uid,
+            Sharing::MultiUser => self.policy.owner,
+        }
+    }
+
+    /// The domain's active server.
+    pub(super) fn active_server(&self, domain: Uid) -> Option<&Server> {
+        self.servers.values().find(|server| server.domain == domain && server.is_active())
+    }
+
+    pub(super) fn client_arrived(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
+        let domain = self.domain_of(peer.uid);
+        if self.quit.is_some() && !self.processes.contains_key(&peer.pid) {
+            self.log(format!("NEW CLIENT {} from user {}: refused, the daemon is about to quit", peer.pid, peer.uid));
+            self.effects.push(Effect::Close { connection });
+            return;
+        }
+        if self.domains.get(&domain).map_or(0, Domain::waiting) >= self.policy.max_waiting_per_user {
+            let limit = self.policy.max_waiting_per_user;
+            self.log(format!("NEW CLIENT {} from user {}: refused, {limit} clients wait already", peer.pid, peer.uid));
+            self.effects.push(Effect::Close { connection });
+            return;
+        }
+        let client = Client { peer, domain, since: now, place: Place::Waiting };
+        self.clients.insert(connection, client);
+        let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
+        queue.waiting.push_back(connection);
+        let line = match self.route(connection) {
+            Route::To(_) => "Server already exists",
+            Route::Wait => "Server is not ready, push client to pending list",
+        };
+        self.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
+    }
+
+    pub(super) fn client_done(&mut self, connection: ConnectionId, status: Option<u32>) {
+        let Some(client) = self.clients.remove(&connection) else {
+            return;
+        };
+        match (client.place, status) {
+            (Place::Waiting, _) => {
+                if let Some(domain) = self.domains.get_mut(&client.domain) {
+                    domain.waiting.retain(|&waiting| waiting != connection);
+                }
+            }
+            (Place::Dispatched(_), Some(0)) => {}
+            (Place::Dispatched(_), Some(status)) => {
+                self.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
+            }
+            (Place::Dispatched(_), None) => {
+                self.log(format!("Client {} left during its handshake", client.peer.pid));
+            }
+        }
+    }
+
+    pub(super) fn process_gone(&mut self, now: Duration, pid: Pid) {
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        let idle = !self.processes.values().any(|other| other.server == process.server);
+        if let Some(server) = self.servers.get_mut(&process.server) {
+            if idle {
+                server.idle_since = Some(now);
+            }
+            server.client_left(now);
+        }
+    }
+
+    /// Where the client can go now.
+    fn route(&self, connection: ConnectionId) -> Route {
+        let Some(client) = self.clients.get(&connection) else {
+            return Route::Wait;
+        };
+        let own = self.processes.get(&client.peer.pid).and_then(|process| self.servers.get(&process.server));
+        if let Some(own) = own
+            && own.is_connected()
+        {
+            return if own.is_deciding() { Route::Wait } else { Route::To(own.epoch) };
+        }
+        match self.server_for_newcomers(client.domain) {
+            Some(server) if server.ready_at.is_some() && !server.is_deciding() => Route::To(server.epoch),
+            _ => Route::Wait,
+        }
+    }
+
+    /// The server that newcomers of a domain go to: its active one or, where only one server may run, a draining one
+    /// too, as with the vendor.
+    pub(super) fn server_for_newcomers(&self, domain: Uid) -> Option<&Server> {
+        self.active_server(domain).or_else(|| {
+            (self.policy.sharing == Sharing::Single)
+                .then(|| {
+                    self.servers
+                        .values()
+                        .find(|server| server.domain == domain && matches!(server.state, ServerState::Draining(_)))
+                })
+                .flatten()
+        })
+    }
+
+    /// Hands waiting clients to servers that can take them.
+    pub(super) fn dispatch_waiting(&mut self, domain: Uid) {
+        let Some(queue) = self.domains.get(&domain) else {
+            return;
+        };
+        let connections: Vec<ConnectionId> = queue.waiting.iter().copied().collect();
+        for connection in connections {
+            if let Route::To(server) = self.route(connection) {
+                self.dispatch(domain, server, connection);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, domain: Uid, epoch: ServerEpoch, connection: ConnectionId) {
+        if let Some(queue) = self.domains.get_mut(&domain) {
+            queue.waiting.retain(|&waiting| waiting != connection);
+            queue.queued_since = None;
+        }
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        client.place = Place::Dispatched(epoch);
+        let peer = client.peer;
+        let newcomer = peer.pid != 0 && self.processes.get(&peer.pid).is_none_or(|process| process.server != epoch);
+        self.effects.push(Effect::Dispatch { server: epoch, connection });
+        if newcomer {
+            self.processes.insert(peer.pid, Process { server: epoch, uid: peer.uid });
+            self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
+        }
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.idle_since = None;
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! What the command line is answered.
+
+use super::admission::Place;
+use super::ids::{Pid, ServerEpoch, SessionId, Uid};
+use super::questions::{GatherKind, Purpose};
+use super::server::{Server, ServerState};
+use super::{Core, Effect, Peer, PsRow, Sharing};
+use crate::devices::Device;
+use core::time::Duration;
+use remps_proto::admin::command::{Command, SmPartition};
+use remps_proto::admin::defaults::answer_without_server;
+use remps_proto::admin::personality::Personality;
+use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
+use remps_proto::mps::device::{DeviceInfo, DeviceKey};
+use remps_proto::mps::server::Request;
+
+/// `CUDA_ERROR_NOT_PERMITTED`, which 580 prints after a refused `terminate_client`.
+const NOT_PERMITTED: &str = "800";
+
+/// A command for a server that is still starting.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Deferred {
+    /// When the user gets the vendor's empty answer after all.
+    pub(super) deadline: Duration,
+    session: SessionId,
+    peer: Peer,
+    server: ServerEpoch,
+    command: Command,
+}
+
+/// The address that `get_device_client_list` prints.
+pub(super) fn pci(info: &DeviceInfo) -> PciAddress {
+    let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or_default();
+    PciAddress { domain: 0, bus: byte(info.first), device: byte(info.second), function: 0 }
+}
+
+fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey> {
+    DeviceKey::new(&device.to_string())
+}
+
+impl Core {
+    pub(super) fn command(&mut self, now: Duration, session: SessionId, peer: Peer, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        self.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
+        let command = Command::parse(line, self.policy.personality);
+        self.perform(now, session, peer, command);
+    }
+
+    fn is_owner(&self, uid: Uid) -> bool {
+        uid == 0 || uid == self.policy.owner
+    }
+
+    fn server_by_pid(&self, pid: i32) -> Option<&Server> {
+        let pid = Pid::try_from(pid).ok().filter(|&pid| pid != 0)?;
+        self.servers.values().find(|server| server.pid == Some(pid))
+    }
+
+    /// Whether `peer` may change a server: root, the daemon's owner, or the user whose server it is.
+    fn may_change(&self, peer: Peer, server: i32) -> bool {
+        self.is_owner(peer.uid)
+            || self.server_by_pid(server).is_some_and(|server| server.uid == peer.uid)
+                && self.policy.sharing != Sharing::MultiUser
+    }
+
+    fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
+        let personality = self.policy.personality;
+        match command {
+            Command::Quit { .. } | Command::StartServer { .. } => {
+                vec![reply::refused(command, peer.uid, personality)]
+            }
+            Command::TerminateClient { .. } => {
+                let status = if personality.guards_defaults() { NOT_PERMITTED } else { reply::NOT_TERMINATED };
+                vec![reply::defaults_refused(peer.uid, personality), status.to_owned()]
+            }
+            _ => vec![reply::defaults_refused(peer.uid, personality)],
+        }
+    }
+
+    /// Whether the command may be used by `peer`.
+    fn is_permitted(&self, peer: Peer, command: &Command) -> bool {
+        match command {
+            Command::Quit { .. }
+            | Command::SetDefaultActiveThreadPercentage { .. }
+            | Command::SetDefaultDevicePinnedMemLimit { .. }
+            | Command::SetDefaultClientPriority { .. }
+            | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(peer.uid),
+            Command::StartServer { uid: Some(uid), .. } => self.is_owner(peer.uid) || *uid == peer.uid,
+            Command::SetActiveThreadPercentage { server, .. }
+            | Command::SetDevicePinnedMemLimit { server, .. }
+            | Command::ShutdownServer { server, .. } => {
+                self.server_by_pid(*server).is_none() || self.may_change(peer, *server)
+            }
+            // In multi-user mode a user may terminate its own client.
+            Command::TerminateClient { server, client } => {
+                let client = Pid::try_from(*client).ok().and_then(|pid| self.processes.get(&pid));
+                self.server_by_pid(*server).is_none()
+                    || self.may_change(peer, *server)
+                    || client.is_some_and(|client| client.uid == peer.uid)
+            }
+            Command::GetServerList
+            | Command::GetServerStatus { .. }
+            | Command::StartServer { uid: None, .. }
+            | Command::GetClientList { .. }
+            | Command::GetDeviceClientList { .. }
+            | Command::GetDefaultActiveThreadPercentage
+            | Command::GetActiveThreadPercentage { .. }
+            | Command::GetDefaultDevicePinnedMemLimit { .. }
+            | Command::GetDevicePinnedMemLimit { .. }
+            | Command::GetDefaultClientPriority
+            | Command::Ps { .. }
+            | Command::DeviceQuery { .. }
+            | Command::SmPartition(SmPartition::Invalid)
+            | Command::Lspart
+            | Command::Unknown(_) => true,
+        }
+    }
+
+    fn perform(&mut self, now: Duration, session: SessionId, peer: Peer, command: Command) {
+        if !self.is_permitted(peer, &command) {
+            let lines = self.refusal(peer, &command);
+            self.answer(session, lines);
+            return;
+        }
+        if let Some(applied) = self.defaults.apply(&command) {
+            if let Some(remark) = applied.remark {
+                self.log(remark);
+            }
+            if applied.changed {
+                self.effects.push(Effect::Save);
+                if matches!(command, Command::SetDefaultClientPriority { .. }) {
+                    self.tell_priority();
+                }
+            }
+            self.answer(session, applied.answer);
+            return;
+        }
+        // 580 looks at the device first, and at the server only when there is one.
+        let unnamed = matches!(
+            command,
+            Command::SetDevicePinnedMemLimit { server: 0, .. } | Command::GetDevicePinnedMemLimit { server: 0, .. }
+        );
+        if unnamed && self.policy.personality >= Personality::V580 {
+            self.answer(session, vec![]);
+            return;
+        }
+        match command {
+            Command::Quit { timeout_s } => {
+                if let Some(seconds) = timeout_s {
+                    self.log(format!("quit command issued with timeout of {seconds}"));
+                }
+                self.quit(now, Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
+            }
+            Command::StartServer { uid: Some(uid), .. } => {
+                let domain = self.domain_of(uid);
+                if self.quit.is_none() {
+                    self.request_server(domain, if uid == peer.uid { peer.gid } else { uid });
+                }
+                self.answer(session, vec![]);
+            }
+            Command::GetServerList => {
+                let pids = self.servers.values().filter_map(|server| server.pid).map(|pid| pid.to_string()).collect();
+                self.answer(session, pids);
+            }
+            Command::Ps { server: None } if !self.servers.is_empty() => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::Ps, &servers);
+            }
+            Command::GetDeviceClientList { server: None } if !self.servers.is_empty() => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::DeviceClients, &servers);
+            }
+            // 580 shows every server, whichever is named.
+            Command::DeviceQuery { server, csv } if server.is_none_or(|pid| self.server_by_pid(pid).is_some()) => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::DeviceQuery { csv }, &servers);
+            }
+            Command::Lspart => self.effects.push(Effect::ListDevices { session }),
+            Command::SmPartition(SmPartition::Add { chunks, .. }) => {
+                self.log("No server release whose partitions this daemon can make is known");
+                self.answer(session, vec![reply::partition_refused(chunks)]);
+            }
+            Command::SmPartition(SmPartition::Remove { device, partition }) => {
+                self.answer(session, vec![format!("Failed to find partition {device}/{partition}")]);
+            }
+            other => match named_server(&other).and_then(|pid| self.server_by_pid(pid)) {
+                Some(server) => {
+                    let (epoch, starting) = (server.epoch, server.ready_at.is_none());
+                    self.server_command(now, session, peer, epoch, starting, other);
+                }
+                None => self.answer(session, answer_without_server(&other).unwrap_or_default()),
+            },
+        }
+    }
+
+    /// A command that names a server which exists.
+    fn server_command(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        peer: Peer,
+        epoch: ServerEpoch,
+        starting: bool,
+        command: Command,
+    ) {
+        match command {
+            Command::GetServerStatus { .. } if starting => {
+                self.answer(session, vec![ServerStatus::Initializing.word().to_owned()]);
+            }
+            Command::ShutdownServer { force, .. } => {
+                if force {
+                    self.drain(now, epoch, None, false);
+                    self.force(now, epoch);
+                } else {
+                    self.drain(now, epoch, None, false);
+                }
+                self.answer(session, vec![]);
+            }
+            command if starting => {
+                let deadline = now + self.policy.command_patience;
+                self.deferred.push(Deferred { deadline, session, peer, server: epoch, command });
+            }
+            Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),
+            Command::GetClientList { .. } => self.ask(epoch, Request::Clients, Purpose::Clients(session)),
+            Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
+            Command::Ps { .. } => self.gather(session, GatherKind::Ps, &[epoch]),
+            Command::GetActiveThreadPercentage { .. } => {
+                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+            }
+            Command::SetActiveThreadPercentage { percentage, .. } => {
+                match percentage {
+                    Ok(percentage) => self.effects.push(Effect::Tell {
+                        server: epoch,
+                        request: Request::SetThreadPercentage(percentage.get()),
+                    }),
+                    Err(invalid) => self.log(invalid.to_string()),
+                }
+                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+            }
+            Command::GetDevicePinnedMemLimit { device, .. } => match device.map(|device| wire_key(&device)) {
+                Ok(Some(device)) => self.ask(epoch, Request::GetPinnedLimit(device), Purpose::PinnedLimit(session)),
+                _ => self.answer(session, vec![]),
+            },
+            Command::SetDevicePinnedMemLimit { device, limit, .. } => {
+                match (device.map(|device| wire_key(&device)), limit) {
+                    (Ok(Some(device)), Ok(limit)) => {
+                        let request = Request::SetPinnedLimit(device, limit.0);
+                        self.effects.push(Effect::Tell { server: epoch, request });
+                    }
+                    (Err(invalid), _) => self.log(invalid.to_string()),
+                    (_, Err(invalid)) => self.log(invalid.to_string()),
+                    (Ok(None), _) => {}
+                }
+                self.answer(session, vec![]);
+            }
+            Command::TerminateClient { client, .. } => match Pid::try_from(client) {
+                Ok(client) => self.ask(epoch, Request::Clients, Purpose::TerminateLookup(session, client)),
+                Err(_) => self.answer(session, reply::terminate_invalid_process(client)),
+            },
+            other => self.answer(session, answer_without_server(&other).unwrap_or_default()),
+        }
+    }
+
+    fn connected_servers(&self) -> Vec<ServerEpoch> {
+        self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch).collect()
+    }
+
+    /// A new default priority reaches running servers at once.
+    fn tell_priority(&mut self) {
+        let priority = self.defaults.priority().get();
+        for server in self.connected_servers() {
+            self.effects.push(Effect::Tell { server, request: Request::SetPriority(priority) });
+        }
+    }
+
+    /// Commands whose server has become ready, is gone, or takes too long.
+    pub(super) fn advance_deferred(&mut self, now: Duration) {
+        let (due, still): (Vec<Deferred>, Vec<Deferred>) =
+            core::mem::take(&mut self.deferred).into_iter().partition(|deferred| {
+                deferred.deadline <= now
+                    || self.servers.get(&deferred.server).is_none_or(|server| {
+                        server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
+                    })
+            });
+        self.deferred = still;
+        for Deferred { session, peer, server, command, .. } in due {
+            match self.servers.get(&server) {
+                Some(found) if found.ready_at.is_some() => {
+                    self.server_command(now, session, peer, server, false, command);
+                }
+                Some(_) => self.answer(session, vec![]),
+                None => self.answer(session, answer_without_server(&command).unwrap_or_default()),
+            }
+        }
+    }
+
+    /// The clients that wait for a server, as rows of `ps`.
+    pub(super) fn waiting_rows(&self) -> Vec<PsRow> {
+        self.clients
+            .values()
+            .filter(|client| client.place == Place::Waiting)
+            .map(|client| {
+                let server = self.active_server(client.domain).and_then(|server| server.pid).unwrap_or_default();
+                PsRow(ClientRow {
+                    pid: client.peer.pid,
+                    id: 0,
+                    server,
+                    device: "(waiting)".to_owned(),
+                    namespace: None,
+                    command: String::new(),
+                })
+            })
+            .collect()
+    }
+
+    /// `lspart`: every device with all its SMs free, since no partition can be made.
+    pub(super) fn lspart_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
+        let lines = match devices {
+            Ok(devices) => {
+                let devices: Vec<SmDevice> = devices
+                    .into_iter()
+                    .map(|device| SmDevice {
+                        free_chunks: device.multiprocessors / device.chunk(),
+                        free_sms: device.multiprocessors,
+                        uuid: device.row.uuid,
+                        used_chunks: 0,
+                        used_sms: 0,
+                        partitions: vec![],
+                    })
+                    .collect();
+                reply::lspart(&devices)
+            }
+            Err(reason) => {
+                self.log(format!("The devices can't be listed: {reason}"));
+                vec![]
+            }
+        };
+        self.answer(session, lines);
+    }
+}
+
+/// The server that a command names.
+fn named_server(command: &Command) -> Option<i32> {
+    match command {
+        Command::GetServerStatus { server } | Command::GetDeviceClientList { server } | Command::Ps { server } => {
+            *server
+        }
+        Command::ShutdownServer { server, .. }
+        | Command::GetClientList { server }
+        | Command::SetActiveThreadPercentage { server, .. }
+        | Command::GetActiveThreadPercentage { server }
+        | Command::SetDevicePinnedMemLimit { server, .. }
+        | Command::GetDevicePinnedMemLimit { server, .. }
+        | Command::TerminateClient { server, .. } => Some(*server),
+        _ => None,
+    }
+}

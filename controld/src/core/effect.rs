@@ -1,0 +1,115 @@
+//! Everything that the core can ask for. The driver performs effects in order.
+
+use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use remps_proto::admin::reply::ClientRow;
+use remps_proto::mps::server::{Configuration, Request};
+
+/// A signal for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerSignal {
+    /// SIGINT, with which the vendor forces a server to end.
+    Interrupt,
+    /// SIGKILL.
+    Kill,
+}
+
+/// A line of `ps` of which the kernel still has to tell the namespace and the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PsRow(pub ClientRow);
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// A line for `control.log`.
+    Log(String),
+    /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
+    SpawnServer {
+        /// Its epoch.
+        server: ServerEpoch,
+        /// The user it runs as.
+        uid: Uid,
+        /// The group to take when the user database has no entry.
+        gid: u32,
+        /// Whether it serves all users.
+        multi_user: bool,
+    },
+    /// Take a connection as this server's control connection and send it its configuration.
+    AdoptLink {
+        /// Which server.
+        server: ServerEpoch,
+        /// The connection on which it said hello.
+        connection: ConnectionId,
+        /// What it is told.
+        configuration: Configuration,
+    },
+    /// Send a request that is answered by exactly one `Replied`.
+    Ask {
+        /// Which server.
+        server: ServerEpoch,
+        /// Names the answer.
+        id: RequestId,
+        /// What to ask.
+        request: Request,
+    },
+    /// Send a request that has no answer.
+    Tell {
+        /// Which server.
+        server: ServerEpoch,
+        /// What to tell.
+        request: Request,
+    },
+    /// Hand a waiting client to a server.
+    Dispatch {
+        /// Which server.
+        server: ServerEpoch,
+        /// The client's connection.
+        connection: ConnectionId,
+    },
+    /// Report `ProcessGone` when this client's process ends.
+    WatchProcess {
+        /// Its pid.
+        pid: Pid,
+        /// A connection of it, from which the kernel can name the process without a race.
+        connection: Option<ConnectionId>,
+    },
+    /// Close a connection.
+    Close {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// Send a signal to a server's process.
+    Signal {
+        /// Which server.
+        server: ServerEpoch,
+        /// The signal.
+        signal: ServerSignal,
+    },
+    /// The whole answer to a session's command; the session may send the next one.
+    Answer {
+        /// Which session.
+        session: SessionId,
+        /// The lines.
+        lines: Vec<String>,
+    },
+    /// The answer to `ps`.
+    AnswerPs {
+        /// Which session.
+        session: SessionId,
+        /// The rows.
+        rows: Vec<PsRow>,
+    },
+    /// List the machine's devices; answered by `DevicesListed`.
+    ListDevices {
+        /// Which session asks.
+        session: SessionId,
+    },
+    /// Take no more commands: sessions that have one under way are answered, others are closed.
+    CloseSessions,
+    /// Something that must survive the daemon has changed.
+    Save,
+    /// End the daemon.
+    Exit {
+        /// With this status, also for the sessions that wait for `quit`.
+        status: u8,
+    },
+}

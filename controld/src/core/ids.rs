@@ -1,0 +1,36 @@
+//! Names of things in the core. None is ever used again for something else.
+
+use core::fmt;
+
+/// A process id.
+pub type Pid = u32;
+/// A user id.
+pub type Uid = u32;
+
+macro_rules! ids {
+    ($($(#[$meta:meta])* $name:ident;)+) => {
+        $(
+            $(#[$meta])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub struct $name(pub u64);
+
+            impl fmt::Display for $name {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    self.0.fmt(f)
+                }
+            }
+        )+
+    };
+}
+
+ids! {
+    /// One start of one server. A later server of the same users has a later epoch, so that an event of an earlier one
+    /// is recognised and dropped.
+    ServerEpoch;
+    /// A connection on the control socket, by the holder's key.
+    ConnectionId;
+    /// A session of the command line.
+    SessionId;
+    /// A request to a server.
+    RequestId;
+}

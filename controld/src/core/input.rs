@@ -1,0 +1,124 @@
+//! Everything that can happen to the core.
+
+use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use crate::devices::Device;
+use remps_proto::mps::server::Reply;
+
+/// Who is at the other end of a connection, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Pid in the daemon's namespace; 0 when the namespace hides it.
+    pub pid: Pid,
+    /// User.
+    pub uid: Uid,
+    /// Group.
+    pub gid: u32,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitCause {
+    /// It returned this status.
+    Exited(i32),
+    /// This signal ended it.
+    Signaled(i32),
+    /// It is gone and nobody could say how: a server that was taken over from an earlier daemon.
+    Unknown,
+}
+
+/// Why a request to a server has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoReply {
+    /// The server's control connection is closed.
+    #[error("the server closed its control connection")]
+    Lost,
+    /// It did not answer in time.
+    #[error("the server did not answer in time")]
+    TimedOut,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// A client has said its role and waits for a server.
+    ClientArrived {
+        /// Its connection.
+        connection: ConnectionId,
+        /// Who it is.
+        peer: Peer,
+    },
+    /// A client's connection is over: it has reported its status, or it has closed.
+    ClientDone {
+        /// Its connection.
+        connection: ConnectionId,
+        /// The `CUresult` it reported; `None` when it closed without one.
+        status: Option<u32>,
+    },
+    /// The process of a client or watcher is gone.
+    ProcessGone {
+        /// Its pid.
+        pid: Pid,
+    },
+    /// A server process has been started, as [`Effect::SpawnServer`](super::Effect::SpawnServer) asked.
+    ServerSpawned {
+        /// Which server.
+        server: ServerEpoch,
+        /// Its pid.
+        pid: Pid,
+    },
+    /// It could not be started.
+    SpawnFailed {
+        /// Which server.
+        server: ServerEpoch,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// A process has come to the control socket as a server and said hello.
+    ServerHello {
+        /// Its connection.
+        connection: ConnectionId,
+        /// Who it is.
+        peer: Peer,
+    },
+    /// A server's control connection has closed or can't be followed any longer.
+    ServerLinkLost {
+        /// Which server.
+        server: ServerEpoch,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// A server's process is gone.
+    ServerExited {
+        /// Which server.
+        server: ServerEpoch,
+        /// How it ended.
+        cause: ExitCause,
+    },
+    /// The one answer to an [`Effect::Ask`](super::Effect::Ask).
+    Replied {
+        /// Which request.
+        request: RequestId,
+        /// The answer.
+        reply: Result<Reply, NoReply>,
+    },
+    /// The devices that this machine has, for [`Effect::ListDevices`](super::Effect::ListDevices).
+    DevicesListed {
+        /// Which session asked.
+        session: SessionId,
+        /// The devices, or why they can't be listed.
+        devices: Result<Vec<Device>, String>,
+    },
+    /// A line of the command line.
+    Command {
+        /// Its session.
+        session: SessionId,
+        /// Who typed it.
+        peer: Peer,
+        /// The line.
+        line: Vec<u8>,
+    },
+    /// The daemon was asked by a signal to end.
+    Terminate,
+    /// A deadline named by [`Core::next_deadline`](super::Core::next_deadline) has come.
+    Tick,
+}

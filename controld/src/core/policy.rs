@@ -1,0 +1,68 @@
+//! What the operator can choose, as far as the core needs it.
+
+use super::ids::Uid;
+use core::time::Duration;
+use remps_proto::admin::personality::Personality;
+
+/// Who shares a server with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharing {
+    /// One server for each user, side by side.
+    PerUser,
+    /// One server at a time, as the vendor's daemon: another user waits until the clients of the first have left.
+    Single,
+    /// One server, run by the daemon's own user, for all users (`-multiuser-server`).
+    MultiUser,
+}
+
+/// The operator's choices and what the daemon knows of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// Who shares a server with whom.
+    pub sharing: Sharing,
+    /// The user who runs the daemon.
+    pub owner: Uid,
+    /// The daemon's group, for servers of its own user.
+    pub owner_gid: u32,
+    /// Which release's answers to give.
+    pub personality: Personality,
+    /// How long SIGTERM lets clients finish.
+    pub drain_timeout: Duration,
+    /// How long a server may take to end after SIGINT before it gets SIGKILL.
+    pub kill_timeout: Duration,
+    /// How long a server may take from its start to its hello.
+    pub start_timeout: Duration,
+    /// How long a command waits for a server that is still starting.
+    pub command_patience: Duration,
+    /// Delay after the first failed start of a server.
+    pub first_retry: Duration,
+    /// Largest delay between starts.
+    pub largest_retry: Duration,
+    /// A server that ends sooner than this after its hello has failed to start.
+    pub stable_after: Duration,
+    /// How long a server without clients stays when there are others; `None` is for ever.
+    pub idle_timeout: Option<Duration>,
+    /// How many clients of one user may wait for a server.
+    pub max_waiting_per_user: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            sharing: Sharing::PerUser,
+            owner: 0,
+            owner_gid: 0,
+            personality: Personality::V580,
+            drain_timeout: Duration::from_secs(20),
+            kill_timeout: Duration::from_secs(5),
+            start_timeout: Duration::from_secs(60),
+            command_patience: Duration::from_secs(2),
+            first_retry: Duration::from_millis(100),
+            largest_retry: Duration::from_secs(30),
+            stable_after: Duration::from_secs(2),
+            idle_timeout: Some(Duration::from_secs(60)),
+            max_waiting_per_user: 4096,
+        }
+    }
+}

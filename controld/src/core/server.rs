@@ -1,0 +1,115 @@
+//! One server and the states it goes through.
+//!
+//! ```text
+//!            hello             shutdown_server, idle,        0x05 answers 0
+//!  Starting ───────► Serving ─────── another user ──► Draining ──────────────► Ending ──► (gone)
+//!     │                 ▲                               │ │                      ▲
+//!     │                 └──── called off ───────────────┘ └──── -f, timeout ─────┤
+//!     └─────────────────────────── no hello in time, quit ──────────────────────┘
+//! ```
+//! `Starting` and `Serving` servers are active: their domain routes newcomers to them. A server is forgotten when its
+//! process is gone.
+
+use super::backoff::Backoff;
+use super::ids::{Pid, ServerEpoch, Uid};
+use core::time::Duration;
+
+/// First pause of the vendor's daemon between two requests to end when idle.
+const FIRST_ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Largest pause; the end of a client's process shortens it.
+const LARGEST_ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Where a server is in its life.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerState {
+    /// Its process is being started or initialises; no hello yet.
+    Starting {
+        /// When it is given up.
+        deadline: Duration,
+    },
+    /// It takes clients.
+    Serving,
+    /// It is asked again and again to end as soon as it has no clients.
+    Draining(Drain),
+    /// It has said that it ends, or has a signal.
+    Ending {
+        /// When it gets SIGKILL; `None` once it has it.
+        kill_at: Option<Duration>,
+    },
+}
+
+/// What is known of a drain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drain {
+    /// When to ask again; `None` while a request is under way.
+    pub ask_at: Option<Duration>,
+    /// Pauses between requests.
+    pub pauses: Backoff,
+    /// When to force it.
+    pub force_at: Option<Duration>,
+    /// Whether only its having been idle asked for this, so that one client calls it off.
+    pub because_idle: bool,
+}
+
+impl Drain {
+    /// A drain that asks at once.
+    #[must_use]
+    pub fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
+        Self { ask_at: Some(now), pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN), force_at, because_idle }
+    }
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// Which start this is.
+    pub epoch: ServerEpoch,
+    /// The domain it serves.
+    pub domain: Uid,
+    /// The user it runs as.
+    pub uid: Uid,
+    /// Its pid; `None` until it is spawned.
+    pub pid: Option<Pid>,
+    /// Where it is in its life.
+    pub state: ServerState,
+    /// When it said hello.
+    pub ready_at: Option<Duration>,
+    /// Since when no client process is known on it.
+    pub idle_since: Option<Duration>,
+    /// Whether it still has to say which clients it has: it was taken over from an earlier daemon.
+    pub census_due: bool,
+    /// Whether anybody asked for its end, so that its exit is no surprise.
+    pub end_wanted: bool,
+}
+
+impl Server {
+    /// Whether newcomers of its domain belong to it.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
+    }
+
+    /// Whether it can be asked anything.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.ready_at.is_some() && !matches!(self.state, ServerState::Ending { .. })
+    }
+
+    /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
+    /// the clients it has.
+    #[must_use]
+    pub fn is_deciding(&self) -> bool {
+        self.census_due || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
+    }
+
+    /// The next time at which something must be done about it.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.state {
+            ServerState::Starting { deadline } => Some(*deadline),
+            ServerState::Serving => None,
+            ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
+            ServerState::Ending { kill_at } => *kill_at,
+        }
+    }
+}
