@@ -2,3 +2,4 @@
 
 pub mod core;
 pub mod devices;
+pub mod io;

@@ -1,0 +1,4 @@
+//! One file a socket, process or device: everything that touches the outside.
+
+pub mod seqpacket;
+pub mod server_link;

@@ -1,0 +1,312 @@
+//! `SOCK_SEQPACKET` sockets with credentials and descriptors, for tokio.
+//!
+//! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
+//! hold it back itself, so that no peer can hold up another.
+#![expect(unsafe_code, reason = "adopts received descriptors and calls sendmmsg, which nix offers for equal packets only")]
+
+use crate::core::Peer;
+use nix::cmsg_space;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, getsockopt, recvmsg, sendmsg, setsockopt,
+    sockopt,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Most descriptors taken from one packet; the wire has one. What comes beyond is closed by the kernel.
+const MAX_DESCRIPTORS: usize = 4;
+
+/// A packet as received.
+#[derive(Debug)]
+pub struct Packet {
+    /// Its bytes, cut at the buffer's size.
+    pub bytes: Vec<u8>,
+    /// Whether it was longer than the buffer.
+    pub truncated: bool,
+    /// Who sent it, when the socket passes credentials.
+    pub sender: Option<Peer>,
+    /// Descriptors that came along.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A SEQPACKET socket that never blocks.
+#[derive(Debug)]
+pub struct SeqPacket {
+    fd: AsyncFd<OwnedFd>,
+}
+
+fn peer(credentials: &UnixCredentials) -> Peer {
+    // A process of another pid namespace shows as 0.
+    let pid = u32::try_from(credentials.pid()).unwrap_or_default();
+    Peer { pid, uid: credentials.uid(), gid: credentials.gid() }
+}
+
+fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Result<Option<Packet>> {
+    let mut bytes = vec![0; capacity];
+    let mut control = cmsg_space!(UnixCredentials, [RawFd; MAX_DESCRIPTORS]);
+    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
+    let (length, truncated, sender, descriptors, has_control) = {
+        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        let message = recvmsg::<UnixAddr>(fd.as_raw_fd(), &mut buffers, Some(&mut control), flags)?;
+        let mut sender = None;
+        let mut descriptors = Vec::new();
+        let mut has_control = false;
+        for item in message.cmsgs()? {
+            has_control = true;
+            match item {
+                ControlMessageOwned::ScmCredentials(credentials) => sender = Some(peer(&credentials)),
+                ControlMessageOwned::ScmRights(fds) => {
+                    // SAFETY: the kernel has just put these descriptors into this process and nothing else knows them.
+                    descriptors.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                }
+                _ => {}
+            }
+        }
+        (message.bytes, message.flags.contains(MsgFlags::MSG_TRUNC), sender, descriptors, has_control)
+    };
+    bytes.truncate(length);
+    // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every
+    // socket here passes them.
+    if length == 0 && !has_control {
+        return Ok(None);
+    }
+    Ok(Some(Packet { bytes, truncated, sender, descriptors }))
+}
+
+impl SeqPacket {
+    /// Takes a connected socket over, makes it non-blocking and lets it pass credentials.
+    ///
+    /// # Errors
+    /// When it is no socket or can't be watched.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        setsockopt(&fd, sockopt::PassCred, &true)?;
+        let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL)?;
+        let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
+        nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
+        Ok(Self { fd: AsyncFd::register(fd)? })
+    }
+
+    /// Who connected, as the kernel noted it then.
+    ///
+    /// # Errors
+    /// When the socket has no peer credentials.
+    pub fn connected_peer(&self) -> io::Result<Peer> {
+        let credentials = getsockopt(&self.fd, sockopt::PeerCredentials)?;
+        Ok(peer(&UnixCredentials::from(credentials)))
+    }
+
+    /// A pidfd of who connected, which can't name another process even when the pid is used again.
+    ///
+    /// # Errors
+    /// Before Linux 6.5, or when the process is gone.
+    pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
+        Ok(getsockopt(&self.fd, sockopt::PeerPidfd)?)
+    }
+
+    /// The next packet, or `None` at the connection's end.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn receive(&self, capacity: usize) -> io::Result<Option<Packet>> {
+        self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::empty())).await
+    }
+
+    /// The next packet without taking it away, or `None` at the connection's end.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn peek(&self, capacity: usize) -> io::Result<Option<Packet>> {
+        self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::MSG_PEEK)).await
+    }
+
+    /// Takes the packet away that has been peeked at.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn discard(&self) -> io::Result<()> {
+        receive_now(self.fd.as_fd(), 0, MsgFlags::empty()).map(drop)
+    }
+
+    /// Waits until at least one packet can be sent.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn writable(&self) -> io::Result<()> {
+        let mut guard = self.fd.writable().await?;
+        guard.clear_ready();
+        Ok(())
+    }
+
+    /// Sends one packet, with a descriptor or without.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the peer's buffer is full; else the socket's.
+    pub fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let raw = descriptor.map(|fd| [fd.as_raw_fd()]);
+        let control: Vec<ControlMessage<'_>> = raw.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        sendmsg::<UnixAddr>(self.fd.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None)?;
+        Ok(())
+    }
+
+    /// Sends a packet, waiting for room.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub async fn send_when_possible(&self, bytes: &[u8]) -> io::Result<()> {
+        self.fd
+            .async_io(Interest::WRITABLE, |fd| {
+                let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+                sendmsg::<UnixAddr>(fd.as_raw_fd(), &[IoSlice::new(bytes)], &[], flags, None)?;
+                Ok(())
+            })
+            .await
+    }
+
+    /// Sends packets in one system call, which a SIGKILL can't interrupt between two of them; returns how many went.
+    ///
+    /// # Errors
+    /// When not even the first could be sent: `WouldBlock` when the peer's buffer is full; else the socket's.
+    pub fn send_batch(&self, packets: &[(&[u8], Option<BorrowedFd<'_>>)]) -> io::Result<usize> {
+        /// Room for one SCM_RIGHTS message with one descriptor, aligned as the kernel wants it.
+        #[repr(C, align(8))]
+        #[derive(Clone, Copy)]
+        struct Control([u8; 24]);
+
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+        const SPACE: u32 = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) };
+        const _: () = assert!(SPACE as usize == size_of::<Control>(), "one descriptor fits exactly");
+
+        let mut buffers: Vec<libc::iovec> = packets
+            .iter()
+            .map(|(bytes, _)| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+            .collect();
+        let mut controls: Vec<Control> = packets
+            .iter()
+            .map(|(_, descriptor)| {
+                let mut control = Control([0; 24]);
+                if let Some(fd) = descriptor {
+                    // The header is size, level, type; the descriptor follows. CMSG_LEN is header plus payload.
+                    let length = size_of::<libc::cmsghdr>() + size_of::<RawFd>();
+                    control.0[..8].copy_from_slice(&(length as u64).to_ne_bytes());
+                    control.0[8..12].copy_from_slice(&libc::SOL_SOCKET.to_ne_bytes());
+                    control.0[12..16].copy_from_slice(&libc::SCM_RIGHTS.to_ne_bytes());
+                    control.0[16..20].copy_from_slice(&fd.as_raw_fd().to_ne_bytes());
+                }
+                control
+            })
+            .collect();
+        let mut messages: Vec<libc::mmsghdr> = buffers
+            .iter_mut()
+            .zip(&mut controls)
+            .zip(packets)
+            .map(|((buffer, control), (_, descriptor))| {
+                // SAFETY: all fields of these C structures are valid as zeros.
+                let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                message.msg_hdr.msg_iov = buffer;
+                message.msg_hdr.msg_iovlen = 1;
+                if descriptor.is_some() {
+                    message.msg_hdr.msg_control = std::ptr::from_mut(control).cast();
+                    message.msg_hdr.msg_controllen = size_of::<Control>();
+                }
+                message
+            })
+            .collect();
+        let count = u32::try_from(messages.len()).unwrap_or(u32::MAX);
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: the messages, and the buffers and control blocks that they point to, live until the call returns, and
+        // the kernel writes only the messages' lengths.
+        let sent = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, flags.cast_unsigned() as _) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl AsFd for SeqPacket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A connected pair, both ends passing credentials and closed on exec; the descriptors block.
+///
+/// # Errors
+/// When the process is out of descriptors.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    let (first, second) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    for end in [&first, &second] {
+        setsockopt(end, sockopt::PassCred, &true)?;
+    }
+    Ok((first, second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> (SeqPacket, SeqPacket) {
+        let (first, second) = pair().expect("descriptors");
+        (SeqPacket::new(first).expect("a socket"), SeqPacket::new(second).expect("a socket"))
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn packets_carry_their_senders_credentials() {
+        let (near, far) = ends();
+        near.send(b"hello", None).expect("room");
+        let packet = far.receive(16).await.expect("readable").expect("a packet");
+        assert_eq!(packet.bytes, b"hello");
+        let sender = packet.sender.expect("credentials pass");
+        assert_eq!((sender.pid, sender.uid), (std::process::id(), nix::unistd::getuid().as_raw()));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_empty_packet_is_not_the_end() {
+        let (near, far) = ends();
+        near.send(b"", None).expect("room");
+        drop(near);
+        assert!(far.receive(16).await.expect("readable").is_some_and(|packet| packet.bytes.is_empty()));
+        assert!(far.receive(16).await.expect("readable").is_none());
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_packet_longer_than_the_buffer_is_marked() {
+        let (near, far) = ends();
+        near.send(&[7; 40], None).expect("room");
+        let packet = far.receive(16).await.expect("readable").expect("a packet");
+        assert!(packet.truncated && packet.bytes.len() == 16);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn peeking_leaves_the_packet_until_it_is_discarded() {
+        let (near, far) = ends();
+        near.send(b"one", None).expect("room");
+        near.send(b"two", None).expect("room");
+        assert_eq!(far.peek(16).await.expect("readable").expect("a packet").bytes, b"one");
+        assert_eq!(far.peek(16).await.expect("readable").expect("a packet").bytes, b"one");
+        far.discard().expect("a packet");
+        assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"two");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_batch_arrives_as_packets_with_the_descriptor_where_it_belongs() {
+        let (near, far) = ends();
+        let (passed, _kept) = pair().expect("descriptors");
+        let sent = near.send_batch(&[(b"op", None), (b"fd", Some(passed.as_fd())), (b"", None)]).expect("room");
+        assert_eq!(sent, 3);
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            let packet = far.receive(16).await.expect("readable").expect("a packet");
+            got.push((packet.bytes, packet.descriptors.len()));
+        }
+        assert_eq!(got, [(b"op".to_vec(), 0), (b"fd".to_vec(), 1), (Vec::new(), 0)]);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_peer_that_does_not_read_makes_sending_fail_and_not_wait() {
+        let (near, _far) = ends();
+        let error = (0..1_000_000).find_map(|_| near.send(&[0; 512], None).err()).expect("the buffer is finite");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}
