@@ -1,0 +1,60 @@
+//! `cuGetProcAddress` and `cuGetProcAddress_v2`: the driver's own lookup, by which cudart finds nearly everything.
+//!
+//! The driver answers first. Which of our functions belongs in the place of its answer is told by the address and not
+//! by the name asked for: the name `cuGetProcAddress` stands for two functions with different arguments, by the CUDA
+//! version that is passed along. In driver 535 these addresses are the ones that `dlsym` gives for the same functions.
+#![expect(unsafe_code, reason = "calls the driver and writes its result parameter")]
+
+use std::{
+    ffi::{c_char, c_int, c_void},
+    ptr::NonNull,
+};
+
+use crate::{
+    guard::{Bypass, Driver},
+    log::{self, Event},
+    signature,
+    sys::{CUdriverProcAddressQueryResult, CUresult, cuuint64_t},
+    table,
+};
+
+/// Logic of `cuGetProcAddress`.
+pub(crate) fn v1(
+    driver: &mut Driver<signature::cuGetProcAddress>,
+    symbol: *const c_char,
+    pfn: *mut *mut c_void,
+    cuda_version: c_int,
+    flags: cuuint64_t,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(symbol, pfn, cuda_version, flags) });
+    put_ours_in_place(answer, pfn)
+}
+
+/// Logic of `cuGetProcAddress_v2`.
+pub(crate) fn v2(
+    driver: &mut Driver<signature::cuGetProcAddress_v2>,
+    symbol: *const c_char,
+    pfn: *mut *mut c_void,
+    cuda_version: c_int,
+    flags: cuuint64_t,
+    status: *mut CUdriverProcAddressQueryResult,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(symbol, pfn, cuda_version, flags, status) });
+    put_ours_in_place(answer, pfn)
+}
+
+/// Replaces what the driver has written to `pfn` if it is a hooked function.
+fn put_ours_in_place(answer: CUresult, pfn: *mut *mut c_void) -> Result<CUresult, Bypass> {
+    if answer != CUresult::CUDA_SUCCESS || pfn.is_null() {
+        return Err(Bypass::NotFound);
+    }
+    // SAFETY: the driver has just written there with success.
+    let found = NonNull::new(unsafe { *pfn }).ok_or(Bypass::NotFound)?;
+    let hook = table::by_driver_address(found).ok_or(Bypass::NotHooked)?;
+    // SAFETY: as above.
+    unsafe { *pfn = hook.entry() };
+    log::note(hook, Event::FoundByProcAddress);
+    Ok(answer)
+}

@@ -1,0 +1,9 @@
+#include <stdio.h>
+
+int answer(void);
+
+int main(void)
+{
+    printf("answer %d\n", answer());
+    return 0;
+}

@@ -1,0 +1,124 @@
+/* Reaches cuInit in the way named by the first argument, calls it and prints what it said and how often the driver
+ * was called. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int (*init_fn)(unsigned);
+typedef int (*v1_fn)(const char *, void **, int, unsigned long long);
+typedef int (*v2_fn)(const char *, void **, int, unsigned long long, int *);
+
+static void fail(const char *what)
+{
+    printf("failed: %s\n", what);
+    exit(1);
+}
+
+static void *open_driver(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!driver)
+        fail(dlerror());
+    return driver;
+}
+
+static void report(void *driver, init_fn init)
+{
+    if (!init)
+        fail("no cuInit");
+    int (*calls)(void) = (int (*)(void))dlsym(driver, "fake_init_calls");
+    int result = init(0);
+    printf("cuInit %d", result);
+    if (calls)
+        printf(" calls %d", calls());
+    printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *way = argc > 1 ? argv[1] : "";
+    void *driver = open_driver();
+    void *found = NULL;
+    int status = -1;
+
+    if (strcmp(way, "dlsym") == 0) {
+        found = dlsym(driver, "cuInit");
+    } else if (strcmp(way, "dlvsym") == 0) {
+        printf("dlvsym %s\n", dlvsym(driver, "cuInit", "GLIBC_2.2.5") ? "found" : "missing");
+        return 0;
+    } else if (strcmp(way, "default") == 0) {
+        dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+        found = dlsym(RTLD_DEFAULT, "cuInit");
+    } else if (strcmp(way, "program") == 0) {
+        dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+        found = dlsym(dlopen(NULL, RTLD_NOW), "cuInit");
+    } else if (strcmp(way, "v1") == 0) {
+        v1_fn lookup = (v1_fn)dlsym(driver, "cuGetProcAddress");
+        if (lookup("cuInit", &found, 11030, 0) != 0)
+            fail("cuGetProcAddress");
+    } else if (strcmp(way, "v2") == 0) {
+        v2_fn lookup = (v2_fn)dlsym(driver, "cuGetProcAddress_v2");
+        if (lookup("cuInit", &found, 12000, 0, &status) != 0 || status != 0)
+            fail("cuGetProcAddress_v2");
+    } else if (strcmp(way, "v1-v2") == 0) {
+        /* cudart 12: asks the old function for the new one and goes on with that. */
+        v1_fn first = (v1_fn)dlsym(driver, "cuGetProcAddress");
+        void *second = NULL;
+        if (first("cuGetProcAddress", &second, 12000, 0) != 0)
+            fail("cuGetProcAddress for cuGetProcAddress_v2");
+        if (((v2_fn)second)("cuInit", &found, 12000, 0, &status) != 0 || status != 0)
+            fail("cuGetProcAddress_v2 from cuGetProcAddress");
+    } else if (strcmp(way, "v1-v1") == 0) {
+        v1_fn first = (v1_fn)dlsym(driver, "cuGetProcAddress");
+        void *second = NULL;
+        if (first("cuGetProcAddress", &second, 11030, 0) != 0)
+            fail("cuGetProcAddress for itself");
+        if (((v1_fn)second)("cuInit", &found, 11030, 0) != 0)
+            fail("cuGetProcAddress from itself");
+    } else if (strcmp(way, "missing") == 0) {
+        v1_fn v1 = (v1_fn)dlsym(driver, "cuGetProcAddress");
+        v2_fn v2 = (v2_fn)dlsym(driver, "cuGetProcAddress_v2");
+        int old = v1("cuNoSuchThing", &found, 11030, 0);
+        if (found)
+            fail("v1 invented a function");
+        int new = v2("cuNoSuchThing", &found, 12000, 0, &status);
+        if (found)
+            fail("v2 invented a function");
+        found = dlsym(driver, "cuNoSuchThing");
+        printf("missing %d %d %d %s\n", old, new, status, dlerror() ? "dlerror" : "no dlerror");
+        return found != NULL;
+    } else if (strcmp(way, "unhooked") == 0) {
+        /* A function that is not hooked keeps the driver's address, in every way of asking. */
+        void *v1 = NULL, *v2 = NULL, *plain = dlsym(driver, "cuDriverGetVersion");
+        ((v1_fn)dlsym(driver, "cuGetProcAddress"))("cuDriverGetVersion", &v1, 11030, 0);
+        ((v2_fn)dlsym(driver, "cuGetProcAddress_v2"))("cuDriverGetVersion", &v2, 12000, 0, NULL);
+        int version = 0;
+        ((int (*)(int *))plain)(&version);
+        printf("unhooked %s %d\n", plain == v1 && plain == v2 ? "same" : "different", version);
+        return 0;
+    } else if (strcmp(way, "reopened") == 0) {
+        /* Probing for a driver, closing it, and opening it again later. */
+        if (!dlsym(driver, "cuInit"))
+            fail("first lookup");
+        dlclose(driver);
+        driver = open_driver();
+        found = dlsym(driver, "cuInit");
+    } else if (strcmp(way, "two-copies") == 0) {
+        void *other = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+        if (!other)
+            fail(dlerror());
+        report(driver, (init_fn)dlsym(driver, "cuInit"));
+        report(other, (init_fn)dlsym(other, "cuInit"));
+        return 0;
+    } else if (strcmp(way, "thrice") == 0) {
+        for (int i = 0; i < 3; i++)
+            report(driver, (init_fn)dlsym(driver, "cuInit"));
+        return 0;
+    } else {
+        fail("no such way");
+    }
+    report(driver, (init_fn)found);
+    return 0;
+}
