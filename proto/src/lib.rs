@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod holder;
 pub mod mps;
 pub mod notice;
 mod open_enum;

@@ -1,0 +1,92 @@
+//! Messages between the control daemon and the holder, the small process that keeps duplicates of its descriptors.
+//!
+//! ```text
+//! daemon -> holder   Hold, Update, Release, Settings, Leave          ToHolder
+//! holder -> daemon   Held …, AttachDone, then Accepted and Failed    FromHolder
+//! ```
+//! One message is one packet; descriptors travel beside it. The generated types live in [`wire`]; the two enums here
+//! are what both sides work with, and their `decode` is where sizes are limited and missing parts are refused.
+
+mod message;
+
+/// The types generated from `holder.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
+pub mod wire {
+    include!("gen/remps.holder.v1.rs");
+}
+
+pub use message::{AttachDone, DecodeError, FromHolder, Held, Settings, ToHolder};
+
+/// Version of the protocol that this code speaks, told in [`AttachDone`].
+pub const VERSION: u32 = 1;
+/// Largest state beside a key, and largest piece of a log backlog, in bytes.
+pub const MAX_STATE_BYTES: usize = 32 * 1024;
+/// Largest message in bytes; a longer packet is not a message.
+pub const MAX_MESSAGE_BYTES: usize = MAX_STATE_BYTES + 8 * 1024;
+/// Most descriptors beside one message.
+pub const MAX_DESCRIPTORS: usize = 8;
+/// Most paths in one [`Settings`].
+pub const MAX_UNLINK_PATHS: usize = 16;
+/// Most bytes of log that [`Settings`] can ask to be kept.
+pub const MAX_LOG_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
+/// First of the keys that only the holder gives out. Every key below is the daemon's.
+pub const FIRST_HOLDER_KEY: u64 = 1 << 63;
+/// The key of the log backlog; to release it says that the backlog has been written.
+pub const LOG_BACKLOG_KEY: u64 = u64::MAX;
+/// Name of the attach socket in the pipe directory.
+pub const SOCKET_NAME: &str = ".nvidia-cuda-mps-control.holder";
+
+crate::open_enum! {
+    /// What is held under a key; the holder treats each a little differently while no daemon is attached.
+    pub struct Kind: u32 {
+        /// The listening socket `control`: accepted from while a daemon is attached.
+        LISTENER_PUBLIC = 1,
+        /// The listening socket `control_privileged`: accepted from while a daemon is attached.
+        LISTENER_PRIVILEGED = 2,
+        /// The log FIFO, opened for reading and writing: kept, drained, the latest bytes remembered.
+        LOG_FIFO = 3,
+        /// The reading end of a server's standard error: drained, dropped at its end.
+        SERVER_STDERR = 4,
+        /// A connection that is not a server's: dropped when its peer hangs up.
+        CONNECTION = 5,
+        /// One end of a socket pair on its way to a server and a client: kept.
+        CLIENT_END = 6,
+        /// A state, with or without descriptors: kept.
+        STATE = 7,
+        /// A server's control connection: outlives giving up, dropped when the server hangs up.
+        SERVER_CONNECTION = 8,
+        /// A piece of the log that was read while there was no daemon; made by the holder only.
+        LOG_BACKLOG = 9,
+    }
+}
+
+crate::open_enum! {
+    /// Why the holder refuses a connection.
+    pub struct Refusal: u32 {
+        /// Another daemon is attached.
+        BUSY = 1,
+        /// The peer is neither root nor of the holder's user.
+        NOT_PERMITTED = 2,
+    }
+}
+
+crate::open_enum! {
+    /// Why a request could not be done.
+    pub struct Failure: u32 {
+        /// The message made no sense.
+        MALFORMED = 1,
+        /// Too many keys are held.
+        TOO_MANY = 2,
+        /// Descriptors were lost on the way because the holder has too many open.
+        DESCRIPTORS = 3,
+        /// The descriptors do not fit the kind.
+        WRONG_DESCRIPTORS = 4,
+    }
+}
+
+impl Kind {
+    /// Whether it is one of the two listening sockets.
+    #[must_use]
+    pub const fn is_listener(self) -> bool {
+        matches!(self, Self::LISTENER_PUBLIC | Self::LISTENER_PRIVILEGED)
+    }
+}
