@@ -169,7 +169,7 @@ pub enum Command {
     },
     /// `get_default_device_pinned_mem_limit DEVICE`
     GetDefaultDevicePinnedMemLimit {
-        /// The device; the vendor reads a word that is neither number nor UUID as 0.
+        /// The device; the vendor reads a word that is neither number nor UUID as 0, and up to 555 so no word at all.
         device: Result<DeviceKey, InvalidDevice>,
     },
     /// `set_device_pinned_mem_limit PID DEVICE LIMIT`
@@ -273,7 +273,7 @@ impl Command {
                 limit: MemLimit::parse(word()),
             },
             CommandName::GetDefaultDevicePinnedMemLimit => {
-                Self::GetDefaultDevicePinnedMemLimit { device: asked_device(word()) }
+                Self::GetDefaultDevicePinnedMemLimit { device: asked_device(word(), personality) }
             }
             CommandName::SetDevicePinnedMemLimit => Self::SetDevicePinnedMemLimit {
                 server: atoi(word()),
@@ -281,7 +281,7 @@ impl Command {
                 limit: MemLimit::parse(word()),
             },
             CommandName::GetDevicePinnedMemLimit => {
-                Self::GetDevicePinnedMemLimit { server: atoi(word()), device: asked_device(word()) }
+                Self::GetDevicePinnedMemLimit { server: atoi(word()), device: asked_device(word(), personality) }
             }
             CommandName::SetDefaultClientPriority => {
                 Self::SetDefaultClientPriority { priority: Priority::parse(word()) }
@@ -340,8 +340,11 @@ fn seconds(word: &[u8]) -> Option<u32> {
     Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
-/// The device of a question: a UUID, or else a number as `atoi` reads it.
-fn asked_device(word: &[u8]) -> Result<DeviceKey, InvalidDevice> {
+/// The device of a question: a UUID, or else a number as `atoi` reads it. 580 wants a word at all.
+fn asked_device(word: &[u8], personality: Personality) -> Result<DeviceKey, InvalidDevice> {
+    if word.is_empty() && personality >= Personality::V580 {
+        return Err(InvalidDevice);
+    }
     DeviceKey::parse(word).or_else(|_| match u32::try_from(atoi(word)) {
         Ok(ordinal) if ordinal < DeviceKey::ORDINALS => Ok(DeviceKey::Ordinal(ordinal)),
         _ => Err(InvalidDevice),

@@ -2,6 +2,7 @@
 
 use super::command::{Command, SmPartition};
 use super::limits::{DeviceKey, MemLimit, Percentage, Priority};
+use super::personality::Personality;
 use super::reply;
 
 /// Default percentage, priority and memory limits, as `set_default_*` leaves them.
@@ -151,6 +152,19 @@ impl Defaults {
     }
 }
 
+/// The answer to a command that a release refuses before it looks for the server; `None` for every other command.
+///
+/// 580 looks at the device of a memory limit first, and says only in its log what is wrong with it.
+#[must_use]
+pub fn answer_before_server(command: &Command, personality: Personality) -> Option<Vec<String>> {
+    let bad_device = matches!(
+        command,
+        Command::SetDevicePinnedMemLimit { device: Err(_), .. }
+            | Command::GetDevicePinnedMemLimit { device: Err(_), .. }
+    );
+    (bad_device && personality >= Personality::V580).then(Vec::new)
+}
+
 /// The answer of a daemon that has no server to a command that asks for one; `None` when the daemon must do something
 /// (`start_server` for a user, `quit`) or look at its devices, and for the commands of [`Defaults::apply`].
 #[must_use]
@@ -189,7 +203,6 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::personality::Personality;
     use super::*;
 
     fn apply(defaults: &mut Defaults, line: &str) -> Applied {

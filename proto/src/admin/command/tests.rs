@@ -128,10 +128,11 @@ fn quit_without_a_readable_number_of_seconds_waits() {
 fn a_question_for_a_limit_reads_any_other_word_as_device_0() {
     let ask = |line| parse(line);
     let ordinal = |ordinal| Command::GetDefaultDevicePinnedMemLimit { device: Ok(DeviceKey::Ordinal(ordinal)) };
-    assert_eq!(ask("get_default_device_pinned_mem_limit"), ordinal(0));
+    assert_eq!(Command::parse(b"get_default_device_pinned_mem_limit", Personality::V555), ordinal(0));
     assert_eq!(ask("get_default_device_pinned_mem_limit abc"), ordinal(0));
     assert_eq!(ask("get_default_device_pinned_mem_limit 01 x"), ordinal(1));
     let invalid = Command::GetDefaultDevicePinnedMemLimit { device: Err(InvalidDevice) };
+    assert_eq!(ask("get_default_device_pinned_mem_limit"), invalid);
     assert_eq!(ask("get_default_device_pinned_mem_limit 32"), invalid);
     assert_eq!(ask("get_default_device_pinned_mem_limit -1"), invalid);
 }

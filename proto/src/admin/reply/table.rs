@@ -68,7 +68,7 @@ pub struct DeviceRow {
     pub attributes: Option<String>,
 }
 
-/// `device_query`. The table is measured on 580; its `--csv` form is not: the same columns, separated by commas.
+/// `device_query`, as a table or, with `--csv`, the same columns separated by commas.
 ///
 /// `title` is `Default` for the daemon's own view.
 #[must_use]
