@@ -1,5 +1,6 @@
 //! The control daemon that replaces `nvidia-cuda-mps-control`.
 
+pub mod cli;
 pub mod core;
 pub mod devices;
 pub mod io;

@@ -1,0 +1,138 @@
+//! The command line: which program this call is, in every spelling that a release of the vendor's has ever had.
+//!
+//! Measured on 535 to 595, see the module [`text`] for what is printed. More is accepted than any one release accepts:
+//! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
+
+pub mod options;
+pub mod text;
+
+pub use options::{Flag, OPTIONS, OptionSpec};
+
+use remps_proto::admin::Personality;
+use remps_proto::admin::personality::UnknownOption;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// What a call of the program asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Invocation {
+    /// To be the daemon.
+    Daemon(DaemonOptions),
+    /// To read commands from standard input and send them to the daemon.
+    Ui,
+    /// To send this one command.
+    Command(Vec<u8>),
+    /// To print something and end.
+    Print(Print),
+}
+
+/// How to be the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DaemonOptions {
+    /// Stay in the foreground, with all log lines on standard output.
+    pub foreground: bool,
+    /// One server, run by root, for all users.
+    pub multiuser: bool,
+    /// Ask for the devices at the start and not at the first `device_query`.
+    pub ready_devices: bool,
+    /// Clients must name a static SM partition.
+    pub static_partitioning: bool,
+}
+
+/// Texts for the two outputs and the exit status.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Print {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// Exit status.
+    pub status: u8,
+}
+
+impl DaemonOptions {
+    /// Whether this user may start such a daemon; the text to print and the status to exit with, if not.
+    ///
+    /// # Errors
+    /// When somebody other than root wants to serve all users.
+    pub fn check_user(&self, euid: u32) -> Result<(), Print> {
+        const ROOT: u32 = 0;
+        if self.multiuser && euid != ROOT {
+            let stdout = format!("{}\n", text::ONLY_ROOT_MULTIUSER);
+            return Err(Print { stdout, stderr: String::new(), status: text::FAILURE });
+        }
+        Ok(())
+    }
+}
+
+/// Reads the arguments, without the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut flags = Vec::new();
+    let mut rest = arguments.as_slice();
+    while let Some((argument, tail)) = rest.split_first() {
+        let bytes = argument.as_bytes();
+        if bytes == b"--" {
+            rest = tail;
+            break;
+        }
+        if bytes.len() < 2 || bytes[0] != b'-' {
+            break;
+        }
+        let Some(mut known) = argument.to_str().and_then(options::flags_of) else {
+            return unknown_option(&argument.to_string_lossy(), personality);
+        };
+        flags.append(&mut known);
+        rest = tail;
+    }
+    interpret(&flags, rest, personality)
+}
+
+fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> Invocation {
+    let has = |flag: Flag| flags.contains(&flag);
+    if has(Flag::Help) {
+        return print(text::help(personality));
+    }
+    if has(Flag::Version) {
+        return print(text::version(personality));
+    }
+    let daemon = DaemonOptions {
+        foreground: has(Flag::Foreground),
+        multiuser: has(Flag::Multiuser),
+        ready_devices: has(Flag::QuitOrReadyDevices) || has(Flag::ReadyDevices),
+        static_partitioning: has(Flag::StaticPartitioning),
+    };
+    // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
+    if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {
+        return Invocation::Daemon(daemon);
+    }
+    if !words.is_empty() {
+        return Invocation::Command(words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' '));
+    }
+    if has(Flag::Quit) || has(Flag::QuitOrReadyDevices) {
+        return Invocation::Command(b"quit".to_vec());
+    }
+    Invocation::Ui
+}
+
+fn print(stdout: String) -> Invocation {
+    Invocation::Print(Print { stdout, stderr: String::new(), status: text::SUCCESS })
+}
+
+fn unknown_option(option: &str, personality: Personality) -> Invocation {
+    match personality.unknown_option() {
+        UnknownOption::StartsUi => Invocation::Ui,
+        UnknownOption::Usage => {
+            Invocation::Print(Print { stdout: text::help(personality), stderr: String::new(), status: text::FAILURE })
+        }
+        UnknownOption::Help => Invocation::Print(Print {
+            stdout: format!("{}\n{}", text::UNRECOGNIZED_OPTION, text::help(personality)),
+            // Standard output names no option and the status is 0, so the reason goes where people look for it.
+            stderr: format!("{}{option}\n", text::UNRECOGNIZED_OPTION),
+            status: text::SUCCESS,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

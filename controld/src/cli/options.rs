@@ -1,0 +1,118 @@
+//! The options: every spelling of every release, and what each stands for.
+
+use remps_proto::admin::Personality;
+
+/// What an option asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flag {
+    /// Be the daemon, in the background.
+    Daemon,
+    /// Be the daemon, in the foreground.
+    Foreground,
+    /// Show the help text.
+    Help,
+    /// Show the version.
+    Version,
+    /// Serve all users with one server.
+    Multiuser,
+    /// Clients must name a static SM partition.
+    StaticPartitioning,
+    /// Ask for the devices at the start.
+    ReadyDevices,
+    /// End the daemon.
+    Quit,
+    /// `-q`: [`Flag::ReadyDevices`] of 580 for a daemon, [`Flag::Quit`] of 615 when it stands alone.
+    QuitOrReadyDevices,
+}
+
+/// An option and its spellings.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// What it asks for.
+    pub flag: Flag,
+    /// The letters after one dash.
+    pub letters: &'static [char],
+    /// The words, with their dashes. The first is the one in the help text.
+    pub words: &'static [&'static str],
+    /// The first release measured that has it; the help text of an older one leaves it out.
+    pub since: Personality,
+    /// What it does, in one line.
+    pub help: &'static str,
+}
+
+/// Every option, in the order of the help text.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        flag: Flag::Help,
+        letters: &['h'],
+        words: &["--help"],
+        since: Personality::V535,
+        help: "Print this text.",
+    },
+    OptionSpec {
+        flag: Flag::Version,
+        letters: &['v'],
+        words: &["--version"],
+        since: Personality::V580,
+        help: "Print the version.",
+    },
+    OptionSpec {
+        flag: Flag::Daemon,
+        letters: &['d'],
+        words: &["--daemon"],
+        since: Personality::V535,
+        help: "Start the daemon in the background.",
+    },
+    OptionSpec {
+        flag: Flag::Foreground,
+        letters: &['f'],
+        // The vendor's misspelling is what scripts written for 580 contain.
+        words: &["--foreground", "--forground"],
+        since: Personality::V535,
+        help: "Start the daemon in the foreground, with its log on standard output.",
+    },
+    OptionSpec {
+        flag: Flag::Multiuser,
+        letters: &['M', 'm'],
+        words: &["--multiuser-server", "-multiuser-server", "--multiuser"],
+        since: Personality::V555,
+        help: "Serve all users with one server, run by root.",
+    },
+    OptionSpec {
+        flag: Flag::QuitOrReadyDevices,
+        letters: &['q'],
+        words: &[],
+        since: Personality::V580,
+        help: "With -d or -f as --ready-devices, otherwise as --quit.",
+    },
+    OptionSpec {
+        flag: Flag::ReadyDevices,
+        letters: &[],
+        words: &["--ready-devices"],
+        since: Personality::V580,
+        help: "Prepare device_query when the daemon starts.",
+    },
+    OptionSpec {
+        flag: Flag::Quit,
+        letters: &[],
+        words: &["--quit"],
+        since: Personality::V595,
+        help: "End the daemon.",
+    },
+    OptionSpec {
+        flag: Flag::StaticPartitioning,
+        letters: &['S', 's'],
+        words: &["--static-partitioning"],
+        since: Personality::V595,
+        help: "Clients must name a static SM partition.",
+    },
+];
+
+/// The flags of one argument: a whole word, or letters behind one dash. `None` when any of it is unknown.
+pub(super) fn flags_of(argument: &str) -> Option<Vec<Flag>> {
+    if let Some(spec) = OPTIONS.iter().find(|spec| spec.words.contains(&argument)) {
+        return Some(vec![spec.flag]);
+    }
+    let letters = argument.strip_prefix('-')?;
+    letters.chars().map(|letter| Some(OPTIONS.iter().find(|spec| spec.letters.contains(&letter))?.flag)).collect()
+}
