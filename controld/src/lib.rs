@@ -4,3 +4,4 @@ pub mod cli;
 pub mod core;
 pub mod devices;
 pub mod io;
+pub mod ui;

@@ -1,0 +1,85 @@
+//! The user interface: sends commands to a running daemon and prints its answers.
+//!
+//! It is the vendor's role 4 and talks to the vendor's daemons as well as to ours, at either end of a container's
+//! mount. Nothing is written to standard error on success, because there are users that take any text there for a
+//! failure. There is no prompt, not even on a terminal, as with the vendor.
+//!
+//! | where | what |
+//! |---|---|
+//! | [`connect`] | finds the daemon and greets it |
+//! | [`lines`] | cuts standard input into commands |
+//! | [`session`] | sends commands and prints answers until the daemon ends the session |
+
+mod connect;
+mod lines;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use crate::cli::text;
+use remps_proto::admin::Personality;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Where the commands come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Commands {
+    /// Lines of standard input, up to its end.
+    Stdin,
+    /// One command, for example the program's arguments.
+    One(Vec<u8>),
+}
+
+/// Why a session did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    /// Nothing answers as a daemon.
+    #[error("no daemon answers: {0}")]
+    NotFound(&'static str),
+    /// The daemon went away in the middle.
+    #[error("the daemon closed the session: {0}")]
+    Lost(&'static str),
+}
+
+impl Broken {
+    /// The vendor's words for it.
+    const fn message(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => text::CANNOT_FIND,
+            Self::Lost(_) => text::CANNOT_SEND,
+        }
+    }
+}
+
+/// Runs a session with the daemon of `pipe_dir`; returns the program's exit status, which the daemon chooses.
+///
+/// A `quit` may take as long as the clients take to leave: there is no deadline on an answer, only the daemon's end.
+#[must_use]
+pub fn run(pipe_dir: &Path, commands: &Commands, personality: Personality) -> u8 {
+    let stdin = io::stdin();
+    let ended = session(pipe_dir, commands, stdin.as_fd(), personality, &mut io::stdout().lock());
+    match ended {
+        Ok(status) => status,
+        Err(broken) => {
+            // Nobody is left to tell when standard error is closed too.
+            let _ = writeln!(io::stderr(), "{}", broken.message());
+            text::FAILURE
+        }
+    }
+}
+
+fn session(
+    pipe_dir: &Path,
+    commands: &Commands,
+    stdin: std::os::fd::BorrowedFd<'_>,
+    personality: Personality,
+    out: &mut dyn Write,
+) -> Result<u8, Broken> {
+    let socket = connect::connect(pipe_dir)?;
+    let lines = match commands {
+        Commands::Stdin => lines::Lines::reading(stdin, lines::longest(personality)),
+        Commands::One(command) => lines::Lines::one(command),
+    };
+    session::Session::new(socket.as_fd(), lines).run(out)
+}

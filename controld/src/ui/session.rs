@@ -1,0 +1,116 @@
+//! Sends commands and prints answers, in one thread.
+//!
+//! Commands are sent ahead of their answers, as the vendor's program does; answers are taken at any time, so that
+//! neither end ever waits for the other with both buffers full.
+
+use super::Broken;
+use super::lines::Lines;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv, send};
+use remps_proto::mps::ui::{Announcement, FromDaemon};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Room for an answer packet; the vendor's are at most 4100 bytes, a longer one is cut.
+const ANSWER_ROOM: usize = 64 * 1024;
+
+/// A session after its greeting.
+pub(super) struct Session<'a> {
+    socket: BorrowedFd<'a>,
+    lines: Lines<'a>,
+    /// Packets to send: a command's length and then the command. Filled only when empty, so it holds at most two.
+    outbound: VecDeque<Vec<u8>>,
+    said_end: bool,
+}
+
+impl<'a> Session<'a> {
+    /// A session on a connected, non-blocking socket.
+    pub(super) const fn new(socket: BorrowedFd<'a>, lines: Lines<'a>) -> Self {
+        Self { socket, lines, outbound: VecDeque::new(), said_end: false }
+    }
+
+    /// Runs until the daemon ends the session; its exit status. What `out` does not take is lost, as with the vendor.
+    pub(super) fn run(mut self, out: &mut dyn Write) -> Result<u8, Broken> {
+        let mut answer = vec![0; ANSWER_ROOM];
+        loop {
+            self.next_command();
+            let input = if self.outbound.is_empty() { self.lines.wanted() } else { None };
+            let mut interest = PollFlags::POLLIN;
+            if !self.outbound.is_empty() {
+                interest |= PollFlags::POLLOUT;
+            }
+            let mut waits = vec![PollFd::new(self.socket, interest)];
+            waits.extend(input.map(|input| PollFd::new(input, PollFlags::POLLIN)));
+            match poll(&mut waits, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return Err(Broken::Lost("it cannot be waited for")),
+            }
+            let ready = |index: usize| waits.get(index).and_then(PollFd::revents).is_some_and(|seen| !seen.is_empty());
+            let (socket_ready, input_ready) = (ready(0), ready(1));
+            if input_ready {
+                self.lines.fill();
+            }
+            if socket_ready {
+                let sent = self.send_ready();
+                // Also when nothing could be sent: a daemon that is gone has left its last words in the socket.
+                if let Some(status) = self.take_answers(&mut answer, out)? {
+                    return Ok(status);
+                }
+                sent?;
+            }
+        }
+    }
+
+    fn next_command(&mut self) {
+        if !self.outbound.is_empty() || self.said_end {
+            return;
+        }
+        if let Some(mut command) = self.lines.next() {
+            command.push(0);
+            self.outbound.push_back(Announcement::Command(command.len()).encode().to_vec());
+            self.outbound.push_back(command);
+        } else if self.lines.ended() {
+            self.outbound.push_back(Announcement::End.encode().to_vec());
+            self.said_end = true;
+        }
+    }
+
+    fn send_ready(&mut self) -> Result<(), Broken> {
+        while let Some(packet) = self.outbound.front() {
+            match send(self.socket.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL) {
+                Ok(_) => self.outbound.pop_front(),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EAGAIN) => return Ok(()),
+                Err(_) => return Err(Broken::Lost("a command could not be sent")),
+            };
+        }
+        Ok(())
+    }
+
+    fn take_answers(&self, answer: &mut [u8], out: &mut dyn Write) -> Result<Option<u8>, Broken> {
+        loop {
+            let length = match recv(self.socket.as_raw_fd(), answer, MsgFlags::empty()) {
+                Ok(0) => return Err(Broken::Lost("it closed without an exit status")),
+                Ok(length) => length,
+                // A daemon that closes before it has read everything makes one reset, in front of its last packets.
+                Err(Errno::EINTR | Errno::ECONNRESET) => continue,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(_) => return Err(Broken::Lost("its answer could not be read")),
+            };
+            match FromDaemon::decode(&answer[..length]) {
+                Ok(FromDaemon::Output(mut text)) => {
+                    text.push(b'\n');
+                    let _ = out.write_all(&text).and_then(|()| out.flush());
+                }
+                Ok(FromDaemon::End(status)) => {
+                    let [low, ..] = status.to_le_bytes();
+                    return Ok(Some(low));
+                }
+                // The vendor's program passes over packets it does not know, so a newer daemon may send some.
+                Err(_) => {}
+            }
+        }
+    }
+}
