@@ -48,6 +48,18 @@ impl DeviceKey {
         (text.len() < DEVICE_KEY_LENGTH && !text.contains('\0')).then(|| Self(text.to_owned()))
     }
 
+    /// The key of an ordinal.
+    #[must_use]
+    pub fn from_ordinal(ordinal: u32) -> Self {
+        Self(ordinal.to_string())
+    }
+
+    /// The ordinal, unless the key is a UUID.
+    #[must_use]
+    pub fn ordinal(&self) -> Option<u32> {
+        self.0.parse().ok()
+    }
+
     /// The key as typed.
     #[must_use]
     pub fn as_str(&self) -> &str {

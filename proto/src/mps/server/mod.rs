@@ -56,6 +56,16 @@ impl Hello {
     }
 }
 
+/// How pinned memory limits are written, which differs by driver branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// 535 and 550: by ordinal. The configuration has a fixed row of limits, 0 for none.
+    Ordinals,
+    /// 580: by ordinal or UUID as text. The configuration has only the limits that were set.
+    #[default]
+    Keys,
+}
+
 /// What the daemon tells a server once, after its hello.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
@@ -68,7 +78,31 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The packets, in order.
+    /// Limits in the configuration of [`Dialect::Ordinals`].
+    const ORDINALS: usize = 32;
+
+    /// The packets, in order, for a server of this dialect. A limit that [`Dialect::Ordinals`] has no place for is left
+    /// out.
+    #[must_use]
+    pub fn packets_for(&self, dialect: Dialect) -> Vec<Vec<u8>> {
+        if dialect == Dialect::Keys {
+            return self.packets();
+        }
+        let mut limits = [0; Self::ORDINALS];
+        for (device, bytes) in &self.pinned_limits {
+            let place = device.ordinal().and_then(|ordinal| limits.get_mut(usize::try_from(ordinal).ok()?));
+            if let Some(limit) = place {
+                *limit = *bytes;
+            }
+        }
+        let mut packets =
+            vec![self.thread_percentage.to_le_bytes().to_vec(), (limits.len() as u64).to_le_bytes().to_vec()];
+        packets.extend(limits.iter().map(|bytes: &u64| bytes.to_le_bytes().to_vec()));
+        packets.push(self.priority.to_le_bytes().to_vec());
+        packets
+    }
+
+    /// The packets, in order, for [`Dialect::Keys`].
     #[must_use]
     pub fn packets(&self) -> Vec<Vec<u8>> {
         let mut packets = vec![
@@ -83,7 +117,7 @@ impl Configuration {
         packets
     }
 
-    /// Reads the packets; `next` gives one after the other.
+    /// Reads the packets of either dialect; `next` gives one after the other.
     ///
     /// # Errors
     /// `next`'s error, or [`DecodeError`] for a packet of the wrong form.
@@ -95,8 +129,15 @@ impl Configuration {
             return Err(DecodeError::Count { what: "limit count", count, limit: MAX_LIMITS }.into());
         }
         let mut pinned_limits = Vec::new();
-        for _ in 0..count {
+        for ordinal in 0..count {
             let device = next()?;
+            if device.len() == size_of::<u64>() {
+                let bytes = decode_u64("memory limit", &device)?;
+                if bytes != 0 {
+                    pinned_limits.push((DeviceKey::from_ordinal(u32::try_from(ordinal).unwrap_or(u32::MAX)), bytes));
+                }
+                continue;
+            }
             exactly("device key", &device, DEVICE_KEY_LENGTH)?;
             pinned_limits.push((DeviceKey::decode(&device)?, decode_u64("memory limit", &next()?)?));
         }
@@ -125,6 +166,28 @@ mod tests {
             [vec![0, 0, 0, 0, 0, 0, 0x59, 0x40], vec![0; 8], vec![0; 4]],
             "as 580.159.04 sent it"
         );
+    }
+
+    #[test]
+    fn the_configuration_for_535_has_a_limit_for_each_of_32_ordinals() {
+        let key = |text| DeviceKey::new(text).expect("short");
+        let mut configuration = Configuration {
+            thread_percentage: 33.3,
+            pinned_limits: vec![(key("GPU-x"), 7), (key("0"), 1 << 30), (key("1"), 2 << 30), (key("32"), 7)],
+            priority: 0,
+        };
+        let packets = configuration.packets_for(Dialect::Ordinals);
+        let mut captured = vec![vec![0x66, 0x66, 0x66, 0x66, 0x66, 0xa6, 0x40, 0x40], vec![0x20, 0, 0, 0, 0, 0, 0, 0]];
+        captured.push(vec![0, 0, 0, 0x40, 0, 0, 0, 0]);
+        captured.push(vec![0, 0, 0, 0x80, 0, 0, 0, 0]);
+        captured.extend(vec![vec![0; 8]; 30]);
+        captured.push(vec![0; 4]);
+        assert_eq!(packets, captured, "as 535.309.01 and 550.163.01 sent it");
+        let mut packets = packets.into_iter();
+        let decoded =
+            Configuration::decode(|| packets.next().ok_or(DecodeError::Length { what: "packet", expected: 1, got: 0 }));
+        configuration.pinned_limits.retain(|(device, _)| ["0", "1"].contains(&device.as_str()));
+        assert_eq!(decoded, Ok(configuration));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the daemon asks of a server.
 
+use super::Dialect;
 use crate::mps::device::DeviceKey;
 use crate::mps::handshake::{DESCRIPTOR, expect_fixed};
 use crate::mps::{DecodeError, decode_f64, decode_u32, decode_u64};
@@ -19,6 +20,10 @@ crate::open_enum! {
         GET_THREAD_PERCENTAGE = 0x08,
         /// Set the active thread percentage.
         SET_THREAD_PERCENTAGE = 0x09,
+        /// Read a pinned memory limit by ordinal; until driver 550.
+        GET_PINNED_LIMIT_OF_ORDINAL = 0x0b,
+        /// Set a pinned memory limit by ordinal; until driver 550.
+        SET_PINNED_LIMIT_OF_ORDINAL = 0x0c,
         /// Terminate a client.
         TERMINATE_CLIENT = 0x0d,
         /// Snapshot for `ps`.
@@ -120,6 +125,22 @@ impl Request {
         packets
     }
 
+    /// The packets for a server of this dialect; `None` when the dialect has no words for it.
+    #[must_use]
+    pub fn packets_for(&self, dialect: Dialect) -> Option<Vec<Vec<u8>>> {
+        let (operation, device) = match (self, dialect) {
+            (Self::GetPinnedLimit(device), Dialect::Ordinals) => (Operation::GET_PINNED_LIMIT_OF_ORDINAL, device),
+            (Self::SetPinnedLimit(device, _), Dialect::Ordinals) => (Operation::SET_PINNED_LIMIT_OF_ORDINAL, device),
+            (Self::QueryDevices, Dialect::Ordinals) => return None,
+            _ => return Some(self.packets()),
+        };
+        let mut packets = vec![operation.0.to_le_bytes().to_vec(), device.ordinal()?.to_le_bytes().to_vec()];
+        if let Self::SetPinnedLimit(_, bytes) = self {
+            packets.push(bytes.to_le_bytes().to_vec());
+        }
+        Some(packets)
+    }
+
     /// Whether the server answers it.
     #[must_use]
     pub fn is_answered(&self) -> bool {
@@ -174,6 +195,13 @@ impl RequestDecoder {
             (Operation::SET_PINNED_LIMIT, [device, bytes]) => {
                 Request::SetPinnedLimit(DeviceKey::decode(device)?, decode_u64("memory limit", bytes)?)
             }
+            (Operation::GET_PINNED_LIMIT_OF_ORDINAL, [ordinal]) => {
+                Request::GetPinnedLimit(DeviceKey::from_ordinal(decode_u32("device ordinal", ordinal)?))
+            }
+            (Operation::SET_PINNED_LIMIT_OF_ORDINAL, [ordinal, bytes]) => {
+                let device = DeviceKey::from_ordinal(decode_u32("device ordinal", ordinal)?);
+                Request::SetPinnedLimit(device, decode_u64("memory limit", bytes)?)
+            }
             (Operation::QUERY_DEVICES, [size]) => {
                 decode_u64("answer buffer size", size)?;
                 Request::QueryDevices
@@ -185,6 +213,8 @@ impl RequestDecoder {
                 | Operation::SET_PRIORITY
                 | Operation::GET_PINNED_LIMIT
                 | Operation::SET_PINNED_LIMIT
+                | Operation::GET_PINNED_LIMIT_OF_ORDINAL
+                | Operation::SET_PINNED_LIMIT_OF_ORDINAL
                 | Operation::QUERY_DEVICES,
                 _,
             ) => return Ok(None),
@@ -226,6 +256,24 @@ mod tests {
             }
             assert_eq!(decoded, Some(request));
         }
+    }
+
+    #[test]
+    fn limits_of_the_older_dialect_go_by_ordinal() {
+        let get = Request::GetPinnedLimit(DeviceKey::from_ordinal(1));
+        let set = Request::SetPinnedLimit(DeviceKey::from_ordinal(1), 2 << 30);
+        let captured_get = vec![vec![0x0b, 0, 0, 0], vec![1, 0, 0, 0]];
+        let captured_set = vec![vec![0x0c, 0, 0, 0], vec![1, 0, 0, 0], vec![0, 0, 0, 0x80, 0, 0, 0, 0]];
+        for (request, captured) in [(get, captured_get), (set, captured_set)] {
+            assert_eq!(request.packets_for(Dialect::Ordinals), Some(captured.clone()), "as 535.309.01 sent it");
+            let mut decoder = RequestDecoder::default();
+            let decoded: Vec<_> = captured.iter().map(|packet| decoder.feed(packet).expect("captured")).collect();
+            assert_eq!(decoded.last(), Some(&Some(request)));
+        }
+        let uuid = Request::GetPinnedLimit(DeviceKey::new("GPU-x").expect("short"));
+        assert_eq!(uuid.packets_for(Dialect::Ordinals), None);
+        assert_eq!(uuid.packets_for(Dialect::Keys), Some(uuid.packets()));
+        assert_eq!(Request::Status.packets_for(Dialect::Ordinals), Some(Request::Status.packets()));
     }
 
     #[test]
