@@ -1,0 +1,44 @@
+//! Classes of GPU fault, as injected by a kernel's name.
+
+use std::time::Duration;
+
+/// How long after the launch the other clients of the server learn of a fault, unless scripted otherwise; a real H200
+/// takes 120 to 430 ms.
+pub const SPREAD: Duration = Duration::from_millis(15);
+/// How long after the launch a client learns of its own fault, unless scripted otherwise; a real H200 takes 9 to 16 ms
+/// for all but memory faults.
+pub const OWN: Duration = Duration::from_millis(5);
+
+remps_proto::open_enum! {
+    /// What a kernel did wrong; the number is the `CUresult` that everyone on the device sees.
+    pub struct FaultKind: u32 {
+        /// Access to an address that is not mapped: Xid 31, `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        OUT_OF_BOUNDS = 700,
+        /// A failed device-side assertion: `CUDA_ERROR_ASSERT`.
+        ASSERT = 710,
+        /// Misaligned access: Xid 13, `CUDA_ERROR_MISALIGNED_ADDRESS`.
+        MISALIGNED = 716,
+        /// Trap instruction: Xid 43, `CUDA_ERROR_LAUNCH_FAILED`.
+        TRAP = 719,
+    }
+}
+
+impl FaultKind {
+    /// The kind that a kernel of this name brings about.
+    #[must_use]
+    pub fn of_kernel(name: &str) -> Option<Self> {
+        Some(match name {
+            "oob" => Self::OUT_OF_BOUNDS,
+            "trap" => Self::TRAP,
+            "misaligned" => Self::MISALIGNED,
+            "assert" => Self::ASSERT,
+            _ => return None,
+        })
+    }
+
+    /// Whether the kernel module sees it as a memory fault, which the server's log then announces with a pid.
+    #[must_use]
+    pub fn is_memory_fault(self) -> bool {
+        self == Self::OUT_OF_BOUNDS
+    }
+}

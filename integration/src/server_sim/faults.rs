@@ -1,0 +1,123 @@
+//! What a fault does to the others, and what a client's sudden death does.
+//!
+//! Measured: all clients of the server on that GPU get the culprit's error; the log names a client that did not do it
+//! and, for faults other than memory faults, none; newcomers are refused until the last affected context has gone, and
+//! then the device's context is built anew.
+
+use super::event_loop::{Server, Timer};
+use remps_proto::mps::client::PROCESS_CONTEXT;
+use sim_wire::fault::FaultKind;
+use sim_wire::rpc::Notice;
+use sim_wire::uvm;
+use std::fs::File;
+use std::io::Write;
+use std::time::Instant;
+
+/// A fault that has happened and that nobody but its culprit knows of.
+#[derive(Debug)]
+pub(super) struct Fault {
+    device: u32,
+    kind: FaultKind,
+    culprit: i32,
+}
+
+impl Server {
+    /// A kernel of `culprit` has faulted: the others will know a little later.
+    pub(super) fn plan_fault(&mut self, device: u32, status: u32, culprit: i32) {
+        let due = Instant::now() + self.behaviour.fault_spread;
+        self.timers.push(Timer { due, fault: Fault { device, kind: FaultKind(status), culprit } });
+    }
+
+    /// Everyone on the device gets the error.
+    pub(super) fn spread(&mut self, fault: &Fault) {
+        if !self.faulted.insert(fault.device) {
+            return;
+        }
+        let mut victims = Vec::new();
+        for connection in &mut self.connections {
+            if connection.device == Some(fault.device) {
+                connection.is_affected = true;
+                connection.notify(Notice::Poison(fault.kind.0));
+                victims.push(connection.identity);
+            }
+        }
+        if fault.kind.is_memory_fault()
+            && let Some(named) = victims.iter().find(|victim| victim.pid != fault.culprit).or(victims.first())
+        {
+            let text =
+                format!("Client {{PID: {}, Context: {}}} encountered a fatal GPU error.", named.pid, named.context);
+            self.journal.say(text);
+        }
+        self.journal.say("Server is handling a fatal GPU error.");
+        for victim in &victims {
+            self.journal.say(format!("Client {victim} on device {} to be torn down", fault.device));
+        }
+        let mut pids: Vec<i32> = victims.iter().map(|victim| victim.pid).collect();
+        pids.dedup();
+        for pid in &pids {
+            self.journal.say(format!("All clients belonging to error trigging process {pid} will be torn down"));
+        }
+        self.journal.say("The following devices will be reset:");
+        self.journal.say(fault.device.to_string());
+        self.journal.say("The following client process have a sticky error set:");
+        for pid in &pids {
+            self.journal.say(pid.to_string());
+        }
+        self.recover();
+    }
+
+    /// Builds the contexts of faulted devices anew, once nobody affected is left on them.
+    pub(super) fn recover(&mut self) {
+        for ordinal in self.faulted.clone() {
+            let is_occupied =
+                self.connections.iter().any(|connection| connection.is_affected && connection.device == Some(ordinal));
+            if is_occupied {
+                continue;
+            }
+            self.faulted.remove(&ordinal);
+            if let Some(device) = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal) {
+                self.journal.say(format!("Destroy server context on device {ordinal} ({})", device.name));
+                self.journal.say(format!("Creating server context on device {ordinal} ({})", device.name));
+            }
+        }
+    }
+
+    /// A client process has gone. If one of its kernels was still running its page tables decide over the others.
+    pub(super) fn bury(&mut self, pid: i32) {
+        // A process that has connected a second time, after a reset, is not dead.
+        if self.connections.iter().any(|other| other.identity.pid == pid && other.identity.context == PROCESS_CONTEXT) {
+            return;
+        }
+        let is_running = |file: &File| uvm::busy_until(file).is_ok_and(|until| until > uvm::now());
+        let Some(file) =
+            self.processes.get(&pid).and_then(|process| process.uvm.as_ref()).filter(|file| is_running(file))
+        else {
+            self.processes.remove(&pid);
+            return;
+        };
+        match (uvm::is_held(file), file.try_clone(), self.release_sender.try_clone()) {
+            (Ok(true), Ok(file), Ok(sender)) => {
+                // The thread lives at most as long as somebody holds the descriptor, and no longer than the server.
+                std::thread::spawn(move || {
+                    if uvm::wait_until_free(&file).is_ok() {
+                        // The server has ended if nobody reads this.
+                        let _ = File::from(sender).write_all(&pid.to_le_bytes());
+                    }
+                });
+            }
+            _ => self.let_go(pid),
+        }
+    }
+
+    /// Nobody holds the page tables of this dead client any longer.
+    pub(super) fn let_go(&mut self, pid: i32) {
+        let Some(process) = self.processes.remove(&pid) else { return };
+        let is_running =
+            process.uvm.as_ref().is_some_and(|file| uvm::busy_until(file).is_ok_and(|until| until > uvm::now()));
+        if is_running {
+            for device in process.devices {
+                self.plan_fault(device, FaultKind::OUT_OF_BOUNDS.0, pid);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The daemon's requests and their answers.
+
+use super::Failure;
+use super::behaviour::hang;
+use super::connection::Connection;
+use super::event_loop::Server;
+use nix::errno::Errno;
+use remps_proto::mps::client::PROCESS_CONTEXT;
+use remps_proto::mps::decode_u32;
+use remps_proto::mps::device::{DeviceKey, DeviceUuid};
+use remps_proto::mps::server::{ClientContext, DeviceClients, Reply, Request};
+use sim_wire::rpc::Notice;
+use sim_wire::seqpacket::{Packet, Seqpacket};
+
+/// `CUDA_ERROR_INVALID_CONTEXT`, the answer to a termination of somebody who has no context.
+const INVALID_CONTEXT: u32 = 201;
+
+impl Server {
+    /// Handles one packet from the daemon.
+    pub(super) fn handle_packet(&mut self, packet: Packet) -> Result<(), Failure> {
+        if std::mem::take(&mut self.is_snapshot_unconfirmed) {
+            decode_u32("snapshot confirmation", &packet.bytes)?;
+            return Ok(());
+        }
+        let Some(request) = self.decoder.feed(&packet.bytes)? else { return Ok(()) };
+        if self.behaviour.hang_request == Some(request.operation().0) {
+            hang();
+        }
+        if let Some(reply) = self.answer(&request, packet) {
+            self.send(&reply)?;
+        }
+        if matches!(request, Request::Shutdown) && self.is_ending {
+            self.journal.say("Exiting");
+        }
+        Ok(())
+    }
+
+    fn send(&self, reply: &Reply) -> Result<(), Failure> {
+        reply.packets().iter().try_for_each(|packet| self.control.send(packet)).map_err(|errno| match errno {
+            Errno::EPIPE | Errno::ECONNRESET => Failure::Closed,
+            errno => Failure::System { what: "answer the daemon", errno },
+        })
+    }
+
+    fn answer(&mut self, request: &Request, packet: Packet) -> Option<Reply> {
+        match request {
+            Request::NewClient => {
+                if let Some(descriptor) = packet.descriptor {
+                    self.welcome(Seqpacket::from(descriptor));
+                }
+                None
+            }
+            Request::Shutdown => Some(self.shut_down()),
+            Request::Clients => Some(Reply::Clients(self.client_pids())),
+            Request::DeviceClients => Some(Reply::DeviceClients(self.device_clients())),
+            Request::GetThreadPercentage => Some(Reply::ThreadPercentage(self.thread_percentage)),
+            Request::SetThreadPercentage(percentage) => {
+                self.thread_percentage = *percentage;
+                None
+            }
+            Request::TerminateClient(pid) => self.terminate(*pid),
+            Request::Snapshot => {
+                self.is_snapshot_unconfirmed = true;
+                Some(Reply::Snapshot(self.snapshot()))
+            }
+            Request::SetPriority(priority) => {
+                self.priority = *priority;
+                self.journal.say(format!("Client Priority set to {priority}"));
+                None
+            }
+            Request::Status => Some(Reply::Active(self.faulted.is_empty())),
+            Request::GetPinnedLimit(device) => {
+                Some(Reply::PinnedLimit(self.limits.get(&self.canonical(device)).copied().unwrap_or_default()))
+            }
+            Request::SetPinnedLimit(device, bytes) => {
+                let key = self.canonical(device);
+                self.limits.insert(key, *bytes);
+                let text = format!("Device pinned memory limit for device {} set to {bytes:#x} bytes", device.as_str());
+                self.journal.say(text);
+                None
+            }
+            Request::QueryDevices => {
+                let devices = &self.behaviour.devices;
+                self.journal.say(format!("Received device query command. There are {} devices", devices.len()));
+                Some(Reply::Devices(devices.iter().map(sim_wire::hardware::Device::record).collect()))
+            }
+        }
+    }
+
+    /// A limit set by UUID is found by ordinal and the other way round.
+    pub(super) fn canonical(&self, key: &DeviceKey) -> String {
+        let device = self.behaviour.devices.iter().find(|device| device.uuid.to_string() == key.as_str());
+        device.map_or_else(|| key.as_str().to_owned(), |device| device.ordinal.to_string())
+    }
+
+    fn shut_down(&mut self) -> Reply {
+        self.journal.say("Server has been notified to shutdown");
+        let workers = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
+        if workers == 0 {
+            self.journal.say("Waiting for current clients to finish");
+            self.is_ending = true;
+        } else {
+            self.journal.say(format!("Server was unable to shutdown due to {workers} active clients"));
+        }
+        Reply::ActiveWorkers(workers)
+    }
+
+    fn contexts(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().filter(|connection| connection.identity.context != PROCESS_CONTEXT)
+    }
+
+    /// Pids of the processes that have a context; one whose contexts were terminated is not among them.
+    fn client_pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = Vec::new();
+        for connection in self.contexts() {
+            let pid = connection.identity.pid.unsigned_abs();
+            if !pids.contains(&pid) {
+                pids.push(pid);
+            }
+        }
+        pids
+    }
+
+    fn snapshot(&self) -> Vec<ClientContext> {
+        let uuid = |ordinal| self.behaviour.devices.iter().find(|device| Some(device.ordinal) == ordinal);
+        self.contexts()
+            .map(|connection| ClientContext {
+                pid: connection.identity.pid.unsigned_abs(),
+                context: connection.identity.context,
+                reserved: 0,
+                device: uuid(connection.device).map(|device| device.uuid).unwrap_or_default(),
+                id: self.processes.get(&connection.identity.pid).map(|process| process.id).unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    fn device_clients(&self) -> Vec<DeviceClients> {
+        let on = |ordinal| {
+            self.contexts().filter(move |connection| connection.device == Some(ordinal)).map(|connection| {
+                let (pid, context) = (connection.identity.pid.unsigned_abs(), connection.identity.context);
+                ClientContext { pid, context, reserved: 0, device: DeviceUuid::default(), id: 0 }
+            })
+        };
+        self.behaviour
+            .devices
+            .iter()
+            .map(|device| DeviceClients {
+                uuid: device.uuid,
+                info: device.info(),
+                clients: on(device.ordinal).collect(),
+            })
+            .collect()
+    }
+
+    /// Asks the client to give up its contexts; the answer comes when it has.
+    fn terminate(&mut self, pid: u32) -> Option<Reply> {
+        let contexts: Vec<&Connection> =
+            self.contexts().filter(|connection| connection.identity.pid.unsigned_abs() == pid).collect();
+        let Some(first) = contexts.first() else { return Some(Reply::Terminated(INVALID_CONTEXT)) };
+        let process = first.identity.pid;
+        for connection in contexts {
+            self.journal.say(format!("MPS server requesting client {} to exit", connection.identity));
+            connection.notify(Notice::Terminate);
+        }
+        self.terminating = Some(process);
+        None
+    }
+
+    /// Answers a termination when the client's last context has gone.
+    pub(super) fn finish_termination(&mut self) {
+        let Some(pid) = self.terminating else { return };
+        if self.contexts().all(|connection| connection.identity.pid != pid) {
+            self.terminating = None;
+            self.journal.say("Client termination succeeded.");
+            if self.send(&Reply::Terminated(0)).is_err() {
+                self.is_ending = true;
+            }
+        }
+    }
+}
