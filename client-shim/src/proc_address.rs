@@ -2,7 +2,8 @@
 //!
 //! The driver answers first. Which of our functions belongs in the place of its answer is told by the address and not
 //! by the name asked for: the name `cuGetProcAddress` stands for two functions with different arguments, by the CUDA
-//! version that is passed along. In driver 535 these addresses are the ones that `dlsym` gives for the same functions.
+//! version that is passed along. In drivers 535.309.01 and 580.159.04 these addresses are the ones that `dlsym` gives
+//! for the same functions.
 #![expect(unsafe_code, reason = "calls the driver and writes its result parameter")]
 
 use std::{

@@ -87,9 +87,24 @@ fn variable(name: &CStr) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsStr, time::Duration};
+    use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
-    use super::{Requirement, is_server, parse_requirement};
+    use super::{DEFAULT_PIPE_DIRECTORY, LOG, PIPE_DIRECTORY, REQUIRE, Requirement, is_server, parse_requirement};
+    use crate::HOOKS;
+
+    const MANUAL: &str = include_str!("../../man/mps-client-shim.7");
+
+    #[test]
+    fn the_manual_names_the_variables_and_the_functions_and_no_others() {
+        let after = |macro_: &str| -> BTreeSet<_> {
+            MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
+        };
+        let ours = [REQUIRE, LOG, PIPE_DIRECTORY].map(|name| name.to_str().unwrap());
+        assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
+        let hooks = HOOKS.map(|hook| hook.name.to_str().unwrap());
+        assert_eq!(after(".Fn "), BTreeSet::from_iter(hooks.into_iter().chain(["dlsym"])));
+        assert!(MANUAL.contains(&format!("\n.Pa {DEFAULT_PIPE_DIRECTORY} .\n")));
+    }
 
     #[test]
     fn a_requirement_is_a_number_of_seconds_and_zero_is_none() {
