@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef int (*init_fn)(unsigned);
 typedef int (*v1_fn)(const char *, void **, int, unsigned long long);
@@ -99,10 +100,12 @@ int main(int argc, char **argv)
         printf("unhooked %s %d\n", plain == v1 && plain == v2 ? "same" : "different", version);
         return 0;
     } else if (strcmp(way, "reopened") == 0) {
-        /* Probing for a driver, closing it, and opening it again later. */
-        if (!dlsym(driver, "cuInit"))
+        /* Probing for a driver, closing it, and opening it again later, when its place is taken. */
+        Dl_info where;
+        if (!dlsym(driver, "cuInit") || !dladdr(dlsym(driver, "fake_init_calls"), &where))
             fail("first lookup");
         dlclose(driver);
+        mmap(where.dli_fbase, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         driver = open_driver();
         found = dlsym(driver, "cuInit");
     } else if (strcmp(way, "two-copies") == 0) {
