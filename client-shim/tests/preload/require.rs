@@ -88,6 +88,7 @@ impl Daemon {
     }
 }
 
+/// `lookup <way>` under a requirement. Compiles what is not compiled yet, so a clock starts after it.
 fn required(lab: &Lab, way: &str, seconds: &str) -> Command {
     let mut command = lab.preloaded(lab.lookup());
     command.arg(way).env("MPS_SHIM_REQUIRE", seconds);
@@ -104,8 +105,9 @@ fn refused_once(ran: &Ran, parts: &[&str]) {
 #[test]
 fn without_a_daemon_cuinit_fails_after_the_time_given() {
     let lab = Lab::new();
+    let mut command = required(&lab, "dlsym", "1");
     let start = Instant::now();
-    let ran = run(&mut required(&lab, "dlsym", "1"));
+    let ran = run(&mut command);
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["no MPS control daemon at", "/mps/control within 1 s", "No such file or directory"]);
     assert!(start.elapsed() >= Duration::from_secs(1));
@@ -126,8 +128,9 @@ fn every_way_of_reaching_cuinit_is_refused() {
 #[test]
 fn a_program_that_tries_again_waits_once_and_is_told_once() {
     let lab = Lab::new();
+    let mut command = required(&lab, "thrice", "3");
     let start = Instant::now();
-    let ran = run(&mut required(&lab, "thrice", "3"));
+    let ran = run(&mut command);
     assert_eq!(ran.stdout, REFUSED.repeat(3));
     refused_once(&ran, &[]);
     assert!(start.elapsed() < Duration::from_secs(9), "three waits would have taken nine seconds");
@@ -190,8 +193,9 @@ fn a_stale_socket_file_is_no_daemon() {
 fn a_peer_that_never_greets_is_no_daemon() {
     let lab = Lab::new();
     let _listener = listening(&lab);
+    let mut command = required(&lab, "dlsym", "2");
     let start = Instant::now();
-    let ran = run(&mut required(&lab, "dlsym", "2"));
+    let ran = run(&mut command);
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["whoever listens there does not greet"]);
     assert!(start.elapsed() >= Duration::from_secs(2));
@@ -201,9 +205,10 @@ fn a_peer_that_never_greets_is_no_daemon() {
 #[test]
 fn a_path_too_long_for_the_driver_is_refused_at_once() {
     let lab = Lab::new();
-    let start = Instant::now();
     let long = format!("/{}", "x".repeat(120));
-    let ran = run(required(&lab, "dlsym", "60").env("CUDA_MPS_PIPE_DIRECTORY", long));
+    let mut command = required(&lab, "dlsym", "60");
+    let start = Instant::now();
+    let ran = run(command.env("CUDA_MPS_PIPE_DIRECTORY", long));
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["longer than the 106 bytes"]);
     assert!(start.elapsed() < SOON);
