@@ -4,4 +4,5 @@ pub mod cli;
 pub mod core;
 pub mod devices;
 pub mod io;
+pub mod sys;
 pub mod ui;

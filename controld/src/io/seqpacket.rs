@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "adopts received descriptors and calls sendmmsg, which nix offers for equal packets only")]
 
 use crate::core::Peer;
+use crate::sys::polled::register;
 use nix::cmsg_space;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, getsockopt, recvmsg, sendmsg, setsockopt,
@@ -85,7 +86,7 @@ impl SeqPacket {
         let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL)?;
         let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
         nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
-        Ok(Self { fd: AsyncFd::register(fd)? })
+        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
     }
 
     /// Who connected, as the kernel noted it then.

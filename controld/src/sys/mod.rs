@@ -1,0 +1,10 @@
+//! System calls that have no safe wrapper elsewhere; the only modules of the daemon with unsafe code.
+//!
+//! Nothing here decides anything: each function is one call, or the least sequence of calls that can be made safe, and
+//! returns what the kernel said.
+
+pub mod child;
+pub mod clock;
+pub mod fork;
+pub mod pidfd;
+pub mod polled;
