@@ -4,5 +4,6 @@ pub mod cli;
 pub mod core;
 pub mod devices;
 pub mod io;
+pub mod observe;
 pub mod sys;
 pub mod ui;

@@ -1,0 +1,309 @@
+//! The log: `control.log` and `server.log` in the vendor's line format, or both on standard output with `-f`.
+//!
+//! Users tail these files into pod logs, so they exist before the daemon says that it is ready, keep their names, and
+//! are only ever truncated in place (see [`file`](super::log_file)). Nothing that happens to a log stops or blocks the
+//! daemon: a line that cannot be written is counted, and when writing works again one line says how many were lost.
+//! Every source has its rate (see [`rate`](super::rate)).
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use parking_lot::Mutex;
+use remps_proto::mps::log::{LocalTime, Record, Source};
+use serde_json::{Map, Value};
+
+use super::log_file::LogFile;
+use super::log_stream::LogStream;
+use super::rate::{Bucket, Limiter, Rate, Verdict};
+use crate::sys::clock;
+
+/// Name of the file of the daemon's lines.
+pub const CONTROL_LOG: &str = "control.log";
+/// Name of the file of the servers' lines.
+pub const SERVER_LOG: &str = "server.log";
+/// Size of a log file at which it is truncated, if nothing else is configured: 64 MiB.
+pub const DEFAULT_FILE_BYTES: u64 = 64 << 20;
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Size at which a file is truncated, in bytes.
+    pub file_bytes: u64,
+    /// Lines of each source.
+    pub rate: Rate,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { file_bytes: DEFAULT_FILE_BYTES, rate: Rate::default() }
+    }
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// `[2026-11-20 11:20:31.488 Server   519] text`, as the vendor has it.
+    #[default]
+    Vendor,
+    /// One JSON object a line (`MPS_LOG_FORMAT=json`): `time` (local), `source`, `pid`, `text`, and the fields of an event.
+    Json,
+}
+
+/// There will be no log files; the daemon runs on. The text is the vendor's.
+#[derive(Debug, thiserror::Error)]
+#[error("Warning: Failed writing log files to directory [{directory}]. No logs will be available.")]
+pub struct NoLogFiles {
+    directory: String,
+    source: std::io::Error,
+}
+
+/// What happened to lines since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogCounters {
+    /// Lines written.
+    pub written: u64,
+    /// Lines over the rate.
+    pub suppressed: u64,
+    /// Lines that could not be written.
+    pub dropped: u64,
+    /// Times that a file was truncated.
+    pub truncations: u64,
+}
+
+#[derive(Debug)]
+enum Output {
+    File(LogFile),
+    Stream(LogStream),
+    Nowhere,
+}
+
+#[derive(Debug)]
+struct Destination {
+    output: Output,
+    /// Lines that could not be written since the last that could.
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    format: Format,
+    limiter: Limiter,
+    control: Destination,
+    /// `None` when the servers' lines go where the daemon's go.
+    server: Option<Destination>,
+    counters: LogCounters,
+}
+
+/// Where all lines go. Clones share one log.
+#[derive(Debug, Clone)]
+pub struct LogSink {
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// One line before it is formatted.
+struct Line<'a> {
+    record: &'a Record,
+    fields: Map<String, Value>,
+}
+
+impl LogSink {
+    /// Logs into the two files in `directory`, which is made (mode 0700) if only its last part is missing.
+    ///
+    /// Always gives a sink; when the files cannot be opened it takes lines and drops them, and the second value says
+    /// what to print.
+    #[must_use]
+    pub fn files(directory: &Path, limits: Limits, format: Format) -> (Self, Option<NoLogFiles>) {
+        let open = || {
+            super::log_file::create_directory(directory)?;
+            let control = LogFile::open(&directory.join(CONTROL_LOG), limits.file_bytes)?;
+            let server = LogFile::open(&directory.join(SERVER_LOG), limits.file_bytes)?;
+            Ok((Output::File(control), Output::File(server)))
+        };
+        match open() {
+            Ok((control, server)) => (Self::new(format, limits.rate, control, Some(server)), None),
+            Err(source) => {
+                let sink = Self::new(format, limits.rate, Output::Nowhere, None);
+                (sink, Some(NoLogFiles { directory: directory.display().to_string(), source }))
+            }
+        }
+    }
+
+    /// Logs everything to standard output (`-f`). A closed one drops all lines; one whose reader is stuck loses lines
+    /// and never blocks the daemon.
+    #[must_use]
+    pub fn stdout(rate: Rate, format: Format) -> Self {
+        Self::stream(std::io::stdout(), rate, format)
+    }
+
+    /// Logs everything to a descriptor, of which a duplicate is kept.
+    #[must_use]
+    pub fn stream(fd: impl AsFd, rate: Rate, format: Format) -> Self {
+        let output = LogStream::new(fd).map_or(Output::Nowhere, Output::Stream);
+        Self::new(format, rate, output, None)
+    }
+
+    fn new(format: Format, rate: Rate, control: Output, server: Option<Output>) -> Self {
+        let destination = |output| Destination { output, lost: 0 };
+        let inner = Inner {
+            format,
+            limiter: Limiter::new(rate),
+            control: destination(control),
+            server: server.map(destination),
+            counters: LogCounters::default(),
+        };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// A line of the daemon about a change. `pid` stands in the bracket: the daemon's, or that of the server that the
+    /// line is about (`Starting new server 519 for user 0`).
+    pub fn control(&self, pid: u32, text: &str) {
+        self.write(Bucket::Control, &own_record(pid, text), Map::new());
+    }
+
+    /// A line of the daemon about one connection or command, which anybody can cause.
+    pub fn chatter(&self, pid: u32, text: &str) {
+        self.write(Bucket::Chatter, &own_record(pid, text), Map::new());
+    }
+
+    /// A record of the FIFO: to `control.log` if it says that the daemon wrote it, else to `server.log`.
+    pub fn record(&self, record: &Record) {
+        self.write(Bucket::Writer(record.pid), record, Map::new());
+    }
+
+    /// A line of a server's standard error.
+    pub fn server_stderr(&self, pid: u32, text: &[u8]) {
+        let record = Record { source: Source::OTHER, pid, time: now(), text: text.to_vec() };
+        self.write(Bucket::Writer(pid), &record, Map::new());
+    }
+
+    /// An event of the daemon with its fields, which only the JSON format keeps apart; `text` has them too.
+    pub(super) fn event(&self, bucket: Bucket, text: &str, fields: Map<String, Value>) {
+        self.write(bucket, &own_record(std::process::id(), text), fields);
+    }
+
+    /// Reports lines that were suppressed and not yet reported, as an ending daemon does. Otherwise the report comes with
+    /// the next line of the same source.
+    pub fn report_suppressed(&self) {
+        let mut inner = self.inner.lock();
+        for (bucket, count) in inner.limiter.take_suppressed() {
+            let to_server = matches!(bucket, Bucket::Writer(_) | Bucket::OtherWriters);
+            let line = inner.format.suppressed(bucket, count);
+            inner.append(to_server, &line);
+        }
+    }
+
+    /// Whether [`LogSink::report_suppressed`] has something to report.
+    #[must_use]
+    pub fn has_suppressed(&self) -> bool {
+        self.inner.lock().limiter.has_suppressed()
+    }
+
+    /// Opens the files anew by their names, after someone else has renamed them.
+    ///
+    /// # Errors
+    /// When a file cannot be opened; that one is then written on as before.
+    pub fn reopen(&self) -> std::io::Result<()> {
+        let mut inner = self.inner.lock();
+        let Inner { control, server, .. } = &mut *inner;
+        let mut result = Ok(());
+        for destination in std::iter::once(control).chain(server) {
+            if let Output::File(file) = &mut destination.output {
+                result = file.reopen().and(result);
+            }
+        }
+        result
+    }
+
+    /// What happened to lines.
+    #[must_use]
+    pub fn counters(&self) -> LogCounters {
+        let inner = self.inner.lock();
+        let files = std::iter::once(&inner.control).chain(&inner.server);
+        let truncations = files.map(|destination| match &destination.output {
+            Output::File(file) => file.truncations(),
+            Output::Stream(_) | Output::Nowhere => 0,
+        });
+        LogCounters { truncations: truncations.sum(), ..inner.counters }
+    }
+
+    fn write(&self, bucket: Bucket, record: &Record, fields: Map<String, Value>) {
+        let mut inner = self.inner.lock();
+        let to_server = record.source != Source::CONTROL;
+        match inner.limiter.line(bucket, Instant::now()) {
+            Verdict::Suppress => inner.counters.suppressed += 1,
+            Verdict::Write { suppressed } => {
+                if suppressed > 0 {
+                    let report = inner.format.suppressed(bucket, suppressed);
+                    inner.append(to_server, &report);
+                }
+                let line = inner.format.line(Line { record, fields });
+                inner.append(to_server, &line);
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn append(&mut self, to_server: bool, line: &str) {
+        let Self { format, control, server, counters, .. } = self;
+        let destination = server.as_mut().filter(|_| to_server).unwrap_or(control);
+        let mut bytes = Vec::with_capacity(line.len() + 1);
+        if destination.lost > 0 {
+            let text = format!("Log writing works again, {} lines were lost", destination.lost);
+            bytes.extend_from_slice(format.own(&text).as_bytes());
+            bytes.push(b'\n');
+        }
+        bytes.extend_from_slice(line.as_bytes());
+        bytes.push(b'\n');
+        let result = match &mut destination.output {
+            Output::File(file) => file.append(&bytes),
+            Output::Stream(stream) => stream.append(&bytes),
+            Output::Nowhere => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        if result.is_ok() {
+            destination.lost = 0;
+            counters.written += 1;
+        } else {
+            destination.lost += 1;
+            counters.dropped += 1;
+        }
+    }
+}
+
+impl Format {
+    fn line(self, Line { record, mut fields }: Line<'_>) -> String {
+        match self {
+            Self::Vendor => record.line(),
+            Self::Json => {
+                let LocalTime { year, month, day, hour, minute, second, millisecond, .. } = record.time;
+                let time = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}");
+                fields.insert("time".to_owned(), time.into());
+                fields.insert("source".to_owned(), record.source.label().into());
+                fields.insert("pid".to_owned(), record.pid.into());
+                fields.entry("text").or_insert_with(|| String::from_utf8_lossy(&record.text).into());
+                Value::Object(fields).to_string()
+            }
+        }
+    }
+
+    fn own(self, text: &str) -> String {
+        self.line(Line { record: &own_record(std::process::id(), text), fields: Map::new() })
+    }
+
+    fn suppressed(self, bucket: Bucket, count: u64) -> String {
+        self.own(&format!("{count} lines suppressed ({bucket})"))
+    }
+}
+
+fn own_record(pid: u32, text: &str) -> Record {
+    Record { source: Source::CONTROL, pid, time: now(), text: text.as_bytes().to_vec() }
+}
+
+fn now() -> LocalTime {
+    clock::local_time(SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests;
