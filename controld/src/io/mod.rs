@@ -1,4 +1,5 @@
 //! One file a socket, process or device: everything that touches the outside.
 
+pub mod runtime_dir;
 pub mod seqpacket;
 pub mod server_link;
