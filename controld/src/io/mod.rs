@@ -1,5 +1,6 @@
 //! One file a socket, process or device: everything that touches the outside.
 
+pub mod log_fifo;
 pub mod runtime_dir;
 pub mod seqpacket;
 pub mod server_link;
