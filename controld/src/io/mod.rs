@@ -1,6 +1,9 @@
 //! One file a socket, process or device: everything that touches the outside.
 
 pub mod log_fifo;
+pub mod process;
 pub mod runtime_dir;
 pub mod seqpacket;
 pub mod server_link;
+pub mod server_process;
+pub mod server_stderr;

@@ -1,0 +1,176 @@
+//! Processes that are not our children: clients, and servers taken over from a daemon before us.
+//!
+//! Everything here bears that the process vanishes at any moment: a question about one that is gone is `None`.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::sys::pidfd;
+use crate::sys::polled::register;
+
+/// How often a process is looked at where the kernel has no process descriptors (before Linux 5.3).
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Bytes read of a file in `/proc`.
+const MOST_PROC_BYTES: u64 = 4096;
+/// The start time's place in `/proc/PID/stat` counted from the state, which follows the name: field 22, state is 3.
+const START_TIME_AFTER_NAME: usize = 22 - 3;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitCause {
+    /// It called `exit` with this status.
+    Exited(i32),
+    /// This signal ended it.
+    Signaled(i32),
+    /// It was not our child, so the kernel does not tell.
+    Unknown,
+}
+
+impl From<std::process::ExitStatus> for ExitCause {
+    fn from(status: std::process::ExitStatus) -> Self {
+        use std::os::unix::process::ExitStatusExt as _;
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(code),
+            (None, Some(signal)) => Self::Signaled(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Watch {
+    Descriptor(AsyncFd<OwnedFd>),
+    /// By start time: a later process with the same pid has another.
+    Polled(Option<u64>),
+}
+
+/// One certain process, whoever gets its pid afterwards.
+#[derive(Debug)]
+pub struct WatchedProcess {
+    pid: Pid,
+    watch: Watch,
+}
+
+/// Opens a process by pid. The caller knows by other means (a connected socket) that the pid still is the one meant.
+///
+/// # Errors
+/// `ESRCH` when there is no such process.
+pub fn open_process(pid: Pid) -> io::Result<WatchedProcess> {
+    match pidfd::open(pid) {
+        Ok(fd) => WatchedProcess::from_pidfd(pid, fd),
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            let start = start_time(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+            Ok(WatchedProcess { pid, watch: Watch::Polled(Some(start)) })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl WatchedProcess {
+    /// Takes a process descriptor, as `SO_PEERPIDFD` gives it.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be polled.
+    pub fn from_pidfd(pid: Pid, fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pid, watch: Watch::Descriptor(register(fd, Interest::READABLE)?) })
+    }
+
+    /// Its pid; perhaps another's by now, so never for a signal.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The process descriptor, where the kernel has them.
+    #[must_use]
+    pub fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.watch {
+            Watch::Descriptor(fd) => Some(fd.get_ref().as_fd()),
+            Watch::Polled(_) => None,
+        }
+    }
+
+    /// Waits until the process has ended, all its threads included. May be dropped and called again.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be polled.
+    pub async fn ended(&self) -> io::Result<()> {
+        match &self.watch {
+            Watch::Descriptor(fd) => fd.readable().await.map(|mut ready| ready.retain_ready()),
+            Watch::Polled(start) => {
+                let mut look = interval(LOOK_PERIOD);
+                look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                while start_time(self.pid) == *start {
+                    look.tick().await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a signal to this very process; `None` only asks whether it lives.
+    ///
+    /// # Errors
+    /// `ESRCH` when it has ended, `EPERM` when it may not be signalled.
+    pub fn signal(&self, signal: Option<Signal>) -> io::Result<()> {
+        match &self.watch {
+            Watch::Descriptor(fd) => pidfd::send_signal(fd.get_ref(), signal),
+            Watch::Polled(start) if start_time(self.pid) == *start => Ok(nix::sys::signal::kill(self.pid, signal)?),
+            Watch::Polled(_) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+}
+
+/// When the process started, in clock ticks since boot: with the pid this names a process for ever.
+#[must_use]
+pub fn start_time(pid: Pid) -> Option<u64> {
+    let stat = read_proc(pid, "stat")?;
+    // The name is in parentheses and may itself contain blanks and parentheses.
+    let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
+    let mut fields = after_name.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+    std::str::from_utf8(fields.nth(START_TIME_AFTER_NAME)?).ok()?.trim().parse().ok()
+}
+
+/// The user that the process runs as (its effective uid).
+#[must_use]
+pub fn uid_of(pid: Pid) -> Option<u32> {
+    let status = String::from_utf8_lossy(&read_proc(pid, "status")?).into_owned();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    uids.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The inode of the process's PID namespace, as the NAMESPACE column of `ps` shows it. Needs the right to trace the
+/// process, so a daemon that is not root sees only its own user's.
+#[must_use]
+pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
+    std::fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|namespace| namespace.ino())
+}
+
+/// The command line with blanks between its words, control characters replaced, at most 4096 bytes; the name in
+/// brackets when there is none, as for a process that is ending.
+#[must_use]
+pub fn command_line(pid: Pid) -> Option<String> {
+    let bytes = read_proc(pid, "cmdline")?;
+    let words = String::from_utf8_lossy(&bytes);
+    let line: String = words.trim_end_matches('\0').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.is_empty() {
+        let name = read_proc(pid, "comm")?;
+        return Some(format!("[{}]", String::from_utf8_lossy(&name).trim_end()));
+    }
+    Some(line)
+}
+
+fn read_proc(pid: Pid, file: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/{file}")).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
