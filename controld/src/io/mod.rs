@@ -1,9 +1,12 @@
 //! One file a socket, process or device: everything that touches the outside.
 
+pub mod daemonize;
 pub mod log_fifo;
 pub mod process;
+pub mod reaper;
 pub mod runtime_dir;
 pub mod seqpacket;
 pub mod server_link;
 pub mod server_process;
 pub mod server_stderr;
+pub mod server_version;
