@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod core;
 pub mod devices;
+pub mod holder;
 pub mod io;
 pub mod observe;
 pub mod sys;

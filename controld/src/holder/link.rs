@@ -1,0 +1,287 @@
+//! The daemon's side: attaching to the holder, telling it what to hold, and hearing of new connections.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use remps_proto::holder::{self as proto, MAX_MESSAGE_BYTES, ToHolder, VERSION};
+use remps_proto::holder::{AttachDone, Failure, Kind, MAX_DESCRIPTORS, Refusal, Settings};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, timeout_at};
+
+use super::HolderError;
+use super::place::Place;
+use super::socket::{receive, send, watch};
+use super::start::{Contact, find_or_start};
+
+/// How long attaching may take, the start of a holder included.
+const ATTACH_WAIT: Duration = Duration::from_secs(2);
+
+/// Something that a former daemon left, with its descriptors.
+#[derive(Debug)]
+pub struct Held {
+    /// Its key.
+    pub key: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The state as last given; for [`Kind::LOG_BACKLOG`] a piece of the log.
+    pub state: Vec<u8>,
+    /// Whether a connection came in through `control_privileged`.
+    pub privileged: bool,
+    /// With the first piece of a log backlog: bytes of log that were lost before it.
+    pub dropped_bytes: u64,
+    /// Duplicates of the descriptors, in the order in which they were given.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// What the holder tells an attached daemon.
+#[derive(Debug)]
+pub enum FromHolder {
+    /// A new connection. `SO_PASSCRED` is set and the greeting is sent; it is non-blocking.
+    Accepted {
+        /// The key under which the holder keeps a duplicate, as [`Kind::CONNECTION`] with an empty state.
+        key: u64,
+        /// Whether it came in through `control_privileged`.
+        privileged: bool,
+        /// The connection.
+        fd: OwnedFd,
+    },
+    /// A request was not done; what was held under the key before is unchanged.
+    Failed {
+        /// The key of the request, 0 where it could not be read.
+        key: u64,
+        /// Why.
+        reason: Failure,
+    },
+}
+
+/// The connection to the holder. Dropping it leaves the holder and all it holds to a successor.
+#[derive(Debug)]
+pub struct HolderLink {
+    socket: AsyncFd<OwnedFd>,
+    pid: Pid,
+    child: Option<Child>,
+    done: AttachDone,
+    buffer: Box<[u8]>,
+}
+
+impl HolderLink {
+    /// Attaches to the holder of a pipe directory, starting one where none runs, and takes over what it holds.
+    ///
+    /// Must run within a tokio runtime with I/O and time enabled. The program that is started is this one, with
+    /// [`ARGUMENT`](super::ARGUMENT) and the directory: its `main` must call [`process::run`](super::process::run).
+    ///
+    /// # Errors
+    /// [`HolderError::Busy`] while another daemon is attached, [`HolderError::Timeout`] after 2 s, and whatever stood
+    /// in the way of starting one.
+    pub async fn attach(pipe_dir: &Path) -> Result<(Self, Vec<Held>), HolderError> {
+        let place = Place::new(pipe_dir).map_err(HolderError::system("find the pipe directory"))?;
+        let deadline = Instant::now() + ATTACH_WAIT;
+        loop {
+            let mut link = Self::new(find_or_start(&place)?)?;
+            match timeout_at(deadline, link.take_over()).await {
+                Ok(Ok(held)) => return Ok((link, held)),
+                // It was about to end when we connected; the next is found or started.
+                Ok(Err(HolderError::Lost)) if Instant::now() < deadline => link.reap(),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(HolderError::Timeout),
+            }
+        }
+    }
+
+    fn new(contact: Contact) -> Result<Self, HolderError> {
+        let Contact { socket, pid, child } = contact;
+        let socket = watch(socket).map_err(HolderError::system("watch the holder"))?;
+        let done = AttachDone { version: VERSION, pid: 0, accept_pauses: 0, malformed: 0 };
+        Ok(Self { socket, pid, child, done, buffer: vec![0; MAX_MESSAGE_BYTES].into_boxed_slice() })
+    }
+
+    async fn take_over(&mut self) -> Result<Vec<Held>, HolderError> {
+        let mut all = Vec::new();
+        loop {
+            match self.receive().await? {
+                (proto::FromHolder::Held(held), fds) => all.push(Held {
+                    key: held.key,
+                    kind: held.kind,
+                    state: held.state,
+                    privileged: held.listener == Kind::LISTENER_PRIVILEGED,
+                    dropped_bytes: held.dropped_bytes,
+                    fds,
+                }),
+                (proto::FromHolder::AttachDone(done), _) if done.version > VERSION => {
+                    return Err(HolderError::Version(done.version));
+                }
+                (proto::FromHolder::AttachDone(done), _) => {
+                    self.done = done;
+                    return Ok(all);
+                }
+                (proto::FromHolder::Refused(Refusal::BUSY), _) => return Err(HolderError::Busy),
+                (proto::FromHolder::Refused(_), _) => return Err(HolderError::NotPermitted),
+                (proto::FromHolder::Accepted { .. } | proto::FromHolder::Failed { .. }, _) => {}
+            }
+        }
+    }
+
+    /// One message of a kind that this version knows. Cancel-safe.
+    async fn receive(&mut self) -> Result<(proto::FromHolder, Vec<OwnedFd>), HolderError> {
+        loop {
+            let mut ready = self.socket.readable().await.map_err(HolderError::system("wait for the holder"))?;
+            let read = ready.try_io(|socket| Ok(receive(socket.get_ref().as_fd(), &mut self.buffer)?));
+            let got = match read {
+                Ok(Ok(got)) => got,
+                // The holder ended without having read everything: told once, before what it had sent.
+                Ok(Err(error)) if error.raw_os_error() == Some(Errno::ECONNRESET as i32) => continue,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(Err(error)) => return Err(HolderError::System { what: "read from the holder", error }),
+                Err(_would_block) => continue,
+            };
+            if got.bytes == 0 && got.fds.is_empty() {
+                return Err(HolderError::Lost);
+            }
+            match proto::FromHolder::decode(&self.buffer[..got.bytes]) {
+                Ok(message) => return Ok((message, got.fds)),
+                Err(proto::DecodeError::Unknown) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The next news. Cancel-safe: nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// [`HolderError::Lost`] when the holder is gone. Attach again and hold everything again.
+    pub async fn next(&mut self) -> Result<FromHolder, HolderError> {
+        loop {
+            match self.receive().await? {
+                (proto::FromHolder::Accepted { key, listener }, mut fds) => {
+                    if let Some(fd) = fds.pop() {
+                        let privileged = listener == Kind::LISTENER_PRIVILEGED;
+                        return Ok(FromHolder::Accepted { key, privileged, fd });
+                    }
+                    // Too many descriptors are open here. Nobody will ever answer, so the peer is let go.
+                    self.release(key)?;
+                    return Ok(FromHolder::Failed { key, reason: Failure::DESCRIPTORS });
+                }
+                (proto::FromHolder::Failed { key, reason }, _) => return Ok(FromHolder::Failed { key, reason }),
+                (proto::FromHolder::Held(_) | proto::FromHolder::AttachDone(_) | proto::FromHolder::Refused(_), _) => {}
+            }
+        }
+    }
+
+    /// Lets the holder keep duplicates of descriptors and a state under a key, in place of what was there.
+    ///
+    /// Never waits. Once it returned `Ok`, the holder has it even if this process dies at once. What the holder itself
+    /// refuses comes as [`FromHolder::Failed`].
+    ///
+    /// # Errors
+    /// [`HolderError::Lost`], [`HolderError::Full`], and what exceeds a limit.
+    pub fn hold(&self, key: u64, kind: Kind, state: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
+        if fds.len() > MAX_DESCRIPTORS {
+            return Err(HolderError::TooManyDescriptors(fds.len()));
+        }
+        self.send(ToHolder::Hold { key, kind, state: state.to_vec() }, fds)
+    }
+
+    /// Replaces the state beside a key; the descriptors stay.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold).
+    pub fn update(&self, key: u64, state: &[u8]) -> Result<(), HolderError> {
+        self.send(ToHolder::Update { key, state: state.to_vec() }, &[])
+    }
+
+    /// Lets the holder close and forget what it keeps under a key.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold).
+    pub fn release(&self, key: u64) -> Result<(), HolderError> {
+        self.send(ToHolder::Release { key }, &[])
+    }
+
+    /// Says what to do when no daemon comes back. Replaces earlier settings, the paths too: a path is remembered
+    /// together with the file that it names now, and is unlinked only while it still names that one.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold).
+    pub fn settings(&self, settings: &Settings) -> Result<(), HolderError> {
+        self.send(ToHolder::Settings(settings.clone()), &[])
+    }
+
+    fn send(&self, request: ToHolder, fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
+        match send(self.socket.get_ref().as_fd(), &request.encode()?, fds) {
+            Ok(()) => Ok(()),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(HolderError::Lost),
+            // Room in the socket, and for descriptors under way, comes back when the holder has read.
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ETOOMANYREFS) => Err(HolderError::Full),
+            Err(error) => Err(HolderError::System { what: "send to the holder", error: error.into() }),
+        }
+    }
+
+    /// The holder's process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Whether the holder is a child of this process, which then has to reap it when it ends: by its pid, or with
+    /// [`reap`](Self::reap).
+    #[must_use]
+    pub fn is_child(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// What the holder said at the end of attaching: its version and what went wrong since its start.
+    #[must_use]
+    pub fn attach_done(&self) -> AttachDone {
+        self.done
+    }
+
+    /// Takes the exit status of a lost holder that was our child. It is at its end when its connection has closed, so
+    /// this waits for microseconds; for anybody else's child there is nothing to do.
+    pub fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Reaped already by whoever reaps everything: that is all that was wanted.
+            let _ = child.wait();
+        }
+    }
+
+    /// Asks the holder to close everything and end, and waits until it is gone; kills it after the deadline.
+    ///
+    /// # Errors
+    /// [`HolderError::System`] when it could not be killed.
+    pub async fn leave(mut self, deadline: Duration) -> Result<(), HolderError> {
+        let asked = async {
+            while let Err(HolderError::Full) = self.send(ToHolder::Leave, &[]) {
+                self.writable().await?;
+            }
+            self.until_lost().await
+        };
+        if timeout_at(Instant::now() + deadline, asked).await.is_err() {
+            // The connection is open, so the process lives and the pid is still its own.
+            nix::sys::signal::kill(self.pid, Signal::SIGKILL).map_err(HolderError::system("kill the holder"))?;
+            self.until_lost().await?;
+        }
+        self.reap();
+        Ok(())
+    }
+
+    async fn writable(&self) -> Result<(), HolderError> {
+        self.socket.writable().await.map_err(HolderError::system("wait for the holder"))?.clear_ready();
+        Ok(())
+    }
+
+    async fn until_lost(&mut self) -> Result<(), HolderError> {
+        loop {
+            match self.receive().await {
+                Ok(_) | Err(HolderError::Message(_)) => {}
+                Err(HolderError::Lost) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

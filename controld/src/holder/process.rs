@@ -1,0 +1,109 @@
+//! The holder as a process: what it is before it serves.
+//!
+//! The daemon starts it with the listening attach socket as standard input, so that nobody ever finds a path without
+//! a listener. It then leaves the daemon's session, folder, standard streams and every descriptor behind.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockaddrLike, SockaddrStorage, getsockname, getsockopt, listen, sockopt,
+};
+use nix::sys::stat::{Mode, umask};
+
+use super::place::{Named, Place};
+use super::serve::Holder;
+
+/// Daemons that wait to attach; there is never more than one, and somebody who tries.
+pub(super) const ATTACH_BACKLOG: i32 = 16;
+/// Name in `ps` and `/proc/PID/comm`; without it the process would be called `exe`.
+const NAME: &std::ffi::CStr = c"mps-holder";
+
+/// Is the holder until nothing is left to hold.
+///
+/// To be called first thing in `main`, when the first argument is [`ARGUMENT`](super::ARGUMENT) and with the second as
+/// the pipe directory. The attach socket is expected, listening, on standard input; started in any other way it prints
+/// one line and fails.
+#[must_use]
+pub fn run(pipe_dir: &Path) -> ExitCode {
+    match prepare(pipe_dir) {
+        Ok(mut holder) => {
+            holder.serve();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            // Somebody who ran it by hand is told why it ended; there may also be nobody to tell.
+            let _ = writeln!(io::stderr(), "{}: the holder is started by the daemon only: {error}", super::PROGRAM);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn prepare(pipe_dir: &Path) -> io::Result<Holder> {
+    let place = Place::new(pipe_dir)?;
+    let attach = take_attach_socket()?;
+    let signals = take_signals()?;
+    keep_only(&[attach.as_raw_fd(), signals.as_fd().as_raw_fd()])?;
+    detach_streams()?;
+    // Fails only for the leader of a group, which a started child is not; then it has a session already.
+    let _ = nix::unistd::setsid();
+    nix::unistd::chdir("/")?;
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    nix::sys::prctl::set_name(NAME)?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(Holder::new(attach, signals, Named::now(place.path())))
+}
+
+/// Moves the attach socket away from standard input and checks that it is one.
+fn take_attach_socket() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    let domain = getsockname::<SockaddrStorage>(stdin.as_fd().as_raw_fd())?.family();
+    if domain != Some(AddressFamily::Unix) || !getsockopt(&stdin, sockopt::AcceptConn)? {
+        return Err(Errno::EINVAL.into());
+    }
+    let attach = stdin.as_fd().try_clone_to_owned()?;
+    // Listening once more makes this process the one that peers see in their credentials, and not the daemon.
+    listen(&attach, Backlog::new(ATTACH_BACKLOG)?)?;
+    fcntl(&attach, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(attach)
+}
+
+fn take_signals() -> io::Result<SignalFd> {
+    let mut mask = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        mask.add(signal);
+    }
+    mask.thread_block()?;
+    Ok(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
+}
+
+/// Closes everything but the standard streams and the given ones: whatever started the daemon may have leaked more.
+fn keep_only(kept: &[RawFd]) -> io::Result<()> {
+    let mut leaked: Vec<RawFd> = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        leaked.extend(number.filter(|fd| *fd > libc::STDERR_FILENO && !kept.contains(fd)));
+    }
+    for fd in leaked {
+        // The directory just read is among them and closed already.
+        let _ = nix::unistd::close(fd);
+    }
+    Ok(())
+}
+
+fn detach_streams() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)?;
+    Ok(())
+}

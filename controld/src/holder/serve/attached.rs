@@ -1,0 +1,305 @@
+//! The conversation with the attached daemon, and accepting on its behalf.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::unistd::geteuid;
+use remps_proto::holder::{
+    AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, Refusal, Settings, ToHolder, VERSION,
+};
+use remps_proto::mps::handshake::GREETING;
+
+use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
+use crate::holder::backlog::DEFAULT_LIMIT_BYTES;
+use crate::holder::socket::{Received, accept, receive, send};
+
+/// Packets read in one turn; more than fit into a socket, so all that a dead daemon left is read in one.
+const PACKETS_A_TURN: usize = 4096;
+/// Connections accepted in one turn.
+const ACCEPTS_A_TURN: usize = 16;
+/// Longest wait for a successor: what the timer of `poll` can hold many times over.
+const MAX_SUCCESSOR_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The attached daemon and how much it has been told.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    socket: OwnedFd,
+    stage: Stage,
+    /// An accepted connection that the daemon has not been told of. There is never more than one.
+    untold: Option<u64>,
+    /// Its socket is full.
+    is_full: bool,
+    /// When to try again what failed for want of something other than room in the socket.
+    again_at: Option<Instant>,
+}
+
+/// What the daemon is to be told next.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// What is held, from this key upwards.
+    Held(u64),
+    /// The log, from this offset.
+    Backlog(usize),
+    /// That this was all.
+    Done,
+    /// Connections as they come.
+    Attached,
+}
+
+/// What became of a packet.
+enum Sent {
+    Yes,
+    Later,
+    Never,
+}
+
+impl Daemon {
+    fn new(socket: OwnedFd) -> Self {
+        Self { socket, stage: Stage::Held(0), untold: None, is_full: false, again_at: None }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(super) fn interest(&self) -> PollFlags {
+        if self.is_full { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    pub(super) fn takes_connections(&self) -> bool {
+        matches!(self.stage, Stage::Attached) && self.untold.is_none() && !self.is_full
+    }
+
+    pub(super) fn again_at(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Whether something is to be tried again now.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        self.again_at.take_if(|at| *at <= now).is_some()
+    }
+
+    fn send(&mut self, message: FromHolder, fds: &[BorrowedFd<'_>]) -> Sent {
+        // Only what was taken off the wire within the same limits is ever sent.
+        let Ok(packet) = message.encode() else { return Sent::Never };
+        match send(self.socket.as_fd(), &packet, fds) {
+            Ok(()) => Sent::Yes,
+            Err(Errno::EAGAIN) => {
+                self.is_full = true;
+                Sent::Later
+            }
+            // Gone: its end is seen by reading, after the requests that it left.
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Sent::Later,
+            // Too many descriptors under way, or no memory.
+            Err(_) => {
+                self.again_at = Some(Instant::now() + PAUSE);
+                Sent::Later
+            }
+        }
+    }
+}
+
+impl Holder {
+    /// Lets a daemon attach, or says why not.
+    pub(super) fn meet(&mut self) {
+        let Ok(socket) = accept(self.attach.as_fd()) else { return };
+        let Ok(peer) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
+        // The end of the former daemon may have come after the wait ended.
+        self.hear();
+        let mut newcomer = Daemon::new(socket);
+        if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
+            newcomer.send(FromHolder::Refused(Refusal::NOT_PERMITTED), &[]);
+        } else if self.daemon.is_some() {
+            newcomer.send(FromHolder::Refused(Refusal::BUSY), &[]);
+        } else {
+            self.daemon = Some(newcomer);
+            self.was_attached = true;
+            self.given_up = false;
+            self.give_up_at = None;
+            self.terminations = 0;
+            self.tell();
+        }
+    }
+
+    fn detach(&mut self) {
+        self.daemon = None;
+        self.accept_again_at = None;
+        self.give_up_at = Some(Instant::now() + self.successor_wait);
+    }
+
+    /// Reads and does what the daemon asks, to the end of its connection if it has one.
+    pub(super) fn hear(&mut self) {
+        for _ in 0..PACKETS_A_TURN {
+            let Some(daemon) = &self.daemon else { return };
+            match receive(daemon.socket(), &mut self.buffer) {
+                Ok(got) if got.bytes == 0 && got.fds.is_empty() => {
+                    if hung_up(daemon.socket()) {
+                        return self.detach();
+                    }
+                    self.malformed += 1;
+                }
+                Ok(got) => self.obey(got),
+                Err(Errno::EAGAIN) => return,
+                // The peer closed without having read everything: told once, before what it had sent.
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
+                Err(_) => return self.detach(),
+            }
+            if self.leaving {
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self, got: Received) {
+        let request = ToHolder::decode(&self.buffer[..got.bytes]).ok().filter(|_| !got.truncated);
+        let Some(request) = request else {
+            self.malformed += 1;
+            return self.fail(0, Failure::MALFORMED);
+        };
+        let (key, done) = match request {
+            ToHolder::Hold { key, .. } if got.descriptors_lost => (key, Err(Failure::DESCRIPTORS)),
+            ToHolder::Hold { key, kind, state } => (key, self.shelf.hold(key, kind, state, got.fds)),
+            ToHolder::Update { key, state } => (key, self.shelf.update(key, state)),
+            ToHolder::Release { key: LOG_BACKLOG_KEY } => return self.backlog.clear(),
+            ToHolder::Release { key } => return self.shelf.release(key),
+            ToHolder::Settings(settings) => return self.adopt(settings),
+            ToHolder::Leave => {
+                self.leaving = true;
+                return;
+            }
+        };
+        if let Err(reason) = done {
+            self.fail(key, reason);
+        }
+    }
+
+    fn adopt(&mut self, settings: Settings) {
+        let wait = Duration::from_millis(settings.successor_wait_ms);
+        self.successor_wait = if wait.is_zero() { DEFAULT_SUCCESSOR_WAIT } else { wait.min(MAX_SUCCESSOR_WAIT) };
+        let bytes = usize::try_from(settings.log_buffer_bytes).unwrap_or(usize::MAX);
+        self.backlog.set_limit(if bytes == 0 { DEFAULT_LIMIT_BYTES } else { bytes });
+        let paths = settings.unlink.iter().map(|path| Path::new(std::ffi::OsStr::from_bytes(path)));
+        self.unlink = paths.filter(|path| path.is_absolute()).map(Named::now).collect();
+    }
+
+    /// Tells the daemon that a request failed, if it has room for that.
+    fn fail(&mut self, key: u64, reason: Failure) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.send(FromHolder::Failed { key, reason }, &[]);
+        }
+    }
+
+    /// Tells the daemon what it does not know yet, as far as there is room.
+    pub(super) fn tell(&mut self) {
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.is_full = false;
+        loop {
+            let nothing = Held { key: 0, kind: Kind(0), state: Vec::new(), listener: Kind(0), dropped_bytes: 0 };
+            let (message, fds, next) = match daemon.stage {
+                Stage::Held(from) => {
+                    let Some((key, entry)) = self.shelf.first_from(from) else {
+                        daemon.stage = if self.backlog.is_empty() { Stage::Done } else { Stage::Backlog(0) };
+                        continue;
+                    };
+                    let (kind, state, listener) = (entry.kind, entry.state.clone(), entry.listener);
+                    let held = FromHolder::Held(Held { key, kind, state, listener, ..nothing });
+                    (held, entry.fds.as_slice(), Stage::Held(key + 1))
+                }
+                Stage::Backlog(offset) => {
+                    let dropped_bytes = if offset == 0 { self.backlog.dropped() } else { 0 };
+                    let state = self.backlog.piece(offset);
+                    let end = offset + state.len();
+                    let (key, kind) = (LOG_BACKLOG_KEY, Kind::LOG_BACKLOG);
+                    let held = FromHolder::Held(Held { key, kind, state, dropped_bytes, ..nothing });
+                    (held, &[][..], if end < self.backlog.len() { Stage::Backlog(end) } else { Stage::Done })
+                }
+                Stage::Done => {
+                    let (accept_pauses, malformed) = (self.accept_pauses, self.malformed);
+                    let done = AttachDone { version: VERSION, pid: std::process::id(), accept_pauses, malformed };
+                    (FromHolder::AttachDone(done), &[][..], Stage::Attached)
+                }
+                Stage::Attached => {
+                    let Some(key) = daemon.untold else { return };
+                    let Some(entry) = self.shelf.get(key) else {
+                        daemon.untold = None;
+                        continue;
+                    };
+                    (FromHolder::Accepted { key, listener: entry.listener }, entry.fds.as_slice(), Stage::Attached)
+                }
+            };
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match daemon.send(message, &fds) {
+                Sent::Later => return,
+                Sent::Yes | Sent::Never => {
+                    if matches!(daemon.stage, Stage::Attached) {
+                        daemon.untold = None;
+                    }
+                    daemon.stage = next;
+                }
+            }
+        }
+    }
+
+    /// Accepts from one listener as long as the daemon has room to be told.
+    pub(super) fn accept(&mut self, key: u64) {
+        for _ in 0..ACCEPTS_A_TURN {
+            let Some(daemon) = self.daemon.as_mut().filter(|daemon| daemon.takes_connections()) else { return };
+            if !has_room(daemon.socket()) {
+                // The next wait is for room, and leaves the listeners alone.
+                daemon.is_full = true;
+                return;
+            }
+            let Some(entry) = self.shelf.get(key) else { return };
+            let (kind, Some(listener)) = (entry.kind, entry.fds.first()) else { return };
+            if self.shelf.is_full() {
+                return self.pause_accepting();
+            }
+            match accept(listener.as_fd()) {
+                Ok(connection) => self.welcome(kind, connection),
+                Err(Errno::EAGAIN) => return,
+                Err(Errno::EINTR | Errno::ECONNABORTED) => {}
+                // EMFILE and ENFILE; for anything else to wait is no worse than to spin.
+                Err(_) => return self.pause_accepting(),
+            }
+        }
+    }
+
+    fn pause_accepting(&mut self) {
+        self.accept_pauses += 1;
+        self.accept_again_at = Some(Instant::now() + PAUSE);
+    }
+
+    /// Greets a new connection, keeps a duplicate and tells the daemon.
+    fn welcome(&mut self, listener: Kind, connection: OwnedFd) {
+        // A peer that is gone by now needs no answer.
+        let greeted =
+            setsockopt(&connection, sockopt::PassCred, &true).and_then(|()| send(connection.as_fd(), GREETING, &[]));
+        let key = self.next_key;
+        if greeted.is_err() || self.shelf.hold_accepted(key, listener, connection).is_err() {
+            return;
+        }
+        self.next_key += 1;
+        if let Some(daemon) = &mut self.daemon {
+            daemon.untold = Some(key);
+        }
+        self.tell();
+    }
+}
+
+fn shows(socket: BorrowedFd<'_>, flags: PollFlags) -> bool {
+    let mut polled = [PollFd::new(socket, flags)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok() && polled[0].revents().is_some_and(|seen| seen.intersects(flags))
+}
+
+fn hung_up(socket: BorrowedFd<'_>) -> bool {
+    shows(socket, PollFlags::POLLHUP)
+}
+
+fn has_room(socket: BorrowedFd<'_>) -> bool {
+    shows(socket, PollFlags::POLLOUT)
+}

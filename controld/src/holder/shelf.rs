@@ -1,0 +1,206 @@
+//! What is held: a kind, a state and descriptors for each key, within limits.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{getsockopt, sockopt};
+use remps_proto::holder::{Failure, Kind};
+
+/// Most keys held at a time.
+const MAX_ENTRIES: usize = 65_536;
+/// Most bytes of state held at a time.
+const MAX_TOTAL_STATE_BYTES: usize = 64 * 1024 * 1024;
+
+/// What is held under one key.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) state: Vec<u8>,
+    pub(super) fds: Vec<OwnedFd>,
+    /// The listener that a connection came from; `Kind(0)` for anything else.
+    pub(super) listener: Kind,
+}
+
+/// Everything that is held.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    entries: BTreeMap<u64, Entry>,
+    /// Keys of the listeners, so that a turn of the loop need not look through everything.
+    listeners: Vec<u64>,
+    state_bytes: usize,
+}
+
+impl Shelf {
+    /// Keeps something under a key and closes what was there; a connection stays known by its listener.
+    pub(super) fn hold(&mut self, key: u64, kind: Kind, state: Vec<u8>, fds: Vec<OwnedFd>) -> Result<(), Failure> {
+        check(kind, &fds)?;
+        let listener = self.entries.get(&key).map_or(Kind(0), |old| old.listener);
+        self.put(key, Entry { kind, state, fds, listener })
+    }
+
+    /// Keeps a connection that was just accepted.
+    pub(super) fn hold_accepted(&mut self, key: u64, listener: Kind, connection: OwnedFd) -> Result<(), Failure> {
+        self.put(key, Entry { kind: Kind::CONNECTION, state: Vec::new(), fds: vec![connection], listener })
+    }
+
+    fn put(&mut self, key: u64, entry: Entry) -> Result<(), Failure> {
+        let old = self.entries.get(&key);
+        let bytes = self.state_bytes - old.map_or(0, |old| old.state.len()) + entry.state.len();
+        if bytes > MAX_TOTAL_STATE_BYTES || (old.is_none() && self.is_full()) {
+            return Err(Failure::TOO_MANY);
+        }
+        self.release(key);
+        self.state_bytes += entry.state.len();
+        if entry.kind.is_listener() {
+            self.listeners.push(key);
+        }
+        self.entries.insert(key, entry);
+        Ok(())
+    }
+
+    /// Replaces a state. A key that is not held is ignored: its peer may have hung up meanwhile.
+    pub(super) fn update(&mut self, key: u64, state: Vec<u8>) -> Result<(), Failure> {
+        let Some(entry) = self.entries.get_mut(&key) else { return Ok(()) };
+        let bytes = self.state_bytes - entry.state.len() + state.len();
+        if bytes > MAX_TOTAL_STATE_BYTES {
+            return Err(Failure::TOO_MANY);
+        }
+        self.state_bytes = bytes;
+        entry.state = state;
+        Ok(())
+    }
+
+    /// Closes and forgets.
+    pub(super) fn release(&mut self, key: u64) {
+        if let Some(old) = self.entries.remove(&key) {
+            self.state_bytes -= old.state.len();
+            self.listeners.retain(|listener| *listener != key);
+        }
+    }
+
+    /// Releases everything that does not stay.
+    pub(super) fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
+        let gone: Vec<u64> = self.iter().filter(|(_, entry)| !stays(entry)).map(|(key, _)| key).collect();
+        for key in gone {
+            self.release(key);
+        }
+    }
+
+    /// What is held under a key.
+    pub(super) fn get(&self, key: u64) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    /// The first key from a given one upwards.
+    pub(super) fn first_from(&self, key: u64) -> Option<(u64, &Entry)> {
+        self.entries.range(key..).next().map(|(key, entry)| (*key, entry))
+    }
+
+    /// Everything, by key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
+        self.entries.iter().map(|(key, entry)| (*key, entry))
+    }
+
+    /// Keys of the listeners.
+    pub(super) fn listeners(&self) -> &[u64] {
+        &self.listeners
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether no further key can be held.
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_ENTRIES
+    }
+}
+
+/// Checks that descriptors fit their kind, and makes those that are read or accepted from never wait.
+///
+/// The flag belongs to the open file that the daemon shares, and the daemon wants it too.
+fn check(kind: Kind, fds: &[OwnedFd]) -> Result<(), Failure> {
+    let wrong = |_| Failure::WRONG_DESCRIPTORS;
+    let single = match kind {
+        Kind::LISTENER_PUBLIC | Kind::LISTENER_PRIVILEGED => true,
+        Kind::LOG_FIFO | Kind::SERVER_STDERR | Kind::CONNECTION | Kind::SERVER_CONNECTION => true,
+        // Nobody but the holder makes a backlog; what a later version may name is kept without a look.
+        Kind::LOG_BACKLOG => return Err(Failure::WRONG_DESCRIPTORS),
+        _ => false,
+    };
+    let [fd] = fds else {
+        return if single { Err(Failure::WRONG_DESCRIPTORS) } else { Ok(()) };
+    };
+    if kind.is_listener() && !getsockopt(fd, sockopt::AcceptConn).map_err(wrong)? {
+        return Err(Failure::WRONG_DESCRIPTORS);
+    }
+    if kind.is_listener() || kind == Kind::LOG_FIFO || kind == Kind::SERVER_STDERR {
+        let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL).map_err(wrong)?);
+        fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipe() -> (OwnedFd, OwnedFd) {
+        nix::unistd::pipe().unwrap()
+    }
+
+    #[test]
+    fn holding_again_closes_what_was_there() {
+        let mut shelf = Shelf::default();
+        let (reader, writer) = pipe();
+        shelf.hold(7, Kind::CLIENT_END, vec![1], vec![reader]).unwrap();
+        shelf.hold(7, Kind::STATE, vec![2, 3], Vec::new()).unwrap();
+        assert_eq!(nix::unistd::write(&writer, b"x"), Err(nix::errno::Errno::EPIPE));
+        assert_eq!(shelf.get(7).unwrap().state, [2, 3]);
+        assert_eq!(shelf.state_bytes, 2);
+        shelf.release(7);
+        assert!(shelf.is_empty() && shelf.state_bytes == 0);
+    }
+
+    #[test]
+    fn descriptors_must_fit_their_kind() {
+        let mut shelf = Shelf::default();
+        let wrong = Err(Failure::WRONG_DESCRIPTORS);
+        assert_eq!(shelf.hold(1, Kind::LISTENER_PUBLIC, Vec::new(), vec![pipe().0]), wrong);
+        assert_eq!(shelf.hold(1, Kind::SERVER_CONNECTION, Vec::new(), Vec::new()), wrong);
+        assert_eq!(shelf.hold(1, Kind::LOG_BACKLOG, Vec::new(), Vec::new()), wrong);
+        let (reader, writer) = pipe();
+        assert_eq!(shelf.hold(1, Kind::LOG_FIFO, Vec::new(), vec![reader, writer]), wrong);
+        assert!(shelf.is_empty());
+        assert_eq!(shelf.hold(1, Kind(77), Vec::new(), Vec::from(<[OwnedFd; 2]>::from(pipe()))), Ok(()));
+    }
+
+    #[test]
+    fn a_full_shelf_refuses_new_keys_and_serves_old_ones() {
+        let mut shelf = Shelf::default();
+        for key in 0..u64::try_from(MAX_ENTRIES).unwrap() {
+            shelf.hold(key, Kind::STATE, Vec::new(), Vec::new()).unwrap();
+        }
+        assert_eq!(shelf.hold(u64::MAX, Kind::STATE, Vec::new(), Vec::new()), Err(Failure::TOO_MANY));
+        assert_eq!(shelf.hold(5, Kind::STATE, vec![9], Vec::new()), Ok(()));
+        assert_eq!(shelf.update(5, vec![8; 100]), Ok(()));
+        assert_eq!(shelf.update(u64::MAX, vec![8; 100]), Ok(()));
+        assert_eq!(shelf.first_from(5).unwrap().1.state.len(), 100);
+    }
+
+    #[test]
+    fn the_sum_of_all_states_is_limited() {
+        let mut shelf = Shelf::default();
+        let large = 32 * 1024;
+        let many = u64::try_from(MAX_TOTAL_STATE_BYTES / large).unwrap();
+        for key in 0..many {
+            shelf.hold(key, Kind::STATE, vec![0; large], Vec::new()).unwrap();
+        }
+        assert_eq!(shelf.hold(many, Kind::STATE, vec![0], Vec::new()), Err(Failure::TOO_MANY));
+        assert_eq!(shelf.update(0, vec![0; large + 1]), Err(Failure::TOO_MANY));
+        assert_eq!(shelf.update(0, vec![0; large - 1]), Ok(()));
+        assert_eq!(shelf.hold(many, Kind::STATE, vec![0], Vec::new()), Ok(()));
+    }
+}

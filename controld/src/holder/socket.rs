@@ -1,0 +1,152 @@
+//! Packets with descriptors beside them, and accepting.
+//!
+//! Receiving is done here and not by `nix`, which gives no access to the descriptors of a packet whose ancillary data
+//! was cut short: they would stay open for ever.
+#![expect(unsafe_code, reason = "received and accepted descriptors are numbers until they are owned")]
+
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, UnixAddr, accept4, sendmsg};
+use remps_proto::holder::MAX_DESCRIPTORS;
+use tokio::io::unix::AsyncFd;
+
+/// Room for the ancillary data of one packet: a header of two words, and two descriptors a word.
+const CONTROL_WORDS: usize = 2 + MAX_DESCRIPTORS / 2;
+
+/// One received packet; its bytes are in the caller's buffer.
+#[derive(Debug)]
+pub(super) struct Received {
+    /// How many bytes it had, at most the length of the buffer.
+    pub(super) bytes: usize,
+    /// The descriptors that came along, close-on-exec.
+    pub(super) fds: Vec<OwnedFd>,
+    /// Some descriptors were lost: more than allowed, or the process has too many open.
+    pub(super) descriptors_lost: bool,
+    /// The packet was longer than the buffer.
+    pub(super) truncated: bool,
+}
+
+/// Sends one packet and never waits.
+pub(super) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let ancillary = if raw.is_empty() { &[][..] } else { &rights[..] };
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(packet)], ancillary, flags, None).map(drop)
+}
+
+/// Receives one packet and never waits. No bytes and no descriptors: the peer closed, or the packet was empty.
+pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
+    let mut control = [0_u64; CONTROL_WORDS];
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = &raw mut piece;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header names a buffer and a control area that live and are writable for their stated lengths.
+    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+    let bytes = usize::try_from(Errno::result(result)?).expect("a successful recvmsg is not negative");
+
+    let mut fds = Vec::new();
+    // SAFETY: the kernel has set the header's control area and its length.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    while !next.is_null() {
+        // SAFETY: a non-null result of the CMSG macros is an aligned header within the control area.
+        let message = unsafe { *next };
+        if message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: computes the length of a header without data, touches nothing.
+            let empty = unsafe { libc::CMSG_LEN(0) };
+            let count = (message.cmsg_len - empty as usize) / size_of::<RawFd>();
+            // SAFETY: the data follows the header within the control area.
+            let data = unsafe { libc::CMSG_DATA(next) }.cast_const().cast::<RawFd>();
+            // SAFETY: the message is `cmsg_len` long, so `count` numbers follow; data is aligned to a word.
+            let numbers = unsafe { std::slice::from_raw_parts(data, count) };
+            for number in numbers {
+                // SAFETY: the kernel just installed this descriptor for us and nobody else knows it.
+                fds.push(unsafe { OwnedFd::from_raw_fd(*number) });
+            }
+        }
+        // SAFETY: the header and the current message are those the kernel filled in.
+        next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
+    }
+    Ok(Received {
+        bytes,
+        fds,
+        descriptors_lost: header.msg_flags & libc::MSG_CTRUNC != 0,
+        truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+    })
+}
+
+/// Accepts one connection from a non-blocking listener, close-on-exec.
+pub(super) fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let raw = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+    // SAFETY: the kernel just made this descriptor and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Watches a descriptor with tokio.
+pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` always gives the same descriptor and keeps it open as long as it lives.
+    Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use nix::sys::socket::{AddressFamily, SockType, socketpair};
+
+    use super::*;
+
+    const NO_FLAGS: SockFlag = SockFlag::empty();
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, NO_FLAGS).unwrap()
+    }
+
+    #[test]
+    fn a_packet_arrives_with_its_descriptors() {
+        let (here, there) = pair();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        send(here.as_fd(), b"two ends", &[reader.as_fd(), writer.as_fd()]).unwrap();
+        drop((reader, writer));
+
+        let mut buffer = [0; 64];
+        let got = receive(there.as_fd(), &mut buffer).unwrap();
+        assert_eq!((&buffer[..got.bytes], got.fds.len()), (&b"two ends"[..], 2));
+        assert!(!got.descriptors_lost && !got.truncated);
+        nix::unistd::write(&got.fds[1], b"x").unwrap();
+        assert_eq!(nix::unistd::read(&got.fds[0], &mut buffer), Ok(1));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said_and_nothing_stays_open() {
+        let (here, there) = pair();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        send(here.as_fd(), b"a long packet", &[reader.as_fd(); MAX_DESCRIPTORS + 1]).unwrap();
+        drop(reader);
+
+        let mut buffer = [0; 4];
+        let got = receive(there.as_fd(), &mut buffer).unwrap();
+        assert_eq!((got.bytes, got.truncated, got.descriptors_lost), (4, true, true));
+        assert_eq!(got.fds.len(), MAX_DESCRIPTORS);
+        drop(got);
+        // Rust ignores SIGPIPE, so the end of all readers shows as an error.
+        assert_eq!(nix::unistd::write(&writer, b"x"), Err(Errno::EPIPE));
+    }
+
+    #[test]
+    fn an_empty_socket_is_no_reason_to_wait() {
+        let (here, there) = pair();
+        assert_eq!(receive(here.as_fd(), &mut [0; 4]).unwrap_err(), Errno::EAGAIN);
+        drop(there);
+        assert_eq!(receive(here.as_fd(), &mut [0; 4]).unwrap().bytes, 0);
+        assert_eq!(send(here.as_fd(), b"x", &[]), Err(Errno::EPIPE));
+    }
+}
