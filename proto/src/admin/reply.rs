@@ -95,7 +95,17 @@ pub fn percentage(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// `start_server` for somebody else, and in ReMPS every command that only root, the daemon's user or the owner may use.
+/// `start_server` for another user by somebody who is not root.
+#[must_use]
+pub fn start_refused(uid: u32, personality: Personality) -> String {
+    let mut text = insufficient_privileges(uid);
+    if personality >= Personality::V550 {
+        text.push_str(". Only the root user may start server for another user.");
+    }
+    text
+}
+
+/// The start of every refusal, and in ReMPS all of it for what only root, the daemon's user or the owner may do.
 #[must_use]
 pub fn insufficient_privileges(uid: u32) -> String {
     format!("Insufficient privileges for UID {uid}")
@@ -120,9 +130,9 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         Command::SetDefaultActiveThreadPercentage { .. }
         | Command::SetDefaultDevicePinnedMemLimit { .. }
         | Command::SetDefaultClientPriority { .. } => defaults_refused(uid, personality),
+        Command::StartServer { .. } => start_refused(uid, personality),
         Command::GetServerList
         | Command::GetServerStatus { .. }
-        | Command::StartServer { .. }
         | Command::ShutdownServer { .. }
         | Command::GetClientList { .. }
         | Command::GetDeviceClientList { .. }
@@ -183,7 +193,11 @@ mod tests {
         );
         assert_eq!(refused(&set, 1000, Personality::V550), "Insufficient privileges for UID 1000");
         let start = Command::parse(b"start_server -uid 65534", Personality::V550);
-        assert_eq!(refused(&start, 65534, Personality::V580), "Insufficient privileges for UID 65534");
+        assert_eq!(refused(&start, 65534, Personality::V535), "Insufficient privileges for UID 65534");
+        assert_eq!(
+            refused(&start, 65534, Personality::V550),
+            "Insufficient privileges for UID 65534. Only the root user may start server for another user."
+        );
         let quit = Command::parse(b"quit", Personality::V550);
         assert_eq!(refused(&quit, 1000, Personality::V550), "Not enough privilege to execute quit command");
     }
