@@ -1,0 +1,228 @@
+//! A lab bench for one daemon: private folders, processes that end with the test, waits with deadlines.
+//!
+//! The folders lie in `/tmp`, because the path of a socket must be short. Everything a bench started is killed when it
+//! is dropped, and its logs are printed when the test has failed.
+
+pub mod client;
+pub mod golden;
+pub mod process;
+pub mod watch;
+
+use crate::under_test::Subject;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid};
+use process::{Finished, Process, run};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Whatever takes longer than this has hung.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// A bench.
+#[derive(Debug)]
+pub struct Lab {
+    subject: Subject,
+    dir: TempDir,
+    pipe_dir: PathBuf,
+    log_dir: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    foreground: Option<Process>,
+}
+
+impl Lab {
+    /// A bench without a daemon.
+    #[must_use]
+    pub fn new(subject: &Subject) -> Self {
+        let dir = tempfile::Builder::new().prefix("mps-lab-").tempdir_in("/tmp").expect("a folder in /tmp");
+        // Other users must be able to reach the sockets.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+        let (pipe_dir, log_dir) = (dir.path().join("pipe"), dir.path().join("log"));
+        Self { subject: subject.clone(), dir, pipe_dir, log_dir, environment: subject.environment(), foreground: None }
+    }
+
+    /// The same with the pipe directory as log directory.
+    #[must_use]
+    pub fn with_one_directory(mut self) -> Self {
+        self.log_dir.clone_from(&self.pipe_dir);
+        self
+    }
+
+    /// The same with one more variable for every program.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Who is tested.
+    #[must_use]
+    pub const fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// The folder that is the bench's own.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `CUDA_MPS_PIPE_DIRECTORY`.
+    #[must_use]
+    pub fn pipe_dir(&self) -> &Path {
+        &self.pipe_dir
+    }
+
+    /// `CUDA_MPS_LOG_DIRECTORY`.
+    #[must_use]
+    pub fn log_dir(&self) -> &Path {
+        &self.log_dir
+    }
+
+    /// The subject's program with these arguments, and nothing in its environment but what it needs.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        self.command_of(&self.subject, arguments)
+    }
+
+    /// Another subject's program on this bench's folders.
+    #[must_use]
+    pub fn command_of(&self, subject: &Subject, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&subject.control);
+        command.args(arguments).env_clear();
+        command.env("CUDA_MPS_PIPE_DIRECTORY", &self.pipe_dir).env("CUDA_MPS_LOG_DIRECTORY", &self.log_dir);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(subject.environment());
+        command
+    }
+
+    /// Starts the daemon with `-d` and these further arguments; fails the test when it does not start.
+    pub fn start(&self, arguments: &[&str]) {
+        let started = self.run(&[&["-d"], arguments].concat(), b"");
+        assert_eq!(started.code, Some(0), "{}: {:?} does not start", self.subject, started);
+    }
+
+    /// Starts the daemon with `-f` and these further arguments, and waits until it takes connections.
+    pub fn start_foreground(&mut self, arguments: &[&str]) {
+        self.foreground = Some(Process::start(&mut self.command(&[&["-f"], arguments].concat())));
+        watch::wait_for(self.dir.path(), &self.pipe_dir, LIMIT, "the daemon's socket", || {
+            client::can_connect(&self.pipe_dir)
+        });
+    }
+
+    /// The daemon of [`Self::start_foreground`].
+    pub const fn foreground(&mut self) -> Option<&mut Process> {
+        self.foreground.as_mut()
+    }
+
+    /// Runs the program to its end.
+    ///
+    /// # Panics
+    /// When it takes longer than [`LIMIT`].
+    #[must_use]
+    pub fn run(&self, arguments: &[&str], stdin: &[u8]) -> Finished {
+        self.finish(&mut self.command(arguments), stdin)
+    }
+
+    /// Runs a command to its end.
+    ///
+    /// # Panics
+    /// When it takes longer than [`LIMIT`].
+    #[must_use]
+    pub fn finish(&self, command: &mut Command, stdin: &[u8]) -> Finished {
+        run(command, stdin, LIMIT).unwrap_or_else(|error| panic!("{}: {command:?}: {error}", self.subject))
+    }
+
+    /// What the user interface prints for these lines. Fails the test when its status is not 0 or it complains.
+    #[must_use]
+    pub fn ask(&self, lines: &str) -> String {
+        let finished = self.run(&[], lines.as_bytes());
+        assert_eq!((finished.code, finished.stderr_text().as_str()), (Some(0), ""), "{}: {lines:?}", self.subject);
+        finished.stdout_text()
+    }
+
+    /// The daemon's pid: whoever holds its lock. `None` when nobody does.
+    #[must_use]
+    pub fn daemon(&self) -> Option<Pid> {
+        let file = fs::File::open(self.pipe_dir.join("control_lock")).ok()?;
+        let mut lock = libc::flock {
+            l_type: libc::c_short::try_from(libc::F_WRLCK).expect("a small number"),
+            l_whence: libc::c_short::try_from(libc::SEEK_SET).expect("a small number"),
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
+        (lock.l_pid > 0).then(|| Pid::from_raw(lock.l_pid))
+    }
+
+    /// The daemon's pid.
+    ///
+    /// # Panics
+    /// When there is no daemon.
+    #[must_use]
+    pub fn running_daemon(&self) -> Pid {
+        self.daemon().unwrap_or_else(|| panic!("{}: no daemon holds the lock", self.subject))
+    }
+
+    /// Waits until a process that need not be a child of ours has ended.
+    ///
+    /// # Panics
+    /// When it lives longer than [`LIMIT`].
+    pub fn wait_gone(&self, pid: Pid) {
+        assert!(process::ended_within(pid, LIMIT), "{}: process {pid} lives on", self.subject);
+    }
+
+    /// Puts programs into a folder that can be the `PATH`, by name and file to link to.
+    #[must_use]
+    pub fn bin_dir(&self, programs: &[(&str, &Path)]) -> PathBuf {
+        let dir = self.dir.path().join("bin");
+        fs::create_dir_all(&dir).expect("the bench's folder is ours");
+        for (name, target) in programs {
+            // A copy and not a link: other users may not be able to enter the build folder.
+            fs::copy(target, dir.join(name)).expect("the program is there");
+        }
+        dir
+    }
+
+    /// A log file's text, empty when there is none.
+    #[must_use]
+    pub fn log(&self, name: &str) -> String {
+        fs::read(self.log_dir.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Waits until a log file has a line with this text.
+    pub fn wait_log(&self, name: &str, text: &str) {
+        watch::wait_for(&self.log_dir, &self.log_dir, LIMIT, text, || self.log(name).contains(text));
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut report = format!("--- {} in {}\n", self.subject, self.dir.path().display());
+            for name in ["control.log", "server.log"] {
+                report.push_str(&format!("--- {name}\n{}", self.log(name)));
+            }
+            if let Some(process) = &self.foreground {
+                report.push_str(&format!("--- standard output\n{}", process.output()));
+            }
+            let _ = std::io::stderr().write_all(report.as_bytes());
+        }
+        if let Some(pid) = self.daemon() {
+            // Its servers are in its group. The group of a test program is never killed.
+            let own = getpgid(None).ok();
+            match getpgid(Some(pid)) {
+                Ok(group) if Some(group) != own => drop(killpg(group, Signal::SIGKILL)),
+                Ok(_) | Err(_) => drop(kill(pid, Signal::SIGKILL)),
+            }
+            let _ = process::ended_within(pid, LIMIT);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A peer of the daemon that is no CUDA program: connects, greets, and can play a client up to its first context.
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
+    connect, recvmsg, send, sendmsg, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+/// How long a peer waits for a packet before it gives up, in seconds.
+const PACKET_LIMIT_S: i64 = 10;
+
+/// Whether the daemon's socket takes a connection.
+#[must_use]
+pub fn can_connect(pipe_dir: &Path) -> bool {
+    Connection::open(&pipe_dir.join("control")).is_ok()
+}
+
+/// A connection of packets with credentials on.
+#[derive(Debug)]
+pub struct Connection(OwnedFd);
+
+/// A packet and the descriptors that came with it.
+#[derive(Debug)]
+pub struct Packet {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+        Self::adopt(socket).and_then(|connection| {
+            connect(connection.0.as_raw_fd(), &UnixAddr::new(path)?)?;
+            Ok(connection)
+        })
+    }
+
+    fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        setsockopt(&socket, sockopt::PassCred, &true)?;
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(PACKET_LIMIT_S, 0))?;
+        Ok(Self(socket))
+    }
+
+    /// Connects and does what every peer does, with this role.
+    ///
+    /// # Errors
+    /// When the daemon does not greet.
+    pub fn greeted(path: &Path, role: Role) -> io::Result<Self> {
+        let connection = Self::open(path)?;
+        let greeting = connection.receive()?;
+        if greeting.bytes != GREETING {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("greeted with {:?}", greeting.bytes)));
+        }
+        connection.send_credentials()?;
+        connection.send(&role.encode())?;
+        Ok(connection)
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// When the peer is gone.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        send(self.0.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Sends the credentials packet.
+    ///
+    /// # Errors
+    /// When the peer is gone.
+    pub fn send_credentials(&self) -> io::Result<()> {
+        let own = UnixCredentials::new();
+        let control = [ControlMessage::ScmCredentials(&own)];
+        sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(CREDENTIALS)], &control, MsgFlags::MSG_NOSIGNAL, None)?;
+        Ok(())
+    }
+
+    /// Receives a packet; an empty one is the peer's end.
+    ///
+    /// # Errors
+    /// When none comes in time.
+    pub fn receive(&self) -> io::Result<Packet> {
+        const ROOM: usize = 4096;
+        let mut bytes = vec![0; ROOM];
+        let mut control = nix::cmsg_space!([RawFd; 4], UnixCredentials);
+        let mut room = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg::<()>(self.0.as_raw_fd(), &mut room, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        let mut descriptors = Vec::new();
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(numbers) = message {
+                descriptors.extend(numbers.into_iter().map(owned));
+            }
+        }
+        let length = received.bytes;
+        bytes.truncate(length);
+        Ok(Packet { bytes, descriptors })
+    }
+
+    fn receive_descriptor(&self) -> io::Result<OwnedFd> {
+        let mut packet = self.receive()?;
+        match packet.descriptors.pop() {
+            Some(descriptor) if packet.bytes == DESCRIPTOR => Ok(descriptor),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("no descriptor in {:?}", packet.bytes))),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "descriptors arrive as bare numbers")]
+fn owned(number: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us and nothing else knows it.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// A client with one context, as far as daemon and server can tell. It leaves when it is dropped.
+#[derive(Debug)]
+pub struct Client {
+    /// Each CUDA context is a connection of its own, beside the one of the process.
+    _contexts: Vec<Context>,
+}
+
+#[derive(Debug)]
+struct Context {
+    _server: Connection,
+    _pipes: Vec<OwnedFd>,
+}
+
+impl Client {
+    /// Attaches to the daemon's server for this user: the process, as `cuInit` does, and one context.
+    ///
+    /// # Errors
+    /// When the daemon or the server refuses.
+    pub fn attach(pipe_dir: &Path) -> io::Result<Self> {
+        // The process's connection has no priority of its own.
+        const PROCESS: [u32; 2] = [0, 0xff];
+        const FIRST_CONTEXT: [u32; 2] = [1, 0];
+        let contexts = [PROCESS, FIRST_CONTEXT].map(|[id, priority]| Context::attach(pipe_dir, id, priority));
+        Ok(Self { _contexts: contexts.into_iter().collect::<io::Result<_>>()? })
+    }
+}
+
+impl Context {
+    fn attach(pipe_dir: &Path, id: u32, priority: u32) -> io::Result<Self> {
+        const PIPES: usize = 4;
+        let daemon = Connection::greeted(&pipe_dir.join("control"), Role::CLIENT)?;
+        let server = Connection::adopt(daemon.receive_descriptor()?)?;
+        let pipes = (0..PIPES).map(|_| server.receive_descriptor()).collect::<io::Result<Vec<_>>>()?;
+        server.receive()?;
+        server.send_credentials()?;
+        server.send(&id.to_le_bytes())?;
+        server.send(&priority.to_le_bytes())?;
+        let status = server.receive()?.bytes;
+        daemon.send(&status)?;
+        if status == [0; 4] {
+            Ok(Self { _server: server, _pipes: pipes })
+        } else {
+            Err(io::Error::other(format!("the server's status is {status:?}")))
+        }
+    }
+}
