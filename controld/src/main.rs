@@ -1,3 +1,5 @@
-//! The daemon and its command line, one binary.
+//! `nvidia-cuda-mps-control`: the daemon and its command line, one binary.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    remps_controld::app::run()
+}

@@ -37,10 +37,6 @@ impl Domain {
         }
     }
 
-    pub(super) fn wants_server(&self) -> bool {
-        self.requested || !self.waiting.is_empty()
-    }
-
     pub(super) fn retry_at(&self) -> Option<Duration> {
         self.retry_at
     }
@@ -81,6 +77,24 @@ enum Route {
 }
 
 impl Core {
+    /// Whether the daemon is about to end.
+    #[must_use]
+    pub fn is_quitting(&self) -> bool {
+        self.quit.is_some()
+    }
+
+    /// Who a client is.
+    #[must_use]
+    pub fn client_peer(&self, connection: ConnectionId) -> Option<Peer> {
+        self.clients.get(&connection).map(|client| client.peer)
+    }
+
+    /// Who a client is that waits for a server.
+    #[must_use]
+    pub fn waiting_peer(&self, connection: ConnectionId) -> Option<Peer> {
+        self.clients.get(&connection).filter(|client| client.place == Place::Waiting).map(|client| client.peer)
+    }
+
     /// The domain of a user.
     pub(super) fn domain_of(&self, uid: Uid) -> Uid {
         match self.policy.sharing {
@@ -151,16 +165,31 @@ impl Core {
         }
     }
 
+    /// The server that a client's process belongs to, as long as it can be used.
+    fn own_server(&self, client: &Client) -> Option<&Server> {
+        let process = self.processes.get(&client.peer.pid)?;
+        self.servers.get(&process.server).filter(|server| server.is_connected())
+    }
+
+    /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
+    pub(super) fn wants_server(&self, domain: &Domain) -> bool {
+        let waits = |connection: &ConnectionId| {
+            self.clients.get(connection).is_some_and(|client| self.own_server(client).is_none())
+        };
+        domain.requested || domain.waiting.iter().any(waits)
+    }
+
     /// Where the client can go now.
     fn route(&self, connection: ConnectionId) -> Route {
         let Some(client) = self.clients.get(&connection) else {
             return Route::Wait;
         };
-        let own = self.processes.get(&client.peer.pid).and_then(|process| self.servers.get(&process.server));
-        if let Some(own) = own
-            && own.is_connected()
-        {
+        if let Some(own) = self.own_server(client) {
             return if own.is_deciding() { Route::Wait } else { Route::To(own.epoch) };
+        }
+        // Until a server that was taken over has named its clients, this process may be one of them.
+        if self.servers.values().any(|server| server.domain == client.domain && server.census_due) {
+            return Route::Wait;
         }
         match self.server_for_newcomers(client.domain) {
             Some(server) if server.ready_at.is_some() && !server.is_deciding() => Route::To(server.epoch),

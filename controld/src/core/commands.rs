@@ -1,4 +1,5 @@
 //! What the command line is answered.
+#![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 use super::admission::Place;
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
@@ -228,10 +229,9 @@ impl Core {
             }
             Command::SetActiveThreadPercentage { percentage, .. } => {
                 match percentage {
-                    Ok(percentage) => self.effects.push(Effect::Tell {
-                        server: epoch,
-                        request: Request::SetThreadPercentage(percentage.get()),
-                    }),
+                    Ok(percentage) => self
+                        .effects
+                        .push(Effect::Tell { server: epoch, request: Request::SetThreadPercentage(percentage.get()) }),
                     Err(invalid) => self.log(invalid.to_string()),
                 }
                 self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));

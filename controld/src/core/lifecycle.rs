@@ -55,7 +55,8 @@ impl Core {
         // A domain that nobody needs is forgotten, its failures with it once they are old.
         let servers = &self.servers;
         self.domains.retain(|uid, domain| {
-            domain.wants_server()
+            domain.requested
+                || !domain.waiting.is_empty()
                 || domain.retry_at.is_some_and(|at| at > now)
                 || servers.values().any(|server| server.domain == *uid)
         });
@@ -65,23 +66,27 @@ impl Core {
         let Some(domain) = self.domains.get(&uid) else {
             return;
         };
-        if self.quit.is_some() || !domain.wants_server() {
+        if self.quit.is_some() || !self.wants_server(domain) {
             return;
         }
         if self.server_for_newcomers(uid).is_some() {
             if let Some(domain) = self.domains.get_mut(&uid) {
                 domain.requested = false;
+                // Set by an earlier server's end, when this one was on its way already.
+                domain.retry_at = None;
             }
             return;
         }
         if domain.retry_at.is_some_and(|at| at > now) {
             return;
         }
+        if let Some(domain) = self.domains.get_mut(&uid) {
+            domain.retry_at = None;
+        }
         if self.policy.sharing == Sharing::Single && !self.servers.is_empty() {
             self.queue_behind_others(now, uid);
             return;
         }
-        let gid = domain.gid;
         let epoch = ServerEpoch(self.next_epoch);
         self.next_epoch += 1;
         let run_as = if self.policy.sharing == Sharing::MultiUser { self.policy.owner } else { uid };
@@ -97,10 +102,11 @@ impl Core {
             end_wanted: false,
         };
         self.servers.insert(epoch, server);
+        let mut gid = 0;
         if let Some(domain) = self.domains.get_mut(&uid) {
             domain.requested = false;
-            domain.retry_at = None;
             domain.queued_since = None;
+            gid = domain.gid;
         }
         let gid = if run_as == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;

@@ -112,7 +112,7 @@ impl Core {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.values().filter_map(Server::deadline);
-        let retries = self.domains.values().filter(|domain| domain.wants_server()).filter_map(Domain::retry_at);
+        let retries = self.domains.values().filter(|domain| self.wants_server(domain)).filter_map(Domain::retry_at);
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
         servers.chain(retries).chain(commands).chain(self.quit_deadline()).chain(self.idle_deadline()).min()
     }
@@ -139,9 +139,9 @@ impl Core {
         if self.exited {
             return;
         }
-        self.advance_servers(now);
         self.advance_idle(now);
         self.advance_domains(now);
+        self.advance_servers(now);
         self.advance_deferred(now);
         self.advance_quit(now);
     }

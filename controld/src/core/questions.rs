@@ -266,12 +266,7 @@ fn device_row(record: &DeviceRecord) -> DeviceRow {
     let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or_default();
     DeviceRow {
         ordinal: record.ordinal,
-        pci: PciAddress {
-            domain: record.domain,
-            bus: byte(record.bus),
-            device: byte(record.device),
-            function: 0,
-        },
+        pci: PciAddress { domain: record.domain, bus: byte(record.bus), device: byte(record.device), function: 0 },
         uuid: record.uuid.to_string(),
         name: record.name.clone(),
         attributes: None,

@@ -176,20 +176,28 @@ impl Core {
             return;
         };
         for pid in pids {
-            self.processes.entry(pid).or_insert(Process { server: epoch, uid });
-            self.effects.push(Effect::WatchProcess { pid, connection: None });
+            if let std::collections::btree_map::Entry::Vacant(entry) = self.processes.entry(pid) {
+                entry.insert(Process { server: epoch, uid });
+                self.effects.push(Effect::WatchProcess { pid, connection: None });
+            }
         }
     }
 
-    /// A client that an earlier daemon had handed to a server when it was killed.
-    pub fn restore_dispatched(&mut self, connection: super::ConnectionId, client: super::Peer, server: ServerEpoch) {
-        let Some(domain) = self.servers.get(&server).map(|server| server.domain) else {
-            return;
-        };
+    /// A client that an earlier daemon had handed to a server when it was killed, and what is to be done about it.
+    #[must_use]
+    pub fn restore_dispatched(
+        &mut self,
+        connection: super::ConnectionId,
+        client: super::Peer,
+        server: ServerEpoch,
+    ) -> Option<Effect> {
+        let domain = self.servers.get(&server)?.domain;
         let place = super::admission::Place::Dispatched(server);
         self.clients.insert(connection, Client { peer: client, domain, since: Duration::ZERO, place });
-        if client.pid != 0 {
-            self.processes.insert(client.pid, Process { server, uid: client.uid });
+        if client.pid == 0 || self.processes.contains_key(&client.pid) {
+            return None;
         }
+        self.processes.insert(client.pid, Process { server, uid: client.uid });
+        Some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
     }
 }

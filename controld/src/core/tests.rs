@@ -1,0 +1,60 @@
+//! The core in virtual time: directed tests of single rules, and a world of random servers, clients and operators that
+//! checks the invariants of the module header after every step.
+
+mod rules;
+mod world;
+
+use super::*;
+use proptest::prelude::*;
+use world::{Action, World};
+
+fn action() -> impl Strategy<Value = Action> {
+    let uid = prop::sample::select(vec![0u32, 1000, 1001]);
+    prop_oneof![
+        5 => (uid.clone(), 0u32..6).prop_map(|(uid, slot)| Action::ClientArrives { uid, slot }),
+        3 => (0usize..8).prop_map(Action::ClientFinishes),
+        2 => (0usize..8).prop_map(Action::ProcessEnds),
+        4 => (0usize..4).prop_map(Action::ServerHello),
+        2 => (0usize..4, 0i32..3).prop_map(|(index, status)| Action::ServerDies { index, status }),
+        1 => any::<bool>().prop_map(Action::SpawningWorks),
+        6 => (0usize..8).prop_map(Action::ServerAnswers),
+        1 => (0usize..8).prop_map(Action::ServerIsSilent),
+        4 => (uid, 0usize..world::COMMANDS.len()).prop_map(|(uid, command)| Action::Command { uid, command }),
+        6 => (1u64..3000).prop_map(Action::TimePasses),
+        1 => Just(Action::Restart),
+    ]
+}
+
+fn sharing() -> impl Strategy<Value = Sharing> {
+    prop::sample::select(vec![Sharing::PerUser, Sharing::Single, Sharing::MultiUser])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_events_breaks_an_invariant(
+        sharing in sharing(),
+        actions in prop::collection::vec(action(), 1..120),
+    ) {
+        let mut world = World::new(sharing);
+        for action in actions {
+            world.act(action);
+        }
+        world.settle();
+        world.check_nobody_waits();
+    }
+
+    #[test]
+    fn quitting_always_ends(
+        sharing in sharing(),
+        actions in prop::collection::vec(action(), 1..60),
+        timeout in 0u64..5,
+    ) {
+        let mut world = World::new(sharing);
+        for action in actions {
+            world.act(action);
+        }
+        world.quit_and_end(timeout);
+    }
+}

@@ -6,8 +6,10 @@
 
 pub mod probe;
 
+use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
@@ -89,6 +91,24 @@ pub enum ListError {
     Probe(String),
 }
 
+/// Probes under way, which only this module reaps.
+static PROBES: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// The pids of probes under way.
+#[must_use]
+pub fn probe_pids() -> Vec<u32> {
+    PROBES.lock().iter().copied().collect()
+}
+
+/// Keeps a probe's pid in [`PROBES`] for as long as it lives.
+struct Registered(u32);
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        PROBES.lock().remove(&self.0);
+    }
+}
+
 /// Lists the devices with a child process.
 ///
 /// # Errors
@@ -103,6 +123,9 @@ pub async fn list() -> Result<Vec<Device>, ListError> {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
+    let pid = child.id().expect("it has not been waited for");
+    PROBES.lock().insert(pid);
+    let _registered = Registered(pid);
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
     let (mut out, mut err) = (String::new(), String::new());

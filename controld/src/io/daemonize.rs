@@ -61,6 +61,11 @@ impl Readiness {
         self.send(0, b'1', "");
     }
 
+    /// As [`Readiness::ready`], with a warning for standard error; empty for none.
+    pub fn ready_with(mut self, warning: &str) {
+        self.send(0, b'2', warning);
+    }
+
     /// The start failed: the user's command prints `message` to standard error and ends with `status`.
     pub fn failed(mut self, status: u8, message: &str) {
         self.send(status, b'2', message);

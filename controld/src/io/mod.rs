@@ -2,6 +2,7 @@
 
 pub mod daemonize;
 pub mod log_fifo;
+pub mod notify;
 pub mod process;
 pub mod reaper;
 pub mod runtime_dir;

@@ -24,16 +24,7 @@ const MOST_PROC_BYTES: u64 = 4096;
 /// The start time's place in `/proc/PID/stat` counted from the state, which follows the name: field 22, state is 3.
 const START_TIME_AFTER_NAME: usize = 22 - 3;
 
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitCause {
-    /// It called `exit` with this status.
-    Exited(i32),
-    /// This signal ended it.
-    Signaled(i32),
-    /// It was not our child, so the kernel does not tell.
-    Unknown,
-}
+pub use crate::core::ExitCause;
 
 impl From<std::process::ExitStatus> for ExitCause {
     fn from(status: std::process::ExitStatus) -> Self {
@@ -167,6 +158,14 @@ pub fn command_line(pid: Pid) -> Option<String> {
         return Some(format!("[{}]", String::from_utf8_lossy(&name).trim_end()));
     }
     Some(line)
+}
+
+/// The program's name as its process was given it, `argv[0]`; `None` when the process is gone or a zombie.
+#[must_use]
+pub fn program(pid: Pid) -> Option<String> {
+    let words = read_proc(pid, "cmdline")?;
+    let first = words.split(|byte| *byte == 0).next().filter(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(first).into_owned())
 }
 
 fn read_proc(pid: Pid, file: &str) -> Option<Vec<u8>> {

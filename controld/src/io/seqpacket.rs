@@ -2,7 +2,10 @@
 //!
 //! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
 //! hold it back itself, so that no peer can hold up another.
-#![expect(unsafe_code, reason = "adopts received descriptors and calls sendmmsg, which nix offers for equal packets only")]
+#![expect(
+    unsafe_code,
+    reason = "adopts received descriptors and calls sendmmsg, which nix offers for equal packets only"
+)]
 
 use crate::core::Peer;
 use crate::sys::polled::register;
@@ -122,6 +125,14 @@ impl SeqPacket {
         self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::MSG_PEEK)).await
     }
 
+    /// The next packet without taking it away and without waiting, or `None` at the connection's end.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none; else the socket's.
+    pub fn peek_now(&self, capacity: usize) -> io::Result<Option<Packet>> {
+        receive_now(self.fd.as_fd(), capacity, MsgFlags::MSG_PEEK)
+    }
+
     /// Takes the packet away that has been peeked at.
     ///
     /// # Errors
@@ -219,7 +230,8 @@ impl SeqPacket {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: the messages, and the buffers and control blocks that they point to, live until the call returns, and
         // the kernel writes only the messages' lengths.
-        let sent = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, flags.cast_unsigned() as _) };
+        let sent =
+            unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }

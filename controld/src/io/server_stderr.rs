@@ -3,6 +3,7 @@
 //! Bounded in every direction: a line of at most [`MAX_LINE`] bytes (the rest starts a new one), at most
 //! [`LINES_PER_SECOND`] lines kept, the others counted; the pipe is always drained, so no server ever blocks in a write.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -52,6 +53,14 @@ impl ServerStderr {
         }
     }
 
+    /// Takes the read end of a pipe that an earlier daemon had.
+    ///
+    /// # Errors
+    /// When the descriptor can't be watched.
+    pub fn from_fd(pipe: OwnedFd) -> std::io::Result<Self> {
+        ChildStderr::from_std(std::process::ChildStderr::from(pipe)).map(Self::new)
+    }
+
     /// Waits for lines; `None` at the end, which comes when the server and all that inherited from it have closed it.
     /// May be dropped at any time without losing a line.
     pub async fn read(&mut self) -> Option<Lines> {
@@ -62,6 +71,12 @@ impl ServerStderr {
             return (last != Lines::default()).then_some(last);
         }
         Some(self.splitter.push(&self.buffer[..count], Instant::now()))
+    }
+}
+
+impl AsFd for ServerStderr {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
     }
 }
 

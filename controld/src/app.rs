@@ -1,0 +1,182 @@
+//! The program from its first to its last line: which of its parts this call is, and how the daemon comes up.
+
+use crate::cli::{self, DaemonOptions, Invocation, Print};
+use crate::devices;
+use crate::driver::{Driver, StartError};
+use crate::holder;
+use crate::io::daemonize::{Process, Readiness, daemonize};
+use crate::io::notify::notify;
+use crate::io::runtime_dir::{RuntimeDir, RuntimeDirError};
+use crate::io::server_version;
+use crate::observe::log::{Format, Limits, LogSink};
+use crate::observe::rate::Rate;
+use crate::observe::trace;
+use crate::settings::Settings;
+use crate::ui::{self, Commands};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use remps_proto::admin::Personality;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The release whose answers are given when no driver says which one is installed.
+const DEFAULT_PERSONALITY: Personality = Personality::V580;
+/// Exit status when the daemon can't start.
+const FAILURE: u8 = 1;
+/// User database look-ups and nothing else run on these.
+const MAX_BLOCKING_THREADS: usize = 4;
+
+/// Runs the program with the process's arguments and environment; returns its exit status.
+#[must_use]
+pub fn run() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments.first().and_then(|word| word.to_str()) {
+        Some(holder::ARGUMENT) => return hold(&arguments),
+        Some(devices::PROBE_ARGUMENT) => return devices::probe::run().into(),
+        _ => {}
+    }
+    let environment = |name: &str| std::env::var_os(name);
+    let personality = personality();
+    let status = match cli::parse(arguments, personality) {
+        Invocation::Print(print) => show(&print),
+        Invocation::Ui => ui::run(&Settings::pipe_directory(environment), &Commands::Stdin, personality),
+        Invocation::Command(line) => ui::run(&Settings::pipe_directory(environment), &Commands::One(line), personality),
+        Invocation::Daemon(options) => daemon(options, personality),
+    };
+    status.into()
+}
+
+/// The holder process, for the pipe directory that is the second argument.
+fn hold(arguments: &[OsString]) -> ExitCode {
+    holder::process::run(Path::new(arguments.get(1).map_or(OsStr::new(""), OsString::as_os_str)))
+}
+
+/// Which release's answers to give: that of the installed server.
+fn personality() -> Personality {
+    let chosen = std::env::var("MPS_PERSONALITY").ok();
+    let library_path = std::env::var_os("LD_LIBRARY_PATH");
+    server_version::find(chosen.as_deref(), library_path.as_deref())
+        .and_then(|found| Personality::from_driver_version(&found.version))
+        .unwrap_or(DEFAULT_PERSONALITY)
+}
+
+/// Prints; a closed standard output or error leaves nobody to tell.
+fn show(Print { stdout, stderr, status }: &Print) -> u8 {
+    let _ = std::io::stdout().write_all(stdout.as_bytes());
+    let _ = std::io::stderr().write_all(stderr.as_bytes());
+    *status
+}
+
+/// How the start ended, for whoever waits for it.
+struct Outcome {
+    status: u8,
+    stdout: String,
+    stderr: String,
+}
+
+fn failed(error: &StartError) -> Outcome {
+    match error {
+        // The vendor says these on standard output.
+        StartError::Directory(error @ (RuntimeDirError::AlreadyRunning | RuntimeDirError::Access { .. })) => {
+            Outcome { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
+        }
+        StartError::Directory(_) | StartError::Fifo(_) | StartError::Holder(_) | StartError::Io(_) => {
+            Outcome { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
+        }
+    }
+}
+
+fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
+    let owner = nix::unistd::geteuid().as_raw();
+    if let Err(print) = options.check_user(owner) {
+        return show(&print);
+    }
+    let settings = match Settings::read(|name| std::env::var_os(name)) {
+        Ok(settings) => settings,
+        Err(error) => {
+            return show(&Print { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
+        }
+    };
+    if options.foreground {
+        return serve(options, personality, settings, None);
+    }
+    match daemonize() {
+        Ok(Process::Started(report)) => {
+            show(&Print { stdout: report.stdout, stderr: report.stderr, status: report.status })
+        }
+        Ok(Process::Daemon(readiness)) => serve(options, personality, settings, Some(readiness)),
+        Err(error) => {
+            let stderr = format!("cannot go into the background: {error}\n");
+            show(&Print { stdout: String::new(), stderr, status: FAILURE })
+        }
+    }
+}
+
+fn serve(options: DaemonOptions, personality: Personality, settings: Settings, readiness: Option<Readiness>) -> u8 {
+    raise_descriptor_limit();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).build();
+    let started = runtime.map_err(StartError::from).and_then(|runtime| {
+        let directory = RuntimeDir::open(&settings.pipe_directory)?;
+        let (log, warning) = log_sink(options, &settings);
+        // Only one subscriber is ever set, here.
+        let level = trace::level(std::env::var("MPS_LOG_LEVEL").ok().as_deref()).unwrap_or(trace::DEFAULT_LEVEL);
+        let _ = tracing::subscriber::set_global_default(trace::subscriber(log.clone(), level));
+        let mut policy = settings.policy(options.multiuser);
+        policy.owner = nix::unistd::geteuid().as_raw();
+        policy.owner_gid = nix::unistd::getegid().as_raw();
+        policy.personality = personality;
+        let driver = runtime.block_on(Driver::start(settings.clone(), policy, log.clone(), directory))?;
+        if options.static_partitioning && personality < Personality::V595 {
+            log.control(std::process::id(), "Static SM partitions need a server of release 595 or later");
+        }
+        Ok((runtime, driver, warning))
+    });
+    let (runtime, driver, warning) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            let Outcome { status, stdout, stderr } = failed(&error);
+            match readiness {
+                Some(readiness) if !stdout.is_empty() => readiness.failed_on_stdout(status, &stdout),
+                Some(readiness) => readiness.failed(status, &stderr),
+                None => return show(&Print { stdout, stderr, status }),
+            }
+            return status;
+        }
+    };
+    let warning = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
+    match readiness {
+        Some(readiness) => readiness.ready_with(&warning),
+        None => drop(show(&Print { stdout: String::new(), stderr: warning, status: 0 })),
+    }
+    notify(settings.notify_socket.as_deref(), "READY=1\nSTATUS=Listening for clients\n");
+    runtime.block_on(driver.run()).unwrap_or(FAILURE)
+}
+
+fn log_sink(options: DaemonOptions, settings: &Settings) -> (LogSink, Option<String>) {
+    let format = match std::env::var("MPS_LOG_FORMAT").as_deref() {
+        Ok("json") => Format::Json,
+        _ => Format::Vendor,
+    };
+    let rate = Rate::per_second(settings.file.log_lines_per_second);
+    if options.foreground {
+        return (LogSink::stdout(rate, format), None);
+    }
+    let file_bytes = match settings.file.log_size_mib {
+        0 => u64::MAX,
+        size => size.saturating_mul(1 << 20),
+    };
+    let (sink, warning) = LogSink::files(&settings.log_directory, Limits { file_bytes, rate }, format);
+    (sink, warning.map(|warning| warning.to_string()))
+}
+
+/// Every client costs descriptors here; the soft limit is often 1024.
+fn raise_descriptor_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A limit that can't be raised only lowers how many clients can wait at once.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}

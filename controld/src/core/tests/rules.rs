@@ -1,0 +1,313 @@
+//! Single rules of the core, each in one short story.
+
+use super::*;
+use remps_proto::mps::server::{Reply, Request};
+
+const ROOT: Peer = Peer { pid: 9, uid: 0, gid: 0 };
+const USER: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
+const OTHER: Peer = Peer { pid: 11, uid: 1001, gid: 1001 };
+
+/// A core and what it asked for.
+struct Story {
+    core: Core,
+    now: Duration,
+    next: u64,
+}
+
+impl Story {
+    fn new(policy: Policy) -> Self {
+        Self { core: Core::new(policy, Defaults::default()), now: Duration::ZERO, next: 1 }
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.core.handle(self.now, input)
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
+        let connection = ConnectionId(self.number());
+        (connection, self.feed(Input::ClientArrived { connection, peer }))
+    }
+
+    fn command(&mut self, peer: Peer, line: &str) -> Vec<Effect> {
+        let session = SessionId(self.number());
+        self.feed(Input::Command { session, peer, line: line.as_bytes().to_vec() })
+    }
+
+    fn answer(&mut self, peer: Peer, line: &str) -> Vec<String> {
+        answer(&self.command(peer, line)).expect("it is answered at once")
+    }
+
+    /// Brings the server that `effects` ask for to its hello.
+    fn serve(&mut self, effects: &[Effect], pid: Pid) -> (ServerEpoch, Vec<Effect>) {
+        let (server, uid) = effects.iter().find_map(spawned).expect("a server is asked for");
+        let mut after = self.feed(Input::ServerSpawned { server, pid });
+        let connection = ConnectionId(self.number());
+        after.extend(self.feed(Input::ServerHello { connection, peer: Peer { pid, uid, gid: 0 } }));
+        (server, after)
+    }
+
+    fn pass(&mut self, time: Duration) -> Vec<Effect> {
+        self.now += time;
+        self.feed(Input::Tick)
+    }
+}
+
+fn spawned(effect: &Effect) -> Option<(ServerEpoch, Uid)> {
+    match effect {
+        Effect::SpawnServer { server, uid, .. } => Some((*server, *uid)),
+        _ => None,
+    }
+}
+
+fn asked(effects: &[Effect], wanted: &Request) -> Option<RequestId> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Ask { id, request, .. } if request == wanted => Some(*id),
+        _ => None,
+    })
+}
+
+fn dispatched(effects: &[Effect]) -> Vec<(ServerEpoch, ConnectionId)> {
+    let to = |effect: &Effect| match effect {
+        Effect::Dispatch { server, connection } => Some((*server, *connection)),
+        _ => None,
+    };
+    effects.iter().filter_map(to).collect()
+}
+
+fn answer(effects: &[Effect]) -> Option<Vec<String>> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Answer { lines, .. } => Some(lines.clone()),
+        _ => None,
+    })
+}
+
+fn lines(effects: &[Effect]) -> Vec<&str> {
+    fn line(effect: &Effect) -> Option<&str> {
+        if let Effect::Log(line) = effect { Some(line) } else { None }
+    }
+    effects.iter().filter_map(line).collect()
+}
+
+#[test]
+fn users_do_not_wait_for_each_other() {
+    let mut story = Story::new(Policy::default());
+    let (first, effects) = story.arrive(USER);
+    let (server, effects) = story.serve(&effects, 501);
+    assert_eq!(dispatched(&effects), [(server, first)]);
+    let (second, effects) = story.arrive(OTHER);
+    let (beside, effects) = story.serve(&effects, 502);
+    assert_eq!(dispatched(&effects), [(beside, second)]);
+    assert_ne!(server, beside);
+    assert_eq!(story.answer(ROOT, "get_server_list"), ["501", "502"]);
+}
+
+#[test]
+fn with_the_vendors_rule_the_second_user_waits_until_the_first_has_left() {
+    let mut story = Story::new(Policy { sharing: Sharing::Single, ..Policy::default() });
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    let (second, effects) = story.arrive(OTHER);
+    assert!(effects.iter().all(|effect| spawned(effect).is_none()));
+    let id = asked(&effects, &Request::Shutdown).expect("the first server is asked to go");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(2)) });
+    assert!(lines(&effects).iter().any(|line| line.ends_with("again in at most 200ms")), "{effects:?}");
+    // A newcomer of the first user is served meanwhile, as the vendor does.
+    let (third, effects) = story.arrive(Peer { pid: 77, ..USER });
+    assert_eq!(dispatched(&effects), [(server, third)]);
+    let effects = story.pass(Duration::from_millis(200));
+    let id = asked(&effects, &Request::Shutdown).expect("it is asked again");
+    story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(0)) });
+    let effects = story.feed(Input::ServerExited { server, cause: ExitCause::Exited(0) });
+    let (next, effects) = story.serve(&effects, 502);
+    assert_eq!(dispatched(&effects), [(next, second)]);
+}
+
+#[test]
+fn in_multi_user_mode_all_users_share_the_owners_server() {
+    let mut story = Story::new(Policy { sharing: Sharing::MultiUser, ..Policy::default() });
+    let (first, effects) = story.arrive(USER);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::SpawnServer { uid: 0, multi_user: true, .. })));
+    let (server, effects) = story.serve(&effects, 501);
+    assert_eq!(dispatched(&effects), [(server, first)]);
+    let (second, effects) = story.arrive(OTHER);
+    assert_eq!(dispatched(&effects), [(server, second)]);
+}
+
+#[test]
+fn a_process_stays_with_its_server_while_newcomers_get_a_fresh_one() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (old, _) = story.serve(&effects, 501);
+    let effects = story.command(ROOT, "shutdown_server 501");
+    let id = asked(&effects, &Request::Shutdown).expect("it is asked");
+    let (context, effects) = story.arrive(USER);
+    assert_eq!(dispatched(&effects), [], "it may decide to end");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(2)) });
+    assert_eq!(dispatched(&effects), [(old, context)], "a second context goes where the first is");
+    let (newcomer, effects) = story.arrive(Peer { pid: 20, ..USER });
+    let (fresh, effects) = story.serve(&effects, 502);
+    assert_eq!(dispatched(&effects), [(fresh, newcomer)]);
+}
+
+#[test]
+fn a_server_that_does_not_start_is_tried_again_with_growing_delays_while_clients_wait() {
+    let mut story = Story::new(Policy::default());
+    let (connection, mut effects) = story.arrive(USER);
+    for delay in [100, 200, 400, 800] {
+        let (server, _) = effects.iter().find_map(spawned).expect("a start");
+        story.feed(Input::ServerSpawned { server, pid: 501 });
+        let failed = story.feed(Input::ServerExited { server, cause: ExitCause::Exited(1) });
+        let said =
+            lines(&failed).iter().filter(|line| line.contains("failed to start: it exited with status 1")).count();
+        assert_eq!(said, 1, "one clear message: {failed:?}");
+        assert!(story.pass(Duration::from_millis(delay - 1)).iter().all(|effect| spawned(effect).is_none()));
+        effects = story.pass(Duration::from_millis(1));
+    }
+    let (server, effects) = story.serve(&effects, 502);
+    assert_eq!(dispatched(&effects), [(server, connection)]);
+}
+
+#[test]
+fn a_killed_server_is_replaced_at_once_for_the_next_client() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    story.now += Duration::from_secs(10);
+    story.feed(Input::ServerExited { server, cause: ExitCause::Signaled(9) });
+    let (next, effects) = story.arrive(Peer { pid: 21, ..USER });
+    let (fresh, effects) = story.serve(&effects, 502);
+    assert_eq!(dispatched(&effects), [(fresh, next)]);
+}
+
+#[test]
+fn forced_shutdown_then_quit_ends_within_the_grace_time() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    let effects = story.command(ROOT, "shutdown_server 501 -f");
+    assert!(effects.contains(&Effect::Signal { server, signal: ServerSignal::Interrupt }));
+    story.command(ROOT, "quit");
+    let effects = story.pass(Policy::default().kill_timeout);
+    assert!(effects.contains(&Effect::Signal { server, signal: ServerSignal::Kill }));
+    let effects = story.feed(Input::ServerExited { server, cause: ExitCause::Signaled(9) });
+    assert!(effects.contains(&Effect::Exit { status: 0 }));
+}
+
+#[test]
+fn sigterm_drains_and_a_second_one_forces() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    let effects = story.feed(Input::Terminate);
+    assert!(asked(&effects, &Request::Shutdown).is_some());
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Signal { .. })));
+    let effects = story.feed(Input::Terminate);
+    assert!(effects.contains(&Effect::Signal { server, signal: ServerSignal::Interrupt }));
+}
+
+#[test]
+fn quits_status_is_the_servers() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    story.command(ROOT, "quit -t 1");
+    let effects = story.feed(Input::ServerExited { server, cause: ExitCause::Exited(8) });
+    assert!(effects.contains(&Effect::Exit { status: 8 }));
+}
+
+#[test]
+fn only_the_owner_root_and_the_servers_user_may_change_anything() {
+    let mut story = Story::new(Policy { owner: 500, ..Policy::default() });
+    let (_, effects) = story.arrive(USER);
+    story.serve(&effects, 501);
+    let refused = "Insufficient privileges for UID 1001. Control deamon settings can only be modified by the user who \
+                   started it or by the root user.";
+    for command in [
+        "set_default_active_thread_percentage 5",
+        "set_default_client_priority 1",
+        "set_default_device_pinned_mem_limit 0 1G",
+        "set_active_thread_percentage 501 5",
+        "set_device_pinned_mem_limit 501 0 1G",
+        "shutdown_server 501",
+        "shutdown_server 501 -f",
+    ] {
+        assert_eq!(story.answer(OTHER, command), [refused], "{command}");
+    }
+    assert_eq!(story.answer(OTHER, "terminate_client 501 10"), [refused, "800"]);
+    assert_eq!(story.answer(OTHER, "quit"), ["Not enough privilege to execute quit command"]);
+    assert!(story.answer(OTHER, "start_server -uid 1000")[0].starts_with("Insufficient privileges for UID 1001"));
+    assert_eq!(story.answer(OTHER, "get_default_active_thread_percentage"), ["100.0"]);
+    assert_eq!(story.answer(USER, "shutdown_server 501"), Vec::<String>::new(), "its own server");
+    assert_eq!(story.answer(Peer { uid: 500, ..OTHER }, "set_default_active_thread_percentage 50"), ["50.0"]);
+}
+
+#[test]
+fn a_command_for_a_starting_server_waits_a_little() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (server, _) = effects.iter().find_map(spawned).expect("a start");
+    story.feed(Input::ServerSpawned { server, pid: 501 });
+    assert_eq!(story.answer(ROOT, "get_server_status 501"), ["INITIALIZING"]);
+    assert_eq!(answer(&story.command(ROOT, "get_client_list 501")), None);
+    let effects = story.pass(Policy::default().command_patience);
+    assert_eq!(answer(&effects), Some(vec![]), "the vendor's empty answer");
+    assert_eq!(answer(&story.command(ROOT, "get_client_list 501")), None);
+    let effects = story.feed(Input::ServerHello { connection: ConnectionId(1), peer: Peer { pid: 501, ..USER } });
+    assert!(asked(&effects, &Request::Clients).is_some(), "asked as soon as it is ready");
+}
+
+#[test]
+fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (idle, _) = story.serve(&effects, 501);
+    story.feed(Input::ProcessGone { pid: USER.pid });
+    assert_eq!(story.core.next_deadline(), None, "the only server stays");
+    let (_, effects) = story.arrive(OTHER);
+    story.serve(&effects, 502);
+    let effects = story.pass(Duration::from_secs(60));
+    let id = asked(&effects, &Request::Shutdown).expect("it has been idle for long");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(2)) });
+    assert!(lines(&effects).is_empty());
+    let (connection, effects) = story.arrive(USER);
+    assert_eq!(dispatched(&effects), [(idle, connection)], "somebody was there whom only the server knew");
+}
+
+#[test]
+fn no_wake_up_is_due_when_nothing_happens() {
+    let mut story = Story::new(Policy::default());
+    assert_eq!(story.core.next_deadline(), None);
+    let (_, effects) = story.arrive(USER);
+    story.serve(&effects, 501);
+    assert_eq!(story.core.next_deadline(), None);
+}
+
+#[test]
+fn a_stranger_that_says_it_is_a_server_is_sent_away() {
+    let mut story = Story::new(Policy::default());
+    let connection = ConnectionId(5);
+    let effects = story.feed(Input::ServerHello { connection, peer: USER });
+    assert!(effects.contains(&Effect::Close { connection }));
+}
+
+#[test]
+fn terminating_a_process_that_is_no_client_is_answered_in_the_vendors_words() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    story.serve(&effects, 501);
+    let effects = story.command(ROOT, "terminate_client 501 99999");
+    let id = asked(&effects, &Request::Clients).expect("the server knows its clients");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::Clients(vec![10])) });
+    assert_eq!(answer(&effects).expect("answered"), ["Invalid process 99999!", "1"]);
+    let effects = story.command(ROOT, "terminate_client 501 10");
+    let id = asked(&effects, &Request::Clients).expect("the server knows its clients");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::Clients(vec![10])) });
+    let id = asked(&effects, &Request::TerminateClient(10)).expect("it is one");
+    let effects = story.feed(Input::Replied { request: id, reply: Ok(Reply::Terminated(0)) });
+    assert_eq!(answer(&effects).expect("answered"), ["0"]);
+}

@@ -1,0 +1,63 @@
+//! What the tasks that wait for peers and processes tell the driver.
+
+use super::handshake::Refusal;
+use crate::core::{ConnectionId, ExitCause, Peer, Pid, ServerEpoch, SessionId};
+use crate::devices::Device;
+use crate::io::seqpacket::Packet;
+use crate::sys::child::Identity;
+use remps_proto::mps::handshake::Role;
+use remps_proto::mps::server::Hello;
+use tokio::sync::mpsc;
+
+/// Events that may wait for the driver before their tasks do.
+const QUEUE: usize = 1024;
+
+/// Something that a task has seen.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A connection has said its role; the role's packet is still in the socket.
+    Role { connection: ConnectionId, role: Role, peer: Peer },
+    /// A connection is of no use.
+    Refused { connection: ConnectionId, refusal: Refusal },
+    /// A server has said hello; the packet is still in the socket.
+    Hello { connection: ConnectionId, peer: Peer, hello: Hello },
+    /// A client has reported its status, or closed.
+    ClientDone { connection: ConnectionId, status: Option<u32> },
+    /// A session has sent a command.
+    Command { session: SessionId, line: Vec<u8> },
+    /// A session is over.
+    SessionEnded { session: SessionId },
+    /// A packet from a server.
+    LinkPacket { server: ServerEpoch, packet: Packet },
+    /// A server's connection is over.
+    LinkEnded { server: ServerEpoch, reason: String },
+    /// A server's socket has room again.
+    LinkWritable { server: ServerEpoch },
+    /// Which group and groups a server's user has.
+    IdentityKnown { server: ServerEpoch, identity: Identity, multi_user: bool },
+    /// A server has written to its standard error.
+    ServerSaid { pid: Pid, lines: Vec<Vec<u8>>, dropped: u32 },
+    /// A server's process is gone.
+    ServerExited { server: ServerEpoch, cause: ExitCause },
+    /// A client's process is gone.
+    ProcessGone { pid: Pid },
+    /// The devices are listed.
+    Devices { session: SessionId, devices: Result<Vec<Device>, String> },
+}
+
+/// The way to the driver.
+#[derive(Debug, Clone)]
+pub(super) struct Events(mpsc::Sender<Event>);
+
+impl Events {
+    /// src --events--> driver
+    pub(super) fn channel() -> (Self, mpsc::Receiver<Event>) {
+        let (events_tx, events_rx) = mpsc::channel(QUEUE);
+        (Self(events_tx), events_rx)
+    }
+
+    /// Tells the driver. When the driver has ended nobody needs to know any more.
+    pub(super) async fn send(&self, event: Event) {
+        let _ = self.0.send(event).await;
+    }
+}

@@ -1,0 +1,101 @@
+//! Under which keys things are kept with the holder, and what is noted beside a connection.
+//!
+//! Keys of accepted connections come from the holder and have their highest bit set; all others are the daemon's.
+
+use crate::core::{ConnectionId, Peer, ServerEpoch};
+use prost::Message;
+
+/// [`Saved`](crate::core::saved::Saved).
+pub(super) const STATE: u64 = 1;
+/// The listening socket `control`.
+pub(super) const PUBLIC_LISTENER: u64 = 2;
+/// The listening socket `control_privileged`.
+pub(super) const PRIVILEGED_LISTENER: u64 = 3;
+/// The log FIFO.
+pub(super) const LOG_FIFO: u64 = 4;
+
+const STDERR_SPACE: u64 = 1 << 61;
+const CLIENT_END_SPACE: u64 = 1 << 62;
+const NUMBER: u64 = CLIENT_END_SPACE - 1;
+
+/// A server's standard error.
+pub(super) fn stderr(server: ServerEpoch) -> u64 {
+    STDERR_SPACE | (server.0 & (STDERR_SPACE - 1))
+}
+
+/// The server whose standard error has this key.
+pub(super) fn stderr_of(key: u64) -> Option<ServerEpoch> {
+    (key & !(STDERR_SPACE - 1) == STDERR_SPACE).then_some(ServerEpoch(key & (STDERR_SPACE - 1)))
+}
+
+/// The end of a socket pair that a client is given.
+pub(super) fn client_end(connection: ConnectionId) -> u64 {
+    CLIENT_END_SPACE | (connection.0 & NUMBER)
+}
+
+/// How far a connection has come. A successor acts on it as `restore` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ::prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Stage {
+    /// Nothing is known: its next packet says what it is.
+    Unknown = 0,
+    /// A client that waits for a server.
+    Waiting = 1,
+    /// A client for whom a server is being told; the server may or may not have its descriptor.
+    Dispatching = 2,
+    /// A client whose server has its descriptor; the client may or may not have its own.
+    HandedOver = 3,
+    /// A server that has said hello; it may or may not have its configuration.
+    Configuring = 4,
+    /// A server's control connection.
+    Link = 5,
+    /// A server that has said its role.
+    Server = 6,
+}
+
+/// What is noted beside a connection.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct Note {
+    /// A [`Stage`].
+    #[prost(enumeration = "Stage", tag = "1")]
+    pub(super) stage: i32,
+    /// The peer's pid.
+    #[prost(uint32, tag = "2")]
+    pub(super) pid: u32,
+    /// The peer's user.
+    #[prost(uint32, tag = "3")]
+    pub(super) uid: u32,
+    /// The peer's group.
+    #[prost(uint32, tag = "4")]
+    pub(super) gid: u32,
+    /// The server.
+    #[prost(uint64, tag = "5")]
+    pub(super) server: u64,
+}
+
+impl Note {
+    pub(super) fn of(stage: Stage, peer: Peer, server: Option<ServerEpoch>) -> Vec<u8> {
+        let server = server.map_or(0, |server| server.0);
+        Self { stage: stage.into(), pid: peer.pid, uid: peer.uid, gid: peer.gid, server }.encode_to_vec()
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        Peer { pid: self.pid, uid: self.uid, gid: self.gid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_spaces_do_not_meet() {
+        let server = ServerEpoch(77);
+        assert_eq!(stderr_of(stderr(server)), Some(server));
+        let holder_given = ConnectionId((1 << 63) | 5);
+        for key in [STATE, PUBLIC_LISTENER, PRIVILEGED_LISTENER, LOG_FIFO, client_end(holder_given), holder_given.0] {
+            assert_eq!(stderr_of(key), None);
+        }
+        assert_eq!(client_end(holder_given), (1 << 62) | 5);
+    }
+}

@@ -1,0 +1,496 @@
+//! The one task that owns the daemon's state: names what happened, asks the core, performs its effects in order.
+//!
+//! ```text
+//!   holder ──accepted connections──┐
+//!   tasks ──events─────────────────┤                      ┌──► servers, clients, sessions
+//!   log FIFO ──records─────────────┼──► Driver ─► Core ───┤
+//!   signals, timers ───────────────┘                      └──► log, holder (what a successor needs)
+//! ```
+//! Tasks only wait and report; nothing is decided in a select arm. Whatever must survive a `kill -9` of this process
+//! is told to the holder *before* the packet that makes it true is taken from or given to a peer, in an order that lets
+//! a successor find out from the peer's side what was done last (`restore`).
+
+mod events;
+mod handshake;
+mod keys;
+mod links;
+mod perform;
+mod processes;
+mod restore;
+mod session;
+
+use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
+use crate::holder::{self, FromHolder, HolderError, HolderLink, Kind};
+use crate::io::log_fifo::LogFifo;
+use crate::io::reaper::Reaper;
+use crate::io::runtime_dir::RuntimeDir;
+use crate::io::seqpacket::SeqPacket;
+use crate::io::server_link::ServerLink;
+use crate::observe::log::LogSink;
+use crate::settings::Settings;
+use events::{Event, Events};
+use keys::{Note, Stage};
+use processes::RunningServer;
+use remps_proto::mps::handshake::Role;
+use session::ToSession;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+pub use restore::StartError;
+
+/// Sessions of the command line at one time: of all users, and of each user who is neither root nor the owner.
+const MAX_SESSIONS: usize = 512;
+const MAX_SESSIONS_PER_USER: usize = 64;
+/// Connections that have not said their role, of each user who is neither root nor the owner.
+const MAX_HANDSHAKES_PER_USER: usize = 512;
+/// How long the last answers may take when the daemon ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the holder may take to end.
+const HOLDER_FAREWELL: Duration = Duration::from_secs(2);
+/// How long to wait before a holder that can't be started is tried again.
+const HOLDER_RETRY: Duration = Duration::from_secs(1);
+
+/// A connection that has been accepted and is not over.
+#[derive(Debug)]
+struct Connection {
+    socket: Arc<SeqPacket>,
+    uid: Uid,
+    /// Whether its role is still to come.
+    in_handshake: bool,
+    /// The task that waits for its next packet.
+    task: AbortHandle,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A session of the command line.
+#[derive(Debug)]
+struct Session {
+    peer: Peer,
+    /// driver --answers--> session
+    answers_tx: mpsc::UnboundedSender<ToSession>,
+    /// Whether a command is under way.
+    busy: bool,
+    task: AbortHandle,
+}
+
+/// A server's control connection and the tasks on it.
+#[derive(Debug)]
+struct Link {
+    link: ServerLink,
+    connection: ConnectionId,
+    reader: AbortHandle,
+    /// Whether a task waits for room in its socket.
+    waits_for_room: bool,
+}
+
+/// Everything that the daemon has open.
+pub struct Driver {
+    core: Core,
+    started: Instant,
+    settings: Settings,
+    owner: Uid,
+    log: LogSink,
+    own_pid: Pid,
+    directory: RuntimeDir,
+    holder: HolderLink,
+    listeners: Vec<(u64, Kind, OwnedFd)>,
+    fifo: LogFifo,
+    events: Events,
+    events_rx: mpsc::Receiver<Event>,
+    connections: HashMap<ConnectionId, Connection>,
+    sessions: BTreeMap<SessionId, Session>,
+    links: BTreeMap<ServerEpoch, Link>,
+    servers: BTreeMap<ServerEpoch, RunningServer>,
+    /// Inputs that follow from performing effects.
+    pending: VecDeque<Input>,
+    feeding: bool,
+    exit: Option<u8>,
+}
+
+/// What woke the driver.
+enum Wake {
+    Event(Event),
+    Holder(Result<FromHolder, HolderError>),
+    Records(std::io::Result<Vec<remps_proto::mps::log::Record>>),
+    Terminate,
+    ChildEnded,
+    HandOver,
+    Deadline,
+}
+
+impl Driver {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Serves until the daemon is told to end; returns its exit status.
+    ///
+    /// # Errors
+    /// When signals can't be caught.
+    pub async fn run(mut self) -> std::io::Result<u8> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut hand_over = signal(SignalKind::user_defined1())?;
+        let mut reaper = if std::process::id() == 1 { Some(Reaper::new()?) } else { None };
+        while self.exit.is_none() {
+            let wake = {
+                let deadline = self.next_deadline();
+                let timer = async {
+                    match deadline {
+                        Some(at) => tokio::time::sleep_until(at.into()).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    Some(event) = self.events_rx.recv() => Wake::Event(event),
+                    news = self.holder.next() => Wake::Holder(news),
+                    records = self.fifo.read() => Wake::Records(records),
+                    () = received(&mut terminate) => Wake::Terminate,
+                    () = received(&mut interrupt) => Wake::Terminate,
+                    () = received(&mut hangup) => Wake::Deadline,
+                    () = received(&mut hand_over) => Wake::HandOver,
+                    () = child_ended(&mut reaper) => Wake::ChildEnded,
+                    () = timer => Wake::Deadline,
+                }
+            };
+            self.woken(wake).await;
+        }
+        let status = self.exit.unwrap_or_default();
+        self.farewell().await;
+        Ok(status)
+    }
+
+    async fn woken(&mut self, wake: Wake) {
+        match wake {
+            Wake::Event(event) => self.event(event),
+            Wake::Holder(Ok(FromHolder::Accepted { key, privileged: _, fd })) => self.accepted(ConnectionId(key), fd),
+            Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
+                tracing::warn!(key, %reason, "the holder could not keep something");
+            }
+            Wake::Holder(Err(error)) => self.replace_holder(&error).await,
+            Wake::Records(Ok(records)) => {
+                for record in &records {
+                    self.log.record(record);
+                }
+            }
+            Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
+            Wake::Terminate => self.feed(Input::Terminate),
+            Wake::HandOver => self.hand_over(),
+            Wake::ChildEnded => self.reap(),
+            Wake::Deadline => {
+                self.overdue_answers();
+                self.feed(Input::Tick);
+            }
+        }
+        if self.log.has_suppressed() {
+            self.log.report_suppressed();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let core = self.core.next_deadline().map(|at| self.started + at);
+        let links = self.links.values().filter_map(|link| link.link.next_deadline());
+        core.into_iter().chain(links).min()
+    }
+
+    /// Tells the core what happened, and performs what it asks for until nothing is left.
+    ///
+    /// What happens while an effect is performed is told after the rest of its effects are done.
+    fn feed(&mut self, input: Input) {
+        self.pending.push_back(input);
+        if self.feeding {
+            return;
+        }
+        self.feeding = true;
+        while let Some(input) = self.pending.pop_front() {
+            let effects = self.core.handle(self.now(), input);
+            for effect in effects {
+                self.perform(effect);
+            }
+        }
+        self.feeding = false;
+    }
+
+    /// A line of our own for `control.log`.
+    fn say(&self, line: &str) {
+        self.log.control(self.own_pid, line);
+    }
+
+    // ---- connections -------------------------------------------------------------------------------------------
+
+    fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd) {
+        self.log.chatter(self.own_pid, "Accepting connection...");
+        match SeqPacket::new(fd) {
+            Ok(socket) => self.greeted(connection, Arc::new(socket)),
+            Err(error) => {
+                self.say(&format!("A connection can't be used: {error}"));
+                self.release(connection);
+            }
+        }
+    }
+
+    /// A connection that has been greeted: its next packets say what it is.
+    fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>) {
+        let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
+        let handshakes = self.connections.values().filter(|other| other.in_handshake && other.uid == uid);
+        if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
+            self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
+            self.release(connection);
+            return;
+        }
+        let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
+        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task });
+    }
+
+    fn is_owner(&self, uid: Uid) -> bool {
+        uid == 0 || uid == self.owner
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Role { connection, role, peer } => self.role(connection, role, peer),
+            Event::Refused { connection, refusal } => {
+                self.log.chatter(self.own_pid, refusal.line());
+                self.close(connection);
+            }
+            Event::Hello { connection, peer, hello } => {
+                self.note(connection, Stage::Configuring, peer, None);
+                tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
+                self.feed(Input::ServerHello { connection, peer });
+            }
+            Event::ClientDone { connection, status } => {
+                self.close(connection);
+                self.feed(Input::ClientDone { connection, status });
+            }
+            Event::Command { session, line } => {
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    known.busy = true;
+                    let peer = known.peer;
+                    self.feed(Input::Command { session, peer, line });
+                }
+            }
+            Event::SessionEnded { session } => {
+                if self.sessions.remove(&session).is_some() {
+                    self.log.chatter(self.own_pid, "UI closed");
+                }
+            }
+            Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
+            Event::LinkEnded { server, reason } => self.link_lost(server, reason),
+            Event::LinkWritable { server } => self.link_writable(server),
+            Event::IdentityKnown { server, identity, multi_user } => self.spawn_server(server, identity, multi_user),
+            Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
+            Event::ServerExited { server, cause } => self.server_exited(server, cause),
+            Event::ProcessGone { pid } => self.feed(Input::ProcessGone { pid }),
+            Event::Devices { session, devices } => self.feed(Input::DevicesListed { session, devices }),
+        }
+    }
+
+    /// A connection has said what it is: noted first, and only then taken from its socket.
+    fn role(&mut self, connection: ConnectionId, role: Role, peer: Peer) {
+        let Some(known) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        known.in_handshake = false;
+        let socket = known.socket.clone();
+        match role {
+            Role::CLIENT => {
+                self.note(connection, Stage::Waiting, peer, None);
+                let _ = socket.discard();
+                self.watch(connection, handshake::read_status(connection, socket, self.events.clone()));
+                self.feed(Input::ClientArrived { connection, peer });
+            }
+            Role::SERVER => {
+                self.note(connection, Stage::Server, peer, None);
+                let _ = socket.discard();
+                self.watch(connection, handshake::read_hello(connection, peer, socket, self.events.clone()));
+            }
+            Role::UI => {
+                // A session does not outlive the daemon: nobody could say which of its commands were done.
+                self.connections.remove(&connection);
+                self.release(connection);
+                let _ = socket.discard();
+                self.open_session(SessionId(connection.0), peer, socket);
+            }
+            other => {
+                self.log.chatter(self.own_pid, &format!("Unable to serve a connection of type {other}"));
+                self.close(connection);
+            }
+        }
+    }
+
+    fn open_session(&mut self, session: SessionId, peer: Peer, socket: Arc<SeqPacket>) {
+        let of_user = self.sessions.values().filter(|other| other.peer.uid == peer.uid).count();
+        let full =
+            self.sessions.len() >= MAX_SESSIONS || (!self.is_owner(peer.uid) && of_user >= MAX_SESSIONS_PER_USER);
+        if full {
+            self.log.chatter(self.own_pid, &format!("User {} has too many sessions, one is refused", peer.uid));
+            return;
+        }
+        if self.core.is_quitting() {
+            return;
+        }
+        self.log.chatter(self.own_pid, "NEW UI");
+        // driver --answers--> session
+        let (answers_tx, answers_rx) = mpsc::unbounded_channel();
+        let task = tokio::spawn(session::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
+        self.sessions.insert(session, Session { peer, answers_tx, busy: false, task });
+    }
+
+    /// Lets another task wait for a connection's next packet.
+    fn watch(&mut self, connection: ConnectionId, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.task.abort();
+            known.task = tokio::spawn(task).abort_handle();
+        }
+    }
+
+    // ---- the holder --------------------------------------------------------------------------------------------
+
+    /// Notes beside a connection how far it has come.
+    fn note(&self, connection: ConnectionId, stage: Stage, peer: Peer, server: Option<ServerEpoch>) {
+        self.kept(self.holder.update(connection.0, &Note::of(stage, peer, server)));
+    }
+
+    fn release(&self, connection: ConnectionId) {
+        self.kept(self.holder.release(connection.0));
+    }
+
+    /// A holder that does not keep up is replaced when its connection breaks; until then only what a successor would
+    /// need is missing.
+    fn kept(&self, result: Result<(), HolderError>) {
+        if let Err(error) = result {
+            tracing::warn!(%error, "the holder was not told");
+        }
+    }
+
+    /// Closes a connection here and with the holder.
+    fn close(&mut self, connection: ConnectionId) {
+        self.kept(self.holder.release(keys::client_end(connection)));
+        self.release(connection);
+        self.connections.remove(&connection);
+    }
+
+    /// The holder is gone: another one gets everything that is to survive us.
+    async fn replace_holder(&mut self, error: &HolderError) {
+        self.say(&format!("The holder process is gone ({error}), another one is started"));
+        self.holder.reap();
+        loop {
+            match HolderLink::attach(self.directory.path()).await {
+                Ok((holder, _)) => {
+                    self.holder = holder;
+                    break;
+                }
+                Err(error) => {
+                    self.say(&format!("The holder process can't be started: {error}"));
+                    tokio::time::sleep_until((Instant::now() + HOLDER_RETRY).into()).await;
+                }
+            }
+        }
+        self.hold_everything();
+    }
+
+    /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
+    fn hand_over(&mut self) {
+        self.say("A signal to hand over: servers and clients wait for the next daemon");
+        self.save();
+        self.directory.keep_files();
+        // The holder notices that we are gone; nothing may run in between.
+        std::process::exit(0);
+    }
+
+    /// Gives the holder what the successor of this daemon needs.
+    fn hold_everything(&self) {
+        for (key, kind, listener) in &self.listeners {
+            self.kept(self.holder.hold(*key, *kind, &[], &[listener.as_fd()]));
+        }
+        self.kept(self.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.fifo.as_fd()]));
+        self.hold_settings();
+        self.save();
+        for (server, link) in &self.links {
+            let peer = self.servers.get(server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
+            let note = Note::of(Stage::Link, peer, Some(*server));
+            let socket = link.link.socket();
+            self.kept(self.holder.hold(link.connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
+        }
+        for (connection, known) in &self.connections {
+            let note = self.core.waiting_peer(*connection).map(|peer| Note::of(Stage::Waiting, peer, None));
+            let note = note.unwrap_or_default();
+            self.kept(self.holder.hold(connection.0, Kind::CONNECTION, &note, &[known.socket.as_fd()]));
+        }
+        for (server, running) in &self.servers {
+            self.hold_stderr(*server, running);
+        }
+    }
+
+    fn hold_settings(&self) {
+        use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
+        let wait = Duration::try_from_secs_f64(self.settings.file.successor_wait).unwrap_or(Duration::MAX);
+        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE].map(|name| self.directory.file(name));
+        self.kept(self.holder.settings(&holder::Settings {
+            // Zero would stand for the holder's own default.
+            successor_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
+            log_buffer_bytes: 0,
+            unlink: paths.into_iter().map(|path| path.into_os_string().into_encoded_bytes()).collect(),
+        }));
+    }
+
+    fn save(&self) {
+        use prost::Message as _;
+        let state = self.core.saved().encode_to_vec();
+        self.kept(self.holder.hold(keys::STATE, Kind::STATE, &state, &[]));
+    }
+
+    // ---- the end -----------------------------------------------------------------------------------------------
+
+    /// Answers those who wait for the end, removes what is ours, and ends the holder.
+    async fn farewell(mut self) {
+        self.directory.remove_files();
+        let status = u32::from(self.exit.unwrap_or_default());
+        for session in self.sessions.values().filter(|session| session.busy) {
+            let _ = session.answers_tx.send(ToSession::End(status));
+        }
+        self.sessions.retain(|_, session| {
+            if !session.busy {
+                session.task.abort();
+            }
+            session.busy
+        });
+        let deadline = tokio::time::Instant::now() + FAREWELL;
+        // Those who wait for `quit` must find the daemon gone when they are answered, so the holder goes first.
+        let Self { holder, mut events_rx, mut sessions, .. } = self;
+        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
+            tracing::warn!(%error, "the holder did not end by itself");
+        }
+        while !sessions.is_empty() {
+            match tokio::time::timeout_at(deadline, events_rx.recv()).await {
+                Ok(Some(Event::SessionEnded { session })) => drop(sessions.remove(&session)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+}
+
+async fn received(signal: &mut Signal) {
+    if signal.recv().await.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn child_ended(reaper: &mut Option<Reaper>) {
+    match reaper {
+        Some(reaper) => reaper.child_ended().await,
+        None => std::future::pending().await,
+    }
+}

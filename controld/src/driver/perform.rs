@@ -1,0 +1,136 @@
+//! How each effect is done.
+
+use super::events::Event;
+use super::processes::kernel_pid;
+use super::session::ToSession;
+use super::{Driver, Kind, Note, Stage, handshake, keys};
+use crate::core::{ConnectionId, Effect, Input, Peer, PsRow, ServerEpoch, SessionId};
+use crate::devices;
+use crate::io::process;
+use crate::io::seqpacket::pair;
+use crate::io::server_link::ServerLink;
+use remps_proto::admin::reply::{ClientRow, ps_table};
+use remps_proto::mps::handshake::DESCRIPTOR;
+use remps_proto::mps::server::{Configuration, Request};
+use std::os::fd::AsFd;
+
+impl Driver {
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Log(line) => self.say(&line),
+            Effect::SpawnServer { server, uid, gid, multi_user } => self.start_server(server, uid, gid, multi_user),
+            Effect::AdoptLink { server, connection, configuration } => {
+                self.adopt_link(server, connection, &configuration);
+            }
+            Effect::Ask { server, id, request } => self.ask(server, id, &request),
+            Effect::Tell { server, request } => {
+                self.with_link(server, |link| link.send(&request.packets(), None));
+            }
+            Effect::Dispatch { server, connection } => self.dispatch(server, connection),
+            Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
+            Effect::Close { connection } => self.close(connection),
+            Effect::Signal { server, signal } => self.signal_server(server, signal),
+            Effect::Answer { session, lines } => self.answer(session, lines),
+            Effect::AnswerPs { session, rows } => {
+                let rows: Vec<ClientRow> = rows.into_iter().map(described).collect();
+                self.answer(session, ps_table(&rows));
+            }
+            Effect::ListDevices { session } => {
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    let devices = devices::list().await.map_err(|error| error.to_string());
+                    events.send(Event::Devices { session, devices }).await;
+                });
+            }
+            Effect::CloseSessions => self.sessions.retain(|_, session| {
+                if !session.busy {
+                    session.task.abort();
+                }
+                session.busy
+            }),
+            Effect::Save => self.save(),
+            Effect::Exit { status } => self.exit = Some(status),
+        }
+    }
+
+    fn answer(&mut self, session: SessionId, lines: Vec<String>) {
+        for line in &lines {
+            self.say(line);
+        }
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.busy = false;
+            // A session that has ended needs no answer.
+            let _ = session.answers_tx.send(ToSession::Answer(lines));
+        }
+    }
+
+    /// The server that has said hello on this connection gets its configuration there.
+    ///
+    /// A successor that finds the stage before this one can't know whether the configuration went out; it ends such a
+    /// server, which has no clients yet.
+    fn adopt_link(&mut self, server: ServerEpoch, connection: ConnectionId, configuration: &Configuration) {
+        let Some(known) = self.connections.remove(&connection) else {
+            self.feed(Input::ServerLinkLost { server, reason: "its connection is closed".to_owned() });
+            return;
+        };
+        let socket = known.socket.clone();
+        drop(known);
+        let _ = socket.discard();
+        self.insert_link(server, connection, ServerLink::new(socket.clone()));
+        if self.with_link(server, |link| link.send(&configuration.packets(), None)).is_some() {
+            let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
+            let note = Note::of(Stage::Link, peer, Some(server));
+            self.kept(self.holder.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
+        }
+    }
+
+    /// Makes the pair of sockets that connects a client with its server.
+    ///
+    /// The holder gets the client's end first. Until the note says that the server has its end, the client has not
+    /// got its own, so a successor may throw the pair away and make another; after that it sends the client the same
+    /// end again, and a client that had it already ignores the second.
+    fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
+        let Some(socket) = self.connections.get(&connection).map(|known| known.socket.clone()) else {
+            return;
+        };
+        let Some(peer) = self.core.client_peer(connection) else {
+            return;
+        };
+        let (client_end, server_end) = match pair() {
+            Ok(pair) => pair,
+            Err(error) => {
+                self.say(&format!("Client {} can't be connected: {error}", peer.pid));
+                self.close(connection);
+                self.feed(Input::ClientDone { connection, status: None });
+                return;
+            }
+        };
+        self.note(connection, Stage::Dispatching, peer, Some(server));
+        let end_key = keys::client_end(connection);
+        self.kept(self.holder.hold(end_key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[client_end.as_fd()]));
+        let request = Request::NewClient.packets();
+        let told =
+            self.with_link(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));
+        if told.is_none() {
+            // The core hears of the lost server first, and then of a client that waits as before.
+            self.kept(self.holder.release(end_key));
+            self.note(connection, Stage::Waiting, peer, None);
+            self.feed(Input::ClientDone { connection, status: None });
+            self.feed(Input::ClientArrived { connection, peer });
+            return;
+        }
+        self.note(connection, Stage::HandedOver, peer, Some(server));
+        // A client that is gone shows at its socket's end.
+        let _ = socket.send(DESCRIPTOR, Some(client_end.as_fd()));
+        self.watch(connection, handshake::read_late_status(connection, socket, self.events.clone()));
+    }
+}
+
+/// A row with what the kernel knows of the process; one that is gone keeps its blanks.
+fn described(PsRow(row): PsRow) -> ClientRow {
+    ClientRow {
+        namespace: process::pid_namespace_inode(kernel_pid(row.pid)),
+        command: process::program(kernel_pid(row.pid)).unwrap_or_default(),
+        ..row
+    }
+}

@@ -1,0 +1,211 @@
+//! Server processes, and the clients' processes that are watched.
+
+use super::events::Event;
+use super::{Driver, Kind, keys};
+use crate::core::{ConnectionId, ExitCause, Input, Peer, Pid, ServerEpoch, ServerSignal, Uid};
+use crate::devices;
+use crate::io::process::{WatchedProcess, open_process};
+use crate::io::server_process::{ServerHandle, ServerSpec, find_server, look_up_identity};
+use crate::io::server_stderr::ServerStderr;
+use crate::io::{process, reaper};
+use crate::sys::child::Identity;
+use nix::sys::signal::Signal;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A pid as system calls take it.
+pub(super) fn kernel_pid(pid: Pid) -> nix::unistd::Pid {
+    nix::unistd::Pid::from_raw(pid.cast_signed())
+}
+
+fn core_pid(pid: nix::unistd::Pid) -> Pid {
+    pid.as_raw().cast_unsigned()
+}
+
+/// A server whose process has not ended.
+#[derive(Debug)]
+pub(super) struct RunningServer {
+    uid: Uid,
+    process: Process,
+    /// A duplicate of the read end of its standard error, for the holder.
+    stderr: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// Started by this daemon.
+    Child(ServerHandle),
+    /// Started by an earlier one.
+    Adopted(Arc<WatchedProcess>),
+}
+
+impl RunningServer {
+    pub(super) fn peer(&self) -> Peer {
+        Peer { pid: self.pid(), uid: self.uid, gid: 0 }
+    }
+
+    fn pid(&self) -> Pid {
+        match &self.process {
+            Process::Child(handle) => core_pid(handle.pid()),
+            Process::Adopted(process) => core_pid(process.pid()),
+        }
+    }
+
+    fn stderr(&self) -> Option<BorrowedFd<'_>> {
+        self.stderr.as_ref().map(AsFd::as_fd)
+    }
+
+    fn signal(&self, signal: Signal) -> std::io::Result<()> {
+        match &self.process {
+            Process::Child(handle) => handle.signal(signal),
+            Process::Adopted(process) => process.signal(Some(signal)),
+        }
+    }
+}
+
+impl Driver {
+    /// Finds out which groups the server's user has, then spawns it.
+    pub(super) fn start_server(&mut self, server: ServerEpoch, uid: Uid, gid: u32, multi_user: bool) {
+        if uid == nix::unistd::geteuid().as_raw() {
+            // It runs as this daemon does; nothing is looked up.
+            self.spawn_server(server, Identity { uid, gid, groups: Vec::new() }, multi_user);
+            return;
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let identity = look_up_identity(uid, gid).await;
+            events.send(Event::IdentityKnown { server, identity, multi_user }).await;
+        });
+    }
+
+    pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) {
+        match self.try_spawn(server, identity, multi_user) {
+            Ok(pid) => self.feed(Input::ServerSpawned { server, pid }),
+            Err(reason) => self.feed(Input::SpawnFailed { server, reason }),
+        }
+    }
+
+    fn try_spawn(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) -> Result<Pid, String> {
+        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref())
+            .map_err(|error| error.to_string())?;
+        let uid = identity.uid;
+        let mut process = ServerSpec { program, multi_user, identity }.spawn().map_err(|error| error.to_string())?;
+        let pid = core_pid(process.pid());
+        let stderr = process.take_stderr();
+        let duplicate = stderr.as_ref().and_then(|stderr| stderr.as_fd().try_clone_to_owned().ok());
+        let running = RunningServer { uid, process: Process::Child(process.handle()), stderr: duplicate };
+        self.hold_stderr(server, &running);
+        self.servers.insert(server, running);
+        if let Some(stderr) = stderr {
+            self.read_stderr(pid, stderr);
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let cause = process.wait().await;
+            events.send(Event::ServerExited { server, cause }).await;
+        });
+        Ok(pid)
+    }
+
+    /// Lets the holder keep a server's standard error open, since the server would get SIGPIPE; beside it, when its
+    /// process was started, by which a successor knows it.
+    pub(super) fn hold_stderr(&self, server: ServerEpoch, running: &RunningServer) {
+        if let Some(stderr) = running.stderr() {
+            let started = process::start_time(kernel_pid(running.pid())).unwrap_or_default();
+            let key = keys::stderr(server);
+            self.kept(self.holder.hold(key, Kind::SERVER_STDERR, &started.to_le_bytes(), &[stderr]));
+        }
+    }
+
+    fn read_stderr(&self, pid: Pid, mut stderr: ServerStderr) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            while let Some(said) = stderr.read().await {
+                events.send(Event::ServerSaid { pid, lines: said.lines, dropped: said.dropped }).await;
+            }
+        });
+    }
+
+    /// Watches a server that an earlier daemon started.
+    pub(super) fn adopt_process(
+        &mut self,
+        server: ServerEpoch,
+        uid: Uid,
+        process: WatchedProcess,
+        stderr: Option<OwnedFd>,
+    ) {
+        let pid = core_pid(process.pid());
+        let process = Arc::new(process);
+        let watched = process.clone();
+        let reader = stderr.as_ref().and_then(|fd| ServerStderr::from_fd(fd.try_clone().ok()?).ok());
+        if let Some(reader) = reader {
+            self.read_stderr(pid, reader);
+        }
+        let running = RunningServer { uid, process: Process::Adopted(process), stderr };
+        self.servers.insert(server, running);
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            // A watch that fails can't tell more than that nothing more will be known of the process.
+            let _ = watched.ended().await;
+            events.send(Event::ServerExited { server, cause: ExitCause::Unknown }).await;
+        });
+    }
+
+    pub(super) fn server_said(&self, pid: Pid, lines: &[Vec<u8>], dropped: u32) {
+        for line in lines {
+            self.log.server_stderr(pid, line);
+        }
+        if dropped > 0 {
+            self.log.server_stderr(pid, format!("{dropped} lines of standard error dropped").as_bytes());
+        }
+    }
+
+    pub(super) fn server_exited(&mut self, server: ServerEpoch, cause: ExitCause) {
+        if self.servers.remove(&server).is_none() {
+            return;
+        }
+        self.kept(self.holder.release(keys::stderr(server)));
+        self.link_lost(server, "its process ended".to_owned());
+        self.feed(Input::ServerExited { server, cause });
+    }
+
+    pub(super) fn signal_server(&self, server: ServerEpoch, signal: ServerSignal) {
+        let Some(running) = self.servers.get(&server) else {
+            return;
+        };
+        let signal = match signal {
+            ServerSignal::Interrupt => Signal::SIGINT,
+            ServerSignal::Kill => Signal::SIGKILL,
+        };
+        if let Err(error) = running.signal(signal) {
+            tracing::debug!(pid = running.pid(), %error, "a server could not be sent a signal");
+        }
+    }
+
+    /// Reports when a client's process ends. One that can't be watched is taken for gone: the server then decides alone
+    /// whether it has clients.
+    pub(super) fn watch_process(&mut self, pid: Pid, connection: Option<ConnectionId>) {
+        let socket = connection.and_then(|connection| self.connections.get(&connection)).map(|known| &known.socket);
+        let named = socket.and_then(|socket| socket.peer_pidfd().ok());
+        let process = match named {
+            Some(fd) => WatchedProcess::from_pidfd(kernel_pid(pid), fd),
+            None => open_process(kernel_pid(pid)),
+        };
+        let Ok(process) = process else {
+            self.feed(Input::ProcessGone { pid });
+            return;
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let _ = process.ended().await;
+            events.send(Event::ProcessGone { pid }).await;
+        });
+    }
+
+    /// As PID 1: buries the orphans that the kernel gives us, and nobody else's children.
+    pub(super) fn reap(&self) {
+        let servers = self.servers.values().map(RunningServer::pid);
+        let ours: Vec<Pid> = servers.chain([core_pid(self.holder.pid())]).chain(devices::probe_pids()).collect();
+        reaper::reap_orphans(|pid| ours.contains(&core_pid(pid)));
+    }
+}

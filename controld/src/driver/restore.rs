@@ -1,0 +1,360 @@
+//! The start of the daemon: fresh, or where a killed daemon stopped.
+//!
+//! What a successor finds with the holder, and what it does:
+//!
+//! | found | done |
+//! |---|---|
+//! | a server's connection, noted as a link and still open | resumed: answers to the earlier daemon are dropped |
+//! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
+//! | a client that waits, or for whom a server was being told | it waits; a half-made pair of sockets is thrown away |
+//! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
+//! | a connection without a role | its next packet says what it is |
+//!
+//! Sessions of the command line are not kept: nobody could say which of their commands were done.
+
+use super::events::Events;
+use super::keys::{self, Note, Stage};
+use super::processes::kernel_pid;
+use super::{Connection, Driver, handshake};
+use crate::core::saved::{Saved, SavedServer};
+use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
+use crate::holder::{Held, HolderError, HolderLink, Kind};
+use crate::io::log_fifo::{self, FifoError, LogFifo};
+use crate::io::process::{WatchedProcess, open_process, start_time};
+use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
+use crate::io::seqpacket::{Packet, SeqPacket};
+use crate::io::server_link::ServerLink;
+use crate::observe::log::LogSink;
+use crate::settings::Settings;
+use nix::sys::signal::Signal;
+use prost::Message as _;
+use remps_proto::mps::handshake::{DESCRIPTOR, Role};
+use remps_proto::mps::log::Decoder;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Clients, servers and users without privileges connect here.
+const CONTROL_MODE: u32 = 0o666;
+/// The owner's and root's command line connects here.
+const PRIVILEGED_MODE: u32 = 0o700;
+
+/// Why the daemon can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The pipe directory.
+    #[error(transparent)]
+    Directory(#[from] RuntimeDirError),
+    /// The log FIFO.
+    #[error(transparent)]
+    Fifo(#[from] FifoError),
+    /// The holder process.
+    #[error("the holder process can't be started: {0}")]
+    Holder(#[from] HolderError),
+    /// A system call.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// What the holder kept, sorted.
+#[derive(Default)]
+struct Found {
+    state: Option<Saved>,
+    public: Option<OwnedFd>,
+    privileged: Option<OwnedFd>,
+    fifo: Option<OwnedFd>,
+    backlog: Vec<u8>,
+    stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
+    client_ends: HashMap<u64, OwnedFd>,
+    connections: Vec<(ConnectionId, Note, SeqPacket)>,
+}
+
+impl Found {
+    fn sort(held: Vec<Held>) -> Self {
+        let mut found = Self::default();
+        for Held { key, kind, state, mut fds, .. } in held {
+            let fd = fds.pop();
+            match (kind, fd) {
+                (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
+                (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
+                (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
+                (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
+                (Kind::LOG_FIFO, Some(fd)) => found.fifo = Some(fd),
+                (Kind::CLIENT_END, Some(fd)) => drop(found.client_ends.insert(key, fd)),
+                (Kind::SERVER_STDERR, Some(fd)) => {
+                    let started = <[u8; 8]>::try_from(state).map_or(0, u64::from_le_bytes);
+                    if let Some(server) = keys::stderr_of(key) {
+                        found.stderr.insert(server, (fd, started));
+                    }
+                }
+                (Kind::CONNECTION | Kind::SERVER_CONNECTION, Some(fd)) => {
+                    let note = Note::decode(state.as_slice()).unwrap_or_default();
+                    if let Ok(socket) = SeqPacket::new(fd) {
+                        found.connections.push((ConnectionId(key), note, socket));
+                    }
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// What lies in a socket now.
+enum Next {
+    Nothing,
+    Packet(Packet),
+    End,
+}
+
+fn next_packet(socket: &SeqPacket) -> Next {
+    match socket.peek_now(1024) {
+        Ok(Some(packet)) => Next::Packet(packet),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Next::Nothing,
+        Ok(None) | Err(_) => Next::End,
+    }
+}
+
+/// Takes the role away if the earlier daemon had noted it but not yet taken it.
+fn skip_noted_role(socket: &SeqPacket, role: Role) {
+    if let Next::Packet(packet) = next_packet(socket)
+        && packet.bytes == role.encode()
+    {
+        let _ = socket.discard();
+    }
+}
+
+impl Driver {
+    /// Takes over what an earlier daemon left, or starts fresh, and opens the control sockets.
+    ///
+    /// The lock of the pipe directory must be held. Call it within a current-thread runtime.
+    ///
+    /// # Errors
+    /// [`StartError`] when the daemon can't serve.
+    pub async fn start(
+        settings: Settings,
+        policy: Policy,
+        log: LogSink,
+        mut directory: RuntimeDir,
+    ) -> Result<Self, StartError> {
+        let started = Instant::now();
+        let own_pid = std::process::id();
+        let (holder, held) = HolderLink::attach(directory.path()).await?;
+        let mut found = Found::sort(held);
+        let fifo = match found.fifo.take() {
+            Some(fd) => LogFifo::from_fd(fd)?,
+            None => LogFifo::from_fd(log_fifo::create(&directory.file(LOG), log_fifo::MODE)?)?,
+        };
+        directory.remove_on_exit(LOG)?;
+        log.control(own_pid, &format!("Starting control daemon using socket {}", directory.file(CONTROL).display()));
+        log.control(
+            own_pid,
+            &format!(
+                "To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY={}",
+                directory.path().display()
+            ),
+        );
+        if let Some(version) = policy.personality.binary_version().filter(|_| policy.personality.logs_binary_version())
+        {
+            log.control(own_pid, &format!("CUDA MPS Control binary version: {version}"));
+        }
+        for remark in &settings.remarks {
+            log.control(own_pid, remark);
+        }
+        let mut backlog = Decoder::default();
+        backlog.push(&found.backlog);
+        backlog.for_each(|record| log.record(&record));
+
+        let (events, events_rx) = Events::channel();
+        let owner = policy.owner;
+        let defaults = settings.defaults.clone();
+        let mut driver = Self {
+            core: Core::new(policy.clone(), defaults),
+            started,
+            settings,
+            owner,
+            log,
+            own_pid,
+            directory,
+            holder,
+            listeners: Vec::new(),
+            fifo,
+            events,
+            events_rx,
+            connections: HashMap::new(),
+            sessions: BTreeMap::new(),
+            links: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            pending: VecDeque::new(),
+            feeding: false,
+            exit: None,
+        };
+        if let Some(saved) = found.state.take() {
+            driver.take_over(policy, &saved, &mut found);
+        }
+        driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
+        driver.hold_settings();
+        driver.save();
+        driver.take_over_connections(&mut found);
+        driver.listen(&mut found)?;
+        driver.directory.write_pid_file()?;
+        Ok(driver)
+    }
+
+    /// Opens the control sockets, or goes on with those that an earlier daemon had, on which newcomers wait already.
+    fn listen(&mut self, found: &mut Found) -> Result<(), StartError> {
+        let sockets = [
+            (keys::PRIVILEGED_LISTENER, Kind::LISTENER_PRIVILEGED, CONTROL_PRIVILEGED, PRIVILEGED_MODE),
+            (keys::PUBLIC_LISTENER, Kind::LISTENER_PUBLIC, CONTROL, CONTROL_MODE),
+        ];
+        for (key, kind, name, mode) in sockets {
+            let old = if kind == Kind::LISTENER_PUBLIC { found.public.take() } else { found.privileged.take() };
+            // A socket whose file somebody has removed can't be found by anybody.
+            let old = old.filter(|_| self.directory.file(name).exists());
+            let listener = match old {
+                Some(listener) => {
+                    self.directory.remove_on_exit(name)?;
+                    listener
+                }
+                None => {
+                    let listener = self.directory.bind_listener(name, mode)?;
+                    self.holder.hold(key, kind, &[], &[listener.as_fd()])?;
+                    listener
+                }
+            };
+            self.listeners.push((key, kind, listener));
+        }
+        Ok(())
+    }
+
+    /// Goes on with the servers of an earlier daemon.
+    fn take_over(&mut self, policy: Policy, saved: &Saved, found: &mut Found) {
+        let mut alive = Vec::new();
+        for server in &saved.servers {
+            match self.resume_server(server, found) {
+                true => alive.push(server.clone()),
+                false => self.end_unfinished(server, found),
+            }
+        }
+        let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
+        self.core = core;
+        self.feeding = true;
+        for effect in effects {
+            self.perform(effect);
+        }
+        self.feeding = false;
+    }
+
+    fn resume_server(&mut self, saved: &SavedServer, found: &mut Found) -> bool {
+        let epoch = ServerEpoch(saved.epoch);
+        let is_link =
+            |(_, note, _): &(ConnectionId, Note, SeqPacket)| note.stage() == Stage::Link && note.server == saved.epoch;
+        let Some(index) = found.connections.iter().position(is_link) else {
+            return false;
+        };
+        let (connection, _, socket) = found.connections.swap_remove(index);
+        // An open connection proves that the process is alive, and names it.
+        let process = match (next_packet(&socket), socket.peer_pidfd()) {
+            (Next::End, _) => None,
+            (_, Ok(fd)) => WatchedProcess::from_pidfd(kernel_pid(saved.pid), fd).ok(),
+            (_, Err(_)) => open_process(kernel_pid(saved.pid)).ok(),
+        };
+        let link = process.and_then(|process| Some((process, ServerLink::resume(Arc::new(socket)).ok()?)));
+        let Some((process, link)) = link else {
+            self.release(connection);
+            return false;
+        };
+        let stderr = found.stderr.remove(&epoch).map(|(fd, _)| fd);
+        self.adopt_process(epoch, saved.uid, process, stderr);
+        self.insert_link(epoch, connection, link);
+        true
+    }
+
+    /// Ends a server that was starting when its daemon was killed.
+    fn end_unfinished(&mut self, saved: &SavedServer, found: &mut Found) {
+        let epoch = ServerEpoch(saved.epoch);
+        let started = found.stderr.remove(&epoch).map(|(_, started)| started);
+        self.kept(self.holder.release(keys::stderr(epoch)));
+        if saved.pid != 0
+            && started.is_some()
+            && let Ok(process) = open_process(kernel_pid(saved.pid))
+            && start_time(kernel_pid(saved.pid)) == started
+        {
+            self.say(&format!("Server {} had not become ready under an earlier daemon, it is ended", saved.pid));
+            // One that has ended by itself is as good.
+            let _ = process.signal(Some(Signal::SIGKILL));
+        }
+    }
+
+    fn take_over_connections(&mut self, found: &mut Found) {
+        for (connection, note, socket) in std::mem::take(&mut found.connections) {
+            let (peer, server) = (note.peer(), ServerEpoch(note.server));
+            let end = found.client_ends.remove(&keys::client_end(connection));
+            match note.stage() {
+                Stage::Unknown => self.greeted(connection, Arc::new(socket)),
+                Stage::Waiting | Stage::Dispatching => {
+                    self.kept(self.holder.release(keys::client_end(connection)));
+                    self.client_again(connection, peer, Arc::new(socket));
+                }
+                Stage::HandedOver => match end.filter(|_| self.links.contains_key(&server)) {
+                    Some(end) => self.handed_over_again(connection, peer, server, Arc::new(socket), &end),
+                    None => {
+                        self.kept(self.holder.release(keys::client_end(connection)));
+                        self.client_again(connection, peer, Arc::new(socket));
+                    }
+                },
+                Stage::Server => {
+                    skip_noted_role(&socket, Role::SERVER);
+                    let socket = Arc::new(socket);
+                    let task = handshake::read_hello(connection, peer, socket.clone(), self.events.clone());
+                    self.insert_connection(connection, socket, peer, task);
+                }
+                // A server whose daemon died before it knew that it was configured, or one that is gone.
+                Stage::Configuring | Stage::Link => self.release(connection),
+            }
+        }
+        // Ends of clients that are gone.
+        for key in std::mem::take(&mut found.client_ends).into_keys() {
+            self.kept(self.holder.release(key));
+        }
+    }
+
+    fn insert_connection(
+        &mut self,
+        connection: ConnectionId,
+        socket: Arc<SeqPacket>,
+        peer: Peer,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let task = tokio::spawn(task).abort_handle();
+        self.connections.insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task });
+    }
+
+    /// A client that waits, as before.
+    fn client_again(&mut self, connection: ConnectionId, peer: Peer, socket: Arc<SeqPacket>) {
+        skip_noted_role(&socket, Role::CLIENT);
+        self.note(connection, Stage::Waiting, peer, None);
+        let task = handshake::read_status(connection, socket.clone(), self.events.clone());
+        self.insert_connection(connection, socket, peer, task);
+        self.feed(Input::ClientArrived { connection, peer });
+    }
+
+    /// A client whose server has its end of the pair, and that may or may not have its own.
+    fn handed_over_again(
+        &mut self,
+        connection: ConnectionId,
+        peer: Peer,
+        server: ServerEpoch,
+        socket: Arc<SeqPacket>,
+        end: &OwnedFd,
+    ) {
+        // A client that is gone shows at its socket's end.
+        let _ = socket.send(DESCRIPTOR, Some(end.as_fd()));
+        let task = handshake::read_late_status(connection, socket.clone(), self.events.clone());
+        self.insert_connection(connection, socket, peer, task);
+        if let Some(effect) = self.core.restore_dispatched(connection, peer, server) {
+            self.perform(effect);
+        }
+    }
+}
