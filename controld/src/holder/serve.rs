@@ -44,6 +44,8 @@ pub(super) struct Holder {
     shelf: Shelf,
     backlog: Backlog,
     daemon: Option<Daemon>,
+    /// Who wants to be the next, and until when it may wait for that.
+    successor: Option<(Daemon, Instant)>,
     successor_wait: Duration,
     unlink: Vec<Named>,
     /// When it gives up; only while it is alone and has not yet.
@@ -79,6 +81,7 @@ impl Holder {
             shelf: Shelf::default(),
             backlog: Backlog::new(),
             daemon: None,
+            successor: None,
             successor_wait: DEFAULT_SUCCESSOR_WAIT,
             unlink: Vec::new(),
             give_up_at: Some(Instant::now() + FIRST_ATTACH_WAIT),
@@ -165,7 +168,8 @@ impl Holder {
     /// Until the next timer, rounded up to a millisecond; with no timer running, for ever.
     fn timeout(&self) -> PollTimeout {
         let told = self.daemon.as_ref().and_then(Daemon::again_at);
-        let Some(next) = [self.give_up_at, self.accept_again_at, told].into_iter().flatten().min() else {
+        let busy = self.successor.as_ref().map(|(_, until)| *until);
+        let Some(next) = [self.give_up_at, self.accept_again_at, told, busy].into_iter().flatten().min() else {
             return PollTimeout::NONE;
         };
         let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -202,6 +206,7 @@ impl Holder {
         if self.daemon.as_mut().is_some_and(|daemon| daemon.is_due(now)) {
             self.tell();
         }
+        self.refuse_successor(now);
     }
 
     /// Nobody came back: newcomers are no longer kept waiting, and only running servers are still held.

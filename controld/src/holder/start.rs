@@ -64,8 +64,8 @@ fn start(place: &Place) -> io::Result<Contact> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let address = place.address()?.address;
-    bind(listener.as_raw_fd(), &address)?;
+    let address = place.address()?;
+    bind(listener.as_raw_fd(), &address.address)?;
     launch(place, listener).inspect_err(|_| {
         // Without a process behind it the file would only mislead.
         let _ = std::fs::remove_file(place.path());

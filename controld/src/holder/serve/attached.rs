@@ -22,6 +22,9 @@ use crate::holder::socket::{Received, accept, receive, send};
 const PACKETS_A_TURN: usize = 4096;
 /// Connections accepted in one turn.
 const ACCEPTS_A_TURN: usize = 16;
+/// How long a successor waits for the end of its predecessor: a child that a killed daemon was about to start has the
+/// connection open until it runs.
+const BUSY_WAIT: Duration = Duration::from_millis(500);
 /// Longest wait for a successor: what the timer of `poll` can hold many times over.
 const MAX_SUCCESSOR_WAIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -114,22 +117,38 @@ impl Holder {
         let mut newcomer = Daemon::new(socket);
         if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
             newcomer.send(FromHolder::Refused(Refusal::NOT_PERMITTED), &[]);
-        } else if self.daemon.is_some() {
-            newcomer.send(FromHolder::Refused(Refusal::BUSY), &[]);
+        } else if self.daemon.is_none() {
+            self.attach(newcomer);
+        } else if self.successor.is_none() {
+            self.successor = Some((newcomer, Instant::now() + BUSY_WAIT));
         } else {
-            self.daemon = Some(newcomer);
-            self.was_attached = true;
-            self.given_up = false;
-            self.give_up_at = None;
-            self.terminations = 0;
-            self.tell();
+            newcomer.send(FromHolder::Refused(Refusal::BUSY), &[]);
         }
+    }
+
+    /// Refuses a successor that has waited long enough for its predecessor's end.
+    pub(super) fn refuse_successor(&mut self, now: Instant) {
+        if let Some((mut successor, _)) = self.successor.take_if(|(_, until)| *until <= now) {
+            successor.send(FromHolder::Refused(Refusal::BUSY), &[]);
+        }
+    }
+
+    fn attach(&mut self, daemon: Daemon) {
+        self.daemon = Some(daemon);
+        self.was_attached = true;
+        self.given_up = false;
+        self.give_up_at = None;
+        self.terminations = 0;
+        self.tell();
     }
 
     fn detach(&mut self) {
         self.daemon = None;
         self.accept_again_at = None;
-        self.give_up_at = Some(Instant::now() + self.successor_wait);
+        match self.successor.take() {
+            Some((successor, _)) => self.attach(successor),
+            None => self.give_up_at = Some(Instant::now() + self.successor_wait),
+        }
     }
 
     /// Reads and does what the daemon asks, to the end of its connection if it has one.
