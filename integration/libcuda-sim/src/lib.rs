@@ -1,1 +1,32 @@
 //! A simulated CUDA driver library that speaks the real MPS wire.
+//!
+//! It is a `libcuda.so.1` with enough of the driver API for a small program, for machines without a GPU. Device memory
+//! is host memory, VMM allocations are memory files (so memory survives exactly as long as a descriptor is open),
+//! kernels are host functions found by the name of the `.entry` in the module's PTX text ([`kernel`]). Whether it runs
+//! under MPS, what the handshake looks like ([`mps`]), who gets which error after a fault and which of them can be
+//! cured is as measured on an H200 with driver 580.159.04. It is a stand-in for hardware, never for logic under test.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `CUDA_MPS_PIPE_DIRECTORY` | where the daemon's `control` socket is | `/tmp/nvidia-mps` |
+//! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
+//! | `MPS_SIM_OWN_FAULT_MS` | from a fault to the culprit's own error, but for memory faults | 5 |
+//! | `MPS_SIM_FAULT_MS` | from a memory fault to its culprit's own error | 15 |
+//!
+//! What it does not have: memory pools, graphs, managed memory, textures, peer access, IPC handles, compiled images
+//! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
+
+mod abi;
+mod allocations;
+mod codes;
+mod context;
+mod contexts;
+mod device;
+mod driver;
+mod entry;
+mod kernel;
+mod mps;
+mod ptx;
+mod stream;
+mod uvm;
+mod vmm;

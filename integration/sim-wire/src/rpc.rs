@@ -23,6 +23,9 @@ pub enum Command {
 /// Server to client, unasked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
+    /// A memory fault has happened on the context's device: its channels are lost with this `CUresult`, even if the
+    /// server dies before everyone is told.
+    Doom(u32),
     /// The context's device is lost with this `CUresult`.
     Poison(u32),
     /// The operator has terminated the client: stop the work and close the connection.
@@ -43,6 +46,7 @@ const FAULT: u32 = 2;
 const ATTACHED: u32 = 3;
 const POISON: u32 = 4;
 const TERMINATE: u32 = 5;
+const DOOM: u32 = 6;
 
 /// A message as it travels: operation and payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +64,7 @@ impl From<Command> for Message {
 impl From<Notice> for Message {
     fn from(notice: Notice) -> Self {
         match notice {
+            Notice::Doom(status) => Self(DOOM, status.to_le_bytes().to_vec()),
             Notice::Poison(status) => Self(POISON, status.to_le_bytes().to_vec()),
             Notice::Terminate => Self(TERMINATE, Vec::new()),
         }
@@ -91,6 +96,7 @@ impl Message {
     #[must_use]
     pub fn notice(&self) -> Option<Notice> {
         match self.0 {
+            DOOM => self.1.as_slice().try_get_u32_le().ok().map(Notice::Doom),
             POISON => self.1.as_slice().try_get_u32_le().ok().map(Notice::Poison),
             TERMINATE => Some(Notice::Terminate),
             _ => None,

@@ -25,7 +25,13 @@ impl Server {
     /// A kernel of `culprit` has faulted: the others will know a little later.
     pub(super) fn plan_fault(&mut self, device: u32, status: u32, culprit: i32) {
         let due = Instant::now() + self.behaviour.fault_spread;
-        self.timers.push(Timer { due, fault: Fault { device, kind: FaultKind(status), culprit } });
+        let kind = FaultKind(status);
+        if kind.is_memory_fault() {
+            // On real hardware the channels know it before the server does, whose death saves nobody then.
+            let on_device = self.connections.iter().filter(|connection| connection.device == Some(device));
+            on_device.for_each(|connection| connection.notify(Notice::Doom(status)));
+        }
+        self.timers.push(Timer { due, fault: Fault { device, kind, culprit } });
     }
 
     /// Everyone on the device gets the error.

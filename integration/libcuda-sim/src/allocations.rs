@@ -1,0 +1,152 @@
+//! Device memory: ranges of this process's address space that count as mapped on a device.
+#![expect(unsafe_code, reason = "device memory is host memory, mapped and copied by address")]
+
+use crate::codes::{Code, Outcome};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// Alignment and granularity of plain allocations, in bytes; the real driver aligns to 256 and takes 2 MiB pages.
+const PAGE: usize = 4096;
+
+/// Whom a range belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// `cuMemAlloc` in this context; freed with it.
+    Context(usize),
+    /// `cuMemHostAlloc`.
+    Host,
+    /// `cuMemMap`, with whether `cuMemSetAccess` has made it accessible.
+    Mapping {
+        /// The allocation's handle.
+        allocation: usize,
+        /// May be read and written.
+        is_accessible: bool,
+    },
+}
+
+/// A mapped range.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    /// Bytes as asked for.
+    pub(crate) size: usize,
+    /// Whose it is.
+    pub(crate) owner: Owner,
+    /// Device ordinal.
+    pub(crate) device: u32,
+}
+
+/// All mapped ranges of the process, by start address.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges(pub(crate) BTreeMap<usize, Range>);
+
+impl Ranges {
+    /// The range that holds an address.
+    pub(crate) fn find(&self, address: usize) -> Option<(usize, Range)> {
+        let (&start, &range) = self.0.range(..=address).next_back()?;
+        (address - start < range.size).then_some((start, range))
+    }
+
+    /// Whether every byte may be accessed by a kernel. Ranges that touch are one piece of memory.
+    pub(crate) fn is_accessible(&self, mut address: usize, mut length: usize) -> bool {
+        while length > 0 {
+            let Some((start, range)) = self.find(address) else { return false };
+            if matches!(range.owner, Owner::Mapping { is_accessible: false, .. }) {
+                return false;
+            }
+            let step = (range.size - (address - start)).min(length);
+            address += step;
+            length -= step;
+        }
+        true
+    }
+
+    /// New memory, zeroed.
+    pub(crate) fn allocate(&mut self, size: usize, owner: Owner, device: u32) -> Outcome<usize> {
+        let length = NonZeroUsize::new(size.next_multiple_of(PAGE)).ok_or(Code::INVALID_VALUE)?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let memory = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) };
+        let address = memory.map_err(|_| Code::OUT_OF_MEMORY)?.as_ptr().addr();
+        self.0.insert(address, Range { size, owner, device });
+        Ok(address)
+    }
+
+    /// Frees what [`Self::allocate`] gave; the bytes it had.
+    pub(crate) fn free(&mut self, address: usize) -> Outcome<Range> {
+        let range = *self.0.get(&address).ok_or(Code::INVALID_VALUE)?;
+        if matches!(range.owner, Owner::Mapping { .. }) {
+            return Err(Code::INVALID_VALUE);
+        }
+        self.0.remove(&address);
+        let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut::<c_void>(address));
+        let pointer = pointer.ok_or(Code::INVALID_VALUE)?;
+        // SAFETY: the range was mapped by `allocate`, is not in the table any longer, and no kernel of its context runs.
+        unsafe { munmap(pointer, range.size.next_multiple_of(PAGE)) }.map_err(|_| Code::INVALID_VALUE)?;
+        Ok(range)
+    }
+}
+
+/// Copies bytes; both sides must be accessible.
+pub(crate) fn copy(destination: usize, source: usize, length: usize) {
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(destination);
+    let from = std::ptr::with_exposed_provenance::<u8>(source);
+    // SAFETY: the device side was found in the table, the host side is vouched for by the caller of the driver function.
+    unsafe { std::ptr::copy(from, to, length) };
+}
+
+/// Fills with a repeated pattern; the range must be accessible.
+pub(crate) fn fill(destination: usize, pattern: &[u8], count: usize) {
+    for index in 0..count {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(destination + index * pattern.len());
+        // SAFETY: the whole range was found in the table.
+        unsafe { to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+    }
+}
+
+/// Adds one to each of `count` words; the range must be accessible.
+pub(crate) fn increment(address: usize, count: usize) {
+    for index in 0..count {
+        let word = std::ptr::with_exposed_provenance_mut::<u32>(address + index * 4);
+        // SAFETY: the whole range was found in the table.
+        let value = unsafe { word.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { word.write_unaligned(value.wrapping_add(1)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_by_any_of_its_addresses_and_by_no_other() {
+        let mut ranges = Ranges::default();
+        let address = ranges.allocate(100, Owner::Context(1), 0).expect("memory");
+        assert!(ranges.is_accessible(address + 96, 4));
+        assert!(!ranges.is_accessible(address + 97, 4));
+        assert!(!ranges.is_accessible(address - 1, 1));
+        increment(address, 25);
+        let mut word = [0_u8; 4];
+        copy(word.as_mut_ptr().expose_provenance(), address + 96, 4);
+        assert_eq!(word, [1, 0, 0, 0]);
+        assert_eq!(ranges.free(address + 4).err(), Some(Code::INVALID_VALUE));
+        assert_eq!(ranges.free(address).map(|range| range.size), Ok(100));
+        assert!(!ranges.is_accessible(address, 1));
+    }
+
+    #[test]
+    fn mapped_memory_is_accessible_only_once_access_is_set() {
+        let mut ranges = Ranges::default();
+        let mapping =
+            |is_accessible| Range { size: 16, owner: Owner::Mapping { allocation: 1, is_accessible }, device: 0 };
+        ranges.0.insert(0x1000, mapping(true));
+        ranges.0.insert(0x1010, mapping(false));
+        assert!(ranges.is_accessible(0x1000, 16));
+        assert!(!ranges.is_accessible(0x1000, 17));
+        ranges.0.insert(0x1010, mapping(true));
+        assert!(ranges.is_accessible(0x1000, 32));
+    }
+}

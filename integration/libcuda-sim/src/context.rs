@@ -1,0 +1,211 @@
+//! One context: its state, its error, its streams' progress.
+
+use crate::codes::{Code, Outcome};
+use crate::driver::Driver;
+use crate::mps::Link;
+use crate::stream::Stream;
+use sim_wire::fault::FaultKind;
+use sim_wire::rpc::{Command, Notice};
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How far a stream has come.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Progress {
+    /// Operations given to it.
+    pub(crate) submitted: u64,
+    /// Operations done.
+    pub(crate) completed: u64,
+    /// Ordered with the null stream.
+    pub(crate) is_blocking: bool,
+}
+
+/// A point in a stream's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// The stream's handle; 0 is the null stream.
+    pub(crate) stream: usize,
+    /// Operations up to there.
+    pub(crate) number: u64,
+}
+
+/// What changes while a context lives.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    error: Option<Code>,
+    is_destroyed: bool,
+    /// By stream handle.
+    pub(crate) progress: HashMap<usize, Progress>,
+    /// By handle; 0 is the null stream.
+    pub(crate) streams: HashMap<usize, Arc<Stream>>,
+}
+
+impl State {
+    /// Whether the stream has done everything up to the ticket; a stream that is gone has.
+    pub(crate) fn has_reached(&self, ticket: Ticket) -> bool {
+        self.progress.get(&ticket.stream).is_none_or(|progress| progress.completed >= ticket.number)
+    }
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Its handle; a primary context has the same after a reset.
+    pub(crate) handle: usize,
+    /// Device ordinal.
+    pub(crate) device: u32,
+    /// Share of the device's threads, in percent.
+    pub(crate) thread_percentage: f64,
+    link: Mutex<Option<Link>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Context {
+    /// A context; `link` is its connection to the server, under MPS.
+    pub(crate) fn new(handle: usize, device: u32, thread_percentage: f64, link: Option<Link>) -> Self {
+        Self {
+            handle,
+            device,
+            thread_percentage,
+            link: Mutex::new(link),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Its state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its sticky error, if it has one.
+    pub(crate) fn check(&self) -> Outcome {
+        Self::verdict(&self.state())
+    }
+
+    fn verdict(state: &State) -> Outcome {
+        match state.error {
+            _ if state.is_destroyed => Err(Code::CONTEXT_IS_DESTROYED),
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it its sticky error; the first one stays.
+    pub(crate) fn fail(&self, error: Code) {
+        self.state().error.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Changes the state and wakes whoever waits for it.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until the state is as asked, or the context fails.
+    pub(crate) fn wait_until(&self, is_reached: impl Fn(&State) -> bool) -> Outcome {
+        let mut state = self.state();
+        loop {
+            Self::verdict(&state)?;
+            if is_reached(&state) {
+                return Ok(());
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until all its streams have done what they have now.
+    pub(crate) fn drain(&self) -> Outcome {
+        let goal: Vec<Ticket> = self
+            .state()
+            .progress
+            .iter()
+            .map(|(&stream, progress)| Ticket { stream, number: progress.submitted })
+            .collect();
+        self.wait_until(|state| goal.iter().all(|&ticket| state.has_reached(ticket)))
+    }
+
+    /// Lets time pass as a kernel does; ends early when the context fails. `None` is for ever.
+    pub(crate) fn pass_time(&self, time: Option<Duration>) -> Outcome {
+        let end = time.map(|time| Instant::now() + time);
+        let mut state = self.state();
+        loop {
+            Self::verdict(&state)?;
+            state = match end {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Ok(());
+                    }
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// One of its kernels does wrong: the server hears of it, and after a while the context fails.
+    pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind) -> Outcome {
+        let is_mps = self.with_link(|link| link.tell(Command::Fault(kind.0))).is_some();
+        let delay = if kind.is_memory_fault() { driver.fault_spread } else { driver.own_fault };
+        self.pass_time(Some(delay))?;
+        let code = Code(kind.0);
+        // Without MPS the process can't have a context again, and the error is another one.
+        driver.forbid_contexts(if is_mps { code } else { Code::DEVICE_UNAVAILABLE });
+        self.fail(code);
+        Err(code)
+    }
+
+    /// Something came from the server, or it closed.
+    pub(crate) fn hear(&self, driver: &Driver, notice: Option<Notice>) {
+        match notice {
+            Some(Notice::Doom(status)) => driver.doom(Code(status)),
+            Some(Notice::Poison(status)) => {
+                driver.forbid_contexts(Code(status));
+                self.fail(Code(status));
+            }
+            Some(Notice::Terminate) => {
+                driver.forbid_contexts(Code::MPS_CLIENT_TERMINATED);
+                driver.stop_kernels();
+                self.fail(Code::MPS_CLIENT_TERMINATED);
+                self.disconnect();
+            }
+            None => {
+                if self.is_connected() {
+                    driver.forbid_if_doomed();
+                    self.fail(Code::MPS_RPC_FAILURE);
+                }
+            }
+        }
+    }
+
+    fn with_link<T>(&self, use_it: impl FnOnce(&Link) -> T) -> Option<T> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(use_it)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.with_link(|_| ()).is_some()
+    }
+
+    /// Closes the connection to the server.
+    fn disconnect(&self) {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Ends it: kernels stop, streams end, the server is told by the closed connection.
+    pub(crate) fn destroy(&self) {
+        let streams = self.update(|state| {
+            state.is_destroyed = true;
+            state.progress.clear();
+            std::mem::take(&mut state.streams)
+        });
+        for stream in streams.values() {
+            stream.end();
+        }
+        self.disconnect();
+    }
+}

@@ -1,0 +1,128 @@
+//! Which context is current on a thread, and the life of contexts.
+
+use crate::codes::{Code, Outcome};
+use crate::context::Context;
+use crate::driver::{Driver, driver};
+use crate::stream::{NULL_STREAM, Stream};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Handle of the current context.
+pub(crate) fn current_handle() -> Option<usize> {
+    STACK.with_borrow(|stack| stack.last().copied())
+}
+
+/// Makes a context current in place of the one that is.
+pub(crate) fn set_current(handle: Option<usize>) {
+    STACK.with_borrow_mut(|stack| {
+        stack.pop();
+        stack.extend(handle);
+    });
+}
+
+/// Makes a context current on top of the one that is.
+pub(crate) fn push(handle: usize) {
+    STACK.with_borrow_mut(|stack| stack.push(handle));
+}
+
+/// Takes the current one off.
+pub(crate) fn pop() -> Option<usize> {
+    STACK.with_borrow_mut(Vec::pop)
+}
+
+/// The current context and the driver, whether or not the context has failed.
+pub(crate) fn current_or_failed() -> Outcome<(&'static Driver, Arc<Context>)> {
+    let driver = driver()?;
+    let handle = current_handle().ok_or(Code::INVALID_CONTEXT)?;
+    let context = driver.tables().contexts.get(&handle).map(Arc::clone);
+    Ok((driver, context.ok_or(Code::CONTEXT_IS_DESTROYED)?))
+}
+
+/// The current context and the driver.
+///
+/// # Errors
+/// The context's sticky error, if it has one.
+pub(crate) fn current() -> Outcome<(&'static Driver, Arc<Context>)> {
+    let (driver, context) = current_or_failed()?;
+    context.check()?;
+    Ok((driver, context))
+}
+
+impl Driver {
+    /// Makes a context with its null stream; one that can't have it is not kept.
+    pub(crate) fn create_context(&'static self, handle: usize, device: u32) -> Outcome<Arc<Context>> {
+        let context = self.make_context(handle, device)?;
+        if let Err(error) = Stream::start(&context, NULL_STREAM, 0, 0) {
+            self.destroy_context(handle);
+            return Err(error);
+        }
+        Ok(context)
+    }
+
+    /// Handle of a device's primary context: the same for the life of the process.
+    pub(crate) fn primary_handle(device: u32) -> usize {
+        /// Below all other handles.
+        const FIRST_PRIMARY: usize = 0x5e80_0000;
+        FIRST_PRIMARY + usize::try_from(device).expect("an ordinal is small") * 0x1000
+    }
+
+    /// `cuDevicePrimaryCtxRetain`.
+    pub(crate) fn retain_primary(&'static self, device: u32) -> Outcome<usize> {
+        let handle = Self::primary_handle(device);
+        let existing = self.tables().contexts.get(&handle).map(Arc::clone);
+        match existing {
+            Some(context) => context.check()?,
+            None => drop(self.create_context(handle, device)?),
+        }
+        self.tables().primaries.entry(device).or_default().count += 1;
+        Ok(handle)
+    }
+
+    /// `cuDevicePrimaryCtxRelease`: the last one destroys it.
+    pub(crate) fn release_primary(&self, device: u32) -> Outcome {
+        let is_last = {
+            let mut tables = self.tables();
+            let primary = tables.primaries.entry(device).or_default();
+            primary.count = primary.count.checked_sub(1).ok_or(Code::INVALID_CONTEXT)?;
+            primary.count == 0
+        };
+        if is_last {
+            self.destroy_context(Self::primary_handle(device));
+        }
+        Ok(())
+    }
+
+    /// `cuDevicePrimaryCtxReset`: destroys it, however often it is retained.
+    pub(crate) fn reset_primary(&self, device: u32) {
+        self.tables().primaries.entry(device).or_default().count = 0;
+        self.destroy_context(Self::primary_handle(device));
+    }
+
+    /// Ends a context and frees what it owns; whether there was one.
+    pub(crate) fn destroy_context(&self, handle: usize) -> bool {
+        let Some(context) = self.tables().contexts.remove(&handle) else { return false };
+        // Its kernels have ended when this returns, so the memory can go.
+        context.destroy();
+        let mut tables = self.tables();
+        let owned: Vec<usize> = tables
+            .ranges
+            .0
+            .iter()
+            .filter(|(_, range)| range.owner == crate::allocations::Owner::Context(handle))
+            .map(|(&address, _)| address)
+            .collect();
+        for address in owned {
+            if let Ok(range) = tables.ranges.free(address) {
+                let used = tables.used.entry(range.device).or_default();
+                *used = used.saturating_sub(range.size as u64);
+            }
+        }
+        tables.modules.retain(|_, module| module.context != handle);
+        tables.functions.retain(|_, (module, _)| module.context != handle);
+        true
+    }
+}

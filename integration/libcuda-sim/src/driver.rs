@@ -1,0 +1,241 @@
+//! What the process has once `cuInit` has succeeded.
+
+use crate::allocations::Ranges;
+use crate::codes::{Code, Outcome};
+use crate::context::Context;
+use crate::mps::{self, Link};
+use crate::ptx::Module;
+use crate::stream::Event;
+use crate::uvm::{self, Descriptor};
+use crate::vmm::Allocation;
+use remps_proto::mps::client::PROCESS_CONTEXT;
+use sim_wire::fault;
+use sim_wire::hardware::{self, Device};
+use sim_wire::script::Script;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+static INITIALISING: Mutex<()> = Mutex::new(());
+
+/// A device's primary context.
+#[derive(Debug, Default)]
+pub(crate) struct Primary {
+    /// How often it is retained.
+    pub(crate) count: usize,
+    /// Flags for the next one.
+    pub(crate) flags: u32,
+}
+
+/// Everything that has a handle, and the rest that changes.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    /// Contexts by handle.
+    pub(crate) contexts: HashMap<usize, Arc<Context>>,
+    /// Primary contexts by device ordinal.
+    pub(crate) primaries: HashMap<u32, Primary>,
+    /// Modules by handle.
+    pub(crate) modules: HashMap<usize, Arc<Module>>,
+    /// Functions by handle: module and name.
+    pub(crate) functions: HashMap<usize, (Arc<Module>, String)>,
+    /// Events by handle.
+    pub(crate) events: HashMap<usize, Arc<Event>>,
+    /// Streams' contexts by stream handle, kept after the context is gone.
+    pub(crate) streams: HashMap<usize, usize>,
+    /// VMM allocations by handle.
+    pub(crate) allocations: HashMap<usize, Allocation>,
+    /// Reserved address ranges: start and length.
+    pub(crate) reservations: HashMap<usize, usize>,
+    /// Mapped memory.
+    pub(crate) ranges: Ranges,
+    /// Bytes in use by device.
+    pub(crate) used: HashMap<u32, u64>,
+    /// Pinned memory limit by device, 0 for none.
+    pub(crate) limits: HashMap<u32, u64>,
+    /// What a new context gets instead, after an error that sticks to the process.
+    forbidden: Option<Code>,
+    /// What it will be if the server dies now.
+    doomed: Option<Code>,
+    next_context: u32,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    /// The process that called `cuInit`.
+    process: u32,
+    /// The GPUs.
+    pub(crate) devices: Vec<Device>,
+    /// From a fault to the culprit's own error.
+    pub(crate) own_fault: Duration,
+    /// From a memory fault to everyone's error.
+    pub(crate) fault_spread: Duration,
+    descriptor: Descriptor,
+    /// The daemon's socket, under MPS.
+    daemon: Option<PathBuf>,
+    process_link: Mutex<Option<ProcessLink>>,
+    tables: Mutex<Tables>,
+    next_handle: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct ProcessLink {
+    _link: Link,
+    is_lost: Arc<AtomicBool>,
+}
+
+/// Handles look like pointers, so that a program that confuses them with small numbers is found out.
+const FIRST_HANDLE: usize = 0x5e90_0000;
+const HANDLE_STEP: usize = 0x10;
+
+extern "C" fn at_exit() {
+    if let Some(driver) = DRIVER.get()
+        && driver.process == std::process::id()
+    {
+        driver.stop_kernels();
+    }
+}
+
+/// The driver, in the process that initialised it.
+pub(crate) fn driver() -> Outcome<&'static Driver> {
+    DRIVER.get().filter(|driver| driver.process == std::process::id()).ok_or(Code::NOT_INITIALIZED)
+}
+
+/// `cuInit`. A failed attempt may be repeated.
+pub(crate) fn initialise() -> Outcome {
+    let _guard = INITIALISING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(driver) = DRIVER.get() {
+        // A child of a process that had a driver can't have one.
+        return if driver.process == std::process::id() { Ok(()) } else { Err(Code::NOT_INITIALIZED) };
+    }
+    let script = Script::load();
+    let path = mps::control_path();
+    let descriptor = Descriptor::open()?;
+    let daemon = mps::probe(&path)?.then_some(path);
+    let process_link = daemon.as_deref().map(|path| ProcessLink::connect(path, &descriptor)).transpose()?;
+    uvm::listen()?;
+    let driver = Driver {
+        process: std::process::id(),
+        devices: hardware::devices(&script),
+        own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
+        fault_spread: script.milliseconds("MPS_SIM_FAULT_MS", fault::SPREAD),
+        descriptor,
+        daemon,
+        process_link: Mutex::new(process_link),
+        tables: Mutex::default(),
+        next_handle: AtomicUsize::new(FIRST_HANDLE),
+    };
+    if DRIVER.set(driver).is_ok() {
+        register_exit();
+    }
+    Ok(())
+}
+
+#[expect(unsafe_code, reason = "atexit has no safe wrapper")]
+fn register_exit() {
+    // SAFETY: the handler takes no arguments, does not unwind and touches only a static.
+    // A full table of handlers only means that an orderly exit in a kernel looks like a sudden death.
+    unsafe { libc::atexit(at_exit) };
+}
+
+impl ProcessLink {
+    fn connect(path: &std::path::Path, descriptor: &Descriptor) -> Outcome<Self> {
+        let mut link = Link::connect(path, PROCESS_CONTEXT)?;
+        link.lend(&descriptor.watcher().map_err(|_| Code::OPERATING_SYSTEM)?)?;
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_lost);
+        link.listen(move |notice| {
+            if notice.is_none() {
+                flag.store(true, Ordering::SeqCst);
+            }
+        })?;
+        Ok(Self { _link: link, is_lost })
+    }
+}
+
+impl Driver {
+    /// The tables.
+    pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handle that nobody has.
+    pub(crate) fn new_handle(&self) -> usize {
+        self.next_handle.fetch_add(HANDLE_STEP, Ordering::Relaxed)
+    }
+
+    /// The device of an ordinal.
+    pub(crate) fn device(&self, ordinal: i32) -> Outcome<&Device> {
+        usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index)).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// From now on no context can be made in this process.
+    pub(crate) fn forbid_contexts(&self, code: Code) {
+        self.tables().forbidden.get_or_insert(code);
+    }
+
+    /// A memory fault is on its way to this process.
+    pub(crate) fn doom(&self, code: Code) {
+        self.tables().doomed.get_or_insert(code);
+    }
+
+    /// The server died; if a memory fault was on its way it has arrived all the same.
+    pub(crate) fn forbid_if_doomed(&self) {
+        let mut tables = self.tables();
+        if let Some(code) = tables.doomed {
+            tables.forbidden.get_or_insert(code);
+        }
+    }
+
+    /// Notes that a kernel runs for so long.
+    pub(crate) fn start_kernel(&self, time: Option<Duration>) -> uvm::Running<'_> {
+        self.descriptor.start(time)
+    }
+
+    /// All kernels are stopped.
+    pub(crate) fn stop_kernels(&self) {
+        self.descriptor.stop();
+    }
+
+    /// Makes a context under this handle; under MPS it gets a connection of its own.
+    pub(crate) fn make_context(&'static self, handle: usize, device: u32) -> Outcome<Arc<Context>> {
+        if let Some(code) = self.tables().forbidden {
+            return Err(code);
+        }
+        let Some(path) = &self.daemon else {
+            return Ok(self.insert(Context::new(handle, device, 100.0, None)));
+        };
+        let number = {
+            let mut process_link = self.process_link.lock().unwrap_or_else(PoisonError::into_inner);
+            if process_link.as_ref().is_none_or(|link| link.is_lost.load(Ordering::SeqCst)) {
+                *process_link = None;
+                *process_link = Some(ProcessLink::connect(path, &self.descriptor)?);
+            }
+            let mut tables = self.tables();
+            tables.next_context += 1;
+            tables.next_context
+        };
+        let mut link = Link::connect(path, number)?;
+        let attached = link.attach(device)?;
+        self.tables().limits.insert(device, attached.pinned_limit);
+        let weak_context: Arc<OnceLock<std::sync::Weak<Context>>> = Arc::default();
+        let listener = Arc::clone(&weak_context);
+        link.listen(move |notice| {
+            if let Some(context) = listener.wait().upgrade() {
+                context.hear(self, notice);
+            }
+        })?;
+        let context = self.insert(Context::new(handle, device, attached.thread_percentage, Some(link)));
+        weak_context.set(Arc::downgrade(&context)).expect("it is set only here");
+        Ok(context)
+    }
+
+    fn insert(&self, context: Context) -> Arc<Context> {
+        let context = Arc::new(context);
+        self.tables().contexts.insert(context.handle, Arc::clone(&context));
+        context
+    }
+}

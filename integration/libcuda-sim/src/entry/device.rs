@@ -1,0 +1,91 @@
+//! Initialisation and devices.
+
+use crate::abi::{Out, Text, entry_points};
+use crate::codes::{Code, Outcome};
+use crate::contexts::current;
+use crate::device::{DRIVER_VERSION, TOTAL_MEMORY, attribute, pci_bus_id};
+use crate::driver::{Driver, driver, initialise};
+use std::ffi::{c_char, c_int, c_uint};
+
+/// The share of the device that MPS leaves to this process, as its current context knows it.
+fn thread_percentage() -> f64 {
+    current().map_or(100.0, |(_, context)| context.thread_percentage)
+}
+
+fn put_uuid(uuid: &Out<[u8; 16]>, device: c_int) -> Outcome {
+    uuid.put(driver()?.device(device)?.uuid.0)
+}
+
+fn by_bus_id(driver: &Driver, wanted: &str) -> Outcome<c_int> {
+    let short = |text: &str| text.trim_start_matches("0000:").to_ascii_uppercase();
+    let device = driver.devices.iter().find(|device| short(&pci_bus_id(device)) == short(wanted));
+    device.and_then(|device| c_int::try_from(device.ordinal).ok()).ok_or(Code::INVALID_DEVICE)
+}
+
+entry_points! {
+    fn cuInit(flags: c_uint) {
+        if flags == 0 { initialise() } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn cuDriverGetVersion(version: Out<c_int>) {
+        version.put(DRIVER_VERSION)
+    }
+
+    fn cuDeviceGet(device: Out<c_int>, ordinal: c_int) {
+        driver()?.device(ordinal)?;
+        device.put(ordinal)
+    }
+
+    fn cuDeviceGetCount(count: Out<c_int>) {
+        count.put(c_int::try_from(driver()?.devices.len()).map_err(|_| Code::UNKNOWN)?)
+    }
+
+    fn cuDeviceGetName(name: Out<c_char>, room: c_int, device: c_int) {
+        name.put_text(&driver()?.device(device)?.name, room)
+    }
+
+    fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) {
+        put_uuid(&uuid, device)
+    }
+
+    fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) {
+        put_uuid(&uuid, device)
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: c_int) {
+        driver()?.device(device)?;
+        bytes.put(usize::try_from(TOTAL_MEMORY).map_err(|_| Code::UNKNOWN)?)
+    }
+
+    fn cuDeviceGetAttribute(value: Out<c_int>, number: c_int, device: c_int) {
+        value.put(attribute(driver()?.device(device)?, number, thread_percentage())?)
+    }
+
+    fn cuDeviceComputeCapability(major: Out<c_int>, minor: Out<c_int>, device: c_int) {
+        let device = driver()?.device(device)?;
+        major.put(attribute(device, 75, 100.0)?)?;
+        minor.put(attribute(device, 76, 100.0)?)
+    }
+
+    fn cuDeviceGetPCIBusId(text: Out<c_char>, room: c_int, device: c_int) {
+        text.put_text(&pci_bus_id(driver()?.device(device)?), room)
+    }
+
+    fn cuDeviceGetByPCIBusId(device: Out<c_int>, text: Text) {
+        device.put(by_bus_id(driver()?, text.get()?)?)
+    }
+
+    fn cuDeviceCanAccessPeer(can: Out<c_int>, device: c_int, peer: c_int) {
+        driver()?.device(device)?;
+        driver()?.device(peer)?;
+        can.put(0)
+    }
+
+    fn cuDeviceGetDefaultMemPool(_pool: Out<usize>, _device: c_int) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    fn cuDeviceGetMemPool(_pool: Out<usize>, _device: c_int) {
+        Err(Code::NOT_SUPPORTED)
+    }
+}

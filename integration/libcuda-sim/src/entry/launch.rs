@@ -1,0 +1,164 @@
+//! Modules and kernels.
+
+use crate::abi::{In, Out, Text, entry_points};
+use crate::codes::{Code, Outcome};
+use crate::context::Context;
+use crate::contexts::current;
+use crate::kernel::Kernel;
+use crate::ptx::Module;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+/// Most threads of a block.
+const MAX_THREADS: u64 = 1024;
+
+/// Reads a PTX text up to its NUL; of a compiled image only the first bytes are looked at.
+fn read_image(image: &In<u8>) -> Outcome<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for index in 0..Module::max_text() {
+        let byte = image.at(index)?;
+        if byte == 0 {
+            return Ok(bytes);
+        }
+        bytes.push(byte);
+        if let Ok(start) = <[u8; 4]>::try_from(bytes.as_slice())
+            && Module::is_compiled(start)
+        {
+            return Ok(bytes);
+        }
+    }
+    Err(Code::INVALID_IMAGE)
+}
+
+fn load(handle: &Out<usize>, image: &[u8]) -> Outcome {
+    let (driver, context) = current()?;
+    let module = Module::parse(image, context.handle)?;
+    let number = driver.new_handle();
+    driver.tables().modules.insert(number, Arc::new(module));
+    handle.put(number)
+}
+
+fn launch(function: usize, [grid, block]: [[c_uint; 3]; 2], stream: usize, arguments: &In<*const u8>) -> Outcome {
+    let (driver, context) = current()?;
+    let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
+    let threads: u64 = block.iter().map(|&count| u64::from(count)).product();
+    if grid.contains(&0) || threads == 0 || threads > MAX_THREADS {
+        return Err(Code::INVALID_VALUE);
+    }
+    let sizes = module.kernels.get(&name).ok_or(Code::NOT_FOUND)?;
+    let values: Vec<u64> =
+        sizes.iter().enumerate().map(|(index, &size)| arguments.argument(index, size)).collect::<Outcome<_>>()?;
+    let kernel = Kernel::new(&name, &values)?;
+    let stream = super::stream::find(&context, stream)?;
+    let operation = move |context: &Context| kernel.run(driver, context);
+    stream.enqueue(&context, Box::new(operation)).map(drop)
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LaunchConfig {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared_memory: c_uint,
+    stream: usize,
+    attributes: usize,
+    attribute_count: c_uint,
+}
+
+entry_points! {
+    fn cuModuleLoadData(module: Out<usize>, image: In<u8>) {
+        load(&module, &read_image(&image)?)
+    }
+
+    fn cuModuleLoadDataEx(
+        module: Out<usize>, image: In<u8>, _count: c_uint, _options: *mut c_int, _values: *mut *mut c_void,
+    ) {
+        load(&module, &read_image(&image)?)
+    }
+
+    fn cuModuleLoad(module: Out<usize>, path: Text) {
+        let image = std::fs::read(path.get()?).map_err(|_| Code::FILE_NOT_FOUND)?;
+        let text = image.split(|&byte| byte == 0).next().unwrap_or_default();
+        load(&module, if text.len() >= 4 { text } else { &image })
+    }
+
+    fn cuModuleUnload(module: usize) {
+        let (driver, _) = current()?;
+        let mut tables = driver.tables();
+        let unloaded = tables.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
+        tables.functions.retain(|_, (of, _)| !Arc::ptr_eq(of, &unloaded));
+        Ok(())
+    }
+
+    fn cuModuleGetFunction(function: Out<usize>, module: usize, name: Text) {
+        let (driver, _) = current()?;
+        let name = name.get()?;
+        let number = driver.new_handle();
+        let mut tables = driver.tables();
+        let module = tables.modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
+        if !module.kernels.contains_key(name) {
+            return Err(Code::NOT_FOUND);
+        }
+        if !Kernel::exists(name) {
+            return Err(Code::NO_BINARY_FOR_GPU);
+        }
+        tables.functions.insert(number, (module, name.to_owned()));
+        function.put(number)
+    }
+
+    fn cuModuleGetGlobal_v2(_address: Out<usize>, _size: Out<usize>, module: usize, _name: Text) {
+        let (driver, _) = current()?;
+        if driver.tables().modules.contains_key(&module) { Err(Code::NOT_FOUND) } else { Err(Code::INVALID_HANDLE) }
+    }
+
+    fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_int, function: usize) {
+        let (driver, _) = current()?;
+        if !driver.tables().functions.contains_key(&function) {
+            return Err(Code::INVALID_HANDLE);
+        }
+        // Most threads of a block, registers, PTX and binary version; the kernels use no other memory.
+        value.put(match attribute { 0 => 1024, 4 => 16, 5 | 6 => 80, 1..=15 => 0, _ => return Err(Code::INVALID_VALUE) })
+    }
+
+    fn cuFuncSetAttribute(function: usize, _attribute: c_int, _value: c_int) {
+        let (driver, _) = current()?;
+        if driver.tables().functions.contains_key(&function) { Ok(()) } else { Err(Code::INVALID_HANDLE) }
+    }
+
+    fn cuLaunchKernel(
+        function: usize,
+        grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        _shared_memory: c_uint,
+        stream: usize,
+        arguments: In<*const u8>,
+        extra: In<usize>,
+    ) {
+        if !extra.is_absent() {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        launch(function, [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]], stream, &arguments)
+    }
+
+    fn cuLaunchKernelEx(config: In<LaunchConfig>, function: usize, arguments: In<*const u8>, extra: In<usize>) {
+        if !extra.is_absent() {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let config = config.get()?;
+        launch(function, [config.grid, config.block], config.stream, &arguments)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<c_int>, function: usize, block_size: c_int, _shared_memory: usize,
+    ) {
+        /// Threads of a multiprocessor and most blocks on it.
+        const THREADS: c_int = 2048;
+        const BLOCKS: c_int = 32;
+        let (driver, _) = current()?;
+        if !driver.tables().functions.contains_key(&function) {
+            return Err(Code::INVALID_HANDLE);
+        }
+        blocks.put(THREADS.checked_div(block_size).filter(|_| block_size > 0).ok_or(Code::INVALID_VALUE)?.min(BLOCKS))
+    }
+}

@@ -1,0 +1,145 @@
+//! Allocation.
+
+use crate::abi::{Out, entry_points};
+use crate::allocations::Owner;
+use crate::codes::{Code, Outcome};
+use crate::contexts::current;
+use crate::device::TOTAL_MEMORY;
+use crate::driver::{Tables, driver};
+use std::ffi::c_uint;
+
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
+const MEMORY_TYPE: c_uint = 2;
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: c_uint = 9;
+/// `CU_MEMORYTYPE_HOST`.
+const HOST_MEMORY: u32 = 1;
+/// `CU_MEMORYTYPE_DEVICE`.
+const DEVICE_MEMORY: u32 = 2;
+
+/// Total and free bytes of a device as this process sees them: under a pinned memory limit, of that limit.
+fn room(tables: &Tables, device: u32) -> (u64, u64) {
+    let limit = tables.limits.get(&device).copied().filter(|&limit| limit != 0);
+    let total = limit.unwrap_or(TOTAL_MEMORY).min(TOTAL_MEMORY);
+    (total, total.saturating_sub(tables.used.get(&device).copied().unwrap_or_default()))
+}
+
+/// Takes bytes of a device's memory into account.
+pub(super) fn account(tables: &mut Tables, device: u32, size: usize) -> Outcome {
+    if room(tables, device).1 < size as u64 {
+        return Err(Code::OUT_OF_MEMORY);
+    }
+    *tables.used.entry(device).or_default() += size as u64;
+    Ok(())
+}
+
+/// Takes them out of account.
+pub(super) fn discount(tables: &mut Tables, device: u32, size: usize) {
+    let used = tables.used.entry(device).or_default();
+    *used = used.saturating_sub(size as u64);
+}
+
+fn allocate_host(size: usize) -> Outcome<usize> {
+    let (driver, context) = current()?;
+    driver.tables().ranges.allocate(size, Owner::Host, context.device)
+}
+
+entry_points! {
+    fn cuMemAlloc_v2(address: Out<usize>, size: usize) {
+        let (driver, context) = current()?;
+        let mut tables = driver.tables();
+        account(&mut tables, context.device, size)?;
+        let memory = tables.ranges.allocate(size, Owner::Context(context.handle), context.device);
+        if memory.is_err() {
+            discount(&mut tables, context.device, size);
+        }
+        address.put(memory?)
+    }
+
+    fn cuMemFree_v2(address: usize) {
+        let (driver, context) = current()?;
+        if address == 0 {
+            return Ok(());
+        }
+        // Like the real one it waits for what may still use the memory.
+        context.drain()?;
+        let mut tables = driver.tables();
+        match tables.ranges.find(address) {
+            Some((start, range)) if start == address && matches!(range.owner, Owner::Context(_)) => {}
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        let range = tables.ranges.free(address)?;
+        discount(&mut tables, range.device, range.size);
+        Ok(())
+    }
+
+    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
+        let (driver, context) = current()?;
+        let (all, left) = room(&driver.tables(), context.device);
+        free.put_if_wanted(usize::try_from(left).map_err(|_| Code::UNKNOWN)?);
+        total.put_if_wanted(usize::try_from(all).map_err(|_| Code::UNKNOWN)?);
+        Ok(())
+    }
+
+    fn cuMemGetAddressRange_v2(base: Out<usize>, size: Out<usize>, address: usize) {
+        let (driver, _) = current()?;
+        let (start, range) = driver.tables().ranges.find(address).ok_or(Code::NOT_FOUND)?;
+        base.put_if_wanted(start);
+        size.put_if_wanted(range.size);
+        Ok(())
+    }
+
+    fn cuMemHostAlloc(address: Out<usize>, size: usize, _flags: c_uint) {
+        address.put(allocate_host(size)?)
+    }
+
+    fn cuMemAllocHost_v2(address: Out<usize>, size: usize) {
+        address.put(allocate_host(size)?)
+    }
+
+    fn cuMemFreeHost(address: usize) {
+        let driver = driver()?;
+        let mut tables = driver.tables();
+        match tables.ranges.find(address) {
+            Some((start, range)) if start == address && range.owner == Owner::Host => {}
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        tables.ranges.free(address).map(drop)
+    }
+
+    fn cuMemHostGetDevicePointer_v2(device: Out<usize>, host: usize, _flags: c_uint) {
+        let (driver, _) = current()?;
+        driver.tables().ranges.find(host).ok_or(Code::INVALID_VALUE)?;
+        device.put(host)
+    }
+
+    fn cuPointerGetAttribute(value: Out<u32>, attribute: c_uint, address: usize) {
+        let (_, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
+        match attribute {
+            MEMORY_TYPE if range.owner == Owner::Host => value.put(HOST_MEMORY),
+            MEMORY_TYPE => value.put(DEVICE_MEMORY),
+            DEVICE_ORDINAL => value.put(range.device),
+            _ => Err(Code::NOT_SUPPORTED),
+        }
+    }
+
+    fn cuMemAllocManaged(_address: Out<usize>, _size: usize, _flags: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    fn cuMemAllocAsync(_address: Out<usize>, _size: usize, _stream: usize) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    fn cuMemFreeAsync(_address: usize, _stream: usize) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    fn cuMemHostRegister_v2(_address: usize, _size: usize, _flags: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    fn cuCtxEnablePeerAccess(_peer: usize, _flags: c_uint) {
+        Err(Code::NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,45 @@
+//! The exported functions, by subject. Each takes what C gives, asks the rest of the library, and gives a `CUresult`.
+
+mod context;
+mod device;
+mod event;
+mod launch;
+mod memory;
+mod query;
+mod stream;
+mod transfer;
+mod virtual_memory;
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// Addresses by exported name.
+struct Functions(HashMap<&'static str, *const c_void>);
+
+#[expect(unsafe_code, reason = "the addresses are of functions, which all threads may call")]
+// SAFETY: a function's address is a number that never changes.
+unsafe impl Send for Functions {}
+#[expect(unsafe_code, reason = "the addresses are of functions, which all threads may call")]
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
+
+/// The address of an exported function.
+fn address(name: &str) -> Option<*const c_void> {
+    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    let functions = FUNCTIONS.get_or_init(|| {
+        let tables = [
+            context::table(),
+            device::table(),
+            event::table(),
+            launch::table(),
+            memory::table(),
+            query::table(),
+            stream::table(),
+            transfer::table(),
+            virtual_memory::table(),
+        ];
+        Functions(tables.into_iter().flatten().collect())
+    });
+    functions.0.get(name).copied()
+}

@@ -1,0 +1,66 @@
+//! Errors' names, and functions by name.
+
+use super::address;
+use crate::abi::{In, Out, Text, entry_points};
+use crate::codes::{Code, Outcome};
+use std::ffi::{c_char, c_int, c_ulonglong, c_void};
+
+/// From this version on `cuCtxCreate` means `cuCtxCreate_v4`.
+const CONTEXT_PARAMETERS: c_int = 13000;
+/// Newest first.
+const SUFFIXES: [&str; 3] = ["_v4", "_v2", ""];
+
+/// The function that a program built for this version of CUDA means.
+fn look_up(name: &str, version: c_int) -> Option<*const c_void> {
+    SUFFIXES
+        .iter()
+        .filter(|suffix| **suffix != "_v4" || version >= CONTEXT_PARAMETERS)
+        .find_map(|suffix| address(&format!("{name}{suffix}")))
+}
+
+fn get(function: &Out<*const c_void>, name: &Text, version: c_int) -> Outcome<c_int> {
+    /// `CU_GET_PROC_ADDRESS_SUCCESS` and `…_SYMBOL_NOT_FOUND`.
+    const FOUND: c_int = 0;
+    const NOT_FOUND: c_int = 1;
+    match look_up(name.get()?, version) {
+        Some(address) => function.put(address).map(|()| FOUND),
+        None => function.put(std::ptr::null()).map(|()| NOT_FOUND),
+    }
+}
+
+entry_points! {
+    fn cuGetErrorName(code: u32, text: Out<*const c_char>) {
+        match Code(code).describe() {
+            Some((name, _)) => text.put(name.as_ptr()),
+            None => text.put(std::ptr::null()).and(Err(Code::INVALID_VALUE)),
+        }
+    }
+
+    fn cuGetErrorString(code: u32, text: Out<*const c_char>) {
+        match Code(code).describe() {
+            Some((_, description)) => text.put(description.as_ptr()),
+            None => text.put(std::ptr::null()).and(Err(Code::INVALID_VALUE)),
+        }
+    }
+
+    fn cuGetProcAddress(name: Text, function: Out<*const c_void>, version: c_int, _flags: c_ulonglong) {
+        match get(&function, &name, version)? {
+            0 => Ok(()),
+            _ => Err(Code::NOT_FOUND),
+        }
+    }
+
+    fn cuGetProcAddress_v2(
+        name: Text, function: Out<*const c_void>, version: c_int, _flags: c_ulonglong, status: Out<c_int>,
+    ) {
+        let found = get(&function, &name, version)?;
+        status.put_if_wanted(found);
+        if found == 0 { Ok(()) } else { Err(Code::NOT_FOUND) }
+    }
+
+    fn cuGetExportTable(table: Out<*const c_void>, _id: In<[u8; 16]>) {
+        // The tables are private to NVIDIA; a program that needs one is told that this driver has none.
+        table.put(std::ptr::null())?;
+        Err(Code::NOT_FOUND)
+    }
+}

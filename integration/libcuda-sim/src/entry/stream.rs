@@ -1,0 +1,122 @@
+//! Streams.
+
+use crate::abi::{Out, entry_points};
+use crate::codes::{Code, Outcome};
+use crate::context::Context;
+use crate::contexts::{current, current_or_failed};
+use crate::driver::Driver;
+use crate::stream::{NON_BLOCKING, NULL_STREAM, Stream};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
+
+/// `CU_STREAM_LEGACY`: the null stream by another name.
+const LEGACY: usize = 1;
+/// `CU_STREAM_PER_THREAD`: here the null stream too, which orders more than it must.
+const PER_THREAD: usize = 2;
+
+/// A stream of the current context.
+pub(super) fn find(context: &Context, handle: usize) -> Outcome<Arc<Stream>> {
+    let handle = if matches!(handle, LEGACY | PER_THREAD) { NULL_STREAM } else { handle };
+    context.state().streams.get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
+}
+
+/// The stream and its context; one made before a reset is dead.
+fn stream(handle: usize) -> Outcome<(&'static Driver, Arc<Context>, Arc<Stream>)> {
+    let (driver, context) = current()?;
+    match find(&context, handle) {
+        Ok(stream) => Ok((driver, context, stream)),
+        Err(_) if driver.tables().streams.contains_key(&handle) => Err(Code::CONTEXT_IS_DESTROYED),
+        Err(error) => Err(error),
+    }
+}
+
+fn create(handle: &Out<usize>, flags: c_uint, priority: c_int) -> Outcome {
+    let (driver, context) = current()?;
+    if flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let number = driver.new_handle();
+    Stream::start(&context, number, flags, priority)?;
+    driver.tables().streams.insert(number, context.handle);
+    handle.put(number)
+}
+
+entry_points! {
+    fn cuStreamCreate(handle: Out<usize>, flags: c_uint) {
+        create(&handle, flags, 0)
+    }
+
+    fn cuStreamCreateWithPriority(handle: Out<usize>, flags: c_uint, priority: c_int) {
+        create(&handle, flags, priority)
+    }
+
+    fn cuStreamDestroy_v2(handle: usize) {
+        if handle == NULL_STREAM {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let (driver, context, stream) = stream(handle)?;
+        driver.tables().streams.remove(&handle);
+        // Its work still gets done, and whoever waits for that work still can.
+        stream.close();
+        context.update(|state| state.streams.remove(&handle));
+        Ok(())
+    }
+
+    fn cuStreamSynchronize(handle: usize) {
+        let (_, context, stream) = stream(handle)?;
+        let ticket = stream.ticket(&context);
+        context.wait_until(|state| state.has_reached(ticket))
+    }
+
+    fn cuStreamQuery(handle: usize) {
+        let (_, context, stream) = stream(handle)?;
+        let ticket = stream.ticket(&context);
+        if context.state().has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    fn cuStreamWaitEvent(handle: usize, event: usize, _flags: c_uint) {
+        let (driver, context, stream) = stream(handle)?;
+        let event = super::event::find(driver, event)?;
+        let Some(ticket) = super::event::ticket(&event) else { return Ok(()) };
+        if !event.is_of(&context) {
+            return Err(Code::CONTEXT_IS_DESTROYED);
+        }
+        let operation = move |context: &Context| context.wait_until(|state| state.has_reached(ticket));
+        stream.enqueue(&context, Box::new(operation)).map(drop)
+    }
+
+    fn cuStreamIsCapturing(handle: usize, status: Out<c_int>) {
+        stream(handle)?;
+        status.put(0)
+    }
+
+    fn cuStreamGetCtx(handle: usize, context_handle: Out<usize>) {
+        let (_, context, _) = stream(handle)?;
+        context_handle.put(context.handle)
+    }
+
+    fn cuStreamGetFlags(handle: usize, flags: Out<c_uint>) {
+        let (_, _, stream) = stream(handle)?;
+        flags.put(stream.flags)
+    }
+
+    fn cuStreamGetPriority(handle: usize, priority: Out<c_int>) {
+        let (_, _, stream) = stream(handle)?;
+        priority.put(stream.priority)
+    }
+
+    fn cuLaunchHostFunc(handle: usize, function: Option<extern "C" fn(*mut c_void)>, data: usize) {
+        let (_, context, stream) = stream(handle)?;
+        let function = function.ok_or(Code::INVALID_VALUE)?;
+        let operation = move |_: &Context| {
+            function(std::ptr::with_exposed_provenance_mut(data));
+            Ok(())
+        };
+        stream.enqueue(&context, Box::new(operation)).map(drop)
+    }
+
+    fn cuStreamBeginCapture_v2(_handle: usize, _mode: c_int) {
+        current_or_failed()?;
+        Err(Code::NOT_SUPPORTED)
+    }
+}

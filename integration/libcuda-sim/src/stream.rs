@@ -1,0 +1,145 @@
+//! Streams: one thread each, operations in order, the null stream ordered with all blocking ones.
+
+use crate::codes::{Code, Outcome};
+use crate::context::{Context, Progress, Ticket};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Work for a stream.
+pub(crate) type Operation = Box<dyn FnOnce(&Context) -> Outcome + Send>;
+
+/// Handle of the null stream.
+pub(crate) const NULL_STREAM: usize = 0;
+/// `CU_STREAM_NON_BLOCKING`: not ordered with the null stream.
+pub(crate) const NON_BLOCKING: u32 = 1;
+
+/// A stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    handle: usize,
+    queue: Mutex<Option<Sender<Queued>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Flags as given.
+    pub(crate) flags: u32,
+    /// Priority as given.
+    pub(crate) priority: i32,
+}
+
+struct Queued {
+    /// What must be done before.
+    after: Vec<Ticket>,
+    operation: Operation,
+}
+
+impl Stream {
+    /// Starts a stream in a context, under this handle.
+    pub(crate) fn start(context: &Arc<Context>, handle: usize, flags: u32, priority: i32) -> Outcome<Arc<Self>> {
+        let (queue, operations) = channel::<Queued>();
+        let worker = Arc::clone(context);
+        let run = move || {
+            for queued in operations {
+                // After the context has failed operations are passed over, as on a lost channel.
+                let result = worker
+                    .wait_until(|state| queued.after.iter().all(|&ticket| state.has_reached(ticket)))
+                    .and_then(|()| (queued.operation)(&worker));
+                if let Err(error) = result {
+                    worker.fail(error);
+                }
+                worker.update(|state| {
+                    if let Some(progress) = state.progress.get_mut(&handle) {
+                        progress.completed += 1;
+                    }
+                });
+            }
+        };
+        let builder = std::thread::Builder::new().name("cuda-stream".into());
+        let thread = builder.spawn(run).map_err(|_| Code::OUT_OF_MEMORY)?;
+        let stream = Arc::new(Self {
+            handle,
+            queue: Mutex::new(Some(queue)),
+            thread: Mutex::new(Some(thread)),
+            flags,
+            priority,
+        });
+        context.update(|state| {
+            let is_blocking = handle != NULL_STREAM && flags & NON_BLOCKING == 0;
+            state.progress.insert(handle, Progress { is_blocking, ..Progress::default() });
+            state.streams.insert(handle, Arc::clone(&stream));
+        });
+        Ok(stream)
+    }
+
+    /// Queues an operation.
+    pub(crate) fn enqueue(&self, context: &Context, operation: Operation) -> Outcome<Ticket> {
+        context.check()?;
+        let (after, number) = context.update(|state| {
+            let is_blocking = state.progress.get(&self.handle).is_some_and(|progress| progress.is_blocking);
+            let after: Vec<Ticket> = state
+                .progress
+                .iter()
+                .filter(|(handle, progress)| match self.handle {
+                    NULL_STREAM => progress.is_blocking,
+                    _ => is_blocking && **handle == NULL_STREAM,
+                })
+                .map(|(&stream, progress)| Ticket { stream, number: progress.submitted })
+                .collect();
+            let progress = state.progress.entry(self.handle).or_default();
+            progress.submitted += 1;
+            (after, progress.submitted)
+        });
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.as_ref().ok_or(Code::CONTEXT_IS_DESTROYED)?;
+        queue.send(Queued { after, operation }).map_err(|_| Code::CONTEXT_IS_DESTROYED)?;
+        Ok(Ticket { stream: self.handle, number })
+    }
+
+    /// The point that the stream will have reached when all that it has now is done.
+    pub(crate) fn ticket(&self, context: &Context) -> Ticket {
+        let number = context.state().progress.get(&self.handle).map_or(0, |progress| progress.submitted);
+        Ticket { stream: self.handle, number }
+    }
+
+    /// Takes no more operations and waits until those it has are done or passed over.
+    pub(crate) fn end(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A host function may destroy its own context; a thread can't wait for itself.
+            if thread.thread().id() != std::thread::current().id() {
+                // Its operations don't panic across: the result says nothing new.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// Takes no more operations; those it has are still done.
+    pub(crate) fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// An event: a point in a stream, and when it was reached.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// What it was last recorded in.
+    pub(crate) ticket: Mutex<Option<Ticket>>,
+    /// When that was reached.
+    pub(crate) reached: Arc<Mutex<Option<Instant>>>,
+    /// The context it was made in: a primary context has the same handle after a reset.
+    origin: Weak<Context>,
+}
+
+impl Event {
+    /// An event of this context that was not recorded yet.
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        let origin = Arc::downgrade(context);
+        Self { ticket: Mutex::default(), reached: Arc::default(), origin }
+    }
+
+    /// Whether it was made in this very context.
+    pub(crate) fn is_of(&self, context: &Arc<Context>) -> bool {
+        self.origin.as_ptr() == Arc::as_ptr(context)
+    }
+}

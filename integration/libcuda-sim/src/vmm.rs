@@ -1,0 +1,131 @@
+//! Virtual memory management: allocations are memory files, so they live as long as any descriptor of theirs is open.
+#![expect(unsafe_code, reason = "address ranges are reserved, mapped and protected by address")]
+
+use crate::codes::{Code, Outcome};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use std::ffi::c_void;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Granularity of sizes and addresses, in bytes, as on the H200.
+pub(crate) const GRANULARITY: usize = 2 << 20;
+/// Name of the memory files.
+const FILE_NAME: &str = "nvidia-vmm";
+
+/// Device memory that can be mapped and exported.
+#[derive(Debug, Clone)]
+pub(crate) struct Allocation {
+    file: Arc<File>,
+    /// Bytes.
+    pub(crate) size: usize,
+    /// Device ordinal.
+    pub(crate) device: u32,
+    /// References that the program holds; mappings hold it too.
+    pub(crate) references: usize,
+}
+
+fn length(size: usize) -> Outcome<NonZeroUsize> {
+    NonZeroUsize::new(size).filter(|_| size.is_multiple_of(GRANULARITY)).ok_or(Code::INVALID_VALUE)
+}
+
+fn pointer(address: usize) -> Outcome<NonNull<c_void>> {
+    NonNull::new(std::ptr::with_exposed_provenance_mut(address)).ok_or(Code::INVALID_VALUE)
+}
+
+impl Allocation {
+    /// New memory, zeroed.
+    pub(crate) fn create(size: usize, device: u32) -> Outcome<Self> {
+        let size = length(size)?.get();
+        let file = File::from(memfd_create(FILE_NAME, MFdFlags::MFD_CLOEXEC).map_err(|_| Code::OUT_OF_MEMORY)?);
+        file.set_len(size as u64).map_err(|_| Code::OUT_OF_MEMORY)?;
+        Ok(Self { file: Arc::new(file), size, device, references: 1 })
+    }
+
+    /// A descriptor for the program to keep or to send.
+    pub(crate) fn export(&self) -> Outcome<i32> {
+        self.file.try_clone().map(IntoRawFd::into_raw_fd).map_err(|_| Code::OPERATING_SYSTEM)
+    }
+
+    /// Memory by its descriptor, which stays the program's.
+    pub(crate) fn import(descriptor: i32, device: u32) -> Outcome<Self> {
+        if descriptor < 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the program says that it is an open descriptor; if it is not, cloning it is an error and no more.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let file = File::from(borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?);
+        let size = file.metadata().ok().and_then(|metadata| usize::try_from(metadata.len()).ok());
+        let size = length(size.ok_or(Code::INVALID_VALUE)?)?.get();
+        Ok(Self { file: Arc::new(file), size, device, references: 1 })
+    }
+
+    /// Maps it over a reserved range, not accessible yet.
+    pub(crate) fn map(&self, address: usize, size: usize) -> Outcome {
+        if size != self.size {
+            return Err(Code::INVALID_VALUE);
+        }
+        let place = NonZeroUsize::new(address);
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
+        // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
+        let result = unsafe { mmap(place, length(size)?, ProtFlags::PROT_NONE, flags, self.file.as_fd(), 0) };
+        result.map(drop).map_err(|_| Code::OUT_OF_MEMORY)
+    }
+}
+
+/// Reserves a range, at `wanted` if that is free.
+pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
+    let size = length(size)?;
+    let alignment = alignment.max(GRANULARITY);
+    if !alignment.is_power_of_two() {
+        return Err(Code::INVALID_VALUE);
+    }
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    if let Some(place) = NonZeroUsize::new(wanted).filter(|place| place.get().is_multiple_of(alignment)) {
+        let flags = flags | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: the flag keeps it from touching anything that is mapped.
+        if let Ok(got) = unsafe { mmap_anonymous(Some(place), size, ProtFlags::PROT_NONE, flags) } {
+            return Ok(got.as_ptr().expose_provenance());
+        }
+    }
+    let padded = size.checked_add(alignment).ok_or(Code::OUT_OF_MEMORY)?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let got = unsafe { mmap_anonymous(None, padded, ProtFlags::PROT_NONE, flags) }.map_err(|_| Code::OUT_OF_MEMORY)?;
+    let start = got.as_ptr().expose_provenance();
+    let aligned = start.next_multiple_of(alignment);
+    trim(start, aligned - start)?;
+    trim(aligned + size.get(), start + padded.get() - aligned - size.get())?;
+    Ok(aligned)
+}
+
+fn trim(address: usize, size: usize) -> Outcome {
+    if size == 0 {
+        return Ok(());
+    }
+    // SAFETY: the range is a part of the mapping just made that nobody knows of.
+    unsafe { munmap(pointer(address)?, size) }.map_err(|_| Code::OUT_OF_MEMORY)
+}
+
+/// Gives a reserved range back.
+pub(crate) fn release(address: usize, size: usize) -> Outcome {
+    // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
+    unsafe { munmap(pointer(address)?, size) }.map_err(|_| Code::INVALID_VALUE)
+}
+
+/// Takes the memory out of a range, which stays reserved.
+pub(crate) fn unmap(address: usize, size: usize) -> Outcome {
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
+    // SAFETY: the caller has found the range mapped by `Allocation::map`.
+    let result = unsafe { mmap_anonymous(NonZeroUsize::new(address), length(size)?, ProtFlags::PROT_NONE, flags) };
+    result.map(drop).map_err(|_| Code::INVALID_VALUE)
+}
+
+/// Makes a mapped range accessible or not.
+pub(crate) fn set_access(address: usize, size: usize, is_accessible: bool) -> Outcome {
+    let protection = if is_accessible { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_NONE };
+    // SAFETY: the caller has found the range mapped by `Allocation::map`, so no memory of Rust's is in it.
+    unsafe { mprotect(pointer(address)?, size, protection) }.map_err(|_| Code::INVALID_VALUE)
+}
