@@ -104,10 +104,10 @@ impl Personality {
         self.binary_version().is_some()
     }
 
-    /// Whether the vendor's own daemon refuses `set_default_*` from other users.
+    /// Whether the vendor's own daemon refuses `set_*` and `terminate_client` from other users.
     #[must_use]
     pub fn guards_defaults(self) -> bool {
-        self >= Self::V580
+        self >= Self::V550
     }
 
     /// Whether `start_server` takes `-mlopart`.

@@ -28,6 +28,8 @@ pub const QUIT_REFUSED: &str = "Not enough privilege to execute quit command";
 pub const TERMINATED: &str = "0";
 /// `terminate_client` that failed, after the line that says why.
 pub const NOT_TERMINATED: &str = "1";
+/// `terminate_client` that was refused since 550: `CUDA_ERROR_NOT_PERMITTED`.
+pub const NOT_PERMITTED: &str = "800";
 /// `sm_partition` that is neither `add` nor `rm`; the vendor's text is not known, parsers look for `Failed`.
 pub const SM_PARTITION_USAGE: &str =
     "Failed: expected sm_partition add DEVICE CHUNKS or sm_partition rm DEVICE PARTITION";
@@ -95,61 +97,77 @@ pub fn percentage(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// `start_server` for another user by somebody who is not root.
-#[must_use]
-pub fn start_refused(uid: u32, personality: Personality) -> String {
-    let mut text = insufficient_privileges(uid);
-    if personality >= Personality::V550 {
-        text.push_str(". Only the root user may start server for another user.");
-    }
-    text
-}
-
-/// The start of every refusal, and in ReMPS all of it for what only root, the daemon's user or the owner may do.
+/// The start of every refusal but that of `quit`, and all of it in 535.
 #[must_use]
 pub fn insufficient_privileges(uid: u32) -> String {
     format!("Insufficient privileges for UID {uid}")
 }
 
-/// `set_default_*` by somebody who is neither root nor the daemon's user. The misspelling is 580's; the releases
-/// before it refuse nobody, so that ReMPS answers there in the words they use elsewhere.
+/// `set_default_*` by somebody who is neither root nor the daemon's user. 535 refuses nobody; the misspelling is the
+/// vendor's.
 #[must_use]
 pub fn defaults_refused(uid: u32, personality: Personality) -> String {
-    let mut text = insufficient_privileges(uid);
-    if personality.guards_defaults() {
-        text.push_str(". Control deamon settings can only be modified by the user who started it or by the root user.");
-    }
-    text
+    with_reason(
+        uid,
+        match personality {
+            Personality::V535 => "",
+            Personality::V550 | Personality::V555 => {
+                ". Control deamon settings can only be modified by the user started it or by the root user."
+            }
+            Personality::V580 | Personality::V595 => {
+                ". Control deamon settings can only be modified by the user who started it or by the root user."
+            }
+        },
+    )
 }
 
-/// The refusal that fits a command.
+fn with_reason(uid: u32, reason: &str) -> String {
+    format!("{}{reason}", insufficient_privileges(uid))
+}
+
+/// The first line of the refusal that fits a command; measured on 535 and 550 with a server of another user.
 #[must_use]
 pub fn refused(command: &Command, uid: u32, personality: Personality) -> String {
+    let since_550 = |reason| with_reason(uid, if personality >= Personality::V550 { reason } else { "" });
     match command {
         Command::Quit { .. } => QUIT_REFUSED.to_owned(),
         Command::SetDefaultActiveThreadPercentage { .. }
         | Command::SetDefaultDevicePinnedMemLimit { .. }
-        | Command::SetDefaultClientPriority { .. } => defaults_refused(uid, personality),
-        Command::StartServer { .. } => start_refused(uid, personality),
+        | Command::SetDefaultClientPriority { .. }
+        | Command::SmPartition(_) => defaults_refused(uid, personality),
+        Command::StartServer { .. } => since_550(". Only the root user may start server for another user."),
+        Command::ShutdownServer { .. } => since_550(". Only the root user may shutdown another user's server."),
+        Command::SetActiveThreadPercentage { .. } | Command::SetDevicePinnedMemLimit { .. } => {
+            since_550(". Only the root user may change settings for another user's server.")
+        }
+        Command::TerminateClient { .. } => {
+            since_550(". Only the root user may terminate clients on another user's server.")
+        }
         Command::GetServerList
         | Command::GetServerStatus { .. }
-        | Command::ShutdownServer { .. }
         | Command::GetClientList { .. }
         | Command::GetDeviceClientList { .. }
         | Command::GetDefaultActiveThreadPercentage
-        | Command::SetActiveThreadPercentage { .. }
         | Command::GetActiveThreadPercentage { .. }
         | Command::GetDefaultDevicePinnedMemLimit { .. }
-        | Command::SetDevicePinnedMemLimit { .. }
         | Command::GetDevicePinnedMemLimit { .. }
         | Command::GetDefaultClientPriority
-        | Command::TerminateClient { .. }
         | Command::Ps { .. }
         | Command::DeviceQuery { .. }
-        | Command::SmPartition(_)
         | Command::Lspart
         | Command::Unknown(_) => insufficient_privileges(uid),
     }
+}
+
+/// The whole refusal: `terminate_client` ends with a status as it always does.
+#[must_use]
+pub fn refusal(command: &Command, uid: u32, personality: Personality) -> Vec<String> {
+    let mut lines = vec![refused(command, uid, personality)];
+    if matches!(command, Command::TerminateClient { .. }) {
+        let status = if personality >= Personality::V550 { NOT_PERMITTED } else { NOT_TERMINATED };
+        lines.push(status.to_owned());
+    }
+    lines
 }
 
 /// `sm_partition add` that made a partition: users read the second word and cut it at the slash.
@@ -185,20 +203,32 @@ mod tests {
 
     #[test]
     fn refusals_use_the_words_of_the_release() {
-        let set = Command::parse(b"set_default_active_thread_percentage 70", Personality::V580);
+        let refused = |line: &str, personality| {
+            let command = Command::parse(line.as_bytes(), personality);
+            refusal(&command, 65534, personality).join("/")
+        };
+        let short = "Insufficient privileges for UID 65534";
+        for (line, reason) in [
+            (
+                "set_default_client_priority 1",
+                "Control deamon settings can only be modified by the user started it or by the root user.",
+            ),
+            ("start_server -uid 0", "Only the root user may start server for another user."),
+            ("shutdown_server 7", "Only the root user may shutdown another user's server."),
+            ("set_active_thread_percentage 7 5", "Only the root user may change settings for another user's server."),
+            ("set_device_pinned_mem_limit 7 0 1G", "Only the root user may change settings for another user's server."),
+            ("terminate_client 7 2", "Only the root user may terminate clients on another user's server./800"),
+        ] {
+            assert_eq!(refused(line, Personality::V550), format!("{short}. {reason}"), "{line}");
+        }
         assert_eq!(
-            refused(&set, 1000, Personality::V580),
-            "Insufficient privileges for UID 1000. Control deamon settings can only be modified by the user who \
-             started it or by the root user."
+            refused("set_default_active_thread_percentage 70", Personality::V580),
+            format!(
+                "{short}. Control deamon settings can only be modified by the user who started it or by the root user."
+            )
         );
-        assert_eq!(refused(&set, 1000, Personality::V550), "Insufficient privileges for UID 1000");
-        let start = Command::parse(b"start_server -uid 65534", Personality::V550);
-        assert_eq!(refused(&start, 65534, Personality::V535), "Insufficient privileges for UID 65534");
-        assert_eq!(
-            refused(&start, 65534, Personality::V550),
-            "Insufficient privileges for UID 65534. Only the root user may start server for another user."
-        );
-        let quit = Command::parse(b"quit", Personality::V550);
-        assert_eq!(refused(&quit, 1000, Personality::V550), "Not enough privilege to execute quit command");
+        assert_eq!(refused("shutdown_server 7", Personality::V535), short);
+        assert_eq!(refused("terminate_client 7 2", Personality::V535), format!("{short}/1"));
+        assert_eq!(refused("quit", Personality::V535), "Not enough privilege to execute quit command");
     }
 }
