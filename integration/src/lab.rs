@@ -10,8 +10,8 @@ pub mod watch;
 
 use crate::under_test::Subject;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpgid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use process::{Finished, Process, run};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Whatever takes longer than this has hung.
@@ -171,6 +171,26 @@ impl Lab {
         self.daemon().unwrap_or_else(|| panic!("{}: no daemon holds the lock", self.subject))
     }
 
+    /// Every process that runs on this bench's folders, whoever started it: its arguments or its environment say so.
+    ///
+    /// Zombies have neither, and processes of other users can't be read by an unprivileged test.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Pid> {
+        let mark = self.dir.path().to_str().expect("the bench's path is text").as_bytes();
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid: &u32| *pid != std::process::id())
+            .filter(|pid| {
+                let says = |name: &str| {
+                    let text = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+                    text.windows(mark.len()).any(|window| window == mark)
+                };
+                says("cmdline") || says("environ")
+            })
+            .filter_map(|pid| Some(Pid::from_raw(i32::try_from(pid).ok()?)))
+            .collect()
+    }
+
     /// Waits until a process that need not be a child of ours has ended.
     ///
     /// # Panics
@@ -215,14 +235,17 @@ impl Drop for Lab {
             }
             let _ = std::io::stderr().write_all(report.as_bytes());
         }
-        if let Some(pid) = self.daemon() {
-            // Its servers are in its group. The group of a test program is never killed.
-            let own = getpgid(None).ok();
-            match getpgid(Some(pid)) {
-                Ok(group) if Some(group) != own => drop(killpg(group, Signal::SIGKILL)),
-                Ok(_) | Err(_) => drop(kill(pid, Signal::SIGKILL)),
+        // One that dies may leave a successor of its own behind, so the table is read until nothing is left.
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() || Instant::now() > deadline {
+                return;
             }
-            let _ = process::ended_within(pid, LIMIT);
+            for pid in processes {
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = process::ended_within(pid, LIMIT);
+            }
         }
     }
 }
