@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An emulated Turing GPU under a stand-in for nvidia.ko: as much of the
+ * resource manager's interface, of the host and copy-engine methods, of the
+ * MMU and of the fault buffers as the real nvidia-uvm.ko needs to start and to
+ * take a fault from its packet to the replay.
+ *
+ * Units of the emulation:
+ *   emu_rm.c     what nvidia.ko does: sessions, memory, channels, retained user channels
+ *   emu_host.c   what the GPU's host does: runs pushbuffers (methods of clc46f.h, clc5b5.h)
+ *   emu_mmu.c    what the MMU does: walks page tables, reports faults, replays, cancels
+ *   emu_test.c   what a CUDA program does: accesses, through /dev/emu-gpu
+ */
+#ifndef EMU_H
+#define EMU_H
+
+#include <linux/completion.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/vmalloc.h>
+#include "nv_uvm_interface.h"
+#include "emu_abi.h"
+
+#define EMU_VIDMEM	(96ull << 20)
+#define EMU_USER_MEM	(16ull << 20)	/* at the top, for external allocations; the rest is UVM's */
+#define EMU_CHUNK	(2ull << 20)
+#define EMU_FAULTS	256u		/* entries of the replayable fault buffer */
+#define EMU_PACKET	32u		/* bytes of a fault packet */
+#define EMU_SUBCONTEXTS	64u
+
+/* Memory that the resource manager maps into its own address space. */
+struct emu_mem {
+	struct list_head node;
+	u64 gpu_va;
+	size_t size;
+	void *cpu;
+};
+
+/* A GPU address space: UVM's own, or a client's. */
+struct emu_space {
+	struct list_head node;
+	u64 pdb;		/* physical */
+	bool pdb_vid;
+	bool pdb_set;
+};
+
+/* A channel of UVM's own. */
+struct emu_channel {
+	struct list_head node;
+	u32 id;
+	u32 entries;
+	u64 *gpfifo;
+	u32 get, put;
+	u32 doorbell;
+	NvNotification notifier;
+	const u32 *pb, *pb_end;	/* the pushbuffer segment being run */
+	/* Method state. */
+	u64 sem_addr, ce_sem_addr, in, out;
+	u32 sem_payload, ce_sem_payload;
+	u32 src_mode, dst_mode, length, remap_a, remap_b, remap;
+	u32 mem_op[4], cancel[3];
+};
+
+/* A channel of a client: what RetainChannel describes. */
+struct emu_user_channel {
+	struct list_head node;
+	struct emu_space *space;
+	u32 handle;		/* hChannel: see EMU_CHANNEL */
+	u32 chid;
+	u64 instance;
+	bool bound;
+};
+
+/* One access of a client's program, or a program that repeats it for a while. */
+struct emu_access {
+	struct list_head node;
+	struct emu_space *space;
+	u32 handle;
+	u64 va;
+	u32 type;		/* enum emu_access_type */
+	u32 force_type;		/* a hardware fault type instead of a walk, or EMU_WALK */
+	u64 until_ns;		/* repeat until then */
+	enum { EMU_READY, EMU_FAULTED, EMU_DONE, EMU_DEAD } state;
+	bool posted;		/* its packet is in the buffer */
+	u32 faults;
+	u64 first_fault_ns, done_ns;
+	u32 result;		/* enum emu_result */
+	struct completion *done;
+};
+
+struct emu {
+	struct mutex lock;	/* everything but the fault buffer's registers */
+	struct list_head mems, spaces, channels, user_channels, accesses;
+	u8 *vidmem;
+	u64 next_va;
+	u32 next_chid;
+	u64 chunk_used;		/* bit n: chunk n is allocated */
+	UvmPmaStatistics pma;
+	struct UvmOpsUvmEvents ops;
+	bool have_ops;
+	struct task_struct *thread;
+	struct pci_dev *pci;
+	NvProcessorUuid uuid;
+
+	u32 fb_get, fb_put, fb_info, intr, intr_set, intr_clear, prefetch;
+	u8 *fb;
+	u8 shadow[EMU_FAULTS][EMU_PACKET];
+	u32 shadow_count;
+	bool own_intr;
+
+	bool tsg_dead[EMU_TSGS];
+	struct emu_status status;
+};
+
+extern struct emu emu;
+
+/* emu_rm.c */
+void *emu_rm_ptr(u64 gpu_va, size_t size);
+struct emu_user_channel *emu_user_channel(u32 handle);
+
+/* emu_host.c */
+bool emu_run_channels(void);
+
+/* emu_mmu.c */
+void *emu_phys_ptr(bool vid, u64 addr);
+u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out);
+void emu_try(struct emu_access *access);
+void emu_replay(void);
+void emu_cancel_va(u64 pdb, u64 va);
+void emu_cancel_instance(u64 instance);
+void emu_clear_faulted(u32 chid);
+void emu_report_fault(const void *packet);
+bool emu_interrupt(void);
+void emu_finish(struct emu_access *access, u32 result);
+
+/* emu_test.c */
+int emu_test_init(void);
+void emu_test_exit(void);
+
+#endif

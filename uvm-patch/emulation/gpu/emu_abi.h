@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* /dev/emu-gpu: how the test program makes the emulated GPU do things. */
+#ifndef EMU_ABI_H
+#define EMU_ABI_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define EMU_TSGS	16u
+
+/* hChannel of a client's channel: time-slice group, engine, subcontext. */
+#define EMU_CHANNEL(tsg, ce, ve)	(((tsg) << 16) | ((ce) << 8) | (ve))
+#define EMU_CHANNEL_TSG(handle)		(((handle) >> 16) % EMU_TSGS)
+#define EMU_CHANNEL_CE(handle)		(((handle) >> 8) & 1)
+#define EMU_CHANNEL_VE(handle)		((handle) & 0x3f)
+
+/* hMemory of an external allocation: size in 64 KiB, small pages or not. */
+#define EMU_MEMORY(units, small)	(0x40000000u | ((small) << 16) | (units))
+
+enum emu_access_type { EMU_READ, EMU_WRITE, EMU_ATOMIC, EMU_PREFETCH };
+
+enum emu_result {
+	EMU_OK,			/* reached memory */
+	EMU_SPARSE,		/* reached a sparse entry */
+	EMU_RC,			/* cancelled, or the TSG was dead */
+	EMU_TIMEOUT,
+};
+
+#define EMU_WALK	0xffffffffu
+
+struct emu_access_request {
+	__u32 handle;
+	__u32 type;
+	__u64 va;
+	__u64 stride;
+	__u32 count;		/* accesses at once: va, va + stride, ... */
+	__u32 force_type;	/* NV_PFAULT_FAULT_TYPE of a packet to send as it is, or EMU_WALK */
+	__u32 repeat_ms;	/* not 0: return at once, repeat one access for so long */
+	/* out */
+	__u32 results[4];	/* how many ended as which enum emu_result */
+	__u32 faults;		/* packets sent for them */
+	__u64 total_ns;		/* first packet to the end, summed */
+};
+
+struct emu_walk_request {
+	__u32 handle;
+	__u32 result;		/* 0 or a fault type; sparse: EMU_WALK_SPARSE */
+	__u64 va;
+	__u64 pte;
+};
+#define EMU_WALK_SPARSE	0x100u
+
+struct emu_status {
+	__u64 replays;
+	__u64 cancels;		/* cancel methods, by address or by instance */
+	__u64 invalidates;	/* TLB */
+	__u64 packets;
+	__u64 clear_faulted;
+	__u64 reports;		/* non-replayable faults handed to RM: channel kills */
+	__u64 stops, unsets;	/* StopChannel, UnsetPageDirectory */
+	__u32 chunks;		/* 2 MiB chunks in use */
+	__u32 spaces, user_channels, mems;
+	__u32 tsg_dead;		/* bit n */
+	__u32 running;		/* accesses not yet ended */
+};
+
+#define EMU_IOC_ACCESS	_IOWR('E', 1, struct emu_access_request)
+#define EMU_IOC_WALK	_IOWR('E', 2, struct emu_walk_request)
+#define EMU_IOC_STATUS	_IOR('E', 3, struct emu_status)
+#define EMU_IOC_REVIVE	_IO('E', 4)	/* a new TSG in place of every dead one */
+
+#endif

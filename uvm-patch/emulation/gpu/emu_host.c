@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+/* The host: fetches GPFIFO entries and runs the methods of clc46f.h and clc5b5.h. */
+#include "clc46f.h"
+#include "clc076.h"
+#include "emu.h"
+
+#define SUBCHANNEL_HOST	0
+#define SUBCHANNEL_CE	4
+#define SUBCHANNEL_SW	5
+
+/* Where a copy engine's address points; NULL stops the transfer. */
+static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
+{
+	struct emu_space *space;
+	u64 pte;
+	void *p;
+
+	if (physical)
+		return emu_phys_ptr((mode & 3) == 0, addr);
+	p = emu_rm_ptr(addr, size);
+	if (p)
+		return p;
+	/* UVM's own address space is the first that was made. */
+	space = list_last_entry(&emu.spaces, struct emu_space, node);
+	if (emu_walk(space, addr, EMU_READ, &pte) != EMU_OK)
+		return NULL;
+	return emu_phys_ptr(((pte >> 1) & 3) == 0, ((pte >> 8) & ((1ull << 46) - 1)) << 12 | (addr & 0xfff));
+}
+
+static void ce_fill(struct emu_channel *c, u8 *dst)
+{
+	u32 bytes = ((c->remap >> 16) & 3) + 1, components = ((c->remap >> 24) & 3) + 1, i, n;
+
+	for (i = 0; i < c->length; i++) {
+		for (n = 0; n < components; n++, dst += bytes) {
+			u32 source = (c->remap >> (4 * n)) & 7;
+			u32 value = source == 4 ? c->remap_a : c->remap_b;
+
+			if (source == 4 || source == 5)
+				memcpy(dst, &value, bytes);
+		}
+	}
+}
+
+static void ce_launch(struct emu_channel *c, u32 launch)
+{
+	u32 element = launch & (1 << 10) ? (((c->remap >> 16) & 3) + 1) * (((c->remap >> 24) & 3) + 1) : 1;
+	size_t size = (size_t)c->length * element;
+
+	if (launch & 3) {
+		u8 *dst = ce_ptr(launch & (1 << 13), c->dst_mode, c->out, size);
+		u8 *src = launch & (1 << 10) ? NULL : ce_ptr(launch & (1 << 12), c->src_mode, c->in, size);
+
+		if (!dst || (!src && !(launch & (1 << 10))))
+			pr_err("emu: channel %u: copy engine address %llx or %llx unknown\n", c->id, c->out, c->in);
+		else if (src)
+			memcpy(dst, src, size);
+		else
+			ce_fill(c, dst);
+	}
+	if ((launch >> 3) & 3) {
+		u32 *sem = emu_rm_ptr(c->ce_sem_addr, 16);
+
+		if (!sem) {
+			pr_err("emu: channel %u: semaphore %llx unknown\n", c->id, c->ce_sem_addr);
+		} else if (launch & (1 << 19)) {
+			smp_wmb();
+			WRITE_ONCE(*sem, *sem + 1 > c->ce_sem_payload ? 0 : *sem + 1);
+		} else {
+			if (((launch >> 3) & 3) == 2)
+				*(u64 *)(sem + 2) = ktime_get_ns();
+			smp_wmb();
+			WRITE_ONCE(*sem, c->ce_sem_payload);
+		}
+	}
+}
+
+static void mem_op(struct emu_channel *c)
+{
+	u32 op = c->mem_op[3] >> 27, replay = (c->mem_op[2] >> 2) & 7;
+	u64 va = (u64)c->mem_op[1] << 32 | (c->mem_op[0] & ~0xfffu);
+	u64 pdb = (u64)(c->mem_op[3] & 0x7ffffff) << 32 | (c->mem_op[2] & ~0xfffu);
+
+	if (op != NVC46F_MEM_OP_D_OPERATION_MMU_TLB_INVALIDATE &&
+	    op != NVC46F_MEM_OP_D_OPERATION_MMU_TLB_INVALIDATE_TARGETED)
+		return;
+	switch (replay) {
+	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_NONE:
+		emu.status.invalidates++;
+		break;
+	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START:
+	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START_ACK_ALL:
+		emu_replay();
+		break;
+	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_CANCEL_VA_GLOBAL:
+		emu_cancel_va(pdb, va);
+		break;
+	default:
+		pr_err("emu: cancel of kind %u\n", replay);
+		break;
+	}
+}
+
+/* False: the semaphore does not have the value yet. */
+static bool semaphore(struct emu_channel *c, u32 execute)
+{
+	u32 *sem = emu_rm_ptr(c->sem_addr, 16);
+
+	if (!sem) {
+		pr_err("emu: channel %u: host semaphore %llx unknown\n", c->id, c->sem_addr);
+		return true;
+	}
+	switch (execute & 7) {
+	case NVC46F_SEM_EXECUTE_OPERATION_RELEASE:
+		if (execute & (1 << 25))
+			*(u64 *)(sem + 2) = ktime_get_ns();
+		smp_wmb();
+		WRITE_ONCE(*sem, c->sem_payload);
+		return true;
+	case NVC46F_SEM_EXECUTE_OPERATION_ACQ_CIRC_GEQ:
+		return (s32)(READ_ONCE(*sem) - c->sem_payload) >= 0;
+	default:
+		return READ_ONCE(*sem) == c->sem_payload;
+	}
+}
+
+static bool host_method(struct emu_channel *c, u32 method, u32 data)
+{
+	switch (method) {
+	case NVC46F_MEM_OP_A:
+	case NVC46F_MEM_OP_B:
+	case NVC46F_MEM_OP_C:
+		c->mem_op[(method - NVC46F_MEM_OP_A) / 4] = data;
+		return true;
+	case NVC46F_MEM_OP_D:
+		c->mem_op[3] = data;
+		mem_op(c);
+		return true;
+	case NVC46F_SEM_ADDR_LO:
+		c->sem_addr = (c->sem_addr & ~0xffffffffull) | data;
+		return true;
+	case NVC46F_SEM_ADDR_HI:
+		c->sem_addr = (u64)data << 32 | (u32)c->sem_addr;
+		return true;
+	case NVC46F_SEM_PAYLOAD_LO:
+		c->sem_payload = data;
+		return true;
+	case NVC46F_SEM_EXECUTE:
+		return semaphore(c, data);
+	case NVC46F_CLEAR_FAULTED:
+		emu.status.clear_faulted++;
+		emu_clear_faulted(data & 0x7fffffff);
+		return true;
+	default:
+		return true;	/* NOP, WFI, SET_OBJECT */
+	}
+}
+
+static void ce_method(struct emu_channel *c, u32 method, u32 data)
+{
+	switch (method) {
+	case 0x240: c->ce_sem_addr = (u64)data << 32 | (u32)c->ce_sem_addr; break;
+	case 0x244: c->ce_sem_addr = (c->ce_sem_addr & ~0xffffffffull) | data; break;
+	case 0x248: c->ce_sem_payload = data; break;
+	case 0x260: c->src_mode = data; break;
+	case 0x264: c->dst_mode = data; break;
+	case 0x300: ce_launch(c, data); break;
+	case 0x400: c->in = (u64)data << 32 | (u32)c->in; break;
+	case 0x404: c->in = (c->in & ~0xffffffffull) | data; break;
+	case 0x408: c->out = (u64)data << 32 | (u32)c->out; break;
+	case 0x40c: c->out = (c->out & ~0xffffffffull) | data; break;
+	case 0x418: c->length = data; break;
+	case 0x700: c->remap_a = data; break;
+	case 0x704: c->remap_b = data; break;
+	case 0x708: c->remap = data; break;
+	default: break;
+	}
+}
+
+static void sw_method(struct emu_channel *c, u32 method, u32 data)
+{
+	if (method < NVC076_FAULT_CANCEL_A || method > NVC076_FAULT_CANCEL_C)
+		return;
+	c->cancel[(method - NVC076_FAULT_CANCEL_A) / 4] = data;
+	if (method == NVC076_FAULT_CANCEL_C)
+		emu_cancel_instance((u64)c->cancel[1] << 32 | (c->cancel[0] & ~0xfffu));
+}
+
+static bool method(struct emu_channel *c, u32 subchannel, u32 addr, u32 data)
+{
+	switch (subchannel) {
+	case SUBCHANNEL_HOST:
+		return host_method(c, addr, data);
+	case SUBCHANNEL_CE:
+		/* Below 0x100 are the host's methods, whatever the subchannel. */
+		if (addr < 0x100)
+			return host_method(c, addr, data);
+		ce_method(c, addr, data);
+		return true;
+	case SUBCHANNEL_SW:
+		sw_method(c, addr, data);
+		return true;
+	default:
+		return true;
+	}
+}
+
+/* Runs one burst of methods; false if it waits for a semaphore and is to be run again. */
+static bool run_burst(struct emu_channel *c)
+{
+	const u32 *p = c->pb;
+	u32 head = *p++, op = head >> 29, count = (head >> 16) & 0x1fff;
+	u32 subchannel = (head >> 13) & 7, addr = (head & 0xfff) << 2, i;
+
+	if (op == 4)
+		method(c, subchannel, addr, count);
+	for (i = 0; op != 4 && i < count && p < c->pb_end; i++) {
+		if (!method(c, subchannel, addr, *p++))
+			return false;
+		if (op == 1 || (op == 5 && i == 0))
+			addr += 4;
+	}
+	c->pb = p;
+	return true;
+}
+
+static bool run_channel(struct emu_channel *c)
+{
+	bool busy = false;
+
+	for (;;) {
+		while (c->pb && c->pb < c->pb_end) {
+			if (!run_burst(c))
+				return busy;
+			busy = true;
+		}
+		if (c->pb) {
+			c->pb = NULL;
+			WRITE_ONCE(c->get, (c->get + 1) % c->entries);
+		}
+		if (c->get == READ_ONCE(c->put))
+			return busy;
+		smp_rmb();
+		{
+			u64 entry = c->gpfifo[c->get];
+			u64 va = (u64)((entry >> 32) & 0xff) << 32 | (entry & ~3u & 0xffffffffull);
+			u32 words = (entry >> 42) & 0x1fffff;
+
+			if (!words) {	/* A control entry. */
+				WRITE_ONCE(c->get, (c->get + 1) % c->entries);
+				continue;
+			}
+			c->pb = emu_rm_ptr(va, words * 4);
+			if (!c->pb) {
+				pr_err("emu: channel %u: pushbuffer %llx unknown\n", c->id, va);
+				WRITE_ONCE(c->get, (c->get + 1) % c->entries);
+				continue;
+			}
+			c->pb_end = c->pb + words;
+		}
+	}
+}
+
+/* The caller holds emu.lock. */
+bool emu_run_channels(void)
+{
+	struct emu_channel *channel;
+	bool busy = false;
+
+	list_for_each_entry(channel, &emu.channels, node)
+		busy |= run_channel(channel);
+	return busy;
+}
