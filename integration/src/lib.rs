@@ -1,6 +1,7 @@
 //! The lab: peers, programs and tests that run the daemon as a black box.
 
 pub mod lab;
+pub mod programs;
 pub mod server_sim;
 pub mod under_test;
 pub mod vendor;

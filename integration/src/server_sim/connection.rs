@@ -65,7 +65,13 @@ pub(super) struct Connection {
     /// Nothing is expected on it; the vendor's client has four pipe ends.
     _acknowledgements: OwnedFd,
     buffer: Vec<u8>,
+    /// The client is NVIDIA's library, whose messages are not known: it is left waiting for its first answer.
+    is_foreign: bool,
 }
+
+/// First bytes of the 272 that NVIDIA's library sends on its command pipe after the handshake (seen with 535.309.01);
+/// no operation of ours has this number.
+const FOREIGN: [u8; 8] = [0; 8];
 
 /// Sends the four pipe ends and reads who is there.
 pub(super) fn greet(socket: Seqpacket) -> Result<Greeted, HandshakeError> {
@@ -97,6 +103,7 @@ pub(super) fn greet(socket: Seqpacket) -> Result<Greeted, HandshakeError> {
         notices: File::from(notices),
         _acknowledgements: acknowledgements,
         buffer: Vec::new(),
+        is_foreign: false,
     };
     Ok(Greeted { identity, connection })
 }
@@ -121,6 +128,10 @@ impl Connection {
     pub(super) fn read_commands(&mut self) -> Option<Vec<Message>> {
         let mut bytes = [0; 4096];
         let count = self.commands.read(&mut bytes).ok().filter(|&count| count > 0)?;
+        self.is_foreign |= self.buffer.is_empty() && bytes[..count].starts_with(&FOREIGN);
+        if self.is_foreign {
+            return Some(Vec::new());
+        }
         self.buffer.extend_from_slice(&bytes[..count]);
         let mut messages = Vec::new();
         while let Some(message) = Message::take(&mut self.buffer).ok()? {

@@ -36,9 +36,9 @@ impl Server {
     }
 
     fn send(&self, reply: &Reply) -> Result<(), Failure> {
-        reply.packets().iter().try_for_each(|packet| self.control.send(packet)).map_err(|errno| match errno {
-            Errno::EPIPE | Errno::ECONNRESET => Failure::Closed,
-            errno => Failure::System { what: "answer the daemon", errno },
+        reply.packets().iter().try_for_each(|packet| self.control.send(packet)).map_err(|errno| {
+            let is_gone = [Errno::EPIPE, Errno::ECONNRESET].contains(&errno);
+            if is_gone { Failure::Closed } else { Failure::System { what: "answer the daemon", errno } }
         })
     }
 

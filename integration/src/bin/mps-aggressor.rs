@@ -1,0 +1,7 @@
+//! See [`integration::programs::aggressor`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    integration::programs::aggressor::run(std::env::args().skip(1))
+}

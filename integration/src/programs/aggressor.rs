@@ -1,0 +1,84 @@
+//! `mps-aggressor`: a client that does one wrong or long thing.
+//!
+//! ```text
+//! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N]
+//! ```
+//! `ready` with a context, `launched` once the kernel is on its way, then `end` or `error`. `--after-ms` lets good
+//! kernels run for a while before, `--for-ms` (default 1500) is the length of `long`.
+
+use super::gpu::{Argument, Gpu, GpuError, initialise};
+use super::report::Report;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// An address that nothing is ever mapped at.
+const WILD: u64 = 0x10;
+/// Length of the good kernels before.
+const GOOD_KERNEL: Duration = Duration::from_micros(200);
+
+#[derive(Debug)]
+struct Options {
+    kind: String,
+    after: Duration,
+    length: Duration,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let kind = arguments.next()?;
+        if !["oob", "misaligned", "assert", "trap", "endless", "long"].contains(&kind.as_str()) {
+            return None;
+        }
+        let mut options = Self { kind, after: Duration::ZERO, length: Duration::from_millis(1500) };
+        while let Some(argument) = arguments.next() {
+            let value = Duration::from_millis(arguments.next()?.parse().ok()?);
+            match argument.as_str() {
+                "--after-ms" => options.after = value,
+                "--for-ms" => options.length = value,
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn nanoseconds(time: Duration) -> Argument {
+    Argument::U64(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The program.
+#[must_use]
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let report = Report::begin();
+    let Some(options) = Options::parse(arguments) else {
+        let text = "mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N]";
+        report.say("usage", json!({ "text": text }));
+        return ExitCode::from(2);
+    };
+    report.end(work(report, &options), json!({ "kind": options.kind }))
+}
+
+fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
+    initialise()?;
+    let mut gpu = Gpu::open()?;
+    let memory = gpu.allocate(4096)?;
+    let spin = gpu.kernel("spin")?;
+    let kernel = gpu.kernel(&options.kind)?;
+    report.say("ready", json!({}));
+    let begin = Instant::now();
+    while begin.elapsed() < options.after {
+        gpu.launch(spin, 1, &[nanoseconds(GOOD_KERNEL)])?;
+        gpu.synchronize()?;
+    }
+    let arguments = match options.kind.as_str() {
+        "oob" => vec![Argument::U64(WILD)],
+        "misaligned" => vec![Argument::U64(memory)],
+        "long" => vec![nanoseconds(options.length)],
+        _ => Vec::new(),
+    };
+    gpu.launch(kernel, 1, &arguments)?;
+    report.say("launched", json!({ "kind": options.kind }));
+    gpu.synchronize()?;
+    Ok(json!({ "kind": options.kind }))
+}

@@ -1,0 +1,114 @@
+//! `mps-bystander`: an honest client. It runs short kernels one after the other and says how long they took at most.
+//!
+//! ```text
+//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes]
+//! ```
+//! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
+//! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
+
+use super::gpu::{Argument, Gpu, GpuError, initialise};
+use super::report::{Report, milliseconds};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Words that each step counts up.
+const WORDS: u32 = 1024;
+const WORDS_BYTES: usize = 4096;
+
+#[derive(Debug)]
+struct Options {
+    end: Option<Duration>,
+    steps: u32,
+    every: Duration,
+    kernel: Duration,
+    is_stopped: Arc<AtomicBool>,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self {
+            end: None,
+            steps: u32::MAX,
+            every: Duration::from_secs(1),
+            kernel: Duration::from_micros(200),
+            is_stopped: Arc::default(),
+        };
+        while let Some(argument) = arguments.next() {
+            if argument == "--until-stdin-closes" {
+                let flag = Arc::clone(&options.is_stopped);
+                std::thread::spawn(move || {
+                    // Whatever comes is thrown away; its end, or an error, is the sign.
+                    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                    flag.store(true, Ordering::SeqCst);
+                });
+                continue;
+            }
+            let value = arguments.next()?;
+            match argument.as_str() {
+                "--seconds" => options.end = Some(Duration::try_from_secs_f64(value.parse().ok()?).ok()?),
+                "--steps" => options.steps = value.parse().ok()?,
+                "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
+                "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+/// The program.
+#[must_use]
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let report = Report::begin();
+    let Some(options) = Options::parse(arguments) else {
+        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes]" }));
+        return ExitCode::from(2);
+    };
+    let mut steps = 0;
+    let result = work(report, &options, &mut steps);
+    report.end(result, json!({ "steps": steps }))
+}
+
+fn work(report: Report, options: &Options, steps: &mut u32) -> Result<Value, GpuError> {
+    initialise()?;
+    let mut gpu = Gpu::open()?;
+    let memory = gpu.allocate(WORDS_BYTES)?;
+    gpu.clear(memory, WORDS_BYTES)?;
+    let (spin, increment) = (gpu.kernel("spin")?, gpu.kernel("increment")?);
+    let nanoseconds = u64::try_from(options.kernel.as_nanos()).unwrap_or(u64::MAX);
+    let mut longest = Duration::ZERO;
+    let mut longest_ever = Duration::ZERO;
+    let mut last_line = Instant::now();
+    let is_over = |steps: u32| {
+        steps >= options.steps
+            || options.end.is_some_and(|end| report.start().elapsed() >= end)
+            || options.is_stopped.load(Ordering::SeqCst)
+    };
+    while !is_over(*steps) {
+        let begin = Instant::now();
+        gpu.launch(increment, WORDS, &[Argument::U64(memory), Argument::U32(WORDS)])?;
+        gpu.launch(spin, 1, &[Argument::U64(nanoseconds)])?;
+        gpu.synchronize()?;
+        let time = begin.elapsed();
+        *steps += 1;
+        if *steps == 1 {
+            // The first step pays for loading the kernels and says nothing about the others.
+            report.say("ready", json!({ "first_step_ms": milliseconds(time) }));
+            continue;
+        }
+        longest = longest.max(time);
+        longest_ever = longest_ever.max(time);
+        if last_line.elapsed() >= options.every {
+            report.say("progress", json!({ "steps": *steps, "longest_ms": milliseconds(longest) }));
+            longest = Duration::ZERO;
+            last_line = Instant::now();
+        }
+    }
+    let words = gpu.read(memory, WORDS_BYTES / 4)?;
+    let is_intact = words.iter().all(|word| *word == *steps);
+    Ok(json!({ "steps": *steps, "longest_ms": milliseconds(longest_ever), "is_intact": is_intact }))
+}
