@@ -21,6 +21,9 @@ const SOCKETS: [&str; 2] = ["control_privileged", "control"];
 const LOCK: &str = "control_lock";
 /// How long a daemon that holds its lock may be busy before it takes a connection or greets.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
+/// The same when the lock can't be looked at, as in our daemon's folder for other users: nobody knows then whether a
+/// daemon is busy or gone, and one of ours is never busy for long.
+const BLIND_LIMIT: Duration = Duration::from_secs(3);
 /// How often the lock is looked at in the meantime, in milliseconds.
 const LOCK_PERIOD_MS: u8 = 200;
 
@@ -29,10 +32,12 @@ const LOCK_PERIOD_MS: u8 = 200;
 /// A socket that takes connections is no proof of a daemon: while one is being restarted, another process keeps its
 /// listening sockets so that CUDA programs wait instead of running without it. The lock is the proof.
 pub(super) fn connect(pipe_dir: &Path) -> Result<OwnedFd, Broken> {
-    let deadline = Instant::now() + GREETING_LIMIT;
-    if lock(pipe_dir) == Lock::Free {
-        return Err(Broken::NotFound("nobody holds its lock"));
-    }
+    let limit = match lock(pipe_dir) {
+        Lock::Free => return Err(Broken::NotFound("nobody holds its lock")),
+        Lock::Held => GREETING_LIMIT,
+        Lock::Unknown => BLIND_LIMIT,
+    };
+    let deadline = Instant::now() + limit;
     let socket = SOCKETS
         .iter()
         .find_map(|name| connect_one(&pipe_dir.join(name), pipe_dir, deadline))

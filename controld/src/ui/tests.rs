@@ -160,6 +160,15 @@ fn a_listening_socket_without_a_daemon_behind_it_is_no_daemon() {
 }
 
 #[test]
+fn a_socket_that_never_greets_is_given_up_when_the_lock_cannot_be_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let _kept = listener(dir.path(), "control");
+    assert_eq!(connect::lock(dir.path()), connect::Lock::Unknown);
+    let ended = session(dir.path(), &Commands::Stdin, io::stdin().as_fd(), Personality::V580, &mut io::sink());
+    assert!(matches!(ended, Err(Broken::NotFound("no greeting in time"))));
+}
+
+#[test]
 fn nothing_at_all_is_no_daemon() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_path_buf(), dir.path().join("x".repeat(120)), dir.path().join("absent")] {
