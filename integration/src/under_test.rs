@@ -1,5 +1,8 @@
 //! What the compliance tests run against: `MPS_UNDER_TEST=ours` (the default) or `theirs`.
 //!
+//! `MPS_THEIRS` may name another control program of the vendor's, for example the installed one of a GPU machine; without
+//! it, theirs are the two that Debian ships.
+//!
 //! A claim about behaviour is proven by a test that passes on the vendor's own program first. A subject is one program
 //! in one release: ours is told which one to play, theirs is what Debian ships.
 
@@ -85,12 +88,25 @@ pub fn theirs() -> bool {
 /// # Errors
 /// When there is none.
 pub fn subjects() -> Result<Vec<Subject>, Skipped> {
-    if theirs() {
+    if let Some(control) = std::env::var_os("MPS_THEIRS").filter(|_| theirs()) {
+        Ok(vec![installed(PathBuf::from(control))?])
+    } else if theirs() {
         Release::ALL.into_iter().map(Subject::theirs).collect()
     } else {
         // The oldest release that Debian ships newest of, and the one that was measured on a GPU.
         [Personality::V550, Personality::V580].into_iter().map(Subject::ours).collect()
     }
+}
+
+/// The vendor's program at a path, with the release that its `-v` tells.
+fn installed(control: PathBuf) -> Result<Subject, Skipped> {
+    let printed = Command::new(&control).arg("-v").stdin(Stdio::null()).output();
+    let printed = printed.map_err(|error| Skipped(format!("{}: {error}", control.display())))?;
+    let text = String::from_utf8_lossy(&printed.stdout);
+    let number = text.split_once("Binary version: ").and_then(|(_, rest)| rest.lines().next()?.trim().parse().ok());
+    let personality = number.and_then(Personality::from_binary_version);
+    let personality = personality.ok_or_else(|| Skipped(format!("{} tells no version", control.display())))?;
+    Ok(Subject { control, personality, ours: false })
 }
 
 /// The subjects of a test of what ours does better: none when theirs is under test.
