@@ -22,6 +22,7 @@ use super::backlog::Backlog;
 use super::place::Named;
 use super::shelf::Shelf;
 
+mod accept;
 mod attached;
 
 use attached::Daemon;

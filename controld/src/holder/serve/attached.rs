@@ -1,4 +1,4 @@
-//! The conversation with the attached daemon, and accepting on its behalf.
+//! The conversation with the attached daemon.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
 use remps_proto::holder::{
     AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, Refusal, Settings, ToHolder, VERSION,
 };
-use remps_proto::mps::handshake::GREETING;
 
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
 use crate::holder::backlog::DEFAULT_LIMIT_BYTES;
@@ -20,8 +19,6 @@ use crate::holder::socket::{Received, accept, receive, send};
 
 /// Packets read in one turn; more than fit into a socket, so all that a dead daemon left is read in one.
 const PACKETS_A_TURN: usize = 4096;
-/// Connections accepted in one turn.
-const ACCEPTS_A_TURN: usize = 16;
 /// How long a successor waits for the end of its predecessor: a child that a killed daemon was about to start has the
 /// connection open until it runs.
 const BUSY_WAIT: Duration = Duration::from_millis(500);
@@ -80,6 +77,18 @@ impl Daemon {
 
     pub(super) fn again_at(&self) -> Option<Instant> {
         self.again_at
+    }
+
+    /// Whether a connection can be accepted for it now: it would be told of it at once.
+    pub(super) fn has_room(&mut self) -> bool {
+        // Without room the next wait is for that, and leaves the listeners alone.
+        self.is_full = self.is_full || !shows(self.socket(), PollFlags::POLLOUT);
+        self.takes_connections()
+    }
+
+    /// Notes an accepted connection that it is to be told of.
+    pub(super) fn owe(&mut self, key: u64) {
+        self.untold = Some(key);
     }
 
     /// Whether something is to be tried again now.
@@ -263,51 +272,6 @@ impl Holder {
             }
         }
     }
-
-    /// Accepts from one listener as long as the daemon has room to be told.
-    pub(super) fn accept(&mut self, key: u64) {
-        for _ in 0..ACCEPTS_A_TURN {
-            let Some(daemon) = self.daemon.as_mut().filter(|daemon| daemon.takes_connections()) else { return };
-            if !has_room(daemon.socket()) {
-                // The next wait is for room, and leaves the listeners alone.
-                daemon.is_full = true;
-                return;
-            }
-            let Some(entry) = self.shelf.get(key) else { return };
-            let (kind, Some(listener)) = (entry.kind, entry.fds.first()) else { return };
-            if self.shelf.is_full() {
-                return self.pause_accepting();
-            }
-            match accept(listener.as_fd()) {
-                Ok(connection) => self.welcome(kind, connection),
-                Err(Errno::EAGAIN) => return,
-                Err(Errno::EINTR | Errno::ECONNABORTED) => {}
-                // EMFILE and ENFILE; for anything else to wait is no worse than to spin.
-                Err(_) => return self.pause_accepting(),
-            }
-        }
-    }
-
-    fn pause_accepting(&mut self) {
-        self.accept_pauses += 1;
-        self.accept_again_at = Some(Instant::now() + PAUSE);
-    }
-
-    /// Greets a new connection, keeps a duplicate and tells the daemon.
-    fn welcome(&mut self, listener: Kind, connection: OwnedFd) {
-        // A peer that is gone by now needs no answer.
-        let greeted =
-            setsockopt(&connection, sockopt::PassCred, &true).and_then(|()| send(connection.as_fd(), GREETING, &[]));
-        let key = self.next_key;
-        if greeted.is_err() || self.shelf.hold_accepted(key, listener, connection).is_err() {
-            return;
-        }
-        self.next_key += 1;
-        if let Some(daemon) = &mut self.daemon {
-            daemon.untold = Some(key);
-        }
-        self.tell();
-    }
 }
 
 fn shows(socket: BorrowedFd<'_>, flags: PollFlags) -> bool {
@@ -317,8 +281,4 @@ fn shows(socket: BorrowedFd<'_>, flags: PollFlags) -> bool {
 
 fn hung_up(socket: BorrowedFd<'_>) -> bool {
     shows(socket, PollFlags::POLLHUP)
-}
-
-fn has_room(socket: BorrowedFd<'_>) -> bool {
-    shows(socket, PollFlags::POLLOUT)
 }
