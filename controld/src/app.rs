@@ -148,10 +148,10 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
     let warning = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
     match readiness {
         Some(readiness) => readiness.ready_with(&warning),
-        None => drop(show(&Print { stdout: String::new(), stderr: warning, status: 0 })),
+        None => drop(show(&Print { stdout: warning, stderr: String::new(), status: 0 })),
     }
     notify(settings.notify_socket.as_deref(), "READY=1\nSTATUS=Listening for clients\n");
-    runtime.block_on(driver.run()).unwrap_or(FAILURE)
+    runtime.block_on(driver.run())
 }
 
 fn log_sink(options: DaemonOptions, settings: &Settings) -> (LogSink, Option<String>) {

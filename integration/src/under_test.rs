@@ -125,20 +125,6 @@ pub fn for_each(subjects: Result<Vec<Subject>, Skipped>, test: impl Fn(&Subject)
     }
 }
 
-/// A test that ours does not pass yet: it must pass on theirs and fail on ours, so that a mark that is out of date is a
-/// failure as well.
-///
-/// # Panics
-/// When theirs fails, and when ours passes.
-pub fn known_gap(subject: &Subject, gap: &str, test: impl Fn(&Subject) + std::panic::RefUnwindSafe) {
-    if !subject.ours {
-        return test(subject);
-    }
-    let failed = std::panic::catch_unwind(|| test(&subject.clone())).is_err();
-    assert!(failed, "{subject} does it now: take the mark {gap:?} away");
-    Skipped(format!("known gap of {subject}: {gap}")).report();
-}
-
 /// The folder that cargo builds into, found from where this program lies.
 #[must_use]
 pub fn target_dir() -> PathBuf {

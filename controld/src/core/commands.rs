@@ -15,9 +15,6 @@ use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDev
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
 
-/// `CUDA_ERROR_NOT_PERMITTED`, which 580 prints after a refused `terminate_client`.
-const NOT_PERMITTED: &str = "800";
-
 /// A command for a server that is still starting.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Deferred {
@@ -64,17 +61,7 @@ impl Core {
     }
 
     fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
-        let personality = self.policy.personality;
-        match command {
-            Command::Quit { .. } | Command::StartServer { .. } => {
-                vec![reply::refused(command, peer.uid, personality)]
-            }
-            Command::TerminateClient { .. } => {
-                let status = if personality.guards_defaults() { NOT_PERMITTED } else { reply::NOT_TERMINATED };
-                vec![reply::defaults_refused(peer.uid, personality), status.to_owned()]
-            }
-            _ => vec![reply::defaults_refused(peer.uid, personality)],
-        }
+        reply::refusal(command, peer.uid, self.policy.personality)
     }
 
     /// Whether the command may be used by `peer`.

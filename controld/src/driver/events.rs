@@ -23,6 +23,8 @@ pub(super) enum Event {
     Hello { connection: ConnectionId, peer: Peer, hello: Hello },
     /// A client has reported its status, or closed.
     ClientDone { connection: ConnectionId, status: Option<u32> },
+    /// A server has said something on a pair of sockets that a killed daemon made.
+    ServerHasEnd { connection: ConnectionId },
     /// A session has sent a command.
     Command { session: SessionId, line: Vec<u8> },
     /// A session is over.

@@ -82,8 +82,9 @@ pub(super) async fn read_hello(connection: ConnectionId, peer: Peer, socket: Arc
     events.send(event).await;
 }
 
-/// How long a client may take from its descriptor to its status: a handshake with its server, about 1 ms.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may take from its descriptor to its status: a handshake with its server, about 1 ms. Meanwhile
+/// its server does nothing else.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As [`read_status`], for a client that has been handed to its server.
 pub(super) async fn read_late_status(connection: ConnectionId, socket: Arc<SeqPacket>, events: Events) {

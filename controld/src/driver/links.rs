@@ -78,8 +78,12 @@ impl Driver {
     }
 
     pub(super) fn link_packet(&mut self, server: ServerEpoch, packet: &Packet) {
+        let resuming = self.links.get(&server).is_some_and(|link| link.link.is_resuming());
         if let Some(Some((request, reply))) = self.with_link(server, |link| link.received(packet)) {
             self.feed(Input::Replied { request, reply: Ok(reply) });
+        }
+        if resuming && self.links.get(&server).is_some_and(|link| !link.link.is_resuming()) {
+            self.undecided_wait_again(server);
         }
     }
 
@@ -90,6 +94,7 @@ impl Driver {
         };
         reader.abort();
         self.release(connection);
+        self.undecided_wait_again(server);
         // First, so that no answer that will not come makes the core use the server again.
         self.feed(Input::ServerLinkLost { server, reason });
         for (request, lost) in link.close() {

@@ -10,6 +10,7 @@
 //! is told to the holder *before* the packet that makes it true is taken from or given to a peer, in an order that lets
 //! a successor find out from the peer's side what was done last (`restore`).
 
+mod burial;
 mod events;
 mod handshake;
 mod keys;
@@ -28,6 +29,7 @@ use crate::io::seqpacket::SeqPacket;
 use crate::io::server_link::ServerLink;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
+use burial::Undecided;
 use events::{Event, Events};
 use keys::{Note, Stage};
 use processes::RunningServer;
@@ -64,6 +66,8 @@ struct Connection {
     in_handshake: bool,
     /// The task that waits for its next packet.
     task: AbortHandle,
+    /// Of a client that does its handshake with a server: a duplicate of its end of the pair.
+    client_end: Option<OwnedFd>,
 }
 
 impl Drop for Connection {
@@ -107,14 +111,40 @@ pub struct Driver {
     fifo: LogFifo,
     events: Events,
     events_rx: mpsc::Receiver<Event>,
+    signals: Signals,
     connections: HashMap<ConnectionId, Connection>,
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeMap<ServerEpoch, Link>,
     servers: BTreeMap<ServerEpoch, RunningServer>,
+    /// Clients taken over that may or may not be with their server.
+    undecided: BTreeMap<ConnectionId, Undecided>,
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,
     exit: Option<u8>,
+}
+
+/// The signals that mean something. They are caught before the sockets appear, so that none ends the daemon without
+/// its files being removed.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    hand_over: Signal,
+    /// As PID 1 only.
+    reaper: Option<Reaper>,
+}
+
+impl Signals {
+    fn caught() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            hand_over: signal(SignalKind::user_defined1())?,
+            reaper: if std::process::id() == 1 { Some(Reaper::new()?) } else { None },
+        })
+    }
 }
 
 /// What woke the driver.
@@ -134,15 +164,7 @@ impl Driver {
     }
 
     /// Serves until the daemon is told to end; returns its exit status.
-    ///
-    /// # Errors
-    /// When signals can't be caught.
-    pub async fn run(mut self) -> std::io::Result<u8> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut hand_over = signal(SignalKind::user_defined1())?;
-        let mut reaper = if std::process::id() == 1 { Some(Reaper::new()?) } else { None };
+    pub async fn run(mut self) -> u8 {
         while self.exit.is_none() {
             let wake = {
                 let deadline = self.next_deadline();
@@ -156,11 +178,11 @@ impl Driver {
                     Some(event) = self.events_rx.recv() => Wake::Event(event),
                     news = self.holder.next() => Wake::Holder(news),
                     records = self.fifo.read() => Wake::Records(records),
-                    () = received(&mut terminate) => Wake::Terminate,
-                    () = received(&mut interrupt) => Wake::Terminate,
-                    () = received(&mut hangup) => Wake::Deadline,
-                    () = received(&mut hand_over) => Wake::HandOver,
-                    () = child_ended(&mut reaper) => Wake::ChildEnded,
+                    () = received(&mut self.signals.terminate) => Wake::Terminate,
+                    () = received(&mut self.signals.interrupt) => Wake::Terminate,
+                    () = received(&mut self.signals.hangup) => Wake::Deadline,
+                    () = received(&mut self.signals.hand_over) => Wake::HandOver,
+                    () = child_ended(&mut self.signals.reaper) => Wake::ChildEnded,
                     () = timer => Wake::Deadline,
                 }
             };
@@ -168,7 +190,7 @@ impl Driver {
         }
         let status = self.exit.unwrap_or_default();
         self.farewell().await;
-        Ok(status)
+        status
     }
 
     async fn woken(&mut self, wake: Wake) {
@@ -250,7 +272,7 @@ impl Driver {
             return;
         }
         let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
-        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task });
+        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task, client_end: None });
     }
 
     fn is_owner(&self, uid: Uid) -> bool {
@@ -269,7 +291,10 @@ impl Driver {
                 tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
                 self.feed(Input::ServerHello { connection, peer });
             }
+            Event::ServerHasEnd { connection } => self.server_has_end(connection),
             Event::ClientDone { connection, status } => {
+                self.client_left(connection, status);
+                self.undecided_left(connection);
                 self.close(connection);
                 self.feed(Input::ClientDone { connection, status });
             }

@@ -87,8 +87,8 @@ impl Driver {
     /// Makes the pair of sockets that connects a client with its server.
     ///
     /// The holder gets the client's end first. Until the note says that the server has its end, the client has not
-    /// got its own, so a successor may throw the pair away and make another; after that it sends the client the same
-    /// end again, and a client that had it already ignores the second.
+    /// got its own, and a successor finds out from the server whether to go on with the pair or to make another; after
+    /// that it sends the client the same end again, and a client that had it already ignores the second.
     fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
         let Some(socket) = self.connections.get(&connection).map(|known| known.socket.clone()) else {
             return;
@@ -122,6 +122,9 @@ impl Driver {
         self.note(connection, Stage::HandedOver, peer, Some(server));
         // A client that is gone shows at its socket's end.
         let _ = socket.send(DESCRIPTOR, Some(client_end.as_fd()));
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.client_end = Some(client_end);
+        }
         self.watch(connection, handshake::read_late_status(connection, socket, self.events.clone()));
     }
 }

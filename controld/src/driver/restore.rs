@@ -6,7 +6,8 @@
 //! |---|---|
 //! | a server's connection, noted as a link and still open | resumed: answers to the earlier daemon are dropped |
 //! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
-//! | a client that waits, or for whom a server was being told | it waits; a half-made pair of sockets is thrown away |
+//! | a client that waits | it waits |
+//! | a client whose server was being told | it waits until the server shows whether it was ([`burial`](super::burial)) |
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
 //! | a connection without a role | its next packet says what it is |
 //!
@@ -15,7 +16,7 @@
 use super::events::Events;
 use super::keys::{self, Note, Stage};
 use super::processes::kernel_pid;
-use super::{Connection, Driver, handshake};
+use super::{Connection, Driver, Signals, handshake};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
 use crate::holder::{Held, HolderError, HolderLink, Kind};
@@ -28,7 +29,7 @@ use crate::observe::log::LogSink;
 use crate::settings::Settings;
 use nix::sys::signal::Signal;
 use prost::Message as _;
-use remps_proto::mps::handshake::{DESCRIPTOR, Role};
+use remps_proto::mps::handshake::Role;
 use remps_proto::mps::log::Decoder;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -142,7 +143,8 @@ impl Driver {
         let own_pid = std::process::id();
         let (holder, held) = HolderLink::attach(directory.path()).await?;
         let mut found = Found::sort(held);
-        let fifo = match found.fifo.take() {
+        // A FIFO whose file somebody has removed can't be found by the next server.
+        let fifo = match found.fifo.take().filter(|_| directory.file(LOG).exists()) {
             Some(fd) => LogFifo::from_fd(fd)?,
             None => LogFifo::from_fd(log_fifo::create(&directory.file(LOG), log_fifo::MODE)?)?,
         };
@@ -182,10 +184,12 @@ impl Driver {
             fifo,
             events,
             events_rx,
+            signals: Signals::caught()?,
             connections: HashMap::new(),
             sessions: BTreeMap::new(),
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
+            undecided: BTreeMap::new(),
             pending: VecDeque::new(),
             feeding: false,
             exit: None,
@@ -293,17 +297,11 @@ impl Driver {
             let end = found.client_ends.remove(&keys::client_end(connection));
             match note.stage() {
                 Stage::Unknown => self.greeted(connection, Arc::new(socket)),
-                Stage::Waiting | Stage::Dispatching => {
-                    self.kept(self.holder.release(keys::client_end(connection)));
-                    self.client_again(connection, peer, Arc::new(socket));
+                Stage::Waiting => self.client_again(connection, peer, Arc::new(socket)),
+                Stage::Dispatching | Stage::HandedOver => {
+                    let end = end.filter(|_| self.links.contains_key(&server));
+                    self.client_on_its_way(connection, &note, Arc::new(socket), end);
                 }
-                Stage::HandedOver => match end.filter(|_| self.links.contains_key(&server)) {
-                    Some(end) => self.handed_over_again(connection, peer, server, Arc::new(socket), &end),
-                    None => {
-                        self.kept(self.holder.release(keys::client_end(connection)));
-                        self.client_again(connection, peer, Arc::new(socket));
-                    }
-                },
                 Stage::Server => {
                     skip_noted_role(&socket, Role::SERVER);
                     let socket = Arc::new(socket);
@@ -328,7 +326,8 @@ impl Driver {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = tokio::spawn(task).abort_handle();
-        self.connections.insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task });
+        self.connections
+            .insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task, client_end: None });
     }
 
     /// A client that waits, as before.
@@ -340,21 +339,27 @@ impl Driver {
         self.feed(Input::ClientArrived { connection, peer });
     }
 
-    /// A client whose server has its end of the pair, and that may or may not have its own.
-    fn handed_over_again(
+    /// A client that an earlier daemon was about to hand, or had handed, to a server.
+    fn client_on_its_way(
         &mut self,
         connection: ConnectionId,
-        peer: Peer,
-        server: ServerEpoch,
+        note: &Note,
         socket: Arc<SeqPacket>,
-        end: &OwnedFd,
+        end: Option<OwnedFd>,
     ) {
-        // A client that is gone shows at its socket's end.
-        let _ = socket.send(DESCRIPTOR, Some(end.as_fd()));
-        let task = handshake::read_late_status(connection, socket.clone(), self.events.clone());
-        self.insert_connection(connection, socket, peer, task);
-        if let Some(effect) = self.core.restore_dispatched(connection, peer, server) {
-            self.perform(effect);
+        let (peer, server) = (note.peer(), ServerEpoch(note.server));
+        let Some(end) = end else {
+            self.kept(self.holder.release(keys::client_end(connection)));
+            self.client_again(connection, peer, socket);
+            return;
+        };
+        let task = handshake::read_status(connection, socket.clone(), self.events.clone());
+        self.insert_connection(connection, socket.clone(), peer, task);
+        if note.stage() == Stage::HandedOver {
+            self.hand_over_end(connection, peer, server, end);
+        } else if let Err(error) = self.decide_later(connection, peer, server, end) {
+            self.say(&format!("Client {} can't be taken over: {error}", peer.pid));
+            self.close(connection);
         }
     }
 }

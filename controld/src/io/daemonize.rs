@@ -61,9 +61,10 @@ impl Readiness {
         self.send(0, b'1', "");
     }
 
-    /// As [`Readiness::ready`], with a warning for standard error; empty for none.
+    /// As [`Readiness::ready`], with a warning for standard output, where the vendor prints that there will be no logs;
+    /// empty for none.
     pub fn ready_with(mut self, warning: &str) {
-        self.send(0, b'2', warning);
+        self.send(0, b'1', warning);
     }
 
     /// The start failed: the user's command prints `message` to standard error and ends with `status`.

@@ -59,13 +59,11 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
         let mut has_control = false;
         for item in message.cmsgs()? {
             has_control = true;
-            match item {
-                ControlMessageOwned::ScmCredentials(credentials) => sender = Some(peer(&credentials)),
-                ControlMessageOwned::ScmRights(fds) => {
-                    // SAFETY: the kernel has just put these descriptors into this process and nothing else knows them.
-                    descriptors.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-                }
-                _ => {}
+            if let ControlMessageOwned::ScmCredentials(credentials) = item {
+                sender = Some(peer(&credentials));
+            } else if let ControlMessageOwned::ScmRights(fds) = item {
+                // SAFETY: the kernel has just put these descriptors into this process and nothing else knows them.
+                descriptors.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
         (message.bytes, message.flags.contains(MsgFlags::MSG_TRUNC), sender, descriptors, has_control)
@@ -92,13 +90,21 @@ impl SeqPacket {
         Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
     }
 
+    /// Watches a socket that others use as well: its flags, which all who have it share, stay as they are.
+    ///
+    /// # Errors
+    /// When it can't be watched.
+    pub fn watch(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
+    }
+
     /// Who connected, as the kernel noted it then.
     ///
     /// # Errors
     /// When the socket has no peer credentials.
     pub fn connected_peer(&self) -> io::Result<Peer> {
         let credentials = getsockopt(&self.fd, sockopt::PeerCredentials)?;
-        Ok(peer(&UnixCredentials::from(credentials)))
+        Ok(peer(&credentials))
     }
 
     /// A pidfd of who connected, which can't name another process even when the pid is used again.
@@ -188,8 +194,8 @@ impl SeqPacket {
         struct Control([u8; 24]);
 
         // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
-        const SPACE: u32 = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) };
-        const _: () = assert!(SPACE as usize == size_of::<Control>(), "one descriptor fits exactly");
+        const SPACE: u32 = unsafe { libc::CMSG_SPACE(4) };
+        const _: () = assert!(SPACE as usize == size_of::<Control>() && size_of::<RawFd>() == 4, "one descriptor fits");
 
         let mut buffers: Vec<libc::iovec> = packets
             .iter()
@@ -230,8 +236,7 @@ impl SeqPacket {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         // SAFETY: the messages, and the buffers and control blocks that they point to, live until the call returns, and
         // the kernel writes only the messages' lengths.
-        let sent =
-            unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, flags) };
+        let sent = unsafe { libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 }

@@ -95,6 +95,12 @@ impl ServerLink {
         &self.socket
     }
 
+    /// Whether answers to an earlier daemon may still come.
+    #[must_use]
+    pub fn is_resuming(&self) -> bool {
+        self.resync != Resync::Done
+    }
+
     /// Whether packets wait for room in the socket.
     #[must_use]
     pub fn is_backed_up(&self) -> bool {

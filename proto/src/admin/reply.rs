@@ -125,7 +125,8 @@ fn with_reason(uid: u32, reason: &str) -> String {
     format!("{}{reason}", insufficient_privileges(uid))
 }
 
-/// The first line of the refusal that fits a command; measured on 535 and 550 with a server of another user.
+/// The first line of the refusal that fits a command; measured on 535 and 550 with a server of another user, and on 580
+/// with root's server, where changing a server and terminating a client are refused like changing the defaults.
 #[must_use]
 pub fn refused(command: &Command, uid: u32, personality: Personality) -> String {
     let since_550 = |reason| with_reason(uid, if personality >= Personality::V550 { reason } else { "" });
@@ -137,6 +138,13 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         | Command::SmPartition(_) => defaults_refused(uid, personality),
         Command::StartServer { .. } => since_550(". Only the root user may start server for another user."),
         Command::ShutdownServer { .. } => since_550(". Only the root user may shutdown another user's server."),
+        Command::SetActiveThreadPercentage { .. }
+        | Command::SetDevicePinnedMemLimit { .. }
+        | Command::TerminateClient { .. }
+            if personality >= Personality::V580 =>
+        {
+            defaults_refused(uid, personality)
+        }
         Command::SetActiveThreadPercentage { .. } | Command::SetDevicePinnedMemLimit { .. } => {
             since_550(". Only the root user may change settings for another user's server.")
         }

@@ -11,7 +11,7 @@ use bytes::{Buf, BufMut};
 
 /// Longest command accepted, in bytes with its NUL. The vendor's command line reads lines of up to 4,096 bytes.
 pub const MAX_COMMAND: u64 = 64 * 1024;
-/// Largest answer packet; the vendor's command line reads into a buffer of 4,096 bytes.
+/// Longest text of one answer packet; the vendor's command line reads the text into a buffer of 4,096 bytes.
 pub const MAX_REPLY: usize = 4096;
 
 const OUTPUT: u32 = 0;
@@ -109,10 +109,9 @@ impl FromDaemon {
 
 /// The packets of an answer: one a line, a longer line in pieces that fit [`MAX_REPLY`].
 pub fn output_packets(text: &str) -> impl Iterator<Item = Vec<u8>> {
-    const ROOM: usize = MAX_REPLY - size_of::<u32>();
     text.split('\n').flat_map(|line| {
         let line = line.as_bytes();
-        let pieces: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(ROOM).collect() };
+        let pieces: Vec<&[u8]> = if line.is_empty() { vec![line] } else { line.chunks(MAX_REPLY).collect() };
         pieces.into_iter().map(|piece| FromDaemon::Output(piece.to_vec()).encode()).collect::<Vec<_>>()
     })
 }
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn long_lines_are_cut_into_packets_the_vendors_command_line_can_read() {
         let packets: Vec<_> = output_packets(&"x".repeat(5000)).collect();
-        assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [4096, 5000 - 4092 + 4]);
+        assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [4096 + 4, 5000 - 4096 + 4]);
         assert_eq!(output_packets("a\n\nb").count(), 3);
     }
 

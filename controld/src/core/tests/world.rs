@@ -263,13 +263,15 @@ impl World {
                 }
             }
             Action::ProcessEnds(index) => {
-                if let Some(pid) = self.watched.iter().nth(index).copied() {
-                    self.watched.remove(&pid);
+                // A process ends whether or not it is watched.
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
                     self.homes.remove(&pid);
                     for process in self.servers.values_mut() {
                         process.clients.remove(&pid);
                     }
-                    self.feed(Input::ProcessGone { pid });
+                    if self.watched.remove(&pid) {
+                        self.feed(Input::ProcessGone { pid });
+                    }
                 }
             }
             Action::ServerHello(index) => self.hello(index),
