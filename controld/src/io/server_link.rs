@@ -4,10 +4,10 @@
 //! bounded, and goes out when the socket has room. Answers are matched with requests by their order; one that comes
 //! after its deadline is recognised and dropped.
 //!
-//! A link that is taken over from a killed daemon may still bring the answer to one request of that daemon.
-//! [`ServerLink::resume`] therefore asks for the thread percentage, the status and the thread percentage again, whose
-//! answers are packets of eight, four and eight bytes, and drops everything up to those three in a row: no single
-//! answer before them can end such a row early, since none has a packet of eight bytes followed by one of four.
+//! A link that is taken over from a killed daemon may still bring answers to that daemon, and to others before it that
+//! were killed while they took over. [`ServerLink::resume`] therefore asks for the thread percentage and the status in
+//! an order that spells a number nobody else has asked in: their answers are packets of eight and of four bytes.
+//! Everything up to the end of that row of lengths is dropped ([`Marker`]).
 
 use super::seqpacket::{Packet, SeqPacket};
 use crate::core::{NoReply, RequestId};
@@ -53,12 +53,62 @@ struct Outstanding {
     deadline: Instant,
 }
 
-/// The packets before the three answers that mark the end of what an earlier daemon asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resync {
-    Done,
-    /// The lengths of the last two packets.
-    Waiting([usize; 2]),
+/// Bits of the number in a [`Marker`].
+const MARKER_BITS: u32 = 24;
+/// Bits between two short packets; fewer than the long ones at the start of a row.
+const MARKER_GROUP: usize = 3;
+/// Long packets at the start of a row.
+const MARKER_START: usize = 6;
+
+/// A row of requests whose answers have lengths that mark the end of what earlier daemons asked.
+///
+/// Six long ones, which come nowhere else in the row, then the number's bits, long for one, with a short one before
+/// every three of them and at the end: no row ends within another one of the same number, and what a dead daemon asked
+/// looks like it once in sixteen million times.
+#[derive(Debug)]
+struct Marker {
+    /// Whether the answer is long, in order.
+    row: Vec<bool>,
+    /// The last answers, as many as the row is long; `None` for one of another length.
+    seen: VecDeque<Option<bool>>,
+}
+
+impl Marker {
+    fn new(number: u32) -> Self {
+        let mut row = vec![true; MARKER_START];
+        let bits: Vec<bool> = (0..MARKER_BITS).map(|bit| number >> bit & 1 == 1).collect();
+        for group in bits.chunks(MARKER_GROUP) {
+            row.push(false);
+            row.extend(group);
+        }
+        row.push(false);
+        Self { seen: VecDeque::with_capacity(row.len()), row }
+    }
+
+    /// A number that no other daemon has used, as far as chance allows.
+    fn any() -> Self {
+        use std::hash::{BuildHasher as _, RandomState};
+        let random = RandomState::new().hash_one(std::process::id()).to_le_bytes();
+        Self::new(u32::from_le_bytes([random[0], random[1], random[2], random[3]]))
+    }
+
+    fn requests(&self) -> Vec<Vec<u8>> {
+        let request = |long: &bool| if *long { Request::GetThreadPercentage } else { Request::Status };
+        self.row.iter().flat_map(|long| request(long).packets()).collect()
+    }
+
+    /// Takes the length of a packet; whether the row ends with it.
+    fn is_end(&mut self, length: usize) -> bool {
+        if self.seen.len() == self.row.len() {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(match length {
+            8 => Some(true),
+            4 => Some(false),
+            _ => None,
+        });
+        self.seen.len() == self.row.len() && self.seen.iter().zip(&self.row).all(|(seen, row)| *seen == Some(*row))
+    }
 }
 
 /// A server's control connection.
@@ -67,14 +117,15 @@ pub struct ServerLink {
     socket: Arc<SeqPacket>,
     queued: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
     outstanding: VecDeque<Outstanding>,
-    resync: Resync,
+    /// What is still waited for on a link that was taken over.
+    marker: Option<Marker>,
 }
 
 impl ServerLink {
     /// A link to a server that has just said hello.
     #[must_use]
     pub fn new(socket: Arc<SeqPacket>) -> Self {
-        Self { socket, queued: VecDeque::new(), outstanding: VecDeque::new(), resync: Resync::Done }
+        Self { socket, queued: VecDeque::new(), outstanding: VecDeque::new(), marker: None }
     }
 
     /// A link that an earlier daemon used.
@@ -82,10 +133,10 @@ impl ServerLink {
     /// # Errors
     /// [`LinkError`] when the server takes nothing.
     pub fn resume(socket: Arc<SeqPacket>) -> Result<Self, LinkError> {
-        let mut link = Self { resync: Resync::Waiting([0; 2]), ..Self::new(socket) };
-        for request in [Request::GetThreadPercentage, Request::Status, Request::GetThreadPercentage] {
-            link.send(&request.packets(), None)?;
-        }
+        let marker = Marker::any();
+        let mut link = Self::new(socket);
+        link.send(&marker.requests(), None)?;
+        link.marker = Some(marker);
         Ok(link)
     }
 
@@ -98,7 +149,7 @@ impl ServerLink {
     /// Whether answers to an earlier daemon may still come.
     #[must_use]
     pub fn is_resuming(&self) -> bool {
-        self.resync != Resync::Done
+        self.marker.is_some()
     }
 
     /// Whether packets wait for room in the socket.
@@ -175,9 +226,10 @@ impl ServerLink {
     /// [`LinkError`]; the link can't be used after that.
     pub fn received(&mut self, packet: &Packet) -> Result<Option<(RequestId, Reply)>, LinkError> {
         let length = packet.bytes.len();
-        if let Resync::Waiting([before, last]) = self.resync {
-            let whole = [before, last, length] == [size_of::<f64>(), size_of::<u32>(), size_of::<f64>()];
-            self.resync = if whole { Resync::Done } else { Resync::Waiting([last, length]) };
+        if let Some(marker) = &mut self.marker {
+            if marker.is_end(length) {
+                self.marker = None;
+            }
             return Ok(None);
         }
         let Some(outstanding) = self.outstanding.front_mut() else {
@@ -267,17 +319,36 @@ mod tests {
         for earlier in earlier {
             let (near, far) = pair().expect("descriptors");
             let server = SeqPacket::new(far).expect("a socket");
-            let mut link = ServerLink::resume(Arc::new(SeqPacket::new(near).expect("a socket"))).expect("room");
+            let near = Arc::new(SeqPacket::new(near).expect("a socket"));
+            // Two daemons died before; the second one while it was taking over.
+            let dead = ServerLink::resume(near.clone()).expect("room").marker.expect("it waits");
+            let mut link = ServerLink::resume(near).expect("room");
             link.ask(Instant::now(), RequestId(9), &Request::Shutdown).expect("room");
-            for reply in earlier.iter().chain(&[
-                Reply::ThreadPercentage(100.0),
-                Reply::Active(true),
-                Reply::ThreadPercentage(100.0),
-            ]) {
+            let replies = |row: &[bool]| -> Vec<Reply> {
+                let reply = |long: &bool| if *long { Reply::ThreadPercentage(100.0) } else { Reply::Active(true) };
+                row.iter().map(reply).collect()
+            };
+            let own = replies(&link.marker.as_ref().expect("it waits").row);
+            for reply in earlier.iter().chain(&replies(&dead.row)).chain(&earlier).chain(&own) {
                 assert_eq!(answer(&mut link, &server, reply).await, None);
             }
             let own = answer(&mut link, &server, &Reply::ActiveWorkers(1)).await;
             assert_eq!(own, Some((RequestId(9), Reply::ActiveWorkers(1))), "after {earlier:?}");
+        }
+    }
+
+    #[test]
+    fn no_row_of_answers_ends_within_another() {
+        let numbers = [0, 1, 0b1010_1010, 0xff_ffff, 0x80_0000, 0x12_3456];
+        for first in numbers {
+            for second in numbers.into_iter().filter(|second| *second != first) {
+                let mut waits = Marker::new(second);
+                let length = |long: &bool| if *long { 8 } else { 4 };
+                let stream: Vec<usize> =
+                    Marker::new(first).row.iter().chain(&Marker::new(second).row).map(length).collect();
+                let ends: Vec<usize> = (0..stream.len()).filter(|&index| waits.is_end(stream[index])).collect();
+                assert_eq!(ends, [stream.len() - 1], "{first:x} before {second:x}");
+            }
         }
     }
 
