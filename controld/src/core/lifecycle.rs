@@ -203,9 +203,15 @@ impl Core {
         server.end_wanted = true;
         match &mut server.state {
             ServerState::Starting { .. } => self.force(now, epoch),
-            ServerState::Serving => server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle)),
+            ServerState::Serving => {
+                server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle));
+                self.effects.push(Effect::Save);
+            }
             ServerState::Draining(drain) => {
-                drain.because_idle &= because_idle;
+                if drain.because_idle && !because_idle {
+                    drain.because_idle = false;
+                    self.effects.push(Effect::Save);
+                }
                 drain.force_at = [drain.force_at, force_at].into_iter().flatten().min();
                 if let Some(ask_at) = &mut drain.ask_at {
                     *ask_at = now;
@@ -228,6 +234,7 @@ impl Core {
         if let Some(pid) = server.pid {
             self.log(format!("Force shutting down server {pid}"));
         }
+        self.effects.push(Effect::Save);
         self.effects.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
     }
 

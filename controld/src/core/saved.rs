@@ -108,7 +108,9 @@ impl Core {
                 uid: server.uid,
                 ready: server.ready_at.is_some(),
                 // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
-                draining: matches!(server.state, ServerState::Draining(_)) && self.quit.is_none(),
+                // And one that was only to go because it was idle may as well stay.
+                draining: matches!(&server.state, ServerState::Draining(drain) if !drain.because_idle)
+                    && self.quit.is_none(),
                 ending: matches!(server.state, ServerState::Ending { .. }),
                 gid: self.domains.get(&server.domain).map_or(server.uid, |domain| domain.gid),
             })
