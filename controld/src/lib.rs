@@ -9,6 +9,7 @@
 //! | [`driver`] | the one task that feeds the core and performs its effects |
 //! | [`io`], [`devices`], [`holder`] | sockets, processes, files; GPUs; the process that survives this one |
 //! | [`observe`] | logs |
+//! | [`failpoint`] | where tests kill the daemon |
 //! | [`sys`] | the system calls that need unsafe code |
 
 pub mod app;
@@ -16,6 +17,7 @@ pub mod cli;
 pub mod core;
 pub mod devices;
 pub mod driver;
+pub mod failpoint;
 pub mod holder;
 pub mod io;
 pub mod observe;

@@ -5,6 +5,7 @@
 
 use super::events::{Event, Events};
 use crate::core::{ConnectionId, Peer};
+use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::{CREDENTIALS, Role, expect_fixed};
 use remps_proto::mps::server::{HELLO_LENGTH, Hello};
@@ -51,6 +52,7 @@ async fn role(socket: &SeqPacket) -> Result<(Role, Peer), Refusal> {
     if Role::decode(&first.bytes).is_err() {
         expect_fixed("credentials", &first.bytes, CREDENTIALS).map_err(|_| Refusal::Credentials)?;
         socket.discard().map_err(|_| Refusal::Credentials)?;
+        reached("credentials-taken");
     }
     let packet = timeout(ROLE_TIMEOUT, socket.peek(CAPACITY)).await.map_err(|_| Refusal::Role)?;
     let packet = packet.ok().flatten().ok_or(Refusal::Role)?;

@@ -3,6 +3,7 @@
 use super::events::{Event, Events};
 use super::{Driver, Link};
 use crate::core::{ConnectionId, Input, NoReply, RequestId, ServerEpoch};
+use crate::failpoint::reached;
 use crate::io::seqpacket::{Packet, SeqPacket};
 use crate::io::server_link::{LinkError, MAX_PACKET, ServerLink};
 use remps_proto::mps::server::Request;
@@ -80,6 +81,7 @@ impl Driver {
     pub(super) fn link_packet(&mut self, server: ServerEpoch, packet: &Packet) {
         let resuming = self.links.get(&server).is_some_and(|link| link.link.is_resuming());
         if let Some(Some((request, reply))) = self.with_link(server, |link| link.received(packet)) {
+            reached("answer-read");
             self.feed(Input::Replied { request, reply: Ok(reply) });
         }
         if resuming && self.links.get(&server).is_some_and(|link| !link.link.is_resuming()) {
@@ -106,6 +108,7 @@ impl Driver {
         if self.with_link(server, |link| link.ask(Instant::now(), id, request)).is_none() {
             self.feed(Input::Replied { request: id, reply: Err(NoReply::Lost) });
         }
+        reached("asked");
     }
 
     /// Tells the core which servers have not answered in time.

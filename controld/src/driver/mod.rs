@@ -21,6 +21,7 @@ mod restore;
 mod session;
 
 use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
+use crate::failpoint::reached;
 use crate::holder::{self, FromHolder, HolderError, HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
 use crate::io::reaper::Reaper;
@@ -207,7 +208,10 @@ impl Driver {
                 }
             }
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
-            Wake::Terminate => self.feed(Input::Terminate),
+            Wake::Terminate => {
+                self.feed(Input::Terminate);
+                reached("quit-known");
+            }
             Wake::HandOver => self.hand_over(),
             Wake::ChildEnded => self.reap(),
             Wake::Deadline => {
@@ -252,6 +256,7 @@ impl Driver {
     // ---- connections -------------------------------------------------------------------------------------------
 
     fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd) {
+        reached("accepted");
         self.log.chatter(self.own_pid, "Accepting connection...");
         match SeqPacket::new(fd) {
             Ok(socket) => self.greeted(connection, Arc::new(socket)),
@@ -287,21 +292,26 @@ impl Driver {
                 self.close(connection);
             }
             Event::Hello { connection, peer, hello } => {
+                reached("hello-seen");
                 self.note(connection, Stage::Configuring, peer, None);
+                reached("hello-noted");
                 tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
                 self.feed(Input::ServerHello { connection, peer });
             }
             Event::ServerHasEnd { connection } => self.server_has_end(connection),
             Event::ClientDone { connection, status } => {
+                reached("status-read");
                 self.client_left(connection, status);
                 self.undecided_left(connection);
                 self.close(connection);
+                reached("client-released");
                 self.feed(Input::ClientDone { connection, status });
             }
             Event::Command { session, line } => {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.busy = true;
                     let peer = known.peer;
+                    reached("command-read");
                     self.feed(Input::Command { session, peer, line });
                 }
             }
@@ -328,16 +338,22 @@ impl Driver {
         };
         known.in_handshake = false;
         let socket = known.socket.clone();
+        reached("role-seen");
         match role {
             Role::CLIENT => {
                 self.note(connection, Stage::Waiting, peer, None);
+                reached("role-noted");
                 let _ = socket.discard();
+                reached("role-taken");
                 self.watch(connection, handshake::read_status(connection, socket, self.events.clone()));
                 self.feed(Input::ClientArrived { connection, peer });
+                reached("client-waits");
             }
             Role::SERVER => {
                 self.note(connection, Stage::Server, peer, None);
+                reached("server-role-noted");
                 let _ = socket.discard();
+                reached("server-role-taken");
                 self.watch(connection, handshake::read_hello(connection, peer, socket, self.events.clone()));
             }
             Role::UI => {
@@ -414,6 +430,7 @@ impl Driver {
             match HolderLink::attach(self.directory.path()).await {
                 Ok((holder, _)) => {
                     self.holder = holder;
+                    reached("holder-replaced");
                     break;
                 }
                 Err(error) => {
@@ -423,6 +440,7 @@ impl Driver {
             }
         }
         self.hold_everything();
+        reached("everything-held");
     }
 
     /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
@@ -481,6 +499,7 @@ impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
     async fn farewell(mut self) {
         self.directory.remove_files();
+        reached("files-removed");
         let status = u32::from(self.exit.unwrap_or_default());
         for session in self.sessions.values().filter(|session| session.busy) {
             let _ = session.answers_tx.send(ToSession::End(status));
@@ -497,6 +516,7 @@ impl Driver {
         if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
             tracing::warn!(%error, "the holder did not end by itself");
         }
+        reached("holder-left");
         while !sessions.is_empty() {
             match tokio::time::timeout_at(deadline, events_rx.recv()).await {
                 Ok(Some(Event::SessionEnded { session })) => drop(sessions.remove(&session)),

@@ -6,6 +6,7 @@ use super::session::ToSession;
 use super::{Driver, Kind, Note, Stage, handshake, keys};
 use crate::core::{ConnectionId, Effect, Input, Peer, PsRow, ServerEpoch, SessionId};
 use crate::devices;
+use crate::failpoint::reached;
 use crate::io::process;
 use crate::io::seqpacket::pair;
 use crate::io::server_link::ServerLink;
@@ -42,13 +43,19 @@ impl Driver {
                     events.send(Event::Devices { session, devices }).await;
                 });
             }
-            Effect::CloseSessions => self.sessions.retain(|_, session| {
-                if !session.busy {
-                    session.task.abort();
-                }
-                session.busy
-            }),
-            Effect::Save => self.save(),
+            Effect::CloseSessions => {
+                self.sessions.retain(|_, session| {
+                    if !session.busy {
+                        session.task.abort();
+                    }
+                    session.busy
+                });
+                reached("sessions-closed");
+            }
+            Effect::Save => {
+                self.save();
+                reached("saved");
+            }
             Effect::Exit { status } => self.exit = Some(status),
         }
     }
@@ -61,6 +68,7 @@ impl Driver {
             session.busy = false;
             // A session that has ended needs no answer.
             let _ = session.answers_tx.send(ToSession::Answer(lines));
+            reached("answered");
         }
     }
 
@@ -76,11 +84,14 @@ impl Driver {
         let socket = known.socket.clone();
         drop(known);
         let _ = socket.discard();
+        reached("hello-taken");
         self.insert_link(server, connection, ServerLink::new(socket.clone()));
         if self.with_link(server, |link| link.send(&configuration.packets(), None)).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = Note::of(Stage::Link, peer, Some(server));
+            reached("configuration-sent");
             self.kept(self.holder.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
+            reached("link-held");
         }
     }
 
@@ -106,8 +117,10 @@ impl Driver {
             }
         };
         self.note(connection, Stage::Dispatching, peer, Some(server));
+        reached("dispatching-noted");
         let end_key = keys::client_end(connection);
         self.kept(self.holder.hold(end_key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[client_end.as_fd()]));
+        reached("client-end-held");
         let request = Request::NewClient.packets();
         let told =
             self.with_link(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));
@@ -119,9 +132,12 @@ impl Driver {
             self.feed(Input::ClientArrived { connection, peer });
             return;
         }
+        reached("server-told");
         self.note(connection, Stage::HandedOver, peer, Some(server));
+        reached("hand-over-noted");
         // A client that is gone shows at its socket's end.
         let _ = socket.send(DESCRIPTOR, Some(client_end.as_fd()));
+        reached("client-told");
         if let Some(known) = self.connections.get_mut(&connection) {
             known.client_end = Some(client_end);
         }

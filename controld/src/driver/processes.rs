@@ -4,6 +4,7 @@ use super::events::Event;
 use super::{Driver, Kind, keys};
 use crate::core::{ConnectionId, ExitCause, Input, Peer, Pid, ServerEpoch, ServerSignal, Uid};
 use crate::devices;
+use crate::failpoint::reached;
 use crate::io::process::{WatchedProcess, open_process};
 use crate::io::server_process::{ServerHandle, ServerSpec, find_server, look_up_identity};
 use crate::io::server_stderr::ServerStderr;
@@ -80,7 +81,10 @@ impl Driver {
 
     pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) {
         match self.try_spawn(server, identity, multi_user) {
-            Ok(pid) => self.feed(Input::ServerSpawned { server, pid }),
+            Ok(pid) => {
+                self.feed(Input::ServerSpawned { server, pid });
+                reached("spawn-saved");
+            }
             Err(reason) => self.feed(Input::SpawnFailed { server, reason }),
         }
     }
@@ -89,12 +93,15 @@ impl Driver {
         let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref())
             .map_err(|error| error.to_string())?;
         let uid = identity.uid;
+        reached("before-spawn");
         let mut process = ServerSpec { program, multi_user, identity }.spawn().map_err(|error| error.to_string())?;
+        reached("spawned");
         let pid = core_pid(process.pid());
         let stderr = process.take_stderr();
         let duplicate = stderr.as_ref().and_then(|stderr| stderr.as_fd().try_clone_to_owned().ok());
         let running = RunningServer { uid, process: Process::Child(process.handle()), stderr: duplicate };
         self.hold_stderr(server, &running);
+        reached("stderr-held");
         self.servers.insert(server, running);
         if let Some(stderr) = stderr {
             self.read_stderr(pid, stderr);
@@ -164,9 +171,11 @@ impl Driver {
         if self.servers.remove(&server).is_none() {
             return;
         }
+        reached("server-exit-seen");
         self.kept(self.holder.release(keys::stderr(server)));
         self.link_lost(server, "its process ended".to_owned());
         self.feed(Input::ServerExited { server, cause });
+        reached("server-exit-known");
     }
 
     pub(super) fn signal_server(&self, server: ServerEpoch, signal: ServerSignal) {
@@ -180,6 +189,7 @@ impl Driver {
         if let Err(error) = running.signal(signal) {
             tracing::debug!(pid = running.pid(), %error, "a server could not be sent a signal");
         }
+        reached("server-signalled");
     }
 
     /// Reports when a client's process ends. One that can't be watched is taken for gone: the server then decides alone

@@ -19,6 +19,7 @@ use super::processes::kernel_pid;
 use super::{Connection, Driver, Signals, handshake};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
+use crate::failpoint::reached;
 use crate::holder::{Held, HolderError, HolderLink, Kind};
 use crate::io::log_fifo::{self, FifoError, LogFifo};
 use crate::io::process::{WatchedProcess, open_process, start_time};
@@ -142,6 +143,7 @@ impl Driver {
         let started = Instant::now();
         let own_pid = std::process::id();
         let (holder, held) = HolderLink::attach(directory.path()).await?;
+        reached("attached");
         let mut found = Found::sort(held);
         // A FIFO whose file somebody has removed can't be found by the next server.
         let fifo = match found.fifo.take().filter(|_| directory.file(LOG).exists()) {
@@ -197,12 +199,17 @@ impl Driver {
         if let Some(saved) = found.state.take() {
             driver.take_over(policy, &saved, &mut found);
         }
+        reached("state-restored");
         driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
         driver.hold_settings();
         driver.save();
+        reached("start-saved");
         driver.take_over_connections(&mut found);
+        reached("connections-restored");
         driver.listen(&mut found)?;
+        reached("listening");
         driver.directory.write_pid_file()?;
+        reached("pid-file-written");
         Ok(driver)
     }
 
@@ -240,6 +247,10 @@ impl Driver {
                 true => alive.push(server.clone()),
                 false => self.end_unfinished(server, found),
             }
+        }
+        // Of servers that were started and not yet in the saved state: without us they end at their hello.
+        for server in std::mem::take(&mut found.stderr).into_keys() {
+            self.kept(self.holder.release(keys::stderr(server)));
         }
         let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
         self.core = core;

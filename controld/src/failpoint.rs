@@ -1,0 +1,103 @@
+//! Sudden death at a named point, for the tests of what a killed daemon leaves behind.
+//!
+//! `MPS_TEST_KILL_AT=name`, or `name:n` for the n-th time, makes the daemon send itself SIGKILL when it comes to that
+//! point. The points lie between every two steps that somebody else can see: the holder, a server, a client, the
+//! command line, the file system. The variable is read once.
+//!
+//! The code exists only where `debug_assertions` are on: what is shipped can't be armed, has no branch here, and the
+//! tests run debug builds anyway. A misspelt name would silently test nothing, so the names are a closed list.
+
+/// Every point, in about the order in which a daemon comes by.
+pub const POINTS: &[&str] = &[
+    // The start, fresh or as a successor.
+    "attached",
+    "state-restored",
+    "start-saved",
+    "connections-restored",
+    "listening",
+    "pid-file-written",
+    // A connection.
+    "accepted",
+    "credentials-taken",
+    "role-seen",
+    "role-noted",
+    "role-taken",
+    "client-waits",
+    // A server.
+    "before-spawn",
+    "spawned",
+    "stderr-held",
+    "spawn-saved",
+    "server-role-noted",
+    "server-role-taken",
+    "hello-seen",
+    "hello-noted",
+    "hello-taken",
+    "configuration-sent",
+    "link-held",
+    // A client that is handed over.
+    "dispatching-noted",
+    "client-end-held",
+    "server-told",
+    "hand-over-noted",
+    "client-told",
+    "status-read",
+    "client-released",
+    // Commands.
+    "command-read",
+    "asked",
+    "answer-read",
+    "answered",
+    "saved",
+    // The end of a server and of the daemon.
+    "server-signalled",
+    "server-exit-seen",
+    "server-exit-known",
+    "sessions-closed",
+    "quit-known",
+    "files-removed",
+    "holder-left",
+    // Another holder.
+    "holder-replaced",
+    "everything-held",
+];
+
+#[cfg(debug_assertions)]
+mod armed {
+    use super::POINTS;
+    use nix::sys::signal::{Signal, raise};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    struct Armed {
+        name: String,
+        left: AtomicU32,
+    }
+
+    fn read() -> Option<Armed> {
+        let text = std::env::var("MPS_TEST_KILL_AT").ok()?;
+        let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
+        assert!(POINTS.contains(&name), "MPS_TEST_KILL_AT: there is no point {name}");
+        Some(Armed { name: name.to_owned(), left: AtomicU32::new(times.parse().unwrap_or(1)) })
+    }
+
+    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+
+    pub(super) fn reached(name: &'static str) {
+        debug_assert!(POINTS.contains(&name), "{name} is missing in the list of points");
+        let Some(armed) = ARMED.get_or_init(read) else { return };
+        if armed.name == name && armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Nobody lives to see an error.
+            let _ = raise(Signal::SIGKILL);
+        }
+    }
+}
+
+/// The daemon has come to this point, one of [`POINTS`].
+#[inline]
+pub fn reached(name: &'static str) {
+    #[cfg(debug_assertions)]
+    armed::reached(name);
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
