@@ -5,7 +5,11 @@
 
 pub mod client;
 pub mod golden;
+pub mod peer;
 pub mod process;
+pub mod program;
+pub mod stage;
+pub mod sudden_death;
 pub mod watch;
 
 use crate::under_test::Subject;

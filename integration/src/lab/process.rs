@@ -101,7 +101,7 @@ impl Collected {
         let collected = Self::default();
         let Some(mut source) = source else { return collected };
         // The read end becomes readable when the reader thread drops the write end.
-        let (read_end, write_end) = nix::unistd::pipe().expect("a pipe");
+        let (read_end, write_end) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).expect("a pipe");
         *collected.ended.lock().expect("no reader panics") = Some(read_end);
         let state = Arc::clone(&collected.state);
         thread::spawn(move || {
