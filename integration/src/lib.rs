@@ -3,5 +3,6 @@
 pub mod lab;
 pub mod programs;
 pub mod server_sim;
+pub mod sim;
 pub mod under_test;
 pub mod vendor;

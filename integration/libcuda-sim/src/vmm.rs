@@ -129,3 +129,41 @@ pub(crate) fn set_access(address: usize, size: usize, is_accessible: bool) -> Ou
     // SAFETY: the caller has found the range mapped by `Allocation::map`, so no memory of Rust's is in it.
     unsafe { mprotect(pointer(address)?, size, protection) }.map_err(|_| Code::INVALID_VALUE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocations::{copy, fill};
+
+    #[test]
+    fn memory_lives_as_long_as_a_descriptor_of_it_and_comes_back_at_its_address() {
+        let allocation = Allocation::create(GRANULARITY, 0).expect("memory");
+        let address = reserve(GRANULARITY, 0, 0).expect("a range");
+        assert!(address.is_multiple_of(GRANULARITY));
+        allocation.map(address, GRANULARITY).expect("it is reserved");
+        set_access(address, GRANULARITY, true).expect("it is mapped");
+        fill(address, &0x5e90_u32.to_le_bytes(), GRANULARITY / 4);
+        let descriptor = allocation.export().expect("a descriptor");
+        drop(allocation);
+        unmap(address, GRANULARITY).expect("it is mapped");
+        release(address, GRANULARITY).expect("it is reserved");
+
+        let again = Allocation::import(descriptor, 0).expect("the descriptor is open");
+        assert_eq!(again.size, GRANULARITY);
+        assert_eq!(reserve(GRANULARITY, 0, address), Ok(address), "the address is free again");
+        again.map(address, GRANULARITY).expect("it is reserved");
+        set_access(address, GRANULARITY, true).expect("it is mapped");
+        let mut word = [0; 4];
+        copy(word.as_mut_ptr().expose_provenance(), address + GRANULARITY - 4, 4);
+        assert_eq!(u32::from_le_bytes(word), 0x5e90);
+    }
+
+    #[test]
+    fn odd_sizes_and_foreign_descriptors_are_refused() {
+        assert_eq!(Allocation::create(GRANULARITY + 4096, 0).err(), Some(Code::INVALID_VALUE));
+        assert_eq!(Allocation::import(-1, 0).err(), Some(Code::INVALID_VALUE));
+        let (end, _other) = nix::unistd::pipe().expect("a pipe");
+        assert_eq!(Allocation::import(end.into_raw_fd(), 0).err(), Some(Code::INVALID_VALUE));
+        assert_eq!(reserve(GRANULARITY, 3 << 20, 0).err(), Some(Code::INVALID_VALUE));
+    }
+}

@@ -69,6 +69,18 @@ impl Seqpacket {
         Ok(socket)
     }
 
+    /// Listens on a path.
+    ///
+    /// # Errors
+    /// The system call's; `EADDRINUSE` when there is a file.
+    pub fn listen(path: &Path) -> Result<Self, Errno> {
+        let socket = Self::new()?;
+        setsockopt(&socket.0, sockopt::PassCred, &true)?;
+        bind(socket.0.as_raw_fd(), &UnixAddr::new(path)?)?;
+        listen(&socket.0, Backlog::new(128)?)?;
+        Ok(socket)
+    }
+
     /// Takes one connection.
     ///
     /// # Errors

@@ -1,0 +1,157 @@
+//! A bench with the simulated server on the daemon's `PATH` and the simulated driver for the programs.
+
+pub mod held;
+
+use crate::lab::process::{Finished, Process, run};
+use crate::lab::watch::wait_for;
+use crate::lab::{LIMIT, Lab};
+use crate::under_test::{Subject, target_dir};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// What the daemon looks for.
+const SERVER: &str = "nvidia-cuda-mps-server";
+/// What the loader looks for: the second name is what `cudarc` tries first.
+const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// A bench with pretended hardware.
+#[derive(Debug)]
+pub struct Sim {
+    /// The daemon's bench.
+    pub lab: Lab,
+    library_dir: PathBuf,
+}
+
+/// The simulated driver, built once in each test process.
+fn library() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let target = target_dir();
+            let built = Command::new(cargo)
+                .args(["build", "--quiet", "--package", "libcuda-sim", "--target-dir"])
+                .arg(&target)
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .stdin(Stdio::null())
+                .output()
+                .expect("a test runs under cargo");
+            assert!(built.status.success(), "the driver does not build:\n{}", String::from_utf8_lossy(&built.stderr));
+            target.join("debug/libcuda.so")
+        })
+        .clone()
+}
+
+/// A program of this package, as cargo built it for the tests.
+fn program(name: &str) -> PathBuf {
+    target_dir().join("debug").join(name)
+}
+
+impl Sim {
+    /// A bench; the daemon is not started yet. `variables` script the server and the driver.
+    #[must_use]
+    pub fn new(subject: &Subject, variables: &[(&str, &str)]) -> Self {
+        let mut lab = Lab::new(subject);
+        let path = lab.bin_dir(&[(SERVER, &program(SERVER))]);
+        lab = lab.with("PATH", path);
+        for (name, value) in variables {
+            lab = lab.with(name, value);
+        }
+        let library_dir = lab.dir().join("lib");
+        fs::create_dir(&library_dir).expect("the bench's folder is ours");
+        for name in LIBRARY_NAMES {
+            symlink(library(), library_dir.join(name)).expect("the bench's folder is ours");
+        }
+        Self { lab, library_dir }
+    }
+
+    /// The same with the daemon running in the background.
+    #[must_use]
+    pub fn started(subject: &Subject, variables: &[(&str, &str)]) -> Self {
+        let sim = Self::new(subject, variables);
+        sim.lab.start(&[]);
+        sim
+    }
+
+    /// A program on the simulated driver.
+    #[must_use]
+    pub fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        self.command_on(&self.library_dir, name, arguments)
+    }
+
+    /// A program on the driver in this folder.
+    #[must_use]
+    pub fn command_on(&self, library_dir: &Path, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program(name));
+        command.args(arguments).env_clear();
+        command.env("LD_LIBRARY_PATH", library_dir).env("CUDA_MPS_PIPE_DIRECTORY", self.lab.pipe_dir());
+        command
+    }
+
+    /// Runs a program on the simulated driver to its end.
+    #[must_use]
+    pub fn run(&self, name: &str, arguments: &[&str]) -> Finished {
+        let mut command = self.command(name, arguments);
+        run(&mut command, b"", LIMIT).unwrap_or_else(|error| panic!("{}: {command:?}: {error}", self.lab.subject()))
+    }
+
+    /// Starts a program on the simulated driver, and waits for its line of this event.
+    #[must_use]
+    pub fn start(&self, name: &str, arguments: &[&str], event: &str) -> Process {
+        let process = Process::start(&mut self.command(name, arguments));
+        self.wait_event(&process, event);
+        process
+    }
+
+    /// Waits until a program has written a line of this event.
+    pub fn wait_event(&self, process: &Process, event: &str) {
+        let dir = self.lab.dir();
+        wait_for(dir, dir, LIMIT, event, || find_event(&process.output(), event).is_some());
+    }
+
+    /// Waits for a program's end.
+    #[must_use]
+    pub fn finish(&self, process: Process) -> Finished {
+        process.finish(LIMIT).unwrap_or_else(|error| panic!("{}: {error}", self.lab.subject()))
+    }
+
+    /// The pid of the one server, once it is ready.
+    #[must_use]
+    pub fn server(&self) -> i32 {
+        let dir = self.lab.dir();
+        wait_for(dir, dir, LIMIT, "a server", || self.servers().len() == 1);
+        self.servers()[0]
+    }
+
+    /// The pids of the servers that are ready.
+    #[must_use]
+    pub fn servers(&self) -> Vec<i32> {
+        self.lab.ask("get_server_list\n").lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// The texts of a server's log, without the brackets.
+    #[must_use]
+    pub fn server_log(&self) -> Vec<String> {
+        let log = self.lab.log("server.log");
+        log.lines().filter_map(|line| line.split_once("] ")).map(|(_, text)| text.to_owned()).collect()
+    }
+}
+
+/// The first line of this event in a program's output.
+#[must_use]
+pub fn find_event(output: &str, event: &str) -> Option<Value> {
+    output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|line| line.get("event").and_then(Value::as_str) == Some(event))
+}
+
+/// The driver's error that a program ended with; `None` when it ended well.
+#[must_use]
+pub fn error_of(finished: &Finished) -> Option<u64> {
+    find_event(&finished.stdout_text(), "error")?.get("code")?.as_u64()
+}

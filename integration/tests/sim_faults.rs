@@ -1,0 +1,191 @@
+//! What one client's fault, or sudden death, does to the others: as measured on an H200, here with the simulated
+//! driver and server and the daemon under test between them.
+
+use integration::lab::process::{Finished, Process};
+use integration::lab::{LIMIT, watch};
+use integration::sim::{Sim, error_of, find_event, held};
+use integration::under_test::{for_each, subjects};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use remps_proto::admin::CommandName;
+use sim_wire::uvm;
+
+/// `--seconds` of a bystander that is expected to end by an error long before.
+const FOR_EVER: &[&str] = &["--seconds", "60"];
+
+fn bystander(sim: &Sim) -> Process {
+    sim.start("mps-bystander", FOR_EVER, "ready")
+}
+
+fn code(sim: &Sim, process: Process) -> Option<u64> {
+    let finished = sim.finish(process);
+    let code = error_of(&finished);
+    assert_eq!(finished.code, code.map(|code| i32::try_from(code & 0xff).expect("eight bits")), "the exit status");
+    code
+}
+
+fn torn_down(pid: Pid) -> String {
+    format!("Client {{PID: {pid}, Context ID: 1}} on device 0 to be torn down")
+}
+
+#[test]
+fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
+    for_each(subjects(), |subject| {
+        for (kind, number) in [("oob", 700), ("trap", 719), ("misaligned", 716), ("assert", 710)] {
+            let sim = Sim::started(subject, &[]);
+            let (first, second) = (bystander(&sim), bystander(&sim));
+            let (innocent, other) = (first.pid(), second.pid());
+            let aggressor = sim.start("mps-aggressor", &[kind], "launched");
+            let culprit = aggressor.pid();
+            for process in [aggressor, first, second] {
+                assert_eq!(code(&sim, process), Some(number), "{subject}: {kind}");
+            }
+            sim.lab.wait_log("server.log", "Destroy server context on device 0 (NVIDIA H200)");
+            let log = sim.server_log();
+            let blamed = format!("Client {{PID: {innocent}, Context: 1}} encountered a fatal GPU error.");
+            let says = |text: &str| log.iter().filter(|line| line.contains(text)).count();
+            assert_eq!(says("encountered a fatal GPU error"), usize::from(kind == "oob"), "{subject}: {kind}");
+            assert_eq!(says(&blamed), usize::from(kind == "oob"), "{subject}: {kind} was done by {culprit}: {log:?}");
+            assert_eq!(says("Server is handling a fatal GPU error."), 1, "{subject}: {kind}");
+            // The culprit of all but a memory fault knows before the others, and has ended when they learn of it.
+            assert_eq!((says(&torn_down(innocent)), says(&torn_down(other))), (1, 1), "{subject}: {kind}");
+            if kind == "oob" {
+                assert_eq!(says(&torn_down(culprit)), 1, "{subject}: {kind}");
+            }
+            // The context is new, so is everyone who comes now.
+            let newcomer = sim.run("mps-bystander", &["--steps", "5"]);
+            assert_eq!(error_of(&newcomer), None, "{subject}: {kind}");
+        }
+    });
+}
+
+#[test]
+fn while_an_affected_client_lives_the_server_is_in_fault_and_refuses_newcomers() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let stuck = bystander(&sim);
+        let server = sim.server();
+        stuck.signal(Signal::SIGSTOP);
+        assert_eq!(code(&sim, sim.start("mps-aggressor", &["trap"], "launched")), Some(719), "{subject}");
+        sim.lab.wait_log("server.log", "The following client process have a sticky error set:");
+        if subject.personality.knows(CommandName::GetServerStatus) {
+            assert_eq!(sim.lab.ask(&format!("get_server_status {server}\n")), "FAULT\n", "{subject}");
+        }
+        if !subject.ours {
+            let refused = sim.run("mps-first-alloc", &[]);
+            assert_eq!((refused.code, error_of(&refused)), (Some(39), Some(807)), "{subject}");
+            let pid = pid_of(&refused);
+            let refusing = "Server teardown in progress. Refusing to accept new client";
+            sim.lab.wait_log("server.log", &format!("{refusing} {{PID: {pid}, Context ID: 0}}"));
+            let failed = format!("Failed to accept client {{PID: {pid}, Context ID: 0}} with status 807");
+            sim.lab.wait_log("server.log", &failed);
+        }
+        stuck.signal(Signal::SIGKILL);
+        sim.lab.wait_log("server.log", "Destroy server context on device 0 (NVIDIA H200)");
+        if subject.personality.knows(CommandName::GetServerStatus) {
+            assert_eq!(sim.lab.ask(&format!("get_server_status {server}\n")), "ACTIVE\n", "{subject}");
+        }
+        assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}");
+    });
+}
+
+fn pid_of(finished: &Finished) -> i64 {
+    find_event(&finished.stdout_text(), "error").and_then(|line| line["pid"].as_i64()).expect("it says its pid")
+}
+
+#[test]
+fn a_killed_server_gives_its_clients_806_and_the_next_client_a_new_server() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let (first, second) = (bystander(&sim), bystander(&sim));
+        let server = sim.server();
+        kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
+        assert_eq!((code(&sim, first), code(&sim, second)), (Some(806), Some(806)), "{subject}");
+        assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}");
+        assert_ne!(sim.server(), server, "{subject}");
+    });
+}
+
+#[test]
+fn a_terminated_client_gets_810_and_the_others_go_on() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let (terminated, other) = (bystander(&sim), sim.start("mps-bystander", &["--seconds", "2"], "ready"));
+        let (server, pid) = (sim.server(), terminated.pid());
+        assert_eq!(sim.lab.ask(&format!("terminate_client {server} {pid}\n")), "0\n", "{subject}");
+        sim.lab.wait_log("server.log", "Client termination succeeded.");
+        let log = sim.server_log();
+        let asked = format!("MPS server requesting client {{PID: {pid}, Context ID: 1}} to exit");
+        let at = log.iter().position(|line| *line == asked).unwrap_or_else(|| panic!("{subject}: {log:?}"));
+        assert!(log[at + 1].contains("status 806, assuming client"), "{subject}: {log:?}");
+        assert_eq!(log[at + 2], "Client termination succeeded.", "{subject}");
+        assert_eq!(code(&sim, terminated), Some(810), "{subject}");
+        let unharmed = sim.finish(other);
+        assert_eq!(find_event(&unharmed.stdout_text(), "end").map(|end| end["is_intact"].clone()), Some(true.into()));
+    });
+}
+
+#[test]
+fn a_client_killed_in_a_kernel_takes_the_others_along() {
+    for_each(subjects(), |subject| {
+        for kind in ["long", "endless"] {
+            let sim = Sim::started(subject, &[]);
+            let other = bystander(&sim);
+            let dying = in_kernel(&sim, kind);
+            dying.signal(Signal::SIGKILL);
+            assert_eq!(code(&sim, other), Some(700), "{subject}: {kind}");
+        }
+    });
+}
+
+#[test]
+fn a_client_terminated_before_it_is_killed_harms_nobody() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = sim.start("mps-bystander", &["--seconds", "2"], "ready");
+        let dying = in_kernel(&sim, "endless");
+        let (server, pid) = (sim.server(), dying.pid());
+        assert_eq!(sim.lab.ask(&format!("terminate_client {server} {pid}\n")), "0\n", "{subject}");
+        dying.signal(Signal::SIGKILL);
+        sim.lab.wait_log("server.log", &format!("Client process {pid} disconnected"));
+        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+    });
+}
+
+#[test]
+fn a_copy_of_the_dead_clients_descriptor_held_until_its_kernel_has_ended_saves_the_others() {
+    for_each(subjects(), |subject| {
+        for (kind, saves) in [("long", true), ("endless", false)] {
+            let sim = Sim::started(subject, &[]);
+            let other = if saves { sim.start("mps-bystander", &["--seconds", "3"], "ready") } else { bystander(&sim) };
+            let dying = in_kernel(&sim, kind);
+            let file = held::look_at(dying.pid());
+            let copy = held::copy(dying.pid()).expect("a process of ours may be asked for its descriptors");
+            let busy_until = uvm::busy_until(&file).expect("the file has its word");
+            dying.signal(Signal::SIGKILL);
+            sim.lab.wait_log("server.log", &format!("Client process {} disconnected", dying.pid()));
+            if saves {
+                watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, "the kernel's end", || uvm::now() > busy_until);
+            }
+            assert_eq!(error_of_running(&other), None, "{subject}: {kind}, with the copy held");
+            drop(copy);
+            let expected = if saves { None } else { Some(700) };
+            assert_eq!(error_of(&sim.finish(other)), expected, "{subject}: {kind}, with the copy closed");
+        }
+    });
+}
+
+fn error_of_running(process: &Process) -> Option<u64> {
+    find_event(&process.output(), "error")?.get("code")?.as_u64()
+}
+
+/// A client in a kernel of one and a half seconds, or for ever.
+fn in_kernel(sim: &Sim, kind: &str) -> Process {
+    let process = sim.start("mps-aggressor", &[kind], "launched");
+    let file = held::look_at(process.pid());
+    // Launching returns before the kernel runs.
+    watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, "the kernel runs", || {
+        uvm::busy_until(&file).is_ok_and(|until| until > uvm::now())
+    });
+    process
+}
