@@ -1,10 +1,11 @@
 //! `mps-aggressor`: a client that does one wrong or long thing.
 //!
 //! ```text
-//! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N]
+//! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--then-reset]
 //! ```
 //! `ready` with a context, `launched` once the kernel is on its way, then `end` or `error`. `--after-ms` lets good
-//! kernels run for a while before, `--for-ms` (default 1500) is the length of `long`.
+//! kernels run for a while before, `--for-ms` (default 1500) is the length of `long`. With `--then-reset` the error is
+//! reported as `lost`, and the context is reset in place: `recovered` or `error` says whether the driver allows it.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::Report;
@@ -22,6 +23,7 @@ struct Options {
     kind: String,
     after: Duration,
     length: Duration,
+    is_resetting: bool,
 }
 
 impl Options {
@@ -30,8 +32,13 @@ impl Options {
         if !["oob", "misaligned", "assert", "trap", "endless", "long"].contains(&kind.as_str()) {
             return None;
         }
-        let mut options = Self { kind, after: Duration::ZERO, length: Duration::from_millis(1500) };
+        let mut options =
+            Self { kind, after: Duration::ZERO, length: Duration::from_millis(1500), is_resetting: false };
         while let Some(argument) = arguments.next() {
+            if argument == "--then-reset" {
+                options.is_resetting = true;
+                continue;
+            }
             let value = Duration::from_millis(arguments.next()?.parse().ok()?);
             match argument.as_str() {
                 "--after-ms" => options.after = value,
@@ -52,11 +59,21 @@ fn nanoseconds(time: Duration) -> Argument {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N]";
+        let text = "mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--then-reset]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
-    report.end(work(report, &options), json!({ "kind": options.kind }))
+    let mut result = work(report, &options);
+    if options.is_resetting
+        && let Err(error) = &result
+    {
+        report.say("lost", json!({ "call": error.call, "code": error.code, "kind": options.kind }));
+        result = Gpu::reset().map(|_| {
+            report.say("recovered", json!({}));
+            json!({ "kind": options.kind })
+        });
+    }
+    report.end(result, json!({ "kind": options.kind }))
 }
 
 fn work(report: Report, options: &Options) -> Result<Value, GpuError> {

@@ -1,10 +1,12 @@
 //! `mps-bystander`: an honest client. It runs short kernels one after the other and says how long they took at most.
 //!
 //! ```text
-//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes]
+//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes] [--reset]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
+//! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
+//! that took; steps and memory start anew then.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
@@ -25,6 +27,7 @@ struct Options {
     steps: u32,
     every: Duration,
     kernel: Duration,
+    is_resetting: bool,
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -35,9 +38,14 @@ impl Options {
             steps: u32::MAX,
             every: Duration::from_secs(1),
             kernel: Duration::from_micros(200),
+            is_resetting: false,
             is_stopped: Arc::default(),
         };
         while let Some(argument) = arguments.next() {
+            if argument == "--reset" {
+                options.is_resetting = true;
+                continue;
+            }
             if argument == "--until-stdin-closes" {
                 let flag = Arc::clone(&options.is_stopped);
                 std::thread::spawn(move || {
@@ -65,17 +73,26 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes]" }));
+        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes] [--reset]" }));
         return ExitCode::from(2);
     };
     let mut steps = 0;
-    let result = work(report, &options, &mut steps);
+    let mut result = initialise().and_then(|()| Gpu::open()).and_then(|gpu| work(report, &options, gpu, &mut steps));
+    if options.is_resetting
+        && let Err(error) = &result
+    {
+        report.say("lost", json!({ "call": error.call, "code": error.code, "steps": steps }));
+        steps = 0;
+        let begin = Instant::now();
+        result = Gpu::reset().and_then(|gpu| {
+            report.say("recovered", json!({ "reset_ms": milliseconds(begin.elapsed()) }));
+            work(report, &options, gpu, &mut steps)
+        });
+    }
     report.end(result, json!({ "steps": steps }))
 }
 
-fn work(report: Report, options: &Options, steps: &mut u32) -> Result<Value, GpuError> {
-    initialise()?;
-    let mut gpu = Gpu::open()?;
+fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Result<Value, GpuError> {
     let memory = gpu.allocate(WORDS_BYTES)?;
     gpu.clear(memory, WORDS_BYTES)?;
     let (spin, increment) = (gpu.kernel("spin")?, gpu.kernel("increment")?);

@@ -1,7 +1,7 @@
 //! `mps-first-alloc`: how long a new client takes from `main` to its first allocation.
 //!
 //! One line `allocated` with the milliseconds of each step and their sum, then `end`, or `error`. With
-//! `--until-stdin-closes` it keeps its context until then.
+//! `--until-stdin-closes` it keeps its context until then; `--mib N` is the size of the allocation, 1 else.
 
 use super::gpu::{Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
@@ -9,22 +9,31 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::process::ExitCode;
 
-/// Bytes of the first allocation.
-const SIZE: usize = 1 << 20;
+/// Bytes of a mebibyte.
+const MEBIBYTE: usize = 1 << 20;
+
+/// Size in mebibytes, and whether to stay.
+fn parse(mut arguments: impl Iterator<Item = String>) -> Option<(usize, bool)> {
+    let (mut size, mut is_staying) = (1, false);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--until-stdin-closes" => is_staying = true,
+            "--mib" => size = arguments.next()?.parse().ok()?,
+            _ => return None,
+        }
+    }
+    Some((size, is_staying))
+}
 
 /// The program.
 #[must_use]
-pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
-    let is_staying = match arguments.next().as_deref() {
-        None => false,
-        Some("--until-stdin-closes") => true,
-        Some(_) => {
-            report.say("usage", json!({ "text": "mps-first-alloc [--until-stdin-closes]" }));
-            return ExitCode::from(2);
-        }
+    let Some((size, is_staying)) = parse(arguments) else {
+        report.say("usage", json!({ "text": "mps-first-alloc [--mib N] [--until-stdin-closes]" }));
+        return ExitCode::from(2);
     };
-    let result = work(report);
+    let result = work(report, size.saturating_mul(MEBIBYTE));
     if is_staying && result.is_ok() {
         // Whatever comes is thrown away; its end, or an error, is the sign.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -32,12 +41,12 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     report.end(result, json!({}))
 }
 
-fn work(report: Report) -> Result<Value, GpuError> {
+fn work(report: Report, size: usize) -> Result<Value, GpuError> {
     initialise()?;
     let initialised = report.start().elapsed();
     let gpu = Gpu::open()?;
     let opened = report.start().elapsed();
-    gpu.allocate(SIZE)?;
+    gpu.allocate(size)?;
     let allocated = report.start().elapsed();
     report.say(
         "allocated",

@@ -83,6 +83,17 @@ impl Gpu {
         Ok(Self { module: None })
     }
 
+    /// Destroys the context and takes a new one: the cure in place. Everything that was in it is gone.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn reset() -> Result<Self, GpuError> {
+        let device = result::device::get(0).map_err(named("cuDeviceGet"))?;
+        // SAFETY: handles of the old context are not used again: `Gpu` and its kernels are dropped by the caller.
+        unsafe { sys::cuDevicePrimaryCtxReset_v2(device) }.result().map_err(named("cuDevicePrimaryCtxReset"))?;
+        Self::open()
+    }
+
     /// Allocates device memory and leaves it allocated.
     ///
     /// # Errors
