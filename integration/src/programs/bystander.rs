@@ -6,7 +6,7 @@
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
 //! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
-//! that took; steps and memory start anew then.
+//! that took and in how many tries; steps and memory start anew then.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
@@ -20,6 +20,12 @@ use std::time::{Duration, Instant};
 /// Words that each step counts up.
 const WORDS: u32 = 1024;
 const WORDS_BYTES: usize = 4096;
+
+/// `CUDA_ERROR_MPS_CONNECTION_FAILED`: the daemon has sent the program to a server that is dead.
+const UNREACHABLE: u32 = 805;
+/// A reset that meets it is tried again so often.
+const MAX_TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 struct Options {
@@ -84,12 +90,26 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
         report.say("lost", json!({ "call": error.call, "code": error.code, "steps": steps }));
         steps = 0;
         let begin = Instant::now();
-        result = Gpu::reset().and_then(|gpu| {
-            report.say("recovered", json!({ "reset_ms": milliseconds(begin.elapsed()) }));
+        result = reset().and_then(|(gpu, tries)| {
+            report.say("recovered", json!({ "reset_ms": milliseconds(begin.elapsed()), "tries": tries }));
             work(report, &options, gpu, &mut steps)
         });
     }
     report.end(result, json!({ "steps": steps }))
+}
+
+/// Resets in place, and again as long as no server can be reached; says how many tries it took.
+fn reset() -> Result<(Gpu, u32), GpuError> {
+    let mut tries = 1;
+    loop {
+        match Gpu::reset() {
+            Err(error) if error.code == UNREACHABLE && tries < MAX_TRIES => {
+                tries += 1;
+                std::thread::park_timeout(BETWEEN_TRIES);
+            }
+            result => return result.map(|gpu| (gpu, tries)),
+        }
+    }
 }
 
 fn work(report: Report, options: &Options, mut gpu: Gpu, steps: &mut u32) -> Result<Value, GpuError> {
