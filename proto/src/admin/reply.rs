@@ -126,7 +126,7 @@ fn with_reason(uid: u32, reason: &str) -> String {
 }
 
 /// The first line of the refusal that fits a command; measured on 535 and 550 with a server of another user, and on 580
-/// with root's server, where changing a server and terminating a client are refused like changing the defaults.
+/// with root's server, where everything but `quit` is refused like changing the defaults.
 #[must_use]
 pub fn refused(command: &Command, uid: u32, personality: Personality) -> String {
     let since_550 = |reason| with_reason(uid, if personality >= Personality::V550 { reason } else { "" });
@@ -136,15 +136,17 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         | Command::SetDefaultDevicePinnedMemLimit { .. }
         | Command::SetDefaultClientPriority { .. }
         | Command::SmPartition(_) => defaults_refused(uid, personality),
-        Command::StartServer { .. } => since_550(". Only the root user may start server for another user."),
-        Command::ShutdownServer { .. } => since_550(". Only the root user may shutdown another user's server."),
-        Command::SetActiveThreadPercentage { .. }
+        Command::StartServer { .. }
+        | Command::ShutdownServer { .. }
+        | Command::SetActiveThreadPercentage { .. }
         | Command::SetDevicePinnedMemLimit { .. }
         | Command::TerminateClient { .. }
             if personality >= Personality::V580 =>
         {
             defaults_refused(uid, personality)
         }
+        Command::StartServer { .. } => since_550(". Only the root user may start server for another user."),
+        Command::ShutdownServer { .. } => since_550(". Only the root user may shutdown another user's server."),
         Command::SetActiveThreadPercentage { .. } | Command::SetDevicePinnedMemLimit { .. } => {
             since_550(". Only the root user may change settings for another user's server.")
         }

@@ -1,0 +1,175 @@
+"""Figures of ours against the vendor's, measured in turns in one run, as minimum, median and maximum."""
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import time
+
+from bench import Failed
+
+
+def spread(values):
+    return {"n": len(values), "min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+def paired(ours, theirs):
+    """Both spreads and the spread of the ratios pair by pair."""
+    return {"ours": spread(ours), "theirs": spread(theirs), "ratio": spread([a / b for a, b in zip(ours, theirs)])}
+
+
+def in_turns(first, second, times):
+    """Runs both, the order changing from pair to pair."""
+    ours, theirs = [], []
+    for index in range(times):
+        for subject in (0, 1) if index % 2 else (1, 0):
+            (ours, theirs)[subject].append((first, second)[subject]())
+    return paired(ours, theirs)
+
+
+def first_allocation(ours, theirs, times=30):
+    """Milliseconds from a client's start to its first memory, the server up and idle."""
+    with ours.daemon() as a, theirs.daemon() as b:
+        for daemon in (a, b):
+            daemon.client("mps-first-alloc").wait("allocated")
+
+        def once(daemon):
+            client = daemon.client("mps-first-alloc")
+            total = client.wait("allocated")["total_ms"]
+            client.process.wait()
+            return total
+
+        return in_turns(lambda: once(a), lambda: once(b), times)
+
+
+def first_allocation_cold(ours, theirs, times=8):
+    """The same when the client has to wait for a server to start."""
+
+    def once(subject):
+        with subject.daemon() as daemon:
+            return daemon.client("mps-first-alloc").wait("allocated")["total_ms"]
+
+    return in_turns(lambda: once(ours), lambda: once(theirs), times)
+
+
+def herd(ours, theirs, clients=48, times=5):
+    """Milliseconds until every one of 48 clients started at once has memory."""
+
+    def once(subject):
+        with subject.daemon() as daemon:
+            daemon.client("mps-first-alloc").wait("allocated")
+            began = time.monotonic()
+            crowd = [daemon.client("mps-first-alloc", "--until-stdin-closes") for _ in range(clients)]
+            last = max(client.wait("allocated", 90)["seen"] for client in crowd)
+            return (last - began) * 1e3
+
+    return in_turns(lambda: once(ours), lambda: once(theirs), times)
+
+
+def throughput(ours, theirs, seconds=2, times=8):
+    """Steps a second of a client that launches short kernels all the time."""
+    with ours.daemon() as a, theirs.daemon() as b:
+
+        def once(daemon):
+            client = daemon.client("mps-bystander", "--seconds", str(seconds), "--kernel-us", "200")
+            ready = client.wait("ready")
+            client.process.wait(seconds + 30)
+            end = client.wait("end")
+            return end["steps"] / ((end["t_ms"] - ready["t_ms"]) / 1e3)
+
+        return in_turns(lambda: once(a), lambda: once(b), times)
+
+
+def commands_a_second(ours, theirs, count=4000):
+    """Commands a second in one session, daemon and command line on one core."""
+
+    def once(subject):
+        with subject.daemon() as daemon:
+            core = min(os.sched_getaffinity(0))
+            for pid in daemon.left_over():
+                subprocess.run(["taskset", "-acp", str(core), str(pid)], capture_output=True, check=False)
+            lines = "get_default_active_thread_percentage\n" * count
+            command = ["taskset", "-c", str(core), subject.control]
+            began = time.monotonic()
+            done = subprocess.run(command, input=lines, env=daemon.environment, capture_output=True, text=True)
+            took = time.monotonic() - began
+            if done.stdout.count("100.0") != count:
+                raise Failed(f"{done.stdout.count('100.0')} answers to {count} commands")
+            return count / took
+
+    return in_turns(lambda: once(ours), lambda: once(theirs), 3)
+
+
+def idle(ours, seconds=60):
+    """Resident memory in MiB and wake-ups of the daemon and its holder with one idle server."""
+    with ours.daemon() as daemon:
+        daemon.client("mps-first-alloc").wait("allocated")
+        own = daemon.process.pid
+        children = open(f"/proc/{own}/task/{own}/children").read().split()
+        holders = [int(pid) for pid in children if b"--holder" in open(f"/proc/{pid}/cmdline", "rb").read()]
+        pids = {"daemon": own, "holder": holders[0]}
+
+        def switches(pid):
+            status = open(f"/proc/{pid}/status").read()
+            return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)
+
+        def memory(pid):
+            status = open(f"/proc/{pid}/status").read()
+            return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+
+        time.sleep(3)
+        before = {name: switches(pid) for name, pid in pids.items()}
+        time.sleep(seconds)
+        return {
+            name: {"rss_mib": round(memory(pid), 2), "wake_ups": switches(pid) - before[name], "seconds": seconds}
+            for name, pid in pids.items()
+        }
+
+
+def killed_again_and_again(ours, kills=20, workers=6):
+    """`kill -9` of the daemon at random moments while clients come and go: how many were served, how many disturbed."""
+    rng = random.Random(20261120)
+    with ours.daemon() as daemon:
+        steady = daemon.client("mps-bystander", "--until-stdin-closes")
+        steady.wait("ready")
+        (server,) = daemon.servers()
+        clients, served, errors = [], 0, []
+        for _ in range(kills):
+            clients += [daemon.client("mps-first-alloc") for _ in range(workers)]
+            time.sleep(rng.uniform(0, 0.25))
+            daemon.kill()
+            clients += [daemon.client("mps-first-alloc")]
+            daemon.start()
+        for client in clients:
+            try:
+                client.wait("allocated", 60)
+                served += 1
+            except Failed as failed:
+                errors.append(str(failed))
+        same = daemon.servers() == [server]
+        steady.process.stdin.close()
+        code = steady.error()
+    return {
+        "kills": kills,
+        "clients": len(clients),
+        "served": served,
+        "errors": sorted(set(errors)),
+        "steady client": "undisturbed" if code is None else f"error {code}",
+        "server": "the same throughout" if same else "another",
+    }
+
+
+def upgraded(ours):
+    """SIGUSR1: the daemon leaves everything to its successor."""
+    with ours.daemon() as daemon:
+        client = daemon.client("mps-bystander", "--until-stdin-closes")
+        client.wait("ready")
+        before = daemon.servers()
+        os.kill(daemon.process.pid, signal.SIGUSR1)
+        status = daemon.process.wait(10)
+        daemon.start()
+        after = daemon.servers()
+        client.process.stdin.close()
+        code = client.error()
+    return {"status": status, "same server": before == after, "client": "undisturbed" if code is None else code}

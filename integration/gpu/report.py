@@ -1,0 +1,52 @@
+"""The report as a page: what both did, where they differ, and the figures."""
+
+import difflib
+
+
+def number(value):
+    return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def row(name, values):
+    return f"| {name} | {values['n']} | {number(values['min'])} | {number(values['median'])} | {number(values['max'])} |"
+
+
+def transcript_difference(ours, theirs):
+    """The commands whose answers differ, as a list."""
+    lines = list(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), "theirs", "ours", lineterm="", n=2))
+    return "```\n" + "\n".join(lines) + "\n```" if lines else "The same, byte by byte, but for pids and UUIDs."
+
+
+def markdown(results):
+    machine = results["machine"]
+    page = [
+        f"# GPU suite, {machine['date']}",
+        "",
+        f"GPU and driver: {'; '.join(machine['gpus'])}. Kernel {machine['kernel']}, {machine['cores']} cores.",
+        "Made by `integration/gpu/run`. `theirs` is the vendor's daemon on the same machine in the same run.",
+        "",
+        "## Checks",
+        "",
+    ]
+    for name, done in results["checks"].items():
+        ours, theirs = done["ours"], done["theirs"]
+        page += [f"### {name}", "", done["about"], ""]
+        if name == "live" and ours["ok"] and theirs["ok"]:
+            page += [f"{ours['result'].count('> ')} commands.", "", transcript_difference(ours["result"], theirs["result"])]
+        else:
+            for subject in (ours, theirs):
+                mark = "" if subject["ok"] else "**failed** "
+                page.append(f"- {'ours' if subject is ours else 'theirs'}: {mark}{subject['result']}")
+        page.append("")
+    page += ["## Figures", ""]
+    for name, done in results["figures"].items():
+        page += [f"### {name}", "", done["about"], ""]
+        result = done["result"]
+        if not done["ok"]:
+            page += [f"**failed**: {result}", ""]
+        elif isinstance(result, dict) and "ratio" in result:
+            page += ["| | n | min | median | max |", "|---|---|---|---|---|"]
+            page += [row(part, result[part]) for part in ("ours", "theirs", "ratio")] + [""]
+        else:
+            page += [f"- {key}: {value}" for key, value in result.items()] + [""]
+    return "\n".join(page)
