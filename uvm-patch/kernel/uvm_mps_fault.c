@@ -197,6 +197,7 @@ static void fault_record(struct uvm_mps_record *rec, struct uvm_mps_client *clie
 	rec->ve_id = entry->fault_source.ve_id;
 	rec->client_id = entry->fault_source.client_id;
 	rec->gpc_id = entry->fault_source.gpc_id;
+	rec->utlb_id = entry->fault_source.utlb_id;
 	rec->mmu_engine_id = entry->fault_source.mmu_engine_id;
 	rec->fault_type = (u8)entry->fault_type;
 	rec->access_type = (u8)entry->fault_access_type;

@@ -111,6 +111,9 @@ NV_STATUS nvUvmInterfaceGetFbInfo(uvmGpuDeviceHandle device, UvmGpuFbInfo *info)
 	memset(info, 0, sizeof(*info));
 	info->maxAllocatableAddress = EMU_VIDMEM - EMU_USER_MEM - 1;
 	info->heapSize = (EMU_VIDMEM - EMU_USER_MEM) / 1024;
+#ifdef EMU_FB_INFO_HAS_PAGE_SIZE
+	info->maxVidmemPageSize = EMU_CHUNK;
+#endif
 	return NV_OK;
 }
 
@@ -173,10 +176,17 @@ void nvUvmInterfaceAddressSpaceDestroy(uvmGpuAddressSpaceHandle handle)
 }
 
 NV_STATUS nvUvmInterfaceSetPageDirectory(uvmGpuAddressSpaceHandle handle, NvU64 pdb, unsigned int entries, NvBool vid,
+#ifdef EMU_PAGE_DIRECTORY_HAS_DMA_ADDRESS
+					 NvU32 pasid, NvU64 *dma_address)
+#else
 					 NvU32 pasid)
+#endif
 {
 	struct emu_space *space = (void *)handle;
 
+#ifdef EMU_PAGE_DIRECTORY_HAS_DMA_ADDRESS
+	*dma_address = pdb;
+#endif
 	mutex_lock(&emu.lock);
 	space->pdb = pdb;
 	space->pdb_vid = vid;
@@ -410,7 +420,9 @@ NV_STATUS nvUvmInterfaceInitFaultInfo(uvmGpuDeviceHandle device, UvmGpuFaultInfo
 	info->replayable.replayableFaultMask = 1;
 	info->replayable.bufferAddress = emu.fb;
 	info->replayable.bufferSize = EMU_FAULTS * EMU_PACKET;
+#ifdef EMU_FAULT_INFO_HAS_OWNER
 	info->replayable.bUvmOwnsHwFaultBuffer = NV_TRUE;
+#endif
 	info->nonReplayable.bufferSize = EMU_FAULTS * EMU_PACKET;
 	info->faultBufferHandle = 1;
 	return NV_OK;

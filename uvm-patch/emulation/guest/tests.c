@@ -662,7 +662,7 @@ int main(void)
 	long_run = option("mps.long");
 	printf("== %s module\n", patched ? "patched" : "stock");
 	load("/nvidia.ko", "");
-	load("/nvidia-uvm.ko", "");
+	load("/nvidia-uvm.ko", option("mps.untested") ? "uvm_mps_untested=1" : "");
 	make_node();
 	notices_open();
 	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
