@@ -128,6 +128,10 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
         policy.owner_gid = nix::unistd::getegid().as_raw();
         policy.personality = personality;
         let driver = runtime.block_on(Driver::start(settings.clone(), policy, log.clone(), directory))?;
+        if options.ready_devices {
+            let _within = runtime.enter();
+            driver.ready_devices();
+        }
         if options.static_partitioning && personality < Personality::V595 {
             log.control(std::process::id(), "Static SM partitions need a server of release 595 or later");
         }

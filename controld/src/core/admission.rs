@@ -197,17 +197,15 @@ impl Core {
         }
     }
 
-    /// The server that newcomers of a domain go to: its active one or, where only one server may run, a draining one
-    /// too, as with the vendor.
+    /// The server that newcomers of a domain go to: its active one; one that was only idle, whose answer may be that it
+    /// goes on; or, where only one server may run, any draining one, as with the vendor.
     pub(super) fn server_for_newcomers(&self, domain: Uid) -> Option<&Server> {
         self.active_server(domain).or_else(|| {
-            (self.policy.sharing == Sharing::Single)
-                .then(|| {
-                    self.servers
-                        .values()
-                        .find(|server| server.domain == domain && matches!(server.state, ServerState::Draining(_)))
-                })
-                .flatten()
+            self.servers.values().find(|server| {
+                server.domain == domain
+                    && matches!(&server.state, ServerState::Draining(drain)
+                        if drain.because_idle || self.policy.sharing == Sharing::Single)
+            })
         })
     }
 

@@ -69,9 +69,10 @@ impl Core {
         if self.quit.is_some() || !self.wants_server(domain) {
             return;
         }
-        if self.server_for_newcomers(uid).is_some() {
+        if let Some(server) = self.server_for_newcomers(uid) {
+            let is_active = server.is_active();
             if let Some(domain) = self.domains.get_mut(&uid) {
-                domain.requested = false;
+                domain.requested &= !is_active;
                 // Set by an earlier server's end, when this one was on its way already.
                 domain.retry_at = None;
             }
@@ -158,6 +159,14 @@ impl Core {
             tries + 1,
             delay.as_millis(),
         ));
+        // Servers whose clients only they know may have none any longer: they are asked again with every try.
+        for server in self.servers.values_mut().filter(|server| server.domain != uid) {
+            if matches!(server.state, ServerState::Serving)
+                && !self.processes.values().any(|process| process.server == server.epoch)
+            {
+                server.idle_since.get_or_insert(now);
+            }
+        }
     }
 
     pub(super) fn server_hello(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
@@ -313,6 +322,10 @@ impl Core {
             quit.status = quit.status.max(status);
         }
         self.effects.push(Effect::Save);
+        // It may have been in the way of those that could not start.
+        for (_, domain) in self.domains.iter_mut().filter(|(uid, _)| **uid != server.domain) {
+            domain.retry_at = domain.retry_at.map(|at| at.min(now));
+        }
         let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.stable_after);
         if server.end_wanted || stable {
             if let Some(domain) = self.domains.get_mut(&server.domain) {
@@ -370,11 +383,30 @@ impl Core {
 
     // ---- idle --------------------------------------------------------------------------------------------------
 
+    /// Whether a domain other than this one could not start a server and still needs one: on a GPU in compute mode
+    /// `EXCLUSIVE_PROCESS` that is so as long as any other server lives.
+    fn is_in_the_way(&self, server: &Server) -> bool {
+        self.domains
+            .iter()
+            .any(|(uid, domain)| *uid != server.domain && domain.starts.tries() > 0 && self.wants_server(domain))
+    }
+
     /// Servers that are only kept for the next client of their user, with the time at which they have been long enough.
     ///
-    /// When all are idle, the one that was used last stays.
+    /// When all are idle, the one that was used last stays, unless it is in the way of one that can't start.
     fn idle_servers(&self) -> Vec<(ServerEpoch, Duration)> {
-        let Some(timeout) = self.policy.idle_timeout.filter(|_| self.quit.is_none()) else {
+        if self.quit.is_some() {
+            return Vec::new();
+        }
+        let serving = self.servers.values().filter(|server| matches!(server.state, ServerState::Serving));
+        let in_the_way: Vec<(ServerEpoch, Duration)> = serving
+            .filter(|server| self.is_in_the_way(server))
+            .filter_map(|server| Some((server.epoch, server.idle_since?)))
+            .collect();
+        if !in_the_way.is_empty() {
+            return in_the_way;
+        }
+        let Some(timeout) = self.policy.idle_timeout else {
             return Vec::new();
         };
         let active = self.servers.values().filter(|server| server.is_active());
@@ -395,8 +427,10 @@ impl Core {
     /// With several servers up, those that have been idle for long go: each holds some 70 MiB of GPU memory.
     pub(super) fn advance_idle(&mut self, now: Duration) {
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
-            if let Some(pid) = self.servers.get(&epoch).and_then(|server| server.pid) {
-                self.log(format!("Server {pid} has been idle, shutting it down"));
+            if let Some(server) = self.servers.get(&epoch) {
+                let (pid, user) = (server.pid.unwrap_or_default(), server.domain);
+                let why = if self.is_in_the_way(server) { "another user's can't start" } else { "it has been idle" };
+                self.log(format!("Server {pid} of user {user} has no clients and is shut down: {why}"));
             }
             self.drain(now, epoch, None, true);
         }

@@ -31,7 +31,7 @@ fn sharing() -> impl Strategy<Value = Sharing> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_order_of_events_breaks_an_invariant(

@@ -43,8 +43,8 @@ pub(super) enum Event {
     ServerExited { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
     ProcessGone { pid: Pid },
-    /// The devices are listed.
-    Devices { session: SessionId, devices: Result<Vec<Device>, String> },
+    /// The devices are listed, for a session or in advance.
+    Devices { session: Option<SessionId>, devices: Result<Vec<Device>, String> },
 }
 
 /// The way to the driver.

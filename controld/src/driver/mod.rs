@@ -21,6 +21,7 @@ mod restore;
 mod session;
 
 use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
+use crate::devices::{self, Device};
 use crate::failpoint::reached;
 use crate::holder::{self, FromHolder, HolderError, HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
@@ -122,6 +123,10 @@ pub struct Driver {
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,
+    /// The machine's GPUs, when the option `-q` had them listed at the start.
+    devices: Option<Vec<Device>>,
+    /// Bytes of the log FIFO that were no records, as last reported.
+    fifo_garbage: u64,
     exit: Option<u8>,
 }
 
@@ -206,6 +211,15 @@ impl Driver {
                 for record in &records {
                     self.log.record(record);
                 }
+                let garbage = self.fifo.skipped();
+                if garbage > self.fifo_garbage {
+                    let new = garbage - self.fifo_garbage;
+                    self.fifo_garbage = garbage;
+                    self.log.chatter(
+                        self.own_pid,
+                        &format!("{new} bytes in the log FIFO are no records, {garbage} so far"),
+                    );
+                }
             }
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
             Wake::Terminate => {
@@ -246,6 +260,19 @@ impl Driver {
             }
         }
         self.feeding = false;
+    }
+
+    /// Lists the devices now and not at the first `device_query` (option `-q`).
+    pub fn ready_devices(&self) {
+        self.list_devices(None);
+    }
+
+    fn list_devices(&self, session: Option<SessionId>) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let devices = devices::list().await.map_err(|error| error.to_string());
+            events.send(Event::Devices { session, devices }).await;
+        });
     }
 
     /// A line of our own for `control.log`.
@@ -327,7 +354,11 @@ impl Driver {
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { pid } => self.feed(Input::ProcessGone { pid }),
-            Event::Devices { session, devices } => self.feed(Input::DevicesListed { session, devices }),
+            Event::Devices { session: Some(session), devices } => self.feed(Input::DevicesListed { session, devices }),
+            Event::Devices { session: None, devices: Ok(devices) } => self.devices = Some(devices),
+            Event::Devices { session: None, devices: Err(reason) } => {
+                self.say(&format!("The devices can't be listed: {reason}"));
+            }
         }
     }
 

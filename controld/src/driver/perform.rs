@@ -1,11 +1,9 @@
 //! How each effect is done.
 
-use super::events::Event;
 use super::processes::kernel_pid;
 use super::session::ToSession;
 use super::{Driver, Kind, Note, Stage, handshake, keys};
 use crate::core::{ConnectionId, Effect, Input, Peer, PsRow, ServerEpoch, SessionId};
-use crate::devices;
 use crate::failpoint::reached;
 use crate::io::process;
 use crate::io::seqpacket::pair;
@@ -36,13 +34,10 @@ impl Driver {
                 let rows: Vec<ClientRow> = rows.into_iter().map(described).collect();
                 self.answer(session, ps_table(&rows));
             }
-            Effect::ListDevices { session } => {
-                let events = self.events.clone();
-                tokio::spawn(async move {
-                    let devices = devices::list().await.map_err(|error| error.to_string());
-                    events.send(Event::Devices { session, devices }).await;
-                });
-            }
+            Effect::ListDevices { session } => match self.devices.clone() {
+                Some(devices) => self.feed(Input::DevicesListed { session, devices: Ok(devices) }),
+                None => self.list_devices(Some(session)),
+            },
             Effect::CloseSessions => {
                 self.sessions.retain(|_, session| {
                     if !session.busy {

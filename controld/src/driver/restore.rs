@@ -20,7 +20,7 @@ use super::{Connection, Driver, Signals, handshake};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
 use crate::failpoint::reached;
-use crate::holder::{Held, HolderError, HolderLink, Kind};
+use crate::holder::{Held, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::log_fifo::{self, FifoError, LogFifo};
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
@@ -194,6 +194,8 @@ impl Driver {
             undecided: BTreeMap::new(),
             pending: VecDeque::new(),
             feeding: false,
+            devices: None,
+            fifo_garbage: 0,
             exit: None,
         };
         if let Some(saved) = found.state.take() {
@@ -204,6 +206,7 @@ impl Driver {
         driver.hold_settings();
         driver.save();
         reached("start-saved");
+        driver.kept(driver.holder.release(LOG_BACKLOG_KEY));
         driver.take_over_connections(&mut found);
         reached("connections-restored");
         driver.listen(&mut found)?;

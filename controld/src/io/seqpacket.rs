@@ -10,6 +10,7 @@
 use crate::core::Peer;
 use crate::sys::polled::register;
 use nix::cmsg_space;
+use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, getsockopt, recvmsg, sendmsg, setsockopt,
     sockopt,
@@ -53,7 +54,11 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
     let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
     let (length, truncated, sender, descriptors, has_control) = {
         let mut buffers = [IoSliceMut::new(&mut bytes)];
-        let message = recvmsg::<UnixAddr>(fd.as_raw_fd(), &mut buffers, Some(&mut control), flags)?;
+        let message = match recvmsg::<UnixAddr>(fd.as_raw_fd(), &mut buffers, Some(&mut control), flags) {
+            // Told once when the peer has closed with packets of ours unread; its own packets come after that.
+            Err(Errno::ECONNRESET) => return receive_now(fd, capacity, flags),
+            other => other?,
+        };
         let mut sender = None;
         let mut descriptors = Vec::new();
         let mut has_control = false;

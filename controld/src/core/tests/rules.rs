@@ -280,6 +280,28 @@ fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
 }
 
 #[test]
+fn a_server_without_clients_makes_room_for_one_that_cannot_start_beside_it() {
+    // As on a GPU in compute mode EXCLUSIVE_PROCESS.
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    let (first, _) = story.serve(&effects, 501);
+    let (waiting, effects) = story.arrive(OTHER);
+    let (second, _) = effects.iter().find_map(spawned).expect("a start");
+    story.feed(Input::ServerSpawned { server: second, pid: 502 });
+    let effects = story.feed(Input::ServerExited { server: second, cause: ExitCause::Exited(1) });
+    assert_eq!(asked(&effects, &Request::Shutdown), None, "the first one has a client");
+    let (another, effects) = story.arrive(Peer { pid: 33, ..USER });
+    assert_eq!(dispatched(&effects), [(first, another)], "and goes on to take more");
+    story.feed(Input::ProcessGone { pid: 33 });
+    let effects = story.feed(Input::ProcessGone { pid: USER.pid });
+    let id = asked(&effects, &Request::Shutdown).expect("it has none and is in the way");
+    story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(0)) });
+    let effects = story.feed(Input::ServerExited { server: first, cause: ExitCause::Exited(0) });
+    let (next, effects) = story.serve(&effects, 503);
+    assert_eq!(dispatched(&effects), [(next, waiting)], "at once, whatever the delay was");
+}
+
+#[test]
 fn no_wake_up_is_due_when_nothing_happens() {
     let mut story = Story::new(Policy::default());
     assert_eq!(story.core.next_deadline(), None);
