@@ -24,6 +24,7 @@ pub struct Sim {
     /// The daemon's bench.
     pub lab: Lab,
     library_dir: PathBuf,
+    variables: Vec<(String, String)>,
 }
 
 /// The simulated driver, built once in each test process.
@@ -66,7 +67,8 @@ impl Sim {
         for name in LIBRARY_NAMES {
             symlink(library(), library_dir.join(name)).expect("the bench's folder is ours");
         }
-        Self { lab, library_dir }
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Self { lab, library_dir, variables: variables.iter().map(own).collect() }
     }
 
     /// The same with the daemon running in the background.
@@ -89,6 +91,7 @@ impl Sim {
         let mut command = Command::new(program(name));
         command.args(arguments).env_clear();
         command.env("LD_LIBRARY_PATH", library_dir).env("CUDA_MPS_PIPE_DIRECTORY", self.lab.pipe_dir());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -89,6 +89,31 @@ fn while_an_affected_client_lives_the_server_is_in_fault_and_refuses_newcomers()
     });
 }
 
+#[test]
+fn a_fault_stays_on_its_gpu_but_newcomers_are_refused_on_all() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[("MPS_SIM_DEVICES", "2")]);
+        let elsewhere = ["--device", "1"];
+        let other = sim.start("mps-bystander", &[&elsewhere, FOR_EVER].concat(), "ready");
+        let stuck = bystander(&sim);
+        stuck.signal(Signal::SIGSTOP);
+        assert_eq!(code(&sim, sim.start("mps-aggressor", &["trap"], "launched")), Some(719), "{subject}");
+        sim.lab.wait_log("server.log", "The following client process have a sticky error set:");
+        if !subject.ours {
+            let refused = sim.finish(sim.start("mps-bystander", &[&elsewhere, FOR_EVER].concat(), "error"));
+            assert_eq!(error_of(&refused), Some(807), "{subject}");
+        }
+        stuck.signal(Signal::SIGKILL);
+        sim.lab.wait_log("server.log", "Destroy server context on device 0 (NVIDIA H200)");
+        assert_eq!(error_of_running(&other), None, "{subject}");
+        assert!(
+            !sim.server_log()
+                .iter()
+                .any(|line| line.contains("on device 1 (NVIDIA H200)") && line.starts_with("Destroy"))
+        );
+    });
+}
+
 fn pid_of(finished: &Finished) -> i64 {
     find_event(&finished.stdout_text(), "error").and_then(|line| line["pid"].as_i64()).expect("it says its pid")
 }

@@ -151,7 +151,7 @@ impl Context {
     /// One of its kernels does wrong: the server hears of it, and after a while the context fails.
     pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind) -> Outcome {
         let is_mps = self.with_link(|link| link.tell(Command::Fault(kind.0))).is_some();
-        let delay = if kind.is_memory_fault() { driver.fault_spread } else { driver.own_fault };
+        let delay = if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault };
         self.pass_time(Some(delay))?;
         let code = Code(kind.0);
         // Without MPS the process can't have a context again, and the error is another one.

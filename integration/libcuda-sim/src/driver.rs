@@ -71,8 +71,8 @@ pub(crate) struct Driver {
     pub(crate) devices: Vec<Device>,
     /// From a fault to the culprit's own error.
     pub(crate) own_fault: Duration,
-    /// From a memory fault to everyone's error.
-    pub(crate) fault_spread: Duration,
+    /// From a memory fault to the culprit's own error.
+    pub(crate) own_memory_fault: Duration,
     descriptor: Descriptor,
     /// The daemon's socket, under MPS.
     daemon: Option<PathBuf>,
@@ -121,7 +121,7 @@ pub(crate) fn initialise() -> Outcome {
         process: std::process::id(),
         devices: hardware::devices(&script),
         own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
-        fault_spread: script.milliseconds("MPS_SIM_FAULT_MS", fault::SPREAD),
+        own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", fault::SPREAD),
         descriptor,
         daemon,
         process_link: Mutex::new(process_link),

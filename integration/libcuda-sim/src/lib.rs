@@ -11,7 +11,7 @@
 //! | `CUDA_MPS_PIPE_DIRECTORY` | where the daemon's `control` socket is | `/tmp/nvidia-mps` |
 //! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
 //! | `MPS_SIM_OWN_FAULT_MS` | from a fault to the culprit's own error, but for memory faults | 5 |
-//! | `MPS_SIM_FAULT_MS` | from a memory fault to its culprit's own error | 15 |
+//! | `MPS_SIM_OWN_MEMORY_FAULT_MS` | from a memory fault to its culprit's own error | 15 |
 //!
 //! What it does not have: memory pools, graphs, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.

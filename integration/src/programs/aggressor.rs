@@ -68,7 +68,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
         && let Err(error) = &result
     {
         report.say("lost", json!({ "call": error.call, "code": error.code, "kind": options.kind }));
-        result = Gpu::reset().map(|_| {
+        result = Gpu::reset(0).map(|_| {
             report.say("recovered", json!({}));
             json!({ "kind": options.kind })
         });
@@ -78,7 +78,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
 
 fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
     initialise()?;
-    let mut gpu = Gpu::open()?;
+    let mut gpu = Gpu::open(0)?;
     let memory = gpu.allocate(4096)?;
     let spin = gpu.kernel("spin")?;
     let kernel = gpu.kernel(&options.kind)?;

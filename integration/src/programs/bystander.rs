@@ -1,7 +1,7 @@
 //! `mps-bystander`: an honest client. It runs short kernels one after the other and says how long they took at most.
 //!
 //! ```text
-//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes] [--reset]
+//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--until-stdin-closes] [--reset]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
@@ -33,6 +33,7 @@ struct Options {
     steps: u32,
     every: Duration,
     kernel: Duration,
+    device: i32,
     is_resetting: bool,
     is_stopped: Arc<AtomicBool>,
 }
@@ -44,6 +45,7 @@ impl Options {
             steps: u32::MAX,
             every: Duration::from_secs(1),
             kernel: Duration::from_micros(200),
+            device: 0,
             is_resetting: false,
             is_stopped: Arc::default(),
         };
@@ -67,6 +69,7 @@ impl Options {
                 "--steps" => options.steps = value.parse().ok()?,
                 "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
                 "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
+                "--device" => options.device = value.parse().ok()?,
                 _ => return None,
             }
         }
@@ -79,18 +82,19 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--until-stdin-closes] [--reset]" }));
+        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--until-stdin-closes] [--reset]" }));
         return ExitCode::from(2);
     };
     let mut steps = 0;
-    let mut result = initialise().and_then(|()| Gpu::open()).and_then(|gpu| work(report, &options, gpu, &mut steps));
+    let mut result =
+        initialise().and_then(|()| Gpu::open(options.device)).and_then(|gpu| work(report, &options, gpu, &mut steps));
     if options.is_resetting
         && let Err(error) = &result
     {
         report.say("lost", json!({ "call": error.call, "code": error.code, "steps": steps }));
         steps = 0;
         let begin = Instant::now();
-        result = reset().and_then(|(gpu, tries)| {
+        result = reset(options.device).and_then(|(gpu, tries)| {
             report.say("recovered", json!({ "reset_ms": milliseconds(begin.elapsed()), "tries": tries }));
             work(report, &options, gpu, &mut steps)
         });
@@ -99,10 +103,10 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
 }
 
 /// Resets in place, and again as long as no server can be reached; says how many tries it took.
-fn reset() -> Result<(Gpu, u32), GpuError> {
+fn reset(device: i32) -> Result<(Gpu, u32), GpuError> {
     let mut tries = 1;
     loop {
-        match Gpu::reset() {
+        match Gpu::reset(device) {
             Err(error) if error.code == UNREACHABLE && tries < MAX_TRIES => {
                 tries += 1;
                 std::thread::park_timeout(BETWEEN_TRIES);

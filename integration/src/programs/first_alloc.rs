@@ -44,7 +44,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
 fn work(report: Report, size: usize) -> Result<Value, GpuError> {
     initialise()?;
     let initialised = report.start().elapsed();
-    let gpu = Gpu::open()?;
+    let gpu = Gpu::open(0)?;
     let opened = report.start().elapsed();
     gpu.allocate(size)?;
     let allocated = report.start().elapsed();

@@ -63,19 +63,19 @@ pub enum Argument {
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel(sys::CUfunction);
 
-/// The primary context of the first GPU, current on this thread.
+/// The primary context of a GPU, current on this thread.
 #[derive(Debug)]
 pub struct Gpu {
     module: Option<sys::CUmodule>,
 }
 
 impl Gpu {
-    /// Takes the context. [`initialise`] comes first.
+    /// Takes the context of the GPU of this ordinal. [`initialise`] comes first.
     ///
     /// # Errors
     /// The driver's.
-    pub fn open() -> Result<Self, GpuError> {
-        let device = result::device::get(0).map_err(named("cuDeviceGet"))?;
+    pub fn open(ordinal: i32) -> Result<Self, GpuError> {
+        let device = result::device::get(ordinal).map_err(named("cuDeviceGet"))?;
         // SAFETY: the device is one that the driver has just given.
         let context = unsafe { result::primary_ctx::retain(device) }.map_err(named("cuDevicePrimaryCtxRetain"))?;
         // SAFETY: the context is retained until the process ends.
@@ -87,11 +87,11 @@ impl Gpu {
     ///
     /// # Errors
     /// The driver's.
-    pub fn reset() -> Result<Self, GpuError> {
-        let device = result::device::get(0).map_err(named("cuDeviceGet"))?;
+    pub fn reset(ordinal: i32) -> Result<Self, GpuError> {
+        let device = result::device::get(ordinal).map_err(named("cuDeviceGet"))?;
         // SAFETY: handles of the old context are not used again: `Gpu` and its kernels are dropped by the caller.
         unsafe { sys::cuDevicePrimaryCtxReset_v2(device) }.result().map_err(named("cuDevicePrimaryCtxReset"))?;
-        Self::open()
+        Self::open(ordinal)
     }
 
     /// Allocates device memory and leaves it allocated.

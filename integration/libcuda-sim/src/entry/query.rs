@@ -64,3 +64,29 @@ entry_points! {
         Err(Code::NOT_FOUND)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_gets_the_function_that_its_version_of_cuda_means() {
+        let known = |name| address(name).expect("it is exported");
+        assert_eq!(look_up("cuMemAlloc", 13000), Some(known("cuMemAlloc_v2")));
+        assert_eq!(look_up("cuInit", 12000), Some(known("cuInit")));
+        assert_eq!(look_up("cuCtxCreate", 12000), Some(known("cuCtxCreate_v2")));
+        assert_eq!(look_up("cuCtxCreate", 13000), Some(known("cuCtxCreate_v4")));
+        assert_eq!(look_up("cuGraphLaunch", 13000), None);
+    }
+
+    #[test]
+    fn before_initialisation_everything_but_the_version_is_refused() {
+        let initialised = crate::driver::driver().map(drop);
+        assert_eq!(initialised, Err(Code::NOT_INITIALIZED));
+        let (name, text) = Code::MPS_SERVER_NOT_READY.describe().expect("it is known");
+        assert_eq!(name, c"CUDA_ERROR_MPS_SERVER_NOT_READY");
+        assert!(!text.is_empty());
+        assert_eq!(Code::SUCCESS.describe().map(|(name, _)| name), Some(c"CUDA_SUCCESS"));
+        assert_eq!(Code(12345).describe(), None);
+    }
+}
