@@ -31,7 +31,7 @@ fn torn_down(pid: Pid) -> String {
 #[test]
 fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
     for_each(subjects(), |subject| {
-        for (kind, number) in [("oob", 700), ("trap", 719), ("misaligned", 716), ("assert", 710)] {
+        for (kind, number) in [("oob", 700), ("trap", 719), ("misaligned", 716)] {
             let sim = Sim::started(subject, &[]);
             let (first, second) = (bystander(&sim), bystander(&sim));
             let (innocent, other) = (first.pid(), second.pid());
@@ -52,10 +52,34 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
             if kind == "oob" {
                 assert_eq!(says(&torn_down(culprit)), 1, "{subject}: {kind}");
             }
+            // The one honest word about the culprit.
+            let culprits_exit = format!("Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset.");
+            assert_eq!(says("Worker is in reset"), usize::from(kind == "trap"), "{subject}: {kind}");
+            assert_eq!(says(&culprits_exit), usize::from(kind == "trap"), "{subject}: {kind}");
+            assert_eq!(says("Creating server context"), 1, "{subject}: {kind}");
             // The context is new, so is everyone who comes now.
             let newcomer = sim.run("mps-bystander", &["--steps", "5"]);
             assert_eq!(error_of(&newcomer), None, "{subject}: {kind}");
+            if !subject.ours {
+                // Built anew for the newcomer; a daemon of ours may have sent it to another server.
+                assert_eq!(sim.server_log().iter().filter(|line| line.contains("Creating server context")).count(), 2);
+            }
         }
+    });
+}
+
+#[test]
+fn a_failed_assertion_ends_its_client_alone() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = sim.start("mps-bystander", &["--seconds", "1"], "ready");
+        let aggressor = sim.start("mps-aggressor", &["assert"], "launched");
+        let culprit = aggressor.pid();
+        assert_eq!(code(&sim, aggressor), Some(710), "{subject}");
+        let exit = format!("Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset.");
+        sim.lab.wait_log("server.log", &exit);
+        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert!(!sim.server_log().iter().any(|line| line.contains("fatal GPU error")), "{subject}");
     });
 }
 

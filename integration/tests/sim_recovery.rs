@@ -77,11 +77,12 @@ fn a_server_killed_before_it_spreads_a_fault_saves_from_a_trap_and_not_from_a_me
 }
 
 #[test]
-fn without_mps_a_programs_own_fault_makes_the_gpu_unavailable_to_it() {
+fn without_mps_a_programs_own_fault_sticks_to_it_too() {
     for_each(subjects(), |subject| {
         let sim = Sim::new(subject, &[]);
         let faulted = sim.run("mps-aggressor", &["trap", "--then-reset"]);
-        assert_eq!(error_of(&faulted), Some(46), "{subject}: {}", faulted.stdout_text());
+        assert_eq!(error_of(&faulted), Some(719), "{subject}: {}", faulted.stdout_text());
+        assert_eq!(find_event(&faulted.stdout_text(), "recovered"), None, "{subject}");
         assert_eq!(lost_code(&faulted.stdout_text()), Some(719), "{subject}");
         assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: the next one is unharmed");
     });

@@ -150,12 +150,11 @@ impl Context {
 
     /// One of its kernels does wrong: the server hears of it, and after a while the context fails.
     pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind) -> Outcome {
-        let is_mps = self.with_link(|link| link.tell(Command::Fault(kind.0))).is_some();
-        let delay = if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault };
-        self.pass_time(Some(delay))?;
+        // Without MPS, or without its server, there is nobody to tell.
+        let _ = self.with_link(|link| link.tell(Command::Fault(kind.0)));
+        self.pass_time(Some(if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault }))?;
         let code = Code(kind.0);
-        // Without MPS the process can't have a context again, and the error is another one.
-        driver.forbid_contexts(if is_mps { code } else { Code::DEVICE_UNAVAILABLE });
+        driver.forbid_contexts(code);
         self.fail(code);
         Err(code)
     }

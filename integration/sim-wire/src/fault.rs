@@ -36,6 +36,18 @@ impl FaultKind {
         })
     }
 
+    /// Whether it takes the other clients of the server along; a failed assertion was seen to end its client alone.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        self != Self::ASSERT
+    }
+
+    /// Whether the server's log says of the culprit's context that its worker is in reset.
+    #[must_use]
+    pub fn resets_worker(self) -> bool {
+        matches!(self, Self::TRAP | Self::ASSERT)
+    }
+
     /// Whether the kernel module sees it as a memory fault, which the server's log then announces with a pid.
     #[must_use]
     pub fn is_memory_fault(self) -> bool {

@@ -56,6 +56,8 @@ pub(super) struct Connection {
     pub(super) device: Option<u32>,
     /// Its device was lost while it was on it.
     pub(super) is_affected: bool,
+    /// Its own kernel trapped or failed an assertion: the one honest word in the log about who did it.
+    pub(super) is_in_reset: bool,
     /// The socket stays open as long as the connection; the client's UVM descriptor comes over it.
     pub(super) socket: Seqpacket,
     /// What the client writes.
@@ -97,6 +99,7 @@ pub(super) fn greet(socket: Seqpacket) -> Result<Greeted, HandshakeError> {
         identity,
         device: None,
         is_affected: false,
+        is_in_reset: false,
         socket,
         commands: File::from(commands),
         replies: File::from(replies),

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 use remps_proto::mps::client::{PROCESS_CONTEXT, Status};
 use remps_proto::mps::server::{Configuration, RequestDecoder};
+use sim_wire::fault::FaultKind;
 use sim_wire::rpc::{Attached, Command, Message};
 use sim_wire::seqpacket::Seqpacket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +56,10 @@ pub(super) struct Server {
     pub(super) processes: BTreeMap<i32, Process>,
     clients_so_far: u64,
     last_seen: Identity,
-    /// Devices whose contexts are to be rebuilt.
+    /// Devices that are lost until their affected clients have gone.
     pub(super) faulted: BTreeSet<u32>,
+    /// Devices whose contexts the next client has built anew.
+    pub(super) without_context: BTreeSet<u32>,
     pub(super) timers: Vec<Timer>,
     /// The client whose termination the daemon waits for.
     pub(super) terminating: Option<i32>,
@@ -88,6 +91,7 @@ impl Server {
             clients_so_far: 0,
             last_seen: Identity { pid: UNINITIALISED_PID, context: 0 },
             faulted: BTreeSet::new(),
+            without_context: BTreeSet::new(),
             timers: Vec::new(),
             terminating: None,
             released: File::from(released),
@@ -213,8 +217,12 @@ impl Server {
                 self.connections[index].reply(&attached.into());
             }
             Some(Command::Fault(status)) => {
-                if let Some(device) = self.connections[index].device {
-                    self.plan_fault(device, status, identity.pid);
+                let kind = FaultKind(status);
+                self.connections[index].is_in_reset = kind.resets_worker();
+                if let Some(device) = self.connections[index].device
+                    && kind.is_shared()
+                {
+                    self.plan_fault(device, kind, identity.pid);
                 }
             }
             None => {}
@@ -244,6 +252,7 @@ impl Server {
             self.journal.say(format!("Failed to accept client {identity} with status {}", status.0));
             return greeted.refuse(status);
         }
+        self.rebuild();
         self.journal.say(format!("Client {identity} connected"));
         self.journal.say(format!("Creating worker thread for client {identity}"));
         if is_new {
@@ -263,7 +272,7 @@ impl Server {
     fn disconnect(&mut self, identity: Identity, commands: RawFd) {
         let is_it = |connection: &Connection| connection.commands.as_raw_fd() == commands;
         let Some(index) = self.connections.iter().position(is_it) else { return };
-        self.connections.remove(index);
+        let gone = self.connections.remove(index);
         self.journal.say(format!("Server failed to recevie command with status 806, assuming client {identity} exit"));
         if identity.context == PROCESS_CONTEXT {
             self.journal.say(format!("Client process {} disconnected", identity.pid));
@@ -271,7 +280,8 @@ impl Server {
         } else {
             self.finish_termination();
             let left = self.connections.iter().filter(|other| other.identity.context != PROCESS_CONTEXT).count();
-            self.journal.say(format!("Client {identity} exiting. Number of active client contexts is {left}."));
+            let reset = if gone.is_in_reset { " Worker is in reset." } else { "" };
+            self.journal.say(format!("Client {identity} exiting.{reset} Number of active client contexts is {left}."));
         }
         self.recover();
     }

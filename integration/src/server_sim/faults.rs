@@ -2,7 +2,8 @@
 //!
 //! Measured: all clients of the server on that GPU get the culprit's error; the log names a client that did not do it
 //! and, for faults other than memory faults, none; newcomers are refused until the last affected context has gone, and
-//! then the device's context is built anew.
+//! the next client after that has the device's context built anew. A failed assertion stays with its client. After a
+//! trap or an assertion the log says `Worker is in reset` when the culprit's context ends, and of nobody else.
 
 use super::event_loop::{Server, Timer};
 use remps_proto::mps::client::PROCESS_CONTEXT;
@@ -23,13 +24,12 @@ pub(super) struct Fault {
 
 impl Server {
     /// A kernel of `culprit` has faulted: the others will know a little later.
-    pub(super) fn plan_fault(&mut self, device: u32, status: u32, culprit: i32) {
+    pub(super) fn plan_fault(&mut self, device: u32, kind: FaultKind, culprit: i32) {
         let due = Instant::now() + self.behaviour.fault_spread;
-        let kind = FaultKind(status);
         if kind.is_memory_fault() {
             // On real hardware the channels know it before the server does, whose death saves nobody then.
             let on_device = self.connections.iter().filter(|connection| connection.device == Some(device));
-            on_device.for_each(|connection| connection.notify(Notice::Doom(status)));
+            on_device.for_each(|connection| connection.notify(Notice::Doom(kind.0)));
         }
         self.timers.push(Timer { due, fault: Fault { device, kind, culprit } });
     }
@@ -62,6 +62,9 @@ impl Server {
         pids.dedup();
         for pid in &pids {
             self.journal.say(format!("All clients belonging to error trigging process {pid} will be torn down"));
+            for victim in victims.iter().filter(|victim| victim.pid == *pid) {
+                self.journal.say(format!("Client {victim} on the error-trigging process {pid} to be torn down"));
+            }
         }
         self.journal.say("The following devices will be reset:");
         self.journal.say(fault.device.to_string());
@@ -72,20 +75,29 @@ impl Server {
         self.recover();
     }
 
-    /// Builds the contexts of faulted devices anew, once nobody affected is left on them.
+    /// Gives up the contexts of faulted devices, once nobody affected is left on them.
     pub(super) fn recover(&mut self) {
         for ordinal in self.faulted.clone() {
             let is_occupied =
                 self.connections.iter().any(|connection| connection.is_affected && connection.device == Some(ordinal));
-            if is_occupied {
-                continue;
-            }
-            self.faulted.remove(&ordinal);
-            if let Some(device) = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal) {
-                self.journal.say(format!("Destroy server context on device {ordinal} ({})", device.name));
-                self.journal.say(format!("Creating server context on device {ordinal} ({})", device.name));
+            if !is_occupied {
+                self.faulted.remove(&ordinal);
+                self.without_context.insert(ordinal);
+                self.journal.say(format!("Destroy server context on device {ordinal} ({})", self.name_of(ordinal)));
             }
         }
+    }
+
+    /// Builds the contexts that were given up; a real server does it for the next client and not before.
+    pub(super) fn rebuild(&mut self) {
+        for ordinal in std::mem::take(&mut self.without_context) {
+            self.journal.say(format!("Creating server context on device {ordinal} ({})", self.name_of(ordinal)));
+        }
+    }
+
+    fn name_of(&self, ordinal: u32) -> &str {
+        let device = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal);
+        device.map_or("", |device| &device.name)
     }
 
     /// A client process has gone. If one of its kernels was still running its page tables decide over the others.
@@ -122,7 +134,7 @@ impl Server {
             process.uvm.as_ref().is_some_and(|file| uvm::busy_until(file).is_ok_and(|until| until > uvm::now()));
         if is_running {
             for device in process.devices {
-                self.plan_fault(device, FaultKind::OUT_OF_BOUNDS.0, pid);
+                self.plan_fault(device, FaultKind::OUT_OF_BOUNDS, pid);
             }
         }
     }
