@@ -172,6 +172,7 @@ impl Core {
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
+        // One that does not answer holds nobody up: its processes are taken for newcomers.
         server.census_due = false;
         let uid: Uid = server.uid;
         let Ok(Reply::Clients(pids)) = reply else {
