@@ -149,7 +149,8 @@ impl Core {
                 let pids = self.servers.values().filter_map(|server| server.pid).map(|pid| pid.to_string()).collect();
                 self.answer(session, pids);
             }
-            Command::Ps { server: None } if !self.servers.is_empty() => {
+            // Who waits while no server can be started is shown too.
+            Command::Ps { server: None } if !self.servers.is_empty() || self.waiting() > 0 => {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::Ps, &servers);
             }

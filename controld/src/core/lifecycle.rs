@@ -141,7 +141,9 @@ impl Core {
     }
 
     pub(super) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
-        if let Some(server) = self.servers.remove(&epoch) {
+        if let Some(server) = self.servers.remove(&epoch)
+            && !server.end_wanted
+        {
             self.start_failed(now, server.domain, reason);
         }
     }

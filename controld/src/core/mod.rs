@@ -128,6 +128,12 @@ impl Core {
         self.servers.values()
     }
 
+    /// Whether a server is still to be started, or starting.
+    #[must_use]
+    pub fn is_starting(&self, server: ServerEpoch) -> bool {
+        self.servers.get(&server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
+    }
+
     /// How many clients wait for a server.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -350,7 +350,12 @@ impl Driver {
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
             Event::LinkEnded { server, reason } => self.link_lost(server, reason),
             Event::LinkWritable { server } => self.link_writable(server),
-            Event::IdentityKnown { server, identity, multi_user } => self.spawn_server(server, identity, multi_user),
+            Event::IdentityKnown { server, identity, multi_user } if self.core.is_starting(server) => {
+                self.spawn_server(server, identity, multi_user);
+            }
+            Event::IdentityKnown { server, .. } => {
+                self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
+            }
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { pid } => self.feed(Input::ProcessGone { pid }),
@@ -403,8 +408,12 @@ impl Driver {
 
     fn open_session(&mut self, session: SessionId, peer: Peer, socket: Arc<SeqPacket>) {
         let of_user = self.sessions.values().filter(|other| other.peer.uid == peer.uid).count();
-        let full =
-            self.sessions.len() >= MAX_SESSIONS || (!self.is_owner(peer.uid) && of_user >= MAX_SESSIONS_PER_USER);
+        // All the others together can't keep the owner out.
+        let full = if self.is_owner(peer.uid) {
+            of_user >= MAX_SESSIONS
+        } else {
+            of_user >= MAX_SESSIONS_PER_USER || self.sessions.len() >= MAX_SESSIONS
+        };
         if full {
             self.log.chatter(self.own_pid, &format!("User {} has too many sessions, one is refused", peer.uid));
             return;
@@ -438,11 +447,15 @@ impl Driver {
         self.kept(self.holder.release(connection.0));
     }
 
-    /// A holder that does not keep up is replaced when its connection breaks; until then only what a successor would
-    /// need is missing.
+    /// A holder that is gone is replaced when its connection breaks; until then only what a successor would need is
+    /// missing. One that does not read is ended, so that this happens: what it was not told would never be released.
     fn kept(&self, result: Result<(), HolderError>) {
         if let Err(error) = result {
             tracing::warn!(%error, "the holder was not told");
+            if matches!(error, HolderError::Full) {
+                // The connection is open, so the pid is still its own. One that is dead already is as good.
+                let _ = nix::sys::signal::kill(self.holder.pid(), nix::sys::signal::Signal::SIGKILL);
+            }
         }
     }
 

@@ -16,7 +16,7 @@
 use super::events::Events;
 use super::keys::{self, Note, Stage};
 use super::processes::kernel_pid;
-use super::{Connection, Driver, Signals, handshake};
+use super::{Connection, Driver, HOLDER_FAREWELL, Signals, handshake};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
 use crate::failpoint::reached;
@@ -127,6 +127,28 @@ fn skip_noted_role(socket: &SeqPacket, role: Role) {
     }
 }
 
+fn open_fifo(directory: &mut RuntimeDir, found: &mut Found) -> Result<LogFifo, StartError> {
+    // A FIFO whose file somebody has removed can't be found by the next server.
+    let fifo = match found.fifo.take().filter(|_| directory.file(LOG).exists()) {
+        Some(fd) => LogFifo::from_fd(fd)?,
+        None => LogFifo::from_fd(log_fifo::create(&directory.file(LOG), log_fifo::MODE)?)?,
+    };
+    directory.remove_on_exit(LOG)?;
+    Ok(fifo)
+}
+
+/// Undoes a start that failed. What an earlier daemon left stays for one that succeeds.
+async fn abandon(is_fresh: bool, mut directory: RuntimeDir, holder: HolderLink) {
+    if is_fresh {
+        directory.remove_files();
+        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
+            tracing::warn!(%error, "the holder did not end by itself");
+        }
+    } else {
+        directory.keep_files();
+    }
+}
+
 impl Driver {
     /// Takes over what an earlier daemon left, or starts fresh, and opens the control sockets.
     ///
@@ -142,15 +164,18 @@ impl Driver {
     ) -> Result<Self, StartError> {
         let started = Instant::now();
         let own_pid = std::process::id();
+        let signals = Signals::caught()?;
         let (holder, held) = HolderLink::attach(directory.path()).await?;
         reached("attached");
+        let is_fresh = held.is_empty();
         let mut found = Found::sort(held);
-        // A FIFO whose file somebody has removed can't be found by the next server.
-        let fifo = match found.fifo.take().filter(|_| directory.file(LOG).exists()) {
-            Some(fd) => LogFifo::from_fd(fd)?,
-            None => LogFifo::from_fd(log_fifo::create(&directory.file(LOG), log_fifo::MODE)?)?,
+        let fifo = match open_fifo(&mut directory, &mut found) {
+            Ok(fifo) => fifo,
+            Err(error) => {
+                abandon(is_fresh, directory, holder).await;
+                return Err(error);
+            }
         };
-        directory.remove_on_exit(LOG)?;
         log.control(own_pid, &format!("Starting control daemon using socket {}", directory.file(CONTROL).display()));
         log.control(
             own_pid,
@@ -186,7 +211,7 @@ impl Driver {
             fifo,
             events,
             events_rx,
-            signals: Signals::caught()?,
+            signals,
             connections: HashMap::new(),
             sessions: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -203,17 +228,30 @@ impl Driver {
         }
         reached("state-restored");
         driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
-        driver.hold_settings();
         driver.save();
         reached("start-saved");
         driver.kept(driver.holder.release(LOG_BACKLOG_KEY));
         driver.take_over_connections(&mut found);
         reached("connections-restored");
-        driver.listen(&mut found)?;
+        match driver.appear(&mut found) {
+            Ok(()) => Ok(driver),
+            Err(error) => {
+                let Self { directory, holder, .. } = driver;
+                abandon(is_fresh, directory, holder).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets others find the daemon.
+    fn appear(&mut self, found: &mut Found) -> Result<(), StartError> {
+        self.listen(found)?;
         reached("listening");
-        driver.directory.write_pid_file()?;
+        self.directory.write_pid_file()?;
+        // Now that all files are there: the holder removes those that it is told of while they exist.
+        self.hold_settings();
         reached("pid-file-written");
-        Ok(driver)
+        Ok(())
     }
 
     /// Opens the control sockets, or goes on with those that an earlier daemon had, on which newcomers wait already.

@@ -7,6 +7,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use remps_proto::holder::{self as proto, MAX_MESSAGE_BYTES, ToHolder, VERSION};
@@ -19,6 +20,11 @@ use super::place::Place;
 use super::socket::{receive, send, watch};
 use super::start::{Contact, find_or_start};
 
+/// How long to wait for a holder that is behind. It does nothing but read what it is told, so it needs microseconds; and
+/// what it was not told would stay open for ever.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// How often to look where nothing tells of room.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
 /// How long attaching may take, the start of a holder included.
 const ATTACH_WAIT: Duration = Duration::from_secs(2);
 
@@ -175,7 +181,7 @@ impl HolderLink {
 
     /// Lets the holder keep duplicates of descriptors and a state under a key, in place of what was there.
     ///
-    /// Never waits. Once it returned `Ok`, the holder has it even if this process dies at once. What the holder itself
+    /// Waits at most a second for a holder that is behind. Once it returned `Ok`, the holder has it even if this process dies at once. What the holder itself
     /// refuses comes as [`FromHolder::Failed`].
     ///
     /// # Errors
@@ -213,12 +219,29 @@ impl HolderLink {
     }
 
     fn send(&self, request: ToHolder, fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
-        match send(self.socket.get_ref().as_fd(), &request.encode()?, fds) {
-            Ok(()) => Ok(()),
-            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(HolderError::Lost),
-            // Room in the socket, and for descriptors under way, comes back when the holder has read.
-            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ETOOMANYREFS) => Err(HolderError::Full),
-            Err(error) => Err(HolderError::System { what: "send to the holder", error: error.into() }),
+        let packet = request.encode()?;
+        let deadline = std::time::Instant::now() + ROOM_WAIT;
+        loop {
+            let socket = self.socket.get_ref().as_fd();
+            let error = match send(socket, &packet, fds) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(HolderError::Lost),
+                Err(error @ (Errno::EAGAIN | Errno::ENOBUFS | Errno::ETOOMANYREFS)) => error,
+                Err(error) => return Err(HolderError::System { what: "send to the holder", error: error.into() }),
+            };
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Err(HolderError::Full);
+            }
+            // Room for descriptors under way shows nowhere, and comes when the holder has read.
+            let (mut room, wait) = if error == Errno::EAGAIN {
+                (vec![PollFd::new(socket, PollFlags::POLLOUT)], left)
+            } else {
+                (Vec::new(), left.min(ROOM_LOOK))
+            };
+            let timeout = PollTimeout::try_from(wait.max(ROOM_LOOK)).unwrap_or(PollTimeout::MAX);
+            // An interrupted wait is one turn more.
+            let _ = poll(&mut room, timeout);
         }
     }
 
