@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod golden;
+pub mod noise;
 pub mod peer;
 pub mod process;
 pub mod program;

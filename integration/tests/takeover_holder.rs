@@ -1,0 +1,196 @@
+//! The holder's death, both deaths, the hand-over by SIGUSR1, and a daemon that is restarted again and again.
+
+use integration::lab::LIMIT;
+use integration::lab::client::Connection;
+use integration::lab::peer::Peer;
+use integration::lab::program::Program;
+use integration::lab::stage::{Part, Stage, long_or};
+use integration::lab::sudden_death::{died, never_killed, nothing_leaks, settled};
+use nix::sys::signal::{Signal, kill};
+use remps_proto::mps::handshake::Role;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const ROOT: u32 = 0;
+
+fn kill_holder(stage: &Stage) {
+    let old = stage.only(Part::Holder);
+    kill(old, Signal::SIGKILL).expect("it is ours");
+    stage.wait_for("another holder", || {
+        let holders = stage.pids(Part::Holder);
+        !holders.is_empty() && !holders.contains(&old)
+    });
+}
+
+#[test]
+fn a_killed_holder_is_replaced_and_the_new_one_has_everything() {
+    let baseline = never_killed(&[ROOT]);
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let mut first = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        for _ in 0..3 {
+            kill_holder(stage);
+        }
+        first.ping();
+        let mut second = Program::attached(stage, ROOT);
+        stage.kill_daemon();
+        stage.start(&[]);
+        first.ping();
+        second.does("context", "context");
+        assert_eq!(stage.servers(), [server]);
+        first.leave();
+        second.leave();
+        nothing_leaks(stage, baseline, "a killed holder");
+    });
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_replaces_the_holder_loses_no_more_than_the_holder_had() {
+    for point in ["holder-replaced", "everything-held"] {
+        Stage::run(|stage| {
+            stage.launch(&[], &[("MPS_TEST_KILL_AT", point)]);
+            stage.wait_for("the socket", || stage.pipe_dir().join("control").exists());
+            let mut client = Program::attached(stage, ROOT);
+            let server = stage.only(Part::Server);
+            kill(stage.only(Part::Holder), Signal::SIGKILL).expect("it is ours");
+            died(stage, point);
+            stage.start(&[]);
+            if point == "everything-held" {
+                client.ping();
+                assert_eq!(stage.servers(), [server]);
+            }
+            Program::attached(stage, ROOT).ping();
+            settled(stage, 1);
+        });
+    }
+}
+
+#[test]
+fn after_both_have_died_the_next_daemon_starts_afresh() {
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let _client = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        // First the holder and at once the daemon, before it can start another one.
+        stage.daemon().signal(Signal::SIGSTOP);
+        kill(stage.only(Part::Holder), Signal::SIGKILL).expect("it is ours");
+        stage.kill_daemon();
+        // Nobody holds its control connection any longer.
+        stage.lab().wait_gone(server);
+        stage.start(&[]);
+        Program::attached(stage, ROOT).ping();
+        settled(stage, 1);
+        assert_eq!(stage.pids(Part::Holder).len(), 1);
+    });
+}
+
+#[test]
+fn a_signal_hands_everything_over_to_another_daemon() {
+    let baseline = never_killed(&[ROOT]);
+    Stage::run(|stage| {
+        stage.start(&[]);
+        assert_eq!(stage.ask("set_default_client_priority 1\n"), "");
+        let mut first = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        stage.daemon().signal(Signal::SIGUSR1);
+        let finished = stage.take_daemon().finish(LIMIT).expect("it ends");
+        assert_eq!(finished.code, Some(0));
+        assert!(stage.pipe_dir().join("control").exists());
+        // It arrives in between.
+        let mut second = Program::start(stage, ROOT);
+        first.ping();
+        stage.start(&[]);
+        second.expect("attached");
+        first.ping();
+        second.ping();
+        assert_eq!(stage.servers(), [server]);
+        assert_eq!(stage.ask("get_default_client_priority\n"), "1\n");
+        first.leave();
+        second.leave();
+        nothing_leaks(stage, baseline, "a hand-over");
+    });
+}
+
+#[test]
+fn twenty_deaths_in_a_row_under_load_cost_nobody_anything() {
+    let baseline = never_killed(&[ROOT]);
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let mut steady = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let pipe_dir = stage.pipe_dir().to_owned();
+        std::thread::scope(|scope| {
+            let arrivals: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while !over.load(Ordering::Relaxed) {
+                            Peer::attach(&pipe_dir, LIMIT)?.ping()?;
+                            served.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok::<(), std::io::Error>(())
+                    })
+                })
+                .collect();
+            for round in 0..long_or(100, 20) {
+                let before = served.load(Ordering::Relaxed);
+                stage.kill_daemon();
+                stage.start(&[]);
+                stage.wait_for("more clients served", || served.load(Ordering::Relaxed) >= before + 4 + round % 5);
+                steady.ping();
+            }
+            over.store(true, Ordering::Relaxed);
+            for arrival in arrivals {
+                arrival.join().expect("no thread panics").expect("no client sees an error");
+            }
+        });
+        assert_eq!(stage.servers(), [server]);
+        steady.leave();
+        nothing_leaks(stage, baseline, "twenty deaths");
+    });
+}
+
+#[test]
+fn a_holder_that_hangs_is_replaced_and_nobody_loses_anything() {
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let mut client = Program::attached(stage, ROOT);
+        let hung = stage.only(Part::Holder);
+        let session = Connection::greeted(&stage.pipe_dir().join("control"), Role::UI).expect("greeted");
+        let command = |line: &[u8]| {
+            session.send(&(line.len() as u64).to_le_bytes()).and_then(|()| session.send(line)).expect("sent");
+            session.receive().expect("answered").bytes
+        };
+        assert!(command(b"get_default_active_thread_percentage\n\0").ends_with(b"100.0"));
+        kill(hung, Signal::SIGSTOP).expect("it is ours");
+        // Each of these is told to the holder, which soon has no room left.
+        for value in 0..1000 {
+            let line = format!("set_default_active_thread_percentage {}\n\0", 1 + value % 99);
+            assert!(!command(line.as_bytes()).is_empty());
+        }
+        stage.lab().wait_gone(hung);
+        client.does("context", "context");
+        stage.kill_daemon();
+        stage.start(&[]);
+        client.ping();
+        assert_eq!(stage.ask("get_default_active_thread_percentage\n"), "10.0\n");
+    });
+}
+
+#[test]
+fn when_no_daemon_comes_back_newcomers_no_longer_wait_and_servers_live_on() {
+    Stage::run(|stage| {
+        stage.config("successor_wait = 0.3\n");
+        stage.start(&[]);
+        let mut client = Program::attached(stage, ROOT);
+        stage.kill_daemon();
+        stage.wait_for("the socket gone", || !stage.pipe_dir().join("control").exists());
+        client.ping();
+        // A late daemon takes the server back.
+        let server = stage.only(Part::Server);
+        stage.start(&[]);
+        client.ping();
+        client.does("context", "context");
+        assert_eq!(stage.servers(), [server]);
+    });
+}
