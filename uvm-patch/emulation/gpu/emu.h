@@ -98,8 +98,8 @@ struct emu {
 	u32 next_chid;
 	u64 chunk_used;		/* bit n: chunk n is allocated */
 	UvmPmaStatistics pma;
-	struct UvmOpsUvmEvents ops;
-	bool have_ops;
+	uvmEventIsrTopHalf_t isr;
+	bool have_isr;
 	struct task_struct *thread;
 	struct pci_dev *pci;
 	NvProcessorUuid uuid;

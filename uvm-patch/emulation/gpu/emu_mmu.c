@@ -296,7 +296,7 @@ bool emu_interrupt(void)
 	pending = emu.fb_put != (READ_ONCE(emu.fb_get) & PTR_MASK) || emu.shadow_count;
 	mutex_unlock(&emu.lock);
 
-	if (pending && READ_ONCE(emu.have_ops) && READ_ONCE(emu.own_intr))
-		emu.ops.isrTopHalf(&emu.uuid);
+	if (pending && READ_ONCE(emu.have_isr) && READ_ONCE(emu.own_intr))
+		emu.isr(&emu.uuid);
 	return pending;
 }

@@ -18,17 +18,34 @@ static bool is_ours(const NvProcessorUuid *uuid)
 	return !memcmp(uuid->uuid, uuid_bytes, sizeof(uuid_bytes));
 }
 
+static NV_STATUS register_isr(uvmEventIsrTopHalf_t isr)
+{
+	emu.isr = isr;
+	WRITE_ONCE(emu.have_isr, isr != NULL);
+	return NV_OK;
+}
+
+#ifdef EMU_HAS_LINUX_EVENTS
+NV_STATUS nvUvmInterfaceRegisterUvmEvents(struct UvmEventsLinux *events)
+{
+	return register_isr(events->isrTopHalf);
+}
+
+void nvUvmInterfaceDeRegisterUvmEvents(void)
+{
+	(void)register_isr(NULL);
+}
+#else
 NV_STATUS nvUvmInterfaceRegisterUvmCallbacks(struct UvmOpsUvmEvents *ops)
 {
-	emu.ops = *ops;
-	WRITE_ONCE(emu.have_ops, true);
-	return NV_OK;
+	return register_isr(ops->isrTopHalf);
 }
 
 void nvUvmInterfaceDeRegisterUvmOps(void)
 {
-	WRITE_ONCE(emu.have_ops, false);
+	(void)register_isr(NULL);
 }
+#endif
 
 NV_STATUS nvUvmInterfaceSessionCreate(uvmGpuSessionHandle *session, UvmPlatformInfo *info)
 {

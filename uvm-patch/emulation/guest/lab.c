@@ -83,7 +83,7 @@ static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce)
 
 static void unregister(int uvm, uint32_t gr, uint32_t ce)
 {
-	UVM_UNREGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid };
+	UVM_UNREGISTER_CHANNEL_PARAMS channel = { 0 };
 	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid };
 	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid };
 
