@@ -100,7 +100,9 @@ fn root_shows_that_another_users_client_feels_nothing() {
     let other = &facts["clients"][1];
     assert_eq!((&other["failure"], &other["is_intact"]), (&Value::Null, &true.into()), "{other}");
     assert_ne!(other["server"], facts["clients"][0]["server"], "each user has a server");
-    assert_eq!(facts["newcomers"].as_array().expect("a list").len(), 3);
+    let newcomers = facts["newcomers"].as_array().expect("a list");
+    assert_eq!(newcomers.len(), 3);
+    assert_eq!(newcomers[1]["server"], other["server"], "a newcomer of the other user goes to that user's server");
 }
 
 #[test]

@@ -348,12 +348,14 @@ impl Cast {
         }
     }
 
-    /// The facts of the newcomers. `culprits_uid` is whose server has the fault; `is_refused` says whether the server's
+    /// The facts of the newcomers. `culprits_uid` is whose server has the fault; `server_of` gives the server of a pid;
+    /// `is_refused` says whether the server's
     /// log has the refusal of a pid.
     pub(super) fn newcomer_facts(
         &self,
         zero: Instant,
         culprits_uid: u32,
+        server_of: impl Fn(i32) -> Option<u32>,
         is_refused: impl Fn(i32) -> bool,
     ) -> Vec<NewcomerFacts> {
         let facts = |newcomer: &Newcomer| {
@@ -368,6 +370,7 @@ impl Cast {
             NewcomerFacts {
                 name: newcomer.name.clone(),
                 uid: newcomer.uid,
+                server: served.and_then(|member| server_of(member.actor.pid.as_raw())),
                 came_at_ms: since(zero, came),
                 served_after_ms: served.and_then(|member| member.served).map(|at| since(came, at)),
                 first_allocation_ms: served.and_then(|member| member.allocation_ms),

@@ -127,6 +127,8 @@ pub(super) struct NewcomerFacts {
     pub(super) name: String,
     /// Its user.
     pub(super) uid: u32,
+    /// The server that served it.
+    pub(super) server: Option<u32>,
     /// When its first process was started, in milliseconds since the start of the daemon.
     pub(super) came_at_ms: f64,
     /// From then to the first allocation, all attempts together, in milliseconds.

@@ -96,6 +96,12 @@ impl LogLine {
         self.text.strip_suffix("encountered a fatal GPU error.").and_then(client_pid)
     }
 
+    /// The client process and the server that has taken it.
+    pub(super) fn connected(&self) -> Option<(i32, u32)> {
+        let client = self.text.strip_suffix(" connected").and_then(client_pid)?;
+        (!self.is_daemons()).then_some((client, self.pid))
+    }
+
     /// The pid of a client that the server refuses because it is in its fault state.
     pub(super) fn refused(&self) -> Option<i32> {
         self.text.strip_prefix("Server teardown in progress. Refusing to accept new client").and_then(client_pid)
@@ -144,5 +150,7 @@ mod tests {
             "[2026-11-20 11:20:31.488 Server   519] Server teardown in progress. Refusing to accept new client {PID: 607, Context ID: 0}",
         );
         assert_eq!((refused.refused(), refused.named_culprit()), (Some(607), None));
+        let taken = line("[2026-11-20 11:20:31.488 Server   519] Client {PID: 542, Context ID: 0} connected");
+        assert_eq!((taken.connected(), refused.connected()), (Some((542, 519)), None));
     }
 }

@@ -137,7 +137,9 @@ impl Play<'_> {
         }
         cast.wait(FAULT_LIMIT, |cast| [first, second, culprit].iter().any(|&number| cast.has_failed(number)));
         cast.newcomer("newcomer 3", own_uid).map_err(DemoError::system("start a newcomer"))?;
-        let status = roles.servers.get(&cast.pid(culprit)).and_then(|server| {
+        // The first bystander is of the culprit's user, hence in its server.
+        let server = roles.servers.get(&cast.pid(culprit)).or_else(|| roles.servers.get(&cast.pid(first)));
+        let status = server.and_then(|server| {
             let answer = self.stage.ask(self.programs, &format!("get_server_status {server}\n")).ok()?.stdout_text();
             let answer = answer.trim_end().to_owned();
             cast.note("demo", format!("get_server_status {server} answers {answer:?}"));
@@ -181,11 +183,13 @@ impl Play<'_> {
         let log: Vec<LogLine> = log.iter().filter_map(|line| LogLine::parse(line)).collect();
         let refused: Vec<i32> = log.iter().filter_map(LogLine::refused).collect();
         let culprit_pid = cast.pid(roles.culprit);
-        let server_of = |pid: i32| roles.servers.get(&pid).copied();
+        // The log knows of those too that were gone before the daemon was asked.
+        let taken: BTreeMap<i32, u32> = log.iter().filter_map(LogLine::connected).collect();
+        let server_of = |pid: i32| roles.servers.get(&pid).or_else(|| taken.get(&pid)).copied();
         let numbers = roles.bystanders.into_iter().chain([roles.culprit]);
         let clients: Vec<_> =
             numbers.map(|number| cast.client_facts(number, self.zero, roles.culprit, server_of)).collect();
-        let newcomers = cast.newcomer_facts(self.zero, roles.users[0], |pid| refused.contains(&pid));
+        let newcomers = cast.newcomer_facts(self.zero, roles.users[0], server_of, |pid| refused.contains(&pid));
         let named_by_server = log.iter().find_map(LogLine::named_culprit);
         let fault = FaultFacts {
             kind: FAULT,

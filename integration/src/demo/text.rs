@@ -96,13 +96,15 @@ fn fault_lines(out: &mut String, facts: &Facts) -> std::fmt::Result {
         (None, _) => writeln!(out, "  the server's log names nobody")?,
     }
     if let Some(status) = &fault.server_status {
-        writeln!(out, "  get_server_status said {status} when the first client knew")?;
+        writeln!(out, "  get_server_status, asked when the first client knew, answered {status}")?;
     }
     Ok(())
 }
 
 fn newcomer_lines(out: &mut String, newcomer: &NewcomerFacts) -> std::fmt::Result {
-    write!(out, "  {}: user {}, came at {:.1} ms, ", newcomer.name, newcomer.uid, newcomer.came_at_ms)?;
+    let NewcomerFacts { name, uid, came_at_ms, .. } = newcomer;
+    let server = newcomer.server.map_or_else(|| "unknown".to_owned(), |server| server.to_string());
+    write!(out, "  {name}: user {uid}, server {server}, came at {came_at_ms:.1} ms, ")?;
     match (newcomer.served_after_ms, newcomer.first_allocation_ms) {
         (Some(ms), Some(first)) => writeln!(out, "first allocation {ms:.1} ms later ({first:.1} ms of its own)")?,
         (Some(ms), None) => writeln!(out, "first allocation {ms:.1} ms later")?,

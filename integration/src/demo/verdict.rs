@@ -209,7 +209,15 @@ mod tests {
 
     fn newcomer(failures: Vec<Refusal>, served_after_ms: Option<f64>) -> NewcomerFacts {
         let name = "newcomer 1".to_owned();
-        NewcomerFacts { name, uid: 0, came_at_ms: 1.0, served_after_ms, first_allocation_ms: served_after_ms, failures }
+        NewcomerFacts {
+            name,
+            uid: 0,
+            server: None,
+            came_at_ms: 1.0,
+            served_after_ms,
+            first_allocation_ms: served_after_ms,
+            failures,
+        }
     }
 
     fn quit() -> QuitFacts {
