@@ -66,7 +66,7 @@ fn build(cargo: &Path, folder: &Path) -> Result<(), DemoError> {
     let packages: [&[&str]; 2] = [&["remps-controld", "integration"], &["libcuda-sim"]];
     for (targets, packages) in steps.into_iter().zip(packages) {
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--profile", profile, "--target-dir"]).arg(target).args(targets);
+        command.args(["build", "--profile", profile, "--target-dir"]).arg(target).args(targets);
         for package in packages {
             command.args(["--package", package]);
         }
