@@ -109,6 +109,14 @@ impl Core {
     }
 
     pub(super) fn client_arrived(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
+        // Its server died before it had taken the client, who waits again.
+        if let Some(client) = self.clients.get_mut(&connection).filter(|client| client.place != Place::Waiting) {
+            client.place = Place::Waiting;
+            let domain = client.domain;
+            let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
+            queue.waiting.push_front(connection);
+            return;
+        }
         let domain = self.domain_of(peer.uid);
         if self.quit.is_some() && !self.processes.contains_key(&peer.pid) {
             self.log(format!("NEW CLIENT {} from user {}: refused, the daemon is about to quit", peer.pid, peer.uid));

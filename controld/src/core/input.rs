@@ -35,6 +35,9 @@ pub enum NoReply {
     /// It did not answer in time.
     #[error("the server did not answer in time")]
     TimedOut,
+    /// Its release has no words for the request: servers before 580 know devices by ordinal only.
+    #[error("the server's release has no words for this")]
+    Unsupported,
 }
 
 /// Something that happened.

@@ -266,7 +266,7 @@ impl Core {
                 return;
             }
             Ok(Reply::ActiveWorkers(workers)) => Ok(workers),
-            Ok(_) | Err(NoReply::TimedOut) => Err(NoReply::TimedOut),
+            Ok(_) | Err(NoReply::TimedOut | NoReply::Unsupported) => Err(NoReply::TimedOut),
             // Its link is gone: the process is about to follow, and a deadline is set when the loss is handled.
             Err(NoReply::Lost) => return,
         };

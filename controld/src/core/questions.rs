@@ -148,6 +148,10 @@ impl Core {
         match reply {
             // A server that went away while it was asked is not found any longer.
             Err(NoReply::Lost) => vec![reply::server_not_found(i32::try_from(pid).unwrap_or(i32::MAX))],
+            Err(NoReply::Unsupported) => {
+                self.log(format!("Server {pid}: {}", NoReply::Unsupported));
+                vec![]
+            }
             Err(NoReply::TimedOut) => {
                 let line = format!("Server {pid} does not answer");
                 self.log(line.clone());

@@ -23,8 +23,10 @@ pub(super) enum Event {
     Hello { connection: ConnectionId, peer: Peer, hello: Hello },
     /// A client has reported its status, or closed.
     ClientDone { connection: ConnectionId, status: Option<u32> },
-    /// A server has said something on a pair of sockets that a killed daemon made.
+    /// A server has greeted a client on the pair of sockets that was made for them.
     ServerHasEnd { connection: ConnectionId },
+    /// A server has closed its end of a pair without a word, and goes on.
+    ServerClosedEnd { connection: ConnectionId },
     /// A session has sent a command.
     Command { session: SessionId, line: Vec<u8> },
     /// A session is over.

@@ -5,7 +5,7 @@ use super::{Driver, Link};
 use crate::core::{ConnectionId, Input, NoReply, RequestId, ServerEpoch};
 use crate::failpoint::reached;
 use crate::io::seqpacket::{Packet, SeqPacket};
-use crate::io::server_link::{LinkError, MAX_PACKET, ServerLink};
+use crate::io::server_link::{LinkError, MAX_PACKET, Said, ServerLink};
 use remps_proto::mps::server::Request;
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,17 +96,22 @@ impl Driver {
         };
         reader.abort();
         self.release(connection);
-        self.undecided_wait_again(server);
-        // First, so that no answer that will not come makes the core use the server again.
+        // First, so that nothing that follows makes the core use the server again.
         self.feed(Input::ServerLinkLost { server, reason });
+        self.undecided_wait_again(server);
         for (request, lost) in link.close() {
             self.feed(Input::Replied { request, reply: Err(lost) });
         }
     }
 
     pub(super) fn ask(&mut self, server: ServerEpoch, id: RequestId, request: &Request) {
-        if self.with_link(server, |link| link.ask(Instant::now(), id, request)).is_none() {
-            self.feed(Input::Replied { request: id, reply: Err(NoReply::Lost) });
+        let unanswered = match self.with_link(server, |link| link.ask(Instant::now(), id, request)) {
+            Some(Said::Yes) => None,
+            Some(Said::Unsupported) => Some(NoReply::Unsupported),
+            None => Some(NoReply::Lost),
+        };
+        if let Some(reason) = unanswered {
+            self.feed(Input::Replied { request: id, reply: Err(reason) });
         }
         reached("asked");
     }

@@ -10,11 +10,12 @@
 //! is told to the holder *before* the packet that makes it true is taken from or given to a peer, in an order that lets
 //! a successor find out from the peer's side what was done last (`restore`).
 
-mod burial;
 mod events;
 mod handshake;
+mod keeping;
 mod keys;
 mod links;
+mod passage;
 mod perform;
 mod processes;
 mod restore;
@@ -23,7 +24,7 @@ mod session;
 use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::failpoint::reached;
-use crate::holder::{self, FromHolder, HolderError, HolderLink, Kind};
+use crate::holder::{FromHolder, HolderError, HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
@@ -31,14 +32,15 @@ use crate::io::seqpacket::SeqPacket;
 use crate::io::server_link::ServerLink;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
-use burial::Undecided;
 use events::{Event, Events};
 use keys::{Note, Stage};
+use passage::Undecided;
 use processes::RunningServer;
 use remps_proto::mps::handshake::Role;
+use remps_proto::mps::server::Dialect;
 use session::ToSession;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -68,8 +70,8 @@ struct Connection {
     in_handshake: bool,
     /// The task that waits for its next packet.
     task: AbortHandle,
-    /// Of a client that does its handshake with a server: a duplicate of its end of the pair.
-    client_end: Option<OwnedFd>,
+    /// Of a client that does its handshake with a server: which one, and a duplicate of the client's end of the pair.
+    handed_over: Option<(ServerEpoch, OwnedFd)>,
 }
 
 impl Drop for Connection {
@@ -118,11 +120,13 @@ pub struct Driver {
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeMap<ServerEpoch, Link>,
     servers: BTreeMap<ServerEpoch, RunningServer>,
-    /// Clients taken over that may or may not be with their server.
+    /// Clients whose server has been told, or may have been, and has not answered yet.
     undecided: BTreeMap<ConnectionId, Undecided>,
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,
+    /// How the installed release's servers are told of memory limits.
+    dialect: Dialect,
     /// The machine's GPUs, when the option `-q` had them listed at the start.
     devices: Option<Vec<Device>>,
     /// Bytes of the log FIFO that were no records, as last reported.
@@ -304,7 +308,7 @@ impl Driver {
             return;
         }
         let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
-        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task, client_end: None });
+        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task, handed_over: None });
     }
 
     fn is_owner(&self, uid: Uid) -> bool {
@@ -326,10 +330,10 @@ impl Driver {
                 self.feed(Input::ServerHello { connection, peer });
             }
             Event::ServerHasEnd { connection } => self.server_has_end(connection),
+            Event::ServerClosedEnd { connection } => self.server_closed_end(connection),
             Event::ClientDone { connection, status } => {
                 reached("status-read");
                 self.client_left(connection, status);
-                self.undecided_left(connection);
                 self.close(connection);
                 reached("client-released");
                 self.feed(Input::ClientDone { connection, status });
@@ -434,108 +438,6 @@ impl Driver {
             known.task.abort();
             known.task = tokio::spawn(task).abort_handle();
         }
-    }
-
-    // ---- the holder --------------------------------------------------------------------------------------------
-
-    /// Notes beside a connection how far it has come.
-    fn note(&self, connection: ConnectionId, stage: Stage, peer: Peer, server: Option<ServerEpoch>) {
-        self.kept(self.holder.update(connection.0, &Note::of(stage, peer, server)));
-    }
-
-    fn release(&self, connection: ConnectionId) {
-        self.kept(self.holder.release(connection.0));
-    }
-
-    /// A holder that is gone is replaced when its connection breaks; until then only what a successor would need is
-    /// missing. One that does not read is ended, so that this happens: what it was not told would never be released.
-    fn kept(&self, result: Result<(), HolderError>) {
-        if let Err(error) = result {
-            tracing::warn!(%error, "the holder was not told");
-            if matches!(error, HolderError::Full) {
-                // The connection is open, so the pid is still its own. One that is dead already is as good.
-                let _ = nix::sys::signal::kill(self.holder.pid(), nix::sys::signal::Signal::SIGKILL);
-            }
-        }
-    }
-
-    /// Closes a connection here and with the holder.
-    fn close(&mut self, connection: ConnectionId) {
-        self.kept(self.holder.release(keys::client_end(connection)));
-        self.release(connection);
-        self.connections.remove(&connection);
-    }
-
-    /// The holder is gone: another one gets everything that is to survive us.
-    async fn replace_holder(&mut self, error: &HolderError) {
-        self.say(&format!("The holder process is gone ({error}), another one is started"));
-        self.holder.reap();
-        loop {
-            match HolderLink::attach(self.directory.path()).await {
-                Ok((holder, _)) => {
-                    self.holder = holder;
-                    reached("holder-replaced");
-                    break;
-                }
-                Err(error) => {
-                    self.say(&format!("The holder process can't be started: {error}"));
-                    tokio::time::sleep_until((Instant::now() + HOLDER_RETRY).into()).await;
-                }
-            }
-        }
-        self.hold_everything();
-        reached("everything-held");
-    }
-
-    /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
-    fn hand_over(&mut self) {
-        self.say("A signal to hand over: servers and clients wait for the next daemon");
-        self.save();
-        self.directory.keep_files();
-        // The holder notices that we are gone; nothing may run in between.
-        std::process::exit(0);
-    }
-
-    /// Gives the holder what the successor of this daemon needs.
-    fn hold_everything(&self) {
-        for (key, kind, listener) in &self.listeners {
-            self.kept(self.holder.hold(*key, *kind, &[], &[listener.as_fd()]));
-        }
-        self.kept(self.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.fifo.as_fd()]));
-        self.hold_settings();
-        self.save();
-        for (server, link) in &self.links {
-            let peer = self.servers.get(server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
-            let note = Note::of(Stage::Link, peer, Some(*server));
-            let socket = link.link.socket();
-            self.kept(self.holder.hold(link.connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
-        }
-        for (connection, known) in &self.connections {
-            let note = self.core.waiting_peer(*connection).map(|peer| Note::of(Stage::Waiting, peer, None));
-            let note = note.unwrap_or_default();
-            self.kept(self.holder.hold(connection.0, Kind::CONNECTION, &note, &[known.socket.as_fd()]));
-        }
-        for (server, running) in &self.servers {
-            self.hold_stderr(*server, running);
-        }
-    }
-
-    fn hold_settings(&self) {
-        use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
-        let wait = Duration::try_from_secs_f64(self.settings.file.successor_wait).unwrap_or(Duration::MAX);
-        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE].map(|name| self.directory.file(name));
-        self.kept(self.holder.settings(&holder::Settings {
-            // Zero would stand for the holder's own default.
-            successor_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
-            log_buffer_bytes: 0,
-            unlink: paths.into_iter().map(|path| path.into_os_string().into_encoded_bytes()).collect(),
-        }));
-    }
-
-    fn save(&self) {
-        use prost::Message as _;
-        let state = self.core.saved().encode_to_vec();
-        self.kept(self.holder.hold(keys::STATE, Kind::STATE, &state, &[]));
     }
 
     // ---- the end -----------------------------------------------------------------------------------------------

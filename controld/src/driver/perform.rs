@@ -2,14 +2,13 @@
 
 use super::processes::kernel_pid;
 use super::session::ToSession;
-use super::{Driver, Kind, Note, Stage, handshake, keys};
+use super::{Driver, Kind, Note, Stage, keys};
 use crate::core::{ConnectionId, Effect, Input, Peer, PsRow, ServerEpoch, SessionId};
 use crate::failpoint::reached;
 use crate::io::process;
 use crate::io::seqpacket::pair;
-use crate::io::server_link::ServerLink;
+use crate::io::server_link::{Said, ServerLink};
 use remps_proto::admin::reply::{ClientRow, ps_table};
-use remps_proto::mps::handshake::DESCRIPTOR;
 use remps_proto::mps::server::{Configuration, Request};
 use std::os::fd::AsFd;
 
@@ -23,7 +22,9 @@ impl Driver {
             }
             Effect::Ask { server, id, request } => self.ask(server, id, &request),
             Effect::Tell { server, request } => {
-                self.with_link(server, |link| link.send(&request.packets(), None));
+                if self.with_link(server, |link| link.tell(&request)) == Some(Said::Unsupported) {
+                    self.say(&format!("Servers of this release can't be told: {request:?}"));
+                }
             }
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
             Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
@@ -80,8 +81,8 @@ impl Driver {
         drop(known);
         let _ = socket.discard();
         reached("hello-taken");
-        self.insert_link(server, connection, ServerLink::new(socket.clone()));
-        if self.with_link(server, |link| link.send(&configuration.packets(), None)).is_some() {
+        self.insert_link(server, connection, ServerLink::new(socket.clone(), self.dialect));
+        if self.with_link(server, |link| link.configure(configuration)).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = Note::of(Stage::Link, peer, Some(server));
             reached("configuration-sent");
@@ -92,14 +93,11 @@ impl Driver {
 
     /// Makes the pair of sockets that connects a client with its server.
     ///
-    /// The holder gets the client's end first. Until the note says that the server has its end, the client has not
-    /// got its own, and a successor finds out from the server whether to go on with the pair or to make another; after
-    /// that it sends the client the same end again, and a client that had it already ignores the second.
+    /// The holder gets the client's end first, then the server its own. The client gets its end only when the server
+    /// has greeted it there ([`passage`](super::passage)): a server that dies before that costs nobody anything.
     fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
-        let Some(socket) = self.connections.get(&connection).map(|known| known.socket.clone()) else {
-            return;
-        };
-        let Some(peer) = self.core.client_peer(connection) else {
+        let Some(peer) = self.core.client_peer(connection).filter(|_| self.connections.contains_key(&connection))
+        else {
             return;
         };
         let (client_end, server_end) = match pair() {
@@ -119,24 +117,15 @@ impl Driver {
         let request = Request::NewClient.packets();
         let told =
             self.with_link(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));
+        reached("server-told");
         if told.is_none() {
             // The core hears of the lost server first, and then of a client that waits as before.
-            self.kept(self.holder.release(end_key));
-            self.note(connection, Stage::Waiting, peer, None);
+            self.wait_again(connection, peer);
+        } else if let Err(error) = self.await_greeting(connection, peer, server, client_end) {
+            self.say(&format!("Client {} can't be connected: {error}", peer.pid));
+            self.close(connection);
             self.feed(Input::ClientDone { connection, status: None });
-            self.feed(Input::ClientArrived { connection, peer });
-            return;
         }
-        reached("server-told");
-        self.note(connection, Stage::HandedOver, peer, Some(server));
-        reached("hand-over-noted");
-        // A client that is gone shows at its socket's end.
-        let _ = socket.send(DESCRIPTOR, Some(client_end.as_fd()));
-        reached("client-told");
-        if let Some(known) = self.connections.get_mut(&connection) {
-            known.client_end = Some(client_end);
-        }
-        self.watch(connection, handshake::read_late_status(connection, socket, self.events.clone()));
     }
 }
 

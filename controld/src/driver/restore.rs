@@ -7,7 +7,7 @@
 //! | a server's connection, noted as a link and still open | resumed: answers to the earlier daemon are dropped |
 //! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
 //! | a client that waits | it waits |
-//! | a client whose server was being told | it waits until the server shows whether it was ([`burial`](super::burial)) |
+//! | a client whose server was being told | it waits until the server shows whether it was ([`passage`](super::passage)) |
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
 //! | a connection without a role | its next packet says what it is |
 //!
@@ -30,8 +30,10 @@ use crate::observe::log::LogSink;
 use crate::settings::Settings;
 use nix::sys::signal::Signal;
 use prost::Message as _;
+use remps_proto::admin::Personality;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::log::Decoder;
+use remps_proto::mps::server::Dialect;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -219,6 +221,7 @@ impl Driver {
             undecided: BTreeMap::new(),
             pending: VecDeque::new(),
             feeding: false,
+            dialect: if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys },
             devices: None,
             fifo_garbage: 0,
             exit: None,
@@ -316,7 +319,8 @@ impl Driver {
             (_, Ok(fd)) => WatchedProcess::from_pidfd(kernel_pid(saved.pid), fd).ok(),
             (_, Err(_)) => open_process(kernel_pid(saved.pid)).ok(),
         };
-        let link = process.and_then(|process| Some((process, ServerLink::resume(Arc::new(socket)).ok()?)));
+        let link =
+            process.and_then(|process| Some((process, ServerLink::resume(Arc::new(socket), self.dialect).ok()?)));
         let Some((process, link)) = link else {
             self.release(connection);
             return false;
@@ -379,7 +383,7 @@ impl Driver {
     ) {
         let task = tokio::spawn(task).abort_handle();
         self.connections
-            .insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task, client_end: None });
+            .insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task, handed_over: None });
     }
 
     /// A client that waits, as before.
@@ -409,7 +413,7 @@ impl Driver {
         self.insert_connection(connection, socket.clone(), peer, task);
         if note.stage() == Stage::HandedOver {
             self.hand_over_end(connection, peer, server, end);
-        } else if let Err(error) = self.decide_later(connection, peer, server, end) {
+        } else if let Err(error) = self.await_greeting(connection, peer, server, end) {
             self.say(&format!("Client {} can't be taken over: {error}", peer.pid));
             self.close(connection);
         }

@@ -11,7 +11,7 @@
 
 use super::seqpacket::{Packet, SeqPacket};
 use crate::core::{NoReply, RequestId};
-use remps_proto::mps::server::{Reply, ReplyDecoder, Request};
+use remps_proto::mps::server::{Configuration, Dialect, Reply, ReplyDecoder, Request};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -111,6 +111,15 @@ impl Marker {
     }
 }
 
+/// Whether a request could be said at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It went out, or waits to.
+    Yes,
+    /// The server's release has no words for it.
+    Unsupported,
+}
+
 /// A server's control connection.
 #[derive(Debug)]
 pub struct ServerLink {
@@ -119,22 +128,23 @@ pub struct ServerLink {
     outstanding: VecDeque<Outstanding>,
     /// What is still waited for on a link that was taken over.
     marker: Option<Marker>,
+    dialect: Dialect,
 }
 
 impl ServerLink {
-    /// A link to a server that has just said hello.
+    /// A link to a server of this dialect that has just said hello.
     #[must_use]
-    pub fn new(socket: Arc<SeqPacket>) -> Self {
-        Self { socket, queued: VecDeque::new(), outstanding: VecDeque::new(), marker: None }
+    pub fn new(socket: Arc<SeqPacket>, dialect: Dialect) -> Self {
+        Self { socket, queued: VecDeque::new(), outstanding: VecDeque::new(), marker: None, dialect }
     }
 
     /// A link that an earlier daemon used.
     ///
     /// # Errors
     /// [`LinkError`] when the server takes nothing.
-    pub fn resume(socket: Arc<SeqPacket>) -> Result<Self, LinkError> {
+    pub fn resume(socket: Arc<SeqPacket>, dialect: Dialect) -> Result<Self, LinkError> {
         let marker = Marker::any();
-        let mut link = Self::new(socket);
+        let mut link = Self::new(socket, dialect);
         link.send(&marker.requests(), None)?;
         link.marker = Some(marker);
         Ok(link)
@@ -196,13 +206,32 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn ask(&mut self, now: Instant, id: RequestId, request: &Request) -> Result<(), LinkError> {
-        let decoder = ReplyDecoder::new(request);
-        self.send(&request.packets(), None)?;
-        if let Some(decoder) = decoder {
+    pub fn ask(&mut self, now: Instant, id: RequestId, request: &Request) -> Result<Said, LinkError> {
+        let said = self.tell(request)?;
+        if let (Said::Yes, Some(decoder)) = (said, ReplyDecoder::new(request)) {
             self.outstanding.push_back(Outstanding { id: Some(id), decoder, deadline: now + ANSWER_TIMEOUT });
         }
-        Ok(())
+        Ok(said)
+    }
+
+    /// Sends a request in the words of the server's release.
+    ///
+    /// # Errors
+    /// [`LinkError`]; the link can't be used after that.
+    pub fn tell(&mut self, request: &Request) -> Result<Said, LinkError> {
+        let Some(packets) = request.packets_for(self.dialect) else {
+            return Ok(Said::Unsupported);
+        };
+        self.send(&packets, None)?;
+        Ok(Said::Yes)
+    }
+
+    /// Sends the configuration in the words of the server's release.
+    ///
+    /// # Errors
+    /// [`LinkError`]; the link can't be used after that.
+    pub fn configure(&mut self, configuration: &Configuration) -> Result<(), LinkError> {
+        self.send(&configuration.packets_for(self.dialect), None)
     }
 
     /// Sends what waits, as far as there is room.
@@ -269,7 +298,7 @@ mod tests {
     fn link() -> (ServerLink, SeqPacket) {
         let (near, far) = pair().expect("descriptors");
         let near = Arc::new(SeqPacket::new(near).expect("a socket"));
-        (ServerLink::new(near), SeqPacket::new(far).expect("a socket"))
+        (ServerLink::new(near, Dialect::Keys), SeqPacket::new(far).expect("a socket"))
     }
 
     async fn answer(link: &mut ServerLink, server: &SeqPacket, reply: &Reply) -> Option<(RequestId, Reply)> {
@@ -321,8 +350,8 @@ mod tests {
             let server = SeqPacket::new(far).expect("a socket");
             let near = Arc::new(SeqPacket::new(near).expect("a socket"));
             // Two daemons died before; the second one while it was taking over.
-            let dead = ServerLink::resume(near.clone()).expect("room").marker.expect("it waits");
-            let mut link = ServerLink::resume(near).expect("room");
+            let dead = ServerLink::resume(near.clone(), Dialect::Keys).expect("room").marker.expect("it waits");
+            let mut link = ServerLink::resume(near, Dialect::Keys).expect("room");
             link.ask(Instant::now(), RequestId(9), &Request::Shutdown).expect("room");
             let replies = |row: &[bool]| -> Vec<Reply> {
                 let reply = |long: &bool| if *long { Reply::ThreadPercentage(100.0) } else { Reply::Active(true) };

@@ -1,5 +1,10 @@
-//! Clients that leave in the middle of their handshake with a server.
+//! Clients on their way to a server: between the daemon's word to the server and the client's status.
 //!
+//! # Servers that die
+//! A client gets its end of the pair only when its server has greeted it there. A server that ends before that has harmed
+//! nobody: the client waits for the next one.
+//!
+//! # Clients that leave
 //! NVIDIA's server does a client's handshake in the thread that serves its control connection. When a client closes its
 //! socket before it has sent its credentials, that thread stops for good: the server takes no other client and answers
 //! no request (580.159.04, with the vendor's daemon as well). One that is merely slow holds the thread up. So the daemon
@@ -10,21 +15,24 @@
 //! first three packets: seen to be harmless with the credentials doubled.
 
 use super::events::{Event, Events};
-use super::keys::{self, Stage};
+use super::keys::{self, Note, Stage};
 use super::{Driver, handshake};
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
+use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use nix::sys::socket::{Shutdown, shutdown};
 use remps_proto::mps::client::{NO_PRIORITY, PROCESS_CONTEXT, Status};
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// How long the server may take for the rest of a handshake that is done for a client.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after a pair's end the end of the server's control connection is noticed at the latest.
+const DYING_TIME: Duration = Duration::from_secs(1);
 const CAPACITY: usize = 64;
 
 /// Does the client's part of the handshake on its end of the pair, then closes that for everybody who has it.
@@ -49,14 +57,20 @@ async fn finish_handshake(end: OwnedFd) {
     let _ = shutdown(socket.as_fd().as_raw_fd(), Shutdown::Both);
 }
 
-/// Says that a server has answered on the pair that a killed daemon made.
+/// Says that a server has greeted its client on the pair, or has closed its end without a word and lives on: when it
+/// has ended, its control connection says so before.
 async fn wait_for_server(connection: ConnectionId, end: SeqPacket, events: Events) {
-    if let Ok(Some(_)) = end.peek(CAPACITY).await {
-        events.send(Event::ServerHasEnd { connection }).await;
-    }
+    let event = match end.peek(CAPACITY).await {
+        Ok(Some(_)) => Event::ServerHasEnd { connection },
+        Ok(None) | Err(_) => {
+            sleep_until(Instant::now() + DYING_TIME).await;
+            Event::ServerClosedEnd { connection }
+        }
+    };
+    events.send(event).await;
 }
 
-/// A client of which a killed daemon had not noted whether its server was told.
+/// A client whose server has been told, or may have been by a killed daemon, and has not greeted it yet.
 #[derive(Debug)]
 pub(super) struct Undecided {
     peer: Peer,
@@ -65,21 +79,33 @@ pub(super) struct Undecided {
     task: AbortHandle,
 }
 
+impl Undecided {
+    /// What a new holder has to keep of it.
+    pub(super) fn kept(&self) -> (Vec<u8>, BorrowedFd<'_>) {
+        (Note::of(Stage::Dispatching, self.peer, Some(self.server)), self.end.as_fd())
+    }
+}
+
 impl Driver {
     /// A client's connection is over. If it left its server in the middle of the handshake, that is finished for it.
     pub(super) fn client_left(&mut self, connection: ConnectionId, status: Option<u32>) {
-        let end = self.connections.get_mut(&connection).and_then(|known| known.client_end.take());
-        if let Some(end) = end.filter(|_| status.is_none()) {
+        let handed_over = self.connections.get_mut(&connection).and_then(|known| known.handed_over.take());
+        if let Some((_, end)) = handed_over.filter(|_| status.is_none()) {
+            tokio::spawn(finish_handshake(end));
+        }
+        // One that left before its server greeted it: the server may have its end all the same.
+        if let Some(Undecided { end, task, .. }) = self.undecided.remove(&connection) {
+            task.abort();
             tokio::spawn(finish_handshake(end));
         }
     }
 
-    /// Takes a client over whose server may or may not have been told: the server's first packet on the pair, or its
-    /// answer to what this daemon asks, will say which. Throwing the pair away would stop a server that has it.
+    /// Waits for the server's first packet on the pair. Of a server that was taken over, its answer to what this daemon
+    /// asks may come first and say that it was never told; throwing the pair away would stop a server that has it.
     ///
     /// # Errors
     /// When the descriptor can't be watched.
-    pub(super) fn decide_later(
+    pub(super) fn await_greeting(
         &mut self,
         connection: ConnectionId,
         peer: Peer,
@@ -92,52 +118,62 @@ impl Driver {
         Ok(())
     }
 
-    /// A client that was still undecided has left: the pair is of no use to anybody, but its server may have it.
-    pub(super) fn undecided_left(&mut self, connection: ConnectionId) {
-        if let Some(Undecided { end, task, .. }) = self.undecided.remove(&connection) {
-            task.abort();
-            tokio::spawn(finish_handshake(end));
-        }
-    }
-
     /// The server has its end: the client gets its own.
     pub(super) fn server_has_end(&mut self, connection: ConnectionId) {
         if let Some(Undecided { peer, server, end, .. }) = self.undecided.remove(&connection) {
             self.note(connection, Stage::HandedOver, peer, Some(server));
+            reached("hand-over-noted");
             self.hand_over_end(connection, peer, server, end);
+            reached("client-told");
+        }
+    }
+
+    /// A server has closed its end unasked and lives on: another one would do the same with this client.
+    pub(super) fn server_closed_end(&mut self, connection: ConnectionId) {
+        if let Some(Undecided { peer, .. }) = self.undecided.remove(&connection) {
+            self.say(&format!("Client {} was sent away by its server", peer.pid));
+            self.close(connection);
+            self.feed(Input::ClientDone { connection, status: None });
         }
     }
 
     /// Gives a client its end of the pair, perhaps for the second time, and waits for its status.
+    ///
+    /// A client that had it already ignores the second one.
     pub(super) fn hand_over_end(&mut self, connection: ConnectionId, peer: Peer, server: ServerEpoch, end: OwnedFd) {
         let Some(known) = self.connections.get_mut(&connection) else {
             return;
         };
         // A client that is gone shows at its socket's end.
         let _ = known.socket.send(DESCRIPTOR, Some(end.as_fd()));
-        known.client_end = Some(end);
+        known.handed_over = Some((server, end));
         let task = handshake::read_late_status(connection, known.socket.clone(), self.events.clone());
         self.watch(connection, task);
-        if let Some(effect) = self.core.restore_dispatched(connection, peer, server) {
+        if self.core.client_peer(connection).is_none()
+            && let Some(effect) = self.core.restore_dispatched(connection, peer, server)
+        {
             self.perform(effect);
         }
     }
 
-    /// A server that was taken over has answered everything that came before: whom it has not greeted by now it was
-    /// never told of, or it is gone. Those clients wait as before.
+    /// A server that was taken over has answered everything that came before, so whom it has not greeted by now it was
+    /// never told of; or a server is gone. Its undecided clients wait as before.
     pub(super) fn undecided_wait_again(&mut self, server: ServerEpoch) {
         let (waiting, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.undecided).into_iter().partition(|(_, undecided)| undecided.server == server);
         self.undecided = others;
         for (connection, Undecided { peer, task, .. }) in waiting {
             task.abort();
-            self.kept(self.holder.release(keys::client_end(connection)));
-            self.note(connection, Stage::Waiting, peer, None);
-            if let Some(known) = self.connections.get(&connection) {
-                let task = handshake::read_status(connection, known.socket.clone(), self.events.clone());
-                self.watch(connection, task);
-                self.feed(Input::ClientArrived { connection, peer });
-            }
+            self.wait_again(connection, peer);
+        }
+    }
+
+    /// A client's pair of sockets is of no use any more; the client waits as before.
+    pub(super) fn wait_again(&mut self, connection: ConnectionId, peer: Peer) {
+        self.kept(self.holder.release(keys::client_end(connection)));
+        self.note(connection, Stage::Waiting, peer, None);
+        if self.connections.contains_key(&connection) {
+            self.feed(Input::ClientArrived { connection, peer });
         }
     }
 }

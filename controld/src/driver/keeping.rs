@@ -1,0 +1,130 @@
+//! What the driver tells the holder, so that a successor finds it.
+
+use super::keys::{self, Note, Stage};
+use super::processes::RunningServer;
+use super::{Connection, Driver, HOLDER_RETRY};
+use crate::core::{ConnectionId, Peer, ServerEpoch};
+use crate::failpoint::reached;
+use crate::holder::{self, HolderError, HolderLink, Kind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+impl Driver {
+    /// Notes beside a connection how far it has come.
+    pub(super) fn note(&self, connection: ConnectionId, stage: Stage, peer: Peer, server: Option<ServerEpoch>) {
+        self.kept(self.holder.update(connection.0, &Note::of(stage, peer, server)));
+    }
+
+    pub(super) fn release(&self, connection: ConnectionId) {
+        self.kept(self.holder.release(connection.0));
+    }
+
+    /// A holder that is gone is replaced when its connection breaks; until then only what a successor would need is
+    /// missing. One that does not read is ended, so that this happens: what it was not told would never be released.
+    pub(super) fn kept(&self, result: Result<(), HolderError>) {
+        if let Err(error) = result {
+            tracing::warn!(%error, "the holder was not told");
+            if matches!(error, HolderError::Full) {
+                // The connection is open, so the pid is still its own. One that is dead already is as good.
+                let _ = nix::sys::signal::kill(self.holder.pid(), nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    }
+
+    /// Closes a connection here and with the holder.
+    pub(super) fn close(&mut self, connection: ConnectionId) {
+        self.kept(self.holder.release(keys::client_end(connection)));
+        self.release(connection);
+        self.connections.remove(&connection);
+    }
+
+    /// The holder is gone: another one gets everything that is to survive us.
+    pub(super) async fn replace_holder(&mut self, error: &HolderError) {
+        self.say(&format!("The holder process is gone ({error}), another one is started"));
+        self.holder.reap();
+        loop {
+            match HolderLink::attach(self.directory.path()).await {
+                Ok((holder, _)) => {
+                    self.holder = holder;
+                    reached("holder-replaced");
+                    break;
+                }
+                Err(error) => {
+                    self.say(&format!("The holder process can't be started: {error}"));
+                    tokio::time::sleep_until((Instant::now() + HOLDER_RETRY).into()).await;
+                }
+            }
+        }
+        self.hold_everything();
+        reached("everything-held");
+    }
+
+    /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
+    pub(super) fn hand_over(&mut self) {
+        self.say("A signal to hand over: servers and clients wait for the next daemon");
+        self.save();
+        self.directory.keep_files();
+        // The holder notices that we are gone; nothing may run in between.
+        std::process::exit(0);
+    }
+
+    /// Gives the holder what the successor of this daemon needs.
+    fn hold_everything(&self) {
+        for (key, kind, listener) in &self.listeners {
+            self.kept(self.holder.hold(*key, *kind, &[], &[listener.as_fd()]));
+        }
+        self.kept(self.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.fifo.as_fd()]));
+        self.hold_settings();
+        self.save();
+        for (server, link) in &self.links {
+            let peer = self.servers.get(server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
+            let note = Note::of(Stage::Link, peer, Some(*server));
+            let socket = link.link.socket();
+            self.kept(self.holder.hold(link.connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
+        }
+        for (connection, known) in &self.connections {
+            let (note, end) = self.note_of(*connection, known);
+            self.kept(self.holder.hold(connection.0, Kind::CONNECTION, &note, &[known.socket.as_fd()]));
+            if let Some(end) = end {
+                let key = keys::client_end(*connection);
+                self.kept(self.holder.hold(key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[end]));
+            }
+        }
+        for (server, running) in &self.servers {
+            self.hold_stderr(*server, running);
+        }
+    }
+
+    /// How far a connection has come, and the end of a pair that goes with it.
+    fn note_of<'a>(&'a self, connection: ConnectionId, known: &'a Connection) -> (Vec<u8>, Option<BorrowedFd<'a>>) {
+        if let Some(undecided) = self.undecided.get(&connection) {
+            let (note, end) = undecided.kept();
+            return (note, Some(end));
+        }
+        let peer = self.core.client_peer(connection);
+        match (peer, &known.handed_over) {
+            (Some(peer), Some((server, end))) => (Note::of(Stage::HandedOver, peer, Some(*server)), Some(end.as_fd())),
+            (Some(peer), None) => (Note::of(Stage::Waiting, peer, None), None),
+            // Its next packet says what it is.
+            (None, _) => (Vec::new(), None),
+        }
+    }
+
+    pub(super) fn hold_settings(&self) {
+        use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
+        let wait = Duration::try_from_secs_f64(self.settings.file.successor_wait).unwrap_or(Duration::MAX);
+        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE].map(|name| self.directory.file(name));
+        self.kept(self.holder.settings(&holder::Settings {
+            // Zero would stand for the holder's own default.
+            successor_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
+            log_buffer_bytes: 0,
+            unlink: paths.into_iter().map(|path| path.into_os_string().into_encoded_bytes()).collect(),
+        }));
+    }
+
+    pub(super) fn save(&self) {
+        use prost::Message as _;
+        let state = self.core.saved().encode_to_vec();
+        self.kept(self.holder.hold(keys::STATE, Kind::STATE, &state, &[]));
+    }
+}
