@@ -6,6 +6,7 @@
 pub mod client;
 pub mod golden;
 pub mod noise;
+pub mod pace;
 pub mod peer;
 pub mod process;
 pub mod program;

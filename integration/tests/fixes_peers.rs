@@ -178,3 +178,22 @@ fn a_client_that_stops_in_its_handshake_holds_up_other_users_not_at_all() {
         Peer::attach(stage.pipe_dir(), LIMIT).expect("served");
     });
 }
+
+#[test]
+fn clients_behind_one_that_stops_in_its_handshake_are_all_served() {
+    Stage::run(|stage| {
+        stage.script("MPS_SIM_INIT_MS=500\n");
+        stage.start(&[]);
+        // The first of all is handed over, and then does nothing with what it has.
+        let stuck = Arriving::connect(stage.pipe_dir(), LIMIT).expect("greeted");
+        stage.wait_for("the first client", || stage.daemon().output().contains("NEW CLIENT"));
+        let pipe_dir = stage.pipe_dir().to_owned();
+        std::thread::scope(|scope| {
+            let behind: Vec<_> = (0..40).map(|_| scope.spawn(|| Peer::attach(&pipe_dir, LIMIT)?.ping())).collect();
+            for client in behind {
+                client.join().expect("no panic").expect("served in the end");
+            }
+        });
+        drop(stuck);
+    });
+}

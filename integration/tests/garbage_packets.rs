@@ -53,7 +53,7 @@ fn flood(
     let mut rounds = 0_usize;
     while left > 0 {
         rounds += 1;
-        if rounds % 500 == 0 {
+        if rounds.is_multiple_of(500) {
             // The witness session, in the middle of it all.
             assert_eq!(stage.ask("get_default_active_thread_percentage\n"), "100.0\n");
         }
@@ -179,10 +179,10 @@ fn garbage_in_the_fifo() {
                 text: b"sound".to_vec(),
             };
             for round in 0..packets() {
-                let packet = if round % 2 == 0 { noise.packet() } else { noise.mutated(&sound.encode()) };
+                let packet = if round.is_multiple_of(2) { noise.packet() } else { noise.mutated(&sound.encode()) };
                 // It blocks while the daemon is behind, and no longer.
                 fifo.write_all(&packet).expect("somebody reads");
-                if round % 5000 == 0 {
+                if round.is_multiple_of(5000) {
                     assert_eq!(stage.ask("get_default_active_thread_percentage\n"), "100.0\n");
                 }
             }

@@ -1,0 +1,90 @@
+//! The log: bounded, truncated in place, and never a reason to wait.
+
+use integration::lab::program::Program;
+use integration::lab::stage::{SERVER, Stage};
+use remps_proto::mps::log::{LocalTime, Record, Source};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::time::{Duration, Instant};
+
+const ROOT: u32 = 0;
+const MIB: u64 = 1 << 20;
+
+fn record(text: &str) -> Record {
+    let time = LocalTime { year: 2026, month: 1, day: 1, ..LocalTime::default() };
+    Record { source: Source::SERVER, pid: 7, time, text: text.as_bytes().to_vec() }
+}
+
+/// Starts a daemon in the background, which logs to files.
+fn start_with_files(stage: &Stage) {
+    stage.lab().start(&[]);
+    assert_eq!(stage.ask("get_default_client_priority\n").lines().count(), 1);
+}
+
+#[test]
+fn ct_21_a_capped_log_is_truncated_in_place_and_a_follower_keeps_following() {
+    Stage::run(|stage| {
+        stage.config("log_size_mib = 1\nlog_lines_per_second = 0\n");
+        start_with_files(stage);
+        let path = stage.lab().log_dir().join("server.log");
+        let mut fifo = std::fs::OpenOptions::new().write(true).open(stage.pipe_dir().join("log")).expect("it is there");
+        fifo.write_all(&record("the first").encode()).expect("somebody reads");
+        stage.lab().wait_log("server.log", "the first");
+        // A follower that keeps the file open, as `tail -f` does.
+        let mut follower = std::fs::File::open(&path).expect("it is there");
+        let long = "x".repeat(1000);
+        for _ in 0..3000 {
+            fifo.write_all(&record(&long).encode()).expect("somebody reads");
+        }
+        fifo.write_all(&record("the last").encode()).expect("somebody reads");
+        stage.lab().wait_log("server.log", "the last");
+        let length = std::fs::metadata(&path).expect("it is there").len();
+        assert!(length <= MIB, "{length} bytes");
+        // The same file, shorter: what tail notices and goes on from.
+        follower.seek(SeekFrom::Start(0)).expect("a file");
+        let mut text = String::new();
+        follower.read_to_string(&mut text).expect("text");
+        assert!(text.ends_with("the last\n"), "the follower's file is another one");
+    });
+}
+
+#[test]
+fn a_flood_of_records_is_bounded_in_rate_counted_and_delays_nobody() {
+    Stage::run(|stage| {
+        stage.config("log_lines_per_second = 100\n");
+        stage.start(&[]);
+        let mut client = Program::attached(stage, ROOT);
+        let mut fifo = std::fs::OpenOptions::new().write(true).open(stage.pipe_dir().join("log")).expect("it is there");
+        let one = record("flood").encode();
+        let began = Instant::now();
+        for _ in 0..20_000 {
+            fifo.write_all(&one).expect("somebody reads");
+        }
+        client.ping();
+        client.does("context", "context");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?} for 20000 records", began.elapsed());
+        let kept = stage.daemon().output().matches("] flood").count();
+        assert!((1..2_000).contains(&kept), "{kept} lines kept");
+    });
+}
+
+#[test]
+fn a_server_that_floods_its_standard_error_is_bounded_and_served_on() {
+    Stage::run(|stage| {
+        // The real one is started by a script that talks without end beside it.
+        let server = stage.lab().dir().join("bin").join(SERVER);
+        let real = stage.lab().dir().join("bin").join("real-server");
+        std::fs::rename(&server, &real).expect("our folder");
+        let script = format!(
+            "#!/bin/sh\n(i=0; while [ $i -lt 20000 ]; do echo noise >&2; i=$((i+1)); done) &\nexec {} \"$@\"\n",
+            real.display()
+        );
+        std::fs::write(&server, script).expect("our folder");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&server, mode).expect("our file");
+        stage.start(&[]);
+        let mut client = Program::attached(stage, ROOT);
+        stage.wait_for("the noise counted", || stage.daemon().output().contains("lines of standard error dropped"));
+        client.ping();
+        assert!(stage.daemon().output().matches("noise").count() < 5_000);
+    });
+}
