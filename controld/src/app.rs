@@ -127,7 +127,7 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
         policy.owner = nix::unistd::geteuid().as_raw();
         policy.owner_gid = nix::unistd::getegid().as_raw();
         policy.personality = personality;
-        let driver = runtime.block_on(Driver::start(settings.clone(), policy, log.clone(), directory))?;
+        let mut driver = runtime.block_on(Driver::start(settings.clone(), policy, log.clone(), directory))?;
         if options.ready_devices {
             let _within = runtime.enter();
             driver.ready_devices();

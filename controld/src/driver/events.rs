@@ -46,7 +46,7 @@ pub(super) enum Event {
     /// A client's process is gone.
     ProcessGone { pid: Pid },
     /// The devices are listed, for a session or in advance.
-    Devices { session: Option<SessionId>, devices: Result<Vec<Device>, String> },
+    Devices { devices: Result<Vec<Device>, String> },
 }
 
 /// The way to the driver.

@@ -129,6 +129,8 @@ pub struct Driver {
     dialect: Dialect,
     /// The machine's GPUs, when the option `-q` had them listed at the start.
     devices: Option<Vec<Device>>,
+    /// Who waits for the listing of the devices that is under way; `None` is the option `-q`.
+    listing: Vec<Option<SessionId>>,
     /// Bytes of the log FIFO that were no records, as last reported.
     fifo_garbage: u64,
     exit: Option<u8>,
@@ -267,16 +269,32 @@ impl Driver {
     }
 
     /// Lists the devices now and not at the first `device_query` (option `-q`).
-    pub fn ready_devices(&self) {
+    pub fn ready_devices(&mut self) {
         self.list_devices(None);
     }
 
-    fn list_devices(&self, session: Option<SessionId>) {
+    /// Lists the devices for a session, or for good. One process does so at a time: whoever asks meanwhile gets its
+    /// answer too, so that no number of sessions starts as many processes.
+    fn list_devices(&mut self, session: Option<SessionId>) {
+        self.listing.push(session);
+        if self.listing.len() > 1 {
+            return;
+        }
         let events = self.events.clone();
         tokio::spawn(async move {
             let devices = devices::list().await.map_err(|error| error.to_string());
-            events.send(Event::Devices { session, devices }).await;
+            events.send(Event::Devices { devices }).await;
         });
+    }
+
+    fn devices_listed(&mut self, devices: &Result<Vec<Device>, String>) {
+        for waiting in std::mem::take(&mut self.listing) {
+            match (waiting, devices) {
+                (Some(session), devices) => self.feed(Input::DevicesListed { session, devices: devices.clone() }),
+                (None, Ok(devices)) => self.devices = Some(devices.clone()),
+                (None, Err(reason)) => self.say(&format!("The devices can't be listed: {reason}")),
+            }
+        }
     }
 
     /// A line of our own for `control.log`.
@@ -363,11 +381,7 @@ impl Driver {
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { pid } => self.feed(Input::ProcessGone { pid }),
-            Event::Devices { session: Some(session), devices } => self.feed(Input::DevicesListed { session, devices }),
-            Event::Devices { session: None, devices: Ok(devices) } => self.devices = Some(devices),
-            Event::Devices { session: None, devices: Err(reason) } => {
-                self.say(&format!("The devices can't be listed: {reason}"));
-            }
+            Event::Devices { devices } => self.devices_listed(&devices),
         }
     }
 

@@ -223,6 +223,7 @@ impl Driver {
             feeding: false,
             dialect: if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys },
             devices: None,
+            listing: Vec::new(),
             fifo_garbage: 0,
             exit: None,
         };
