@@ -6,7 +6,7 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | [`connect`] | finds the daemon and greets it |
+//! | [`mod@connect`] | finds the daemon and greets it |
 //! | [`lines`] | cuts standard input into commands |
 //! | [`session`] | sends commands and prints answers until the daemon ends the session |
 

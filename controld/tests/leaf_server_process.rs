@@ -44,18 +44,22 @@ fn own_identity() -> Identity {
 }
 
 /// Starts a program; a program just written may be held open for writing by a child that another test is forking.
-async fn spawn(spec: &ServerSpec) -> ServerProcess {
+async fn spawned(spec: &ServerSpec) -> Result<ServerProcess, SpawnError> {
     soon(async {
         loop {
             match spec.spawn() {
                 Err(SpawnError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                     tokio::task::yield_now().await;
                 }
-                other => return other.unwrap(),
+                other => return other,
             }
         }
     })
     .await
+}
+
+async fn spawn(spec: &ServerSpec) -> ServerProcess {
+    spawned(spec).await.unwrap()
 }
 
 async fn run(script: &str, identity: Identity, multi_user: bool) -> (Vec<String>, ExitCause) {
@@ -171,7 +175,8 @@ async fn a_program_that_cannot_be_executed_is_an_error_at_once() {
     let path = folder.path().join(SERVER_NAME);
     fs::write(&path, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let error = ServerSpec { program: path, multi_user: false, identity: own_identity() }.spawn().unwrap_err();
+    let spec = ServerSpec { program: path, multi_user: false, identity: own_identity() };
+    let error = spawned(&spec).await.unwrap_err();
     assert!(
         matches!(&error, SpawnError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound),
         "{error}"

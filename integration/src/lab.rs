@@ -212,7 +212,7 @@ impl Lab {
         fs::create_dir_all(&dir).expect("the bench's folder is ours");
         for (name, target) in programs {
             // A copy and not a link: other users may not be able to enter the build folder.
-            fs::copy(target, dir.join(name)).expect("the program is there");
+            copy_program(target, &dir.join(name));
         }
         dir
     }
@@ -227,6 +227,16 @@ impl Lab {
     pub fn wait_log(&self, name: &str, text: &str) {
         watch::wait_for(&self.log_dir, &self.log_dir, LIMIT, text, || self.log(name).contains(text));
     }
+}
+
+/// Copies a program, in another process: a child that a test forks meanwhile would else hold the copy open for writing,
+/// and the copy could not be executed ("text file busy").
+///
+/// # Panics
+/// When it can't be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} can't be copied", from.display());
 }
 
 impl Drop for Lab {

@@ -1,5 +1,6 @@
 //! The demonstration keeps its promises on the simulated driver, and says so when one is broken.
 
+use integration::lab::copy_program;
 use integration::lab::process::{Finished, run};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -112,7 +113,7 @@ fn a_plain_user_with_copies_of_the_programs_runs_it_as_one_user() {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
     let source = Path::new(DEMO).parent().expect("a program lies in a folder");
     for name in PROGRAMS {
-        fs::copy(source.join(name), folder.path().join(name)).expect("it is built");
+        copy_program(&source.join(name), &folder.path().join(name));
     }
     let mut command = Command::new(folder.path().join("demo"));
     command.args(["--json", "--simulated"]).env_remove("CARGO").current_dir("/");

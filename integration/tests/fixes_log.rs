@@ -78,9 +78,11 @@ fn a_server_that_floods_its_standard_error_is_bounded_and_served_on() {
             "#!/bin/sh\n(i=0; while [ $i -lt 20000 ]; do echo noise >&2; i=$((i+1)); done) &\nexec {} \"$@\"\n",
             real.display()
         );
-        std::fs::write(&server, script).expect("our folder");
+        let written = stage.lab().dir().join("script");
+        std::fs::write(&written, script).expect("our folder");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&server, mode).expect("our file");
+        std::fs::set_permissions(&written, mode).expect("our file");
+        integration::lab::copy_program(&written, &server);
         stage.start(&[]);
         let mut client = Program::attached(stage, ROOT);
         stage.wait_for("the noise counted", || stage.daemon().output().contains("lines of standard error dropped"));

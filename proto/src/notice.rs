@@ -2,7 +2,7 @@
 //!
 //! Mirrors `uvm-patch/uapi/uvm_mps.h`, which says what each field means; a test here compiles that header and compares
 //! every offset, size and number. Each record has 128 bytes. A newer module may use types, verdicts and flags that have
-//! no name here: they are kept as numbers ([`open_enum!`](crate::open_enum)).
+//! no name here: they are kept as numbers ([`open_enum!`](macro@crate::open_enum)).
 //!
 //! ```text
 //!  0 magic, version, size   8 seq   16 time   24 GPU time   32 type, count   40 pids   48 VA space   56 GPU
