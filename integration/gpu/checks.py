@@ -179,6 +179,8 @@ def drained(subject):
         time.sleep(0.3)
         code = client.error() if client.process.poll() is not None else "still running"
         left = len(daemon.left_over())
+    if subject.name == "ours" and (status != 0 or files or left):
+        raise Failed(f"status {status}, files {files}, {left} processes")
     return f"ends with {status} after {took:.1f} s, client: {code}, processes left: {left}, files left: {files}"
 
 
@@ -200,6 +202,8 @@ def left_in_handshake(subject):
                 results.append(f"{stage}: served in {total:.0f} ms")
             except Failed:
                 results.append(f"{stage}: the next client hangs")
+    if subject.name == "ours" and any("hangs" in result for result in results):
+        raise Failed("; ".join(results))
     return "; ".join(results)
 
 
@@ -249,6 +253,8 @@ def fault_elsewhere(subject):
             ended = str(failed)
         newcomer = daemon.client("mps-first-alloc")
         served = newcomer.wait("allocated")["total_ms"]
+    if subject.name == "ours" and ended is not None:
+        raise Failed(f"the other user's client ends with {ended}")
     words = "is untouched" if ended is None else f"ends with {ended}"
     return f"the culprit gets {code}, the other user's client {words}, the next client is served in {served:.0f} ms"
 
@@ -272,6 +278,8 @@ def daemon_killed(subject):
         known = str(newcomer.pid) in daemon.ask(f"get_client_list {after[0]}")[1].split() if after else False
         client.process.stdin.close()
         code = client.error()
+    if subject.name == "ours" and (code is not None or meanwhile != "waits" or before != after or not known):
+        raise Failed(f"client {code}, newcomer {meanwhile}, servers {before} {after}, newcomer known: {known}")
     return (
         f"the client {'goes on' if code is None else f'gets {code}'}, a newcomer {meanwhile}"
         f"{', then is served' if served and meanwhile == 'waits' else ''}; after the restart the server is"
