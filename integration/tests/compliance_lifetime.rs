@@ -158,9 +158,9 @@ fn ct_15_a_killed_daemon_can_be_followed_by_another() {
 
 #[test]
 fn ct_16_the_instant_the_socket_is_there_a_server_can_be_started() {
-    const LOOPS: usize = 100;
+    let loops = if integration::lab::stage::is_long() { 1000 } else { 100 };
     for_each(only_ours(), |subject| {
-        for _ in 0..LOOPS {
+        for _ in 0..loops {
             let lab = Lab::new(subject).with("PATH", "/nonexistent");
             let mut command = lab.command(&["-f"]);
             let process = integration::lab::process::Process::start(&mut command);

@@ -160,7 +160,7 @@ fn a_killed_server_gives_its_clients_806_and_the_next_client_a_new_server() {
 }
 
 #[test]
-fn a_terminated_client_gets_810_and_the_others_go_on() {
+fn ct_22_terminating_a_client_answers_exactly_0_and_gives_it_810() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
         let (terminated, other) = (bystander(&sim), sim.start("mps-bystander", &["--seconds", "2"], "ready"));
