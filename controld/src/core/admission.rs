@@ -110,9 +110,12 @@ impl Core {
 
     pub(super) fn client_arrived(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
         // Its server died before it had taken the client, who waits again.
-        if let Some(client) = self.clients.get_mut(&connection).filter(|client| client.place != Place::Waiting) {
+        if let Some(client) = self.clients.get_mut(&connection)
+            && let Place::Dispatched(server) = client.place
+        {
             client.place = Place::Waiting;
             let domain = client.domain;
+            self.handshake_over(server);
             let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
             queue.waiting.push_front(connection);
             return;
@@ -144,6 +147,9 @@ impl Core {
         let Some(client) = self.clients.remove(&connection) else {
             return;
         };
+        if let Place::Dispatched(server) = client.place {
+            self.handshake_over(server);
+        }
         match (client.place, status) {
             (Place::Waiting, _) => {
                 if let Some(domain) = self.domains.get_mut(&client.domain) {
@@ -187,20 +193,32 @@ impl Core {
         domain.requested || domain.waiting.iter().any(waits)
     }
 
+    /// Whether a server can be told of another client now.
+    fn is_open(&self, server: &Server) -> bool {
+        !server.is_deciding() && server.handshakes < self.policy.max_handshakes
+    }
+
+    /// A client's handshake with a server is over, whatever came of it.
+    fn handshake_over(&mut self, server: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&server) {
+            server.handshakes = server.handshakes.saturating_sub(1);
+        }
+    }
+
     /// Where the client can go now.
     fn route(&self, connection: ConnectionId) -> Route {
         let Some(client) = self.clients.get(&connection) else {
             return Route::Wait;
         };
         if let Some(own) = self.own_server(client) {
-            return if own.is_deciding() { Route::Wait } else { Route::To(own.epoch) };
+            return if self.is_open(own) { Route::To(own.epoch) } else { Route::Wait };
         }
         // Until a server that was taken over has named its clients, this process may be one of them.
         if self.servers.values().any(|server| server.domain == client.domain && server.census_due) {
             return Route::Wait;
         }
         match self.server_for_newcomers(client.domain) {
-            Some(server) if server.ready_at.is_some() && !server.is_deciding() => Route::To(server.epoch),
+            Some(server) if server.ready_at.is_some() && self.is_open(server) => Route::To(server.epoch),
             _ => Route::Wait,
         }
     }
@@ -248,6 +266,7 @@ impl Core {
         }
         if let Some(server) = self.servers.get_mut(&epoch) {
             server.idle_since = None;
+            server.handshakes += 1;
         }
     }
 }

@@ -100,6 +100,7 @@ impl Core {
             ready_at: None,
             idle_since: None,
             census_due: false,
+            handshakes: 0,
             end_wanted: false,
         };
         self.servers.insert(epoch, server);

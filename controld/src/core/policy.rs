@@ -45,6 +45,9 @@ pub struct Policy {
     pub idle_timeout: Option<Duration>,
     /// How many clients of one user may wait for a server.
     pub max_waiting_per_user: usize,
+    /// How many clients may do their handshake with one server at a time. It does them one after the other; more would
+    /// only lie in its socket, which is also the way of every other request.
+    pub max_handshakes: usize,
 }
 
 impl Default for Policy {
@@ -63,6 +66,7 @@ impl Default for Policy {
             stable_after: Duration::from_secs(2),
             idle_timeout: Some(Duration::from_secs(60)),
             max_waiting_per_user: 4096,
+            max_handshakes: 8,
         }
     }
 }

@@ -158,6 +158,7 @@ impl Core {
                 ready_at: Some(now),
                 idle_since: None,
                 census_due: true,
+                handshakes: 0,
             };
             core.servers.insert(epoch, server);
             core.domains.entry(old.domain).or_insert_with(|| Domain::new(&core.policy, old.gid));
@@ -194,7 +195,9 @@ impl Core {
         client: super::Peer,
         server: ServerEpoch,
     ) -> Option<Effect> {
-        let domain = self.servers.get(&server)?.domain;
+        let known = self.servers.get_mut(&server)?;
+        known.handshakes += 1;
+        let domain = known.domain;
         let place = super::admission::Place::Dispatched(server);
         self.clients.insert(connection, Client { peer: client, domain, since: Duration::ZERO, place });
         if client.pid == 0 || self.processes.contains_key(&client.pid) {

@@ -78,6 +78,8 @@ pub struct Server {
     pub idle_since: Option<Duration>,
     /// Whether it still has to say which clients it has: it was taken over from an earlier daemon.
     pub census_due: bool,
+    /// Clients that do their handshake with it now.
+    pub handshakes: usize,
     /// Whether anybody asked for its end, so that its exit is no surprise.
     pub end_wanted: bool,
 }

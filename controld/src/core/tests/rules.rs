@@ -280,6 +280,19 @@ fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
 }
 
 #[test]
+fn a_crowd_goes_to_a_server_a_few_at_a_time() {
+    let mut story = Story::new(Policy { max_handshakes: 2, ..Policy::default() });
+    let (first, effects) = story.arrive(USER);
+    let (server, _) = story.serve(&effects, 501);
+    let (second, effects) = story.arrive(Peer { pid: 31, ..USER });
+    assert_eq!(dispatched(&effects), [(server, second)]);
+    let (third, effects) = story.arrive(Peer { pid: 32, ..USER });
+    assert_eq!(dispatched(&effects), [], "two are at it");
+    let effects = story.feed(Input::ClientDone { connection: first, status: Some(0) });
+    assert_eq!(dispatched(&effects), [(server, third)]);
+}
+
+#[test]
 fn a_server_without_clients_makes_room_for_one_that_cannot_start_beside_it() {
     // As on a GPU in compute mode EXCLUSIVE_PROCESS.
     let mut story = Story::new(Policy::default());
