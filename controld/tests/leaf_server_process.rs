@@ -105,6 +105,13 @@ async fn a_server_inherits_the_environment_and_nothing_else() {
     let mut stderr = server.take_stderr().unwrap();
     soon(stderr.read()).await.unwrap();
     let proc = PathBuf::from(format!("/proc/{}", server.pid()));
+    // Until it has stopped itself, the shell still has descriptors for its redirection.
+    soon(async {
+        while !fs::read_to_string(proc.join("stat")).unwrap().contains(") T ") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!(fs::read(proc.join("environ")).unwrap(), fs::read("/proc/self/environ").unwrap());
     let mut fds: Vec<(String, String)> = fs::read_dir(proc.join("fd"))
         .unwrap()

@@ -36,7 +36,10 @@ fn ct_19_another_user_may_ask_but_not_quit() {
     for_each(subjects(), |subject| {
         let lab = Lab::new(subject);
         lab.start(&[]);
-        let start_refused = if subject.personality >= Personality::V550 {
+        let start_refused = if subject.personality >= Personality::V580 {
+            "Insufficient privileges for UID 65534. Control deamon settings can only be modified by the user who started \
+             it or by the root user.\n"
+        } else if subject.personality >= Personality::V550 {
             "Insufficient privileges for UID 65534. Only the root user may start server for another user.\n"
         } else {
             "Insufficient privileges for UID 65534\n"

@@ -27,6 +27,8 @@ pub(super) enum Event {
     ServerHasEnd { connection: ConnectionId },
     /// A server has closed its end of a pair without a word, and goes on.
     ServerClosedEnd { connection: ConnectionId },
+    /// The handshake of a client that left has been finished for it.
+    HandshakeFinished { connection: ConnectionId },
     /// A session has sent a command.
     Command { session: SessionId, line: Vec<u8> },
     /// A session is over.

@@ -52,6 +52,8 @@ pub use restore::StartError;
 /// Sessions of the command line at one time: of all users, and of each user who is neither root nor the owner.
 const MAX_SESSIONS: usize = 512;
 const MAX_SESSIONS_PER_USER: usize = 64;
+/// Sessions of root and the owner that wait until another one has ended.
+const MAX_QUEUED_SESSIONS: usize = 4096;
 /// Connections that have not said their role, of each user who is neither root nor the owner.
 const MAX_HANDSHAKES_PER_USER: usize = 512;
 /// How long the last answers may take when the daemon ends.
@@ -118,6 +120,7 @@ pub struct Driver {
     signals: Signals,
     connections: HashMap<ConnectionId, Connection>,
     sessions: BTreeMap<SessionId, Session>,
+    queued_sessions: VecDeque<(SessionId, Peer, Arc<SeqPacket>)>,
     links: BTreeMap<ServerEpoch, Link>,
     servers: BTreeMap<ServerEpoch, RunningServer>,
     /// Clients whose server has been told, or may have been, and has not answered yet.
@@ -352,10 +355,8 @@ impl Driver {
             Event::ClientDone { connection, status } => {
                 reached("status-read");
                 self.client_left(connection, status);
-                self.close(connection);
-                reached("client-released");
-                self.feed(Input::ClientDone { connection, status });
             }
+            Event::HandshakeFinished { connection } => self.feed(Input::ClientDone { connection, status: None }),
             Event::Command { session, line } => {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.busy = true;
@@ -367,6 +368,9 @@ impl Driver {
             Event::SessionEnded { session } => {
                 if self.sessions.remove(&session).is_some() {
                     self.log.chatter(self.own_pid, "UI closed");
+                }
+                if let Some((session, peer, socket)) = self.queued_sessions.pop_front() {
+                    self.open_session(session, peer, socket);
                 }
             }
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
@@ -426,8 +430,13 @@ impl Driver {
 
     fn open_session(&mut self, session: SessionId, peer: Peer, socket: Arc<SeqPacket>) {
         let of_user = self.sessions.values().filter(|other| other.peer.uid == peer.uid).count();
-        // All the others together can't keep the owner out.
-        let full = if self.is_owner(peer.uid) {
+        // All the others together can't keep the owner out, and the owner's own wait for each other.
+        let is_owner = self.is_owner(peer.uid);
+        if is_owner && of_user >= MAX_SESSIONS && self.queued_sessions.len() < MAX_QUEUED_SESSIONS {
+            self.queued_sessions.push_back((session, peer, socket));
+            return;
+        }
+        let full = if is_owner {
             of_user >= MAX_SESSIONS
         } else {
             of_user >= MAX_SESSIONS_PER_USER || self.sessions.len() >= MAX_SESSIONS

@@ -87,16 +87,31 @@ impl Undecided {
 }
 
 impl Driver {
-    /// A client's connection is over. If it left its server in the middle of the handshake, that is finished for it.
+    /// A client's connection is over. If it left its server in the middle of the handshake, that is finished for it, and
+    /// only then does the core hear of it: until then the server is busy with it.
     pub(super) fn client_left(&mut self, connection: ConnectionId, status: Option<u32>) {
         let handed_over = self.connections.get_mut(&connection).and_then(|known| known.handed_over.take());
-        if let Some((_, end)) = handed_over.filter(|_| status.is_none()) {
-            tokio::spawn(finish_handshake(end));
-        }
         // One that left before its server greeted it: the server may have its end all the same.
-        if let Some(Undecided { end, task, .. }) = self.undecided.remove(&connection) {
-            task.abort();
-            tokio::spawn(finish_handshake(end));
+        let undecided = self.undecided.remove(&connection);
+        self.close(connection);
+        reached("client-released");
+        let end = match (handed_over, undecided) {
+            (Some((_, end)), _) if status.is_none() => Some(end),
+            (_, Some(Undecided { end, task, .. })) => {
+                task.abort();
+                Some(end)
+            }
+            _ => None,
+        };
+        match end {
+            Some(end) => {
+                let events = self.events.clone();
+                tokio::spawn(async move {
+                    finish_handshake(end).await;
+                    events.send(Event::HandshakeFinished { connection }).await;
+                });
+            }
+            None => self.feed(Input::ClientDone { connection, status }),
         }
     }
 

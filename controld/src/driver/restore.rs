@@ -216,6 +216,7 @@ impl Driver {
             signals,
             connections: HashMap::new(),
             sessions: BTreeMap::new(),
+            queued_sessions: VecDeque::new(),
             links: BTreeMap::new(),
             servers: BTreeMap::new(),
             undecided: BTreeMap::new(),
