@@ -176,8 +176,10 @@ def drained(subject):
         status = daemon.process.wait(30)
         took = time.monotonic() - began
         files = sorted(entry.name for entry in daemon.pipe.iterdir())
-        time.sleep(0.3)
-        code = client.error() if client.process.poll() is not None else "still running"
+        try:
+            code = client.error(3)
+        except subprocess.TimeoutExpired:
+            code = "still running"
         left = len(daemon.left_over())
     if subject.name == "ours" and (status != 0 or files or left):
         raise Failed(f"status {status}, files {files}, {left} processes")
