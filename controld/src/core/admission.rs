@@ -21,8 +21,6 @@ pub(super) struct Domain {
     pub(super) requested: bool,
     pub(super) starts: Backoff,
     pub(super) retry_at: Option<Duration>,
-    /// Since when somebody waits here for another domain's server to go.
-    pub(super) queued_since: Option<Duration>,
 }
 
 impl Domain {
@@ -33,7 +31,6 @@ impl Domain {
             requested: false,
             starts: Backoff::new(policy.first_retry, policy.largest_retry),
             retry_at: None,
-            queued_since: None,
         }
     }
 
@@ -51,7 +48,6 @@ impl Domain {
 pub(super) struct Client {
     pub(super) peer: Peer,
     pub(super) domain: Uid,
-    pub(super) since: Duration,
     pub(super) place: Place,
 }
 
@@ -108,7 +104,7 @@ impl Core {
         self.servers.values().find(|server| server.domain == domain && server.is_active())
     }
 
-    pub(super) fn client_arrived(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
+    pub(super) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer) {
         // Its server died before it had taken the client, who waits again.
         if let Some(client) = self.clients.get_mut(&connection)
             && let Place::Dispatched(server) = client.place
@@ -132,7 +128,7 @@ impl Core {
             self.effects.push(Effect::Close { connection });
             return;
         }
-        let client = Client { peer, domain, since: now, place: Place::Waiting };
+        let client = Client { peer, domain, place: Place::Waiting };
         self.clients.insert(connection, client);
         let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
         queue.waiting.push_back(connection);
@@ -251,7 +247,6 @@ impl Core {
     fn dispatch(&mut self, domain: Uid, epoch: ServerEpoch, connection: ConnectionId) {
         if let Some(queue) = self.domains.get_mut(&domain) {
             queue.waiting.retain(|&waiting| waiting != connection);
-            queue.queued_since = None;
         }
         let Some(client) = self.clients.get_mut(&connection) else {
             return;

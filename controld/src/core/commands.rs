@@ -9,8 +9,7 @@ use super::{Core, Effect, Peer, PsRow, Sharing};
 use crate::devices::Device;
 use core::time::Duration;
 use remps_proto::admin::command::{Command, SmPartition};
-use remps_proto::admin::defaults::answer_without_server;
-use remps_proto::admin::personality::Personality;
+use remps_proto::admin::defaults::{answer_before_server, answer_without_server};
 use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
@@ -122,13 +121,8 @@ impl Core {
             self.answer(session, applied.answer);
             return;
         }
-        // 580 looks at the device first, and at the server only when there is one.
-        let unnamed = matches!(
-            command,
-            Command::SetDevicePinnedMemLimit { server: 0, .. } | Command::GetDevicePinnedMemLimit { server: 0, .. }
-        );
-        if unnamed && self.policy.personality >= Personality::V580 {
-            self.answer(session, vec![]);
+        if let Some(lines) = answer_before_server(&command, self.policy.personality) {
+            self.answer(session, lines);
             return;
         }
         match command {

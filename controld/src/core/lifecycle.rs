@@ -85,7 +85,7 @@ impl Core {
             domain.retry_at = None;
         }
         if self.policy.sharing == Sharing::Single && !self.servers.is_empty() {
-            self.queue_behind_others(now, uid);
+            self.queue_behind_others(now);
             return;
         }
         let epoch = ServerEpoch(self.next_epoch);
@@ -107,7 +107,6 @@ impl Core {
         let mut gid = 0;
         if let Some(domain) = self.domains.get_mut(&uid) {
             domain.requested = false;
-            domain.queued_since = None;
             gid = domain.gid;
         }
         let gid = if run_as == self.policy.owner { self.policy.owner_gid } else { gid };
@@ -116,10 +115,7 @@ impl Core {
     }
 
     /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
-    fn queue_behind_others(&mut self, now: Duration, uid: Uid) {
-        if let Some(domain) = self.domains.get_mut(&uid) {
-            domain.queued_since.get_or_insert(now);
-        }
+    fn queue_behind_others(&mut self, now: Duration) {
         let others: Vec<ServerEpoch> = self
             .servers
             .values()

@@ -90,7 +90,7 @@ impl Core {
     #[must_use]
     pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
         match input {
-            Input::ClientArrived { connection, peer } => self.client_arrived(now, connection, peer),
+            Input::ClientArrived { connection, peer } => self.client_arrived(connection, peer),
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { pid } => self.process_gone(now, pid),
             Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),

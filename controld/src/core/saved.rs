@@ -199,7 +199,7 @@ impl Core {
         known.handshakes += 1;
         let domain = known.domain;
         let place = super::admission::Place::Dispatched(server);
-        self.clients.insert(connection, Client { peer: client, domain, since: Duration::ZERO, place });
+        self.clients.insert(connection, Client { peer: client, domain, place });
         if client.pid == 0 || self.processes.contains_key(&client.pid) {
             return None;
         }
