@@ -14,6 +14,11 @@ __u32 uvm_mps_window(unsigned int level)
 	return sizes[level < UVM_MPS_LEVELS ? level : UVM_MPS_LEVELS - 1];
 }
 
+__u32 uvm_mps_ve_id(__u32 hardware, __u32 first_of_instance)
+{
+	return hardware >= first_of_instance ? hardware - first_of_instance : UVM_MPS_UNKNOWN;
+}
+
 /* Classes that the fault's own type or reason settles; 0 if none does. */
 static __u8 class_by_type(const struct uvm_mps_facts *f)
 {

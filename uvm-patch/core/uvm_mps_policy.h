@@ -96,6 +96,10 @@ struct uvm_mps_decision {
 __u32 uvm_mps_window(unsigned int level);
 void uvm_mps_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d);
 
+/* The hardware counts a GPU's subcontexts over all its MIG instances, drivers
+ * and records within one: UVM_MPS_UNKNOWN for one before the instance's first. */
+__u32 uvm_mps_ve_id(__u32 hardware, __u32 first_of_instance);
+
 /* Limits how many fault records one client may put into the ring. */
 struct uvm_mps_meter {
 	__u64 filled_ns;

@@ -3,14 +3,15 @@
 // places, one line each. Anchors are calls and statements, never line numbers;
 // tools/apply counts what was placed and refuses a tree where a count differs.
 
-// The fatal, replayable fault (SM): a sink in place of the cancel.
+// The fatal, replayable fault (SM): a sink in place of the cancel. Before the
+// driver tells its tools queues of a fatal fault: an isolated one is none.
 @replayable@
 @@
  cancel_fault_precise_va(...)
  {
  <...
- uvm_tools_record_gpu_fatal_fault(...);
 +if (uvm_mps_replayable_fault(gpu_va_space, fault_entry)) return NV_OK;
+ uvm_tools_record_gpu_fatal_fault(...);
  ...>
  }
 
@@ -65,11 +66,9 @@ expression list restart.A;
  fn(...)
  {
  <...
++if (fault_entry->is_fatal && uvm_mps_nonreplayable_fault(gpu_va_space, user_channel, fault_entry)) status = clear_faulted_on_gpu(A);
  if (fault_entry->is_fatal)
-+{
      uvm_tools_record_gpu_fatal_fault(...);
-+    if (uvm_mps_nonreplayable_fault(gpu_va_space, user_channel, fault_entry)) status = clear_faulted_on_gpu(A);
-+}
  ...>
  }
 

@@ -171,6 +171,7 @@ void uvm_mps_channel_add(uvm_va_space_t *va_space, uvm_user_channel_t *channel)
 	}
 
 	entry->key = channel;
+	entry->first_ve_id = channel->smc_engine_ve_id_offset;
 	entry->shared_tsg = channel->in_subctx && channel->subctx_info;
 	uvm_mps_record_init(&entry->rec, UVM_MPS_CHANNEL_ADD, client, channel->gpu);
 	channel_record(&entry->rec, channel);
@@ -225,7 +226,7 @@ static bool same_tsg(const struct uvm_mps_record *a, const struct uvm_mps_record
 }
 
 /* The living channel, of any client, that a fault's instance pointer belongs to. */
-static const struct uvm_mps_record *channel_by_instance(u64 instance_ptr)
+static const struct uvm_mps_channel *channel_by_instance(u64 instance_ptr)
 {
 	struct uvm_mps_channel *channel;
 	struct uvm_mps_client *client;
@@ -233,7 +234,7 @@ static const struct uvm_mps_record *channel_by_instance(u64 instance_ptr)
 	list_for_each_entry(client, &uvm_mps.clients, node) {
 		list_for_each_entry(channel, &client->channels, node) {
 			if (channel->rec.instance_ptr == instance_ptr)
-				return &channel->rec;
+				return channel;
 		}
 	}
 	return NULL;
@@ -245,25 +246,26 @@ static const struct uvm_mps_record *channel_by_instance(u64 instance_ptr)
  */
 bool uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid)
 {
-	const struct uvm_mps_record *alive;
+	const struct uvm_mps_channel *alive;
 	unsigned int i;
 	bool found = false;
 
 	spin_lock(&uvm_mps.lock);
 	alive = channel_by_instance(rec->instance_ptr);
+	if (alive) {
+		rec->ve_id = uvm_mps_ve_id(rec->ve_id, alive->first_ve_id);
+		rec->tsg_id = alive->rec.tsg_id;
+		rec->runlist_id = alive->rec.runlist_id;
+		memcpy(rec->gpu_uuid, alive->rec.gpu_uuid, sizeof(rec->gpu_uuid));
+	}
 	for (i = 1; alive && i <= GRAVES && !found; i++) {
 		unsigned int slot = (next_grave - i) % GRAVES;
 
-		found = graves[slot].pid && same_tsg(&graves[slot].rec, alive) && graves[slot].rec.ve_id == rec->ve_id;
+		found = graves[slot].pid && same_tsg(&graves[slot].rec, rec) && graves[slot].rec.ve_id == rec->ve_id;
 		if (found) {
 			rec->va_space_id = graves[slot].rec.va_space_id;
 			*pid = get_pid(graves[slot].pid);
 		}
-	}
-	if (alive) {
-		rec->tsg_id = alive->tsg_id;
-		rec->runlist_id = alive->runlist_id;
-		memcpy(rec->gpu_uuid, alive->gpu_uuid, sizeof(rec->gpu_uuid));
 	}
 	spin_unlock(&uvm_mps.lock);
 	return found;

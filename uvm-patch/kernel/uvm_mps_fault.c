@@ -64,8 +64,9 @@ static bool tsg_is_shared(uvm_gpu_va_space_t *gpu_va_space, bool replayable, str
 		rec->tsg_id = channel->tsg.id;
 		rec->runlist_id = channel->hw_runlist_id;
 		rec->engine_type = (u8)channel->engine_type;
-		/* The hardware counts VEIDs over all MIG instances, and gives none for a copy engine. */
-		rec->ve_id = replayable ? rec->ve_id - channel->smc_engine_ve_id_offset : channel->subctx_id;
+		/* A copy engine's fault has none. */
+		rec->ve_id = replayable ? uvm_mps_ve_id(rec->ve_id, channel->smc_engine_ve_id_offset) :
+			     channel->subctx_id;
 		rec->flags |= UVM_MPS_F_SUBCONTEXT;
 		for (i = 0; i < channel->tsg.max_subctx_count && !shared; i++) {
 			uvm_va_space_t *other = uvm_mps_subctx_va_space(&channel->subctx_info->subctxs[i]);

@@ -30,6 +30,7 @@ struct uvm_mps_channel {
 	struct list_head node;
 	const uvm_user_channel_t *key;
 	struct uvm_mps_record rec;	/* as announced */
+	u32 first_ve_id;		/* of its MIG instance */
 	bool shared_tsg;		/* has a subcontext table, so may be shared */
 };
 

@@ -309,6 +309,17 @@ static void random_facts(struct uvm_mps_facts *f)
 	f->retries = near_limit((s >> 44) & 0xfffff, UVM_MPS_MAX_RETRIES);
 }
 
+static void a_subcontext_is_counted_within_its_mig_instance(void)
+{
+	CHECK(uvm_mps_ve_id(0, 0) == 0);
+	CHECK(uvm_mps_ve_id(63, 0) == 63);
+	CHECK(uvm_mps_ve_id(16, 16) == 0);
+	CHECK(uvm_mps_ve_id(21, 16) == 5);
+	/* A neighbour's subcontext is nobody of this instance. */
+	CHECK(uvm_mps_ve_id(15, 16) == UVM_MPS_UNKNOWN);
+	CHECK(uvm_mps_ve_id(0, 1) == UVM_MPS_UNKNOWN);
+}
+
 static unsigned long random_count = 10000000;
 
 static void random_facts_agree_with_the_model(void)
@@ -353,6 +364,7 @@ int main(int argc, char **argv)
 	RUN(the_meter_allows_a_burst_then_a_rate_and_counts_the_rest);
 	RUN(one_second_of_storm_lets_through_no_more_than_burst_and_rate);
 	RUN(a_slow_reader_is_told_its_exact_loss);
+	RUN(a_subcontext_is_counted_within_its_mig_instance);
 	RUN(random_facts_agree_with_the_model);
 	printf("%lu checks, %lu failed, %lu random facts\n", checks, failures, random_count);
 	return failures ? 1 : 0;

@@ -14,6 +14,9 @@
 #define EMU_CHANNEL_CE(handle)		(((handle) >> 8) & 1)
 #define EMU_CHANNEL_VE(handle)		((handle) & 0x3f)
 
+/* The subcontext as the hardware numbers it: half of the TSGs are in a MIG instance that is not the GPU's first. */
+#define EMU_FIRST_VE(handle)		(EMU_CHANNEL_TSG(handle) & 1 ? 16u : 0u)
+
 /* hMemory of an external allocation: size in 64 KiB, small pages or not. */
 #define EMU_MEMORY(units, small)	(0x40000000u | ((small) << 16) | (units))
 

@@ -146,7 +146,7 @@ static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u
 	w[3] = (u32)((access->va >> 32) & 0x1ffff);
 	w[4] = (u32)now;
 	w[5] = (u32)(now >> 32);
-	w[6] = ce ? ENGINE_CE0 : ENGINE_GRAPHICS + EMU_CHANNEL_VE(access->handle);
+	w[6] = ce ? ENGINE_CE0 : ENGINE_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
 	smp_wmb();
 	WRITE_ONCE(w[7], fault | (ce ? 0 : 1 << 7) | (ce ? CLIENT_HUB_CE0 : CLIENT_GPC_T1_0) << 8 |
 		   (u32)access_types[access->type] << 16 | (ce ? 1u << 20 : 0) | 1u << 30 | 1u << 31);

@@ -546,6 +546,7 @@ NV_STATUS nvUvmInterfaceRetainChannel(uvmGpuAddressSpaceHandle space, NvHandle c
 	info->chId = channel->chid;
 	info->bInSubctx = !ce;
 	info->subctxId = EMU_CHANNEL_VE(handle);
+	info->smcEngineVeIdOffset = ce ? 0 : EMU_FIRST_VE(handle);
 	info->bTsgChannel = NV_TRUE;
 	info->tsgId = EMU_CHANNEL_TSG(handle);
 	info->tsgMaxSubctxCount = ce ? 1 : EMU_SUBCONTEXTS;

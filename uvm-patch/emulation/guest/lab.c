@@ -7,27 +7,13 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "uvm_linux_ioctl.h"
-#include "lab.h"
+#include "order.h"
 
-static const NvProcessorUuid uuid = { { 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '-', 't', 'u', '1', '0', '2', 0, 1 } };
-
-enum verb { DO_ACCESS, DO_RANGE, DO_MAP, DO_END };
-
-struct order {
-	enum verb verb;
-	struct emu_access_request access;
-	uint64_t base, length;
-	bool small, read_only;
-	int result;
-};
-
-static int gpu = -1, notices = -1;
-static struct uvm_mps_record all[1 << 16];
-static size_t all_count;
+static int gpu = -1;
 
 uint64_t now_ms(void)
 {
@@ -44,103 +30,14 @@ static int gpu_fd(void)
 	return gpu;
 }
 
-/* errno, or the driver's status negated. */
-#define UVM(fd, cmd, params) (ioctl(fd, cmd, &(params)) ? errno : -(int)(params).rmStatus)
+/* What the child does once it is there. */
+struct role {
+	bool sharing;
+	char *const *argv;	/* NULL: it obeys */
+	int output;
+};
 
-static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce)
-{
-	UVM_INITIALIZE_PARAMS init = { 0 };
-	UVM_MM_INITIALIZE_PARAMS mm_init = { 0 };
-	UVM_REGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid, .rmCtrlFd = -1 };
-	UVM_REGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid, .rmCtrlFd = -1 };
-	UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1 };
-	int r;
-
-	*uvm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
-	*mm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
-	if (*uvm < 0 || *mm < 0)
-		return errno;
-	r = UVM(*uvm, UVM_INITIALIZE, init);
-	if (r)
-		return r;
-	mm_init.uvmFd = *uvm;
-	r = UVM(*mm, UVM_MM_INITIALIZE, mm_init);
-	if (r)
-		return r;
-	r = UVM(*uvm, UVM_REGISTER_GPU, reg);
-	if (r)
-		return r;
-	r = UVM(*uvm, UVM_REGISTER_GPU_VASPACE, space);
-	if (r)
-		return r;
-	channel.hChannel = gr;
-	r = UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
-	if (r)
-		return r;
-	channel.hChannel = ce;
-	return UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
-}
-
-static void unregister(int uvm, uint32_t gr, uint32_t ce)
-{
-	UVM_UNREGISTER_CHANNEL_PARAMS channel = { 0 };
-	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid };
-	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid };
-
-	channel.hChannel = gr;
-	(void)UVM(uvm, UVM_UNREGISTER_CHANNEL, channel);
-	channel.hChannel = ce;
-	(void)UVM(uvm, UVM_UNREGISTER_CHANNEL, channel);
-	(void)UVM(uvm, UVM_UNREGISTER_GPU_VASPACE, space);
-	(void)UVM(uvm, UVM_UNREGISTER_GPU, reg);
-}
-
-static int map(int uvm, const struct order *o)
-{
-	UVM_MAP_EXTERNAL_ALLOCATION_PARAMS p;
-
-	memset(&p, 0, sizeof(p));
-	p.base = o->base;
-	p.length = o->length;
-	p.gpuAttributesCount = 1;
-	p.perGpuAttributes[0].gpuUuid = uuid;
-	p.perGpuAttributes[0].gpuMappingType = o->read_only ? 3 : 0;	/* UvmGpuMappingTypeReadOnly */
-	p.rmCtrlFd = -1;
-	p.hMemory = EMU_MEMORY((uint32_t)((o->length + 0xffff) >> 16), o->small);
-	return UVM(uvm, UVM_MAP_EXTERNAL_ALLOCATION, p);
-}
-
-static void client_run(int sock, uint32_t gr, uint32_t ce)
-{
-	int uvm, mm, device = open("/dev/emu-gpu", O_RDWR);
-	struct order o = { .result = client_setup(&uvm, &mm, gr, ce) };
-
-	if (write(sock, &o, sizeof(o)) != sizeof(o))
-		_exit(1);
-	while (read(sock, &o, sizeof(o)) == sizeof(o)) {
-		UVM_CREATE_EXTERNAL_RANGE_PARAMS range = { .base = o.base, .length = o.length };
-
-		switch (o.verb) {
-		case DO_ACCESS:
-			o.result = ioctl(device, EMU_IOC_ACCESS, &o.access) ? errno : 0;
-			break;
-		case DO_RANGE:
-			o.result = UVM(uvm, UVM_CREATE_EXTERNAL_RANGE, range);
-			break;
-		case DO_MAP:
-			o.result = map(uvm, &o);
-			break;
-		case DO_END:
-			unregister(uvm, gr, ce);
-			_exit(0);
-		}
-		if (write(sock, &o, sizeof(o)) != sizeof(o))
-			break;
-	}
-	_exit(0);
-}
-
-struct client client_start(uint32_t tsg, uint32_t ve)
+static struct client start(uint32_t tsg, uint32_t ve, const struct role *role)
 {
 	struct client c = { .gr = EMU_CHANNEL(tsg, 0u, ve), .ce = EMU_CHANNEL(tsg, 1u, ve) };
 	struct order o;
@@ -152,8 +49,10 @@ struct client client_start(uint32_t tsg, uint32_t ve)
 	c.pid = fork();
 	if (c.pid == 0) {
 		close(pair[0]);
-		close(notices);
-		client_run(pair[1], c.gr, c.ce);
+		notices_close();
+		if (role->argv)
+			client_become(pair[1], c.gr, c.ce, role->argv, role->output);
+		client_run(pair[1], c.gr, c.ce, role->sharing);
 	}
 	close(pair[1]);
 	c.sock = pair[0];
@@ -161,7 +60,36 @@ struct client client_start(uint32_t tsg, uint32_t ve)
 		printf("  client setup failed: %d (0x%x)\n", o.result, -o.result);
 		failures++;
 	}
+	c.descriptor = o.descriptor;
 	return c;
+}
+
+struct client client_start(uint32_t tsg, uint32_t ve)
+{
+	return start(tsg, ve, &(struct role) { 0 });
+}
+
+struct client client_start_sharing(uint32_t tsg, uint32_t ve)
+{
+	return start(tsg, ve, &(struct role) { .sharing = true });
+}
+
+struct client client_start_as(uint32_t tsg, uint32_t ve, char *const argv[], const char *output)
+{
+	struct role role = { .argv = argv, .output = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) };
+	struct client c = start(tsg, ve, &role);
+
+	close(role.output);
+	return c;
+}
+
+int client_descriptor(struct client *c)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+	int fd = (int)syscall(SYS_pidfd_getfd, pidfd, c->descriptor, 0);
+
+	close(pidfd);
+	return fd;
 }
 
 static struct order obey(struct client *c, struct order o)
@@ -265,6 +193,30 @@ int client_map(struct client *c, uint64_t base, uint64_t length, bool small, boo
 				       .read_only = read_only }).result;
 }
 
+int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_only)
+{
+	return obey(c, (struct order) { .verb = DO_MANAGED, .base = base, .length = length, .read_only = read_only }).result;
+}
+
+int client_self_test(struct client *c, struct self_test_result *result)
+{
+	struct order o = obey(c, (struct order) { .verb = DO_SELF_TEST });
+
+	*result = o.self_test;
+	return o.result;
+}
+
+struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va)
+{
+	struct emu_access_request r = { .handle = handle, .type = type, .va = va, .count = 1, .force_type = EMU_WALK };
+
+	if (ioctl(gpu_fd(), EMU_IOC_ACCESS, &r)) {
+		printf("  access: %s\n", strerror(errno));
+		failures++;
+	}
+	return r;
+}
+
 uint32_t client_walk(struct client *c, uint64_t va)
 {
 	struct emu_walk_request r = { .handle = c->gr, .va = va };
@@ -303,91 +255,4 @@ bool gpu_wait_idle(unsigned int ms)
 	printf("  left over: %u chunks, %u address spaces, %u channels, %u memories, %u accesses\n",
 	       s.chunks, s.spaces, s.user_channels, s.mems, s.running);
 	return false;
-}
-
-int mps_open(int flags)
-{
-	return open("/dev/nvidia-uvm-mps", flags | O_CLOEXEC);
-}
-
-void notices_open(void)
-{
-	if (patched && notices < 0)
-		notices = mps_open(O_RDWR | O_NONBLOCK);
-}
-
-int mps_fd(void)
-{
-	return notices;
-}
-
-struct uvm_mps_record *notices_read(size_t *count)
-{
-	ssize_t n;
-
-	all_count = 0;
-	while (patched && all_count < sizeof(all) / sizeof(all[0])) {
-		n = read(notices, all + all_count, sizeof(all) - all_count * sizeof(all[0]));
-		if (n <= 0)
-			break;
-		all_count += (size_t)n / sizeof(all[0]);
-	}
-	*count = all_count;
-	return all;
-}
-
-unsigned int notices_count(const struct uvm_mps_record *r, size_t n, uint32_t type, pid_t pid)
-{
-	unsigned int found = 0;
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		found += r[i].type == type && (!pid || (pid_t)r[i].tgid == pid);
-	return found;
-}
-
-const struct uvm_mps_record *notices_find(const struct uvm_mps_record *r, size_t n, uint32_t type)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++) {
-		if (r[i].type == type)
-			return &r[i];
-	}
-	return NULL;
-}
-
-bool notices_wait(uint32_t type, pid_t pid, unsigned int ms, struct uvm_mps_record *out)
-{
-	uint64_t deadline = now_ms() + ms;
-	struct pollfd p = { .fd = notices, .events = POLLIN };
-
-	while (now_ms() < deadline) {
-		if (poll(&p, 1, (int)(deadline - now_ms())) <= 0)
-			continue;
-		while (read(notices, out, sizeof(*out)) == sizeof(*out)) {
-			if (out->type == type && (!pid || (pid_t)out->tgid == pid))
-				return true;
-		}
-	}
-	return false;
-}
-
-void policy(uint32_t mode, uint32_t kill_ms, uint32_t hold_ms, uint32_t max_sinks, uint32_t flags)
-{
-	struct uvm_mps_policy p = { UVM_MPS_ABI_VERSION, mode, kill_ms, hold_ms, max_sinks, flags };
-
-	if (patched && ioctl(notices, UVM_MPS_IOC_SET_POLICY, &p)) {
-		printf("  policy: %s\n", strerror(errno));
-		failures++;
-	}
-}
-
-struct uvm_mps_stats mps_stats(void)
-{
-	struct uvm_mps_stats s = { 0 };
-
-	if (patched && ioctl(notices, UVM_MPS_IOC_GET_STATS, &s))
-		failures++;
-	return s;
 }

@@ -29,10 +29,20 @@ struct client {
 	pid_t pid;
 	int sock;
 	uint32_t gr, ce;	/* handles of its channels */
+	int descriptor;		/* its number for its /dev/nvidia-uvm */
+};
+
+struct self_test_result {
+	uint32_t checks, failed, gpus;
 };
 
 /* A client with one graphics and one copy-engine channel. */
 struct client client_start(uint32_t tsg, uint32_t ve);
+/* The same in the driver's mode for several processes: its end does not stop its channels at once. */
+struct client client_start_sharing(uint32_t tsg, uint32_t ve);
+/* One that goes on as a program of ours. It obeys no more, but ends when it is asked to end by exit. */
+struct client client_start_as(uint32_t tsg, uint32_t ve, char *const argv[], const char *output);
+int client_descriptor(struct client *c);	/* a duplicate of its /dev/nvidia-uvm */
 /* Ends by unregistering everything, by closing, or by a signal. */
 enum ending { ENDS_CLEANLY, ENDS_BY_EXIT, ENDS_BY_SIGNAL };
 void client_end(struct client *c, enum ending how);
@@ -41,28 +51,43 @@ bool client_wait(struct client *c, unsigned int ms);	/* false: still alive */
 struct emu_access_request client_access(struct client *c, bool ce, uint32_t type, uint64_t va,
 					uint32_t count, uint64_t stride);
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va);
+/* An access of the client's work on the GPU, which may outlive the process. */
+struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va);
 void client_program(struct client *c, uint64_t va, uint32_t ms);
 
 /* Both return the errno, or the driver's status as a negative number. */
 int client_range(struct client *c, uint64_t base, uint64_t length);
 int client_map(struct client *c, uint64_t base, uint64_t length, bool small, bool read_only);
+int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_only);
+int client_self_test(struct client *c, struct self_test_result *result);
 
 uint32_t client_walk(struct client *c, uint64_t va);
 struct emu_status gpu_status(void);
 void gpu_revive(void);
 bool gpu_wait_idle(unsigned int ms);	/* no client, no memory in use */
 
+/* A process of many address spaces, one after the other: two records each. */
+bool churn(unsigned int count);
+
 /* Notices. All of these do nothing on the stock module. */
 void notices_open(void);
+void notices_close(void);
 struct uvm_mps_record *notices_read(size_t *count);	/* everything since the last call */
 unsigned int notices_count(const struct uvm_mps_record *r, size_t n, uint32_t type, pid_t pid);
 const struct uvm_mps_record *notices_find(const struct uvm_mps_record *r, size_t n, uint32_t type);
 bool notices_wait(uint32_t type, pid_t pid, unsigned int ms, struct uvm_mps_record *out);
 void policy(uint32_t mode, uint32_t kill_ms, uint32_t hold_ms, uint32_t max_sinks, uint32_t flags);
 struct uvm_mps_stats mps_stats(void);
+int release(uint64_t va_space_id);
 int mps_fd(void);
 int mps_open(int flags);
 
 uint64_t now_ms(void);
+
+/* machine.c: the modules, and what the kernel command line asks for. */
+bool module_load(const char *parameters);
+bool module_unload(void);
+bool option(const char *name);
+const char *option_value(const char *name);	/* what follows it; NULL if it is not there */
 
 #endif

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/* A client process: what libcuda does with /dev/nvidia-uvm, and orders. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "uvm_linux_ioctl.h"
+#include "order.h"
+#include "uvm_mps_test.h"
+
+static const NvProcessorUuid uuid = { { 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '-', 't', 'u', '1', '0', '2', 0, 1 } };
+
+/* errno, or the driver's status negated. */
+#define UVM(fd, cmd, params) (ioctl(fd, cmd, &(params)) ? errno : -(int)(params).rmStatus)
+
+static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce, bool sharing)
+{
+	UVM_INITIALIZE_PARAMS init = { .flags = sharing ? UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE : 0 };
+	UVM_MM_INITIALIZE_PARAMS mm_init = { 0 };
+	UVM_REGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid, .rmCtrlFd = -1 };
+	UVM_REGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid, .rmCtrlFd = -1 };
+	UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1 };
+	int r;
+
+	*uvm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+	*mm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+	if (*uvm < 0 || *mm < 0)
+		return errno;
+	r = UVM(*uvm, UVM_INITIALIZE, init);
+	if (r)
+		return r;
+	mm_init.uvmFd = *uvm;
+	r = UVM(*mm, UVM_MM_INITIALIZE, mm_init);
+	if (r && !sharing)	/* which has no process of its own: nothing to do there */
+		return r;
+	r = UVM(*uvm, UVM_REGISTER_GPU, reg);
+	if (r)
+		return r;
+	r = UVM(*uvm, UVM_REGISTER_GPU_VASPACE, space);
+	if (r)
+		return r;
+	channel.hChannel = gr;
+	r = UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
+	if (r)
+		return r;
+	channel.hChannel = ce;
+	return UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
+}
+
+static void unregister(int uvm, uint32_t gr, uint32_t ce)
+{
+	UVM_UNREGISTER_CHANNEL_PARAMS channel = { 0 };
+	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid };
+	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid };
+
+	channel.hChannel = gr;
+	(void)UVM(uvm, UVM_UNREGISTER_CHANNEL, channel);
+	channel.hChannel = ce;
+	(void)UVM(uvm, UVM_UNREGISTER_CHANNEL, channel);
+	(void)UVM(uvm, UVM_UNREGISTER_GPU_VASPACE, space);
+	(void)UVM(uvm, UVM_UNREGISTER_GPU, reg);
+}
+
+static int map(int uvm, const struct order *o)
+{
+	UVM_MAP_EXTERNAL_ALLOCATION_PARAMS p;
+
+	memset(&p, 0, sizeof(p));
+	p.base = o->base;
+	p.length = o->length;
+	p.gpuAttributesCount = 1;
+	p.perGpuAttributes[0].gpuUuid = uuid;
+	p.perGpuAttributes[0].gpuMappingType = o->read_only ? 3 : 0;	/* UvmGpuMappingTypeReadOnly */
+	p.rmCtrlFd = -1;
+	p.hMemory = EMU_MEMORY((uint32_t)((o->length + 0xffff) >> 16), o->small);
+	return UVM(uvm, UVM_MAP_EXTERNAL_ALLOCATION, p);
+}
+
+/* Managed memory is mapped with its address as the offset. */
+static int managed(int uvm, const struct order *o)
+{
+	void *at = mmap((void *)o->base, o->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, uvm,
+			(off_t)o->base);
+
+	if (at == MAP_FAILED)
+		return errno;
+	return o->read_only && mprotect(at, o->length, PROT_READ) ? errno : 0;
+}
+
+static int self_test(int uvm, struct order *o)
+{
+	UVM_TEST_MPS_SELF_PARAMS p = { 0 };
+	int r = UVM(uvm, UVM_TEST_MPS_SELF, p);
+
+	o->self_test = (struct self_test_result) { p.checks, p.failed, p.gpus };
+	return r;
+}
+
+void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
+{
+	int uvm, mm, device = open("/dev/emu-gpu", O_RDWR);
+	struct order o = { .result = client_setup(&uvm, &mm, gr, ce, sharing) };
+
+	o.descriptor = uvm;
+	if (write(sock, &o, sizeof(o)) != sizeof(o))
+		_exit(1);
+	while (read(sock, &o, sizeof(o)) == sizeof(o)) {
+		UVM_CREATE_EXTERNAL_RANGE_PARAMS range = { .base = o.base, .length = o.length };
+
+		switch (o.verb) {
+		case DO_ACCESS:
+			o.result = ioctl(device, EMU_IOC_ACCESS, &o.access) ? errno : 0;
+			break;
+		case DO_RANGE:
+			o.result = UVM(uvm, UVM_CREATE_EXTERNAL_RANGE, range);
+			break;
+		case DO_MAP:
+			o.result = map(uvm, &o);
+			break;
+		case DO_MANAGED:
+			o.result = managed(uvm, &o);
+			break;
+		case DO_SELF_TEST:
+			o.result = self_test(uvm, &o);
+			break;
+		case DO_END:
+			unregister(uvm, gr, ce);
+			_exit(0);
+		}
+		if (write(sock, &o, sizeof(o)) != sizeof(o))
+			break;
+	}
+	_exit(0);
+}
+
+void client_become(int sock, uint32_t gr, uint32_t ce, char *const argv[], int output)
+{
+	struct order o = { 0 };
+	int uvm, mm;
+
+	/* The driver's mode for several processes: an address space of no process outlives its exec. */
+	o.result = client_setup(&uvm, &mm, gr, ce, true);
+	o.descriptor = uvm;
+	if (write(sock, &o, sizeof(o)) != sizeof(o) || o.result)
+		_exit(1);
+	fcntl(uvm, F_SETFD, 0);
+	dup2(sock, 0);
+	dup2(output, 1);
+	dup2(output, 2);
+	execv(argv[0], argv);
+	_exit(127);
+}
+
+bool churn(unsigned int count)
+{
+	bool done = true;
+
+	while (done && count--) {
+		UVM_INITIALIZE_PARAMS init = { 0 };
+		int uvm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
+
+		done = uvm >= 0 && UVM(uvm, UVM_INITIALIZE, init) == 0;
+		close(uvm);
+	}
+	return done;
+}

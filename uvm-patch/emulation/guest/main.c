@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What the patched module must do and what the stock module does, in the same
+ * emulated GPU. This program is the whole user space of the virtual machine.
+ */
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <unistd.h>
+#include "scene.h"
+
+/* mps.only=WORD runs the tests whose name has the word. */
+static bool chosen(const char *test)
+{
+	const char *only = option_value("mps.only=");
+
+	return !only || strstr(test, only);
+}
+
+#define RUN(test) do {								\
+	unsigned long was = failures;						\
+	if (!chosen(#test))							\
+		break;								\
+	uint64_t began = now_ms();						\
+	printf("run  %s\n", #test);						\
+	skipped = NULL;								\
+	test();									\
+	if (skipped)								\
+		printf("skip %s Skipped(%s)\n", #test, skipped);		\
+	else									\
+		printf("%s %s (%llu ms)\n", failures == was ? "ok  " : "FAIL", #test,	\
+		       (unsigned long long)(now_ms() - began));			\
+} while (0)
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	mount("proc", "/proc", "proc", 0, NULL);
+	mount("dev", "/dev", "devtmpfs", 0, NULL);
+	patched = option("mps.patched");
+	long_run = option("mps.long");
+	printf("== %s module\n", patched ? "patched" : "stock");
+	module_load("");
+	notices_open();
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
+
+	RUN(a_wild_store_ends_its_client_alone);
+	RUN(class_b_the_unmapped_part_of_an_external_range);
+	RUN(class_c_a_store_to_a_read_only_mapping);
+	RUN(class_c_with_small_pages_gets_the_private_page);
+	RUN(a_hole_beside_small_pages_gets_the_private_page);
+	RUN(class_d_dead_managed_memory_is_served);
+	RUN(a_prefetch_harms_nobody);
+	RUN(class_o_a_copy_engine_fault_restarts_its_channel);
+	RUN(classes_h_to_k_pass_through_with_a_notice);
+	RUN(a_client_that_nobody_shares_with_is_left_to_the_driver);
+	RUN(observing_changes_nothing_but_tells);
+	RUN(a_sweep_gets_larger_windows_and_ends_at_the_limit);
+	RUN(a_storm_is_survived_and_counted_exactly);
+	RUN(a_condemned_client_maps_nothing_new);
+	RUN(the_kernel_kills_at_the_deadline_without_a_daemon);
+	RUN(sudden_death_harms_nobody_while_the_tables_are_held);
+	RUN(a_zombie_fault_names_the_dead_client);
+	RUN(teardown_in_every_order_leaves_nothing);
+	RUN(the_device_keeps_its_promises);
+	RUN(from_packet_to_replay_takes_about_as_long_as_the_cancel);
+	RUN(a_hundred_thousand_faults_leave_nothing);
+
+	RUN(the_daemons_reader_sees_what_the_module_tells);
+	RUN(the_daemon_names_and_ends_the_culprit);
+	RUN(the_daemon_replaces_the_server_when_the_fault_is_not_isolated);
+	RUN(the_module_comes_back_after_an_unload);
+	RUN(class_d_living_managed_memory_is_left_to_the_driver);
+	RUN(the_self_test_passes);
+	CHECK(module_unload());
+	printf("== %s: %lu checks, %lu failed\n", patched ? "patched" : "stock", checks, failures);
+	sync();
+	reboot(RB_POWER_OFF);
+	return 1;
+}

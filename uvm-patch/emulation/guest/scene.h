@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* What every test starts from: clients in one TSG, and how they are doing. */
+#ifndef SCENE_H
+#define SCENE_H
+
+#include "lab.h"
+
+#define WILD	0x7f1234567000ull
+#define RANGE	0x7e0000000000ull
+#define KIB	1024ull
+#define MIB	(1024 * KIB)
+#define HOUR_MS	3600000u
+#define PATIENCE_MS	30000u	/* for what happens at once on a machine with nothing else to do */
+#define SINKS	256u
+#define RING	4096u	/* records */
+#define CHURN	2200u	/* address spaces of two records each: more than the ring has */
+
+extern bool long_run;
+extern const char *skipped;	/* why the test that runs has nothing to do */
+
+#define NEEDS(fact, why) do {							\
+	if (!(fact)) {								\
+		skipped = why;							\
+		return;								\
+	}									\
+} while (0)
+
+uint32_t fresh_tsg(void);
+bool is_dead(struct client *c);
+bool is_well(struct client *c);
+void give_memory(struct client *c);
+void end_both(struct client *a, struct client *b);
+void two_clients(struct client *a, struct client *b);
+
+/* What became of the fault of a, b's neighbour: in the GPU, and in the notice. */
+void expect(struct client *a, struct client *b, struct emu_access_request r, char cls, uint8_t sink,
+	    enum emu_result result);
+
+/* Loads the module anew with the driver's builtin tests allowed, once. */
+void allow_builtin_tests(void);
+
+/* The tests. */
+void a_wild_store_ends_its_client_alone(void);
+void class_b_the_unmapped_part_of_an_external_range(void);
+void class_c_a_store_to_a_read_only_mapping(void);
+void class_c_with_small_pages_gets_the_private_page(void);
+void a_hole_beside_small_pages_gets_the_private_page(void);
+void class_d_dead_managed_memory_is_served(void);
+void class_d_living_managed_memory_is_left_to_the_driver(void);
+void a_prefetch_harms_nobody(void);
+void class_o_a_copy_engine_fault_restarts_its_channel(void);
+void classes_h_to_k_pass_through_with_a_notice(void);
+void a_client_that_nobody_shares_with_is_left_to_the_driver(void);
+void observing_changes_nothing_but_tells(void);
+void a_sweep_gets_larger_windows_and_ends_at_the_limit(void);
+void a_storm_is_survived_and_counted_exactly(void);
+void a_condemned_client_maps_nothing_new(void);
+void the_kernel_kills_at_the_deadline_without_a_daemon(void);
+void sudden_death_harms_nobody_while_the_tables_are_held(void);
+void a_zombie_fault_names_the_dead_client(void);
+void teardown_in_every_order_leaves_nothing(void);
+void the_device_keeps_its_promises(void);
+void from_packet_to_replay_takes_about_as_long_as_the_cancel(void);
+void a_hundred_thousand_faults_leave_nothing(void);
+void the_module_comes_back_after_an_unload(void);
+void the_self_test_passes(void);
+void the_daemons_reader_sees_what_the_module_tells(void);
+void the_daemon_names_and_ends_the_culprit(void);
+void the_daemon_replaces_the_server_when_the_fault_is_not_isolated(void);
+
+#endif
