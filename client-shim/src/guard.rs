@@ -63,6 +63,12 @@ reasons! {
     NotDriver = "found in a library that is not the driver",
     /// The library it was found in cannot be kept loaded: it lives in another linker namespace or is the program.
     NotKept = "found in a library that cannot be kept loaded",
+    /// `cuInit` has not succeeded in this process, or it is a forked child.
+    NotKeeping = "nothing is kept in this process",
+    /// Something is wrong with the arguments or the context, and the driver says it best.
+    ForTheDriver = "the driver is to say what is wrong with it",
+    /// Memory that this library did not allocate.
+    NotOurs = "the memory is not this library's",
 }
 
 /// The driver's function behind a hook, which can be called once.
@@ -96,16 +102,13 @@ impl<F: Copy> Driver<F> {
 }
 
 /// Runs the `logic` of `hook` for one call of the program; `pass` calls the driver's function with the program's
-/// arguments. `function` is the driver's own, `None` where there is no driver.
+/// arguments. `function` is the driver's own.
 pub(crate) fn run<F: Copy>(
     hook: &Hook,
-    function: Option<F>,
+    function: F,
     logic: impl FnOnce(&mut Driver<F>) -> Result<CUresult, Bypass>,
     pass: impl FnOnce(F) -> CUresult,
 ) -> CUresult {
-    let Some(function) = function else {
-        return CUresult::CUDA_ERROR_STUB_LIBRARY;
-    };
     let mut driver = Driver { function, progress: Progress::NotCalled };
     let outcome = match Inside::enter() {
         None => Err(Bypass::Reentered),
@@ -151,7 +154,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::{Bypass, run};
-    use crate::{hook, sys::CUresult};
+    use crate::{api::cuInit, sys::CUresult};
 
     const ANSWER: CUresult = CUresult(7);
 
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn a_panic_before_the_drivers_call_calls_it_once() {
         let calls = Cell::new(0);
-        let answer = run(&hook::cuInit, Some(()), |_| panic!("expected by the test"), |()| counting(&calls));
+        let answer = run(&cuInit::HOOK, (), |_| panic!("expected by the test"), |()| counting(&calls));
         assert_eq!((answer, calls.get()), (ANSWER, 1));
     }
 
@@ -172,8 +175,8 @@ mod tests {
     fn a_panic_after_the_drivers_call_keeps_its_answer() {
         let calls = Cell::new(0);
         let answer = run(
-            &hook::cuInit,
-            Some(()),
+            &cuInit::HOOK,
+            (),
             |driver| {
                 driver.call(|()| counting(&calls));
                 panic!("expected by the test")
@@ -187,8 +190,8 @@ mod tests {
     fn a_panic_in_the_middle_of_the_drivers_call_never_repeats_it() {
         let calls = Cell::new(0);
         let answer = run(
-            &hook::cuInit,
-            Some(()),
+            &cuInit::HOOK,
+            (),
             |driver| {
                 Ok(driver.call(|()| {
                     counting(&calls);
@@ -204,8 +207,8 @@ mod tests {
     fn a_bypass_after_the_drivers_call_does_not_call_it_again() {
         let calls = Cell::new(0);
         let answer = run(
-            &hook::cuInit,
-            Some(()),
+            &cuInit::HOOK,
+            (),
             |driver| {
                 driver.call(|()| counting(&calls));
                 Err(Bypass::NotHooked)
@@ -220,13 +223,13 @@ mod tests {
         let calls = Cell::new(0);
         let inner_logic_ran = Cell::new(false);
         let answer = run(
-            &hook::cuInit,
-            Some(()),
+            &cuInit::HOOK,
+            (),
             |driver| {
                 Ok(driver.call(|()| {
                     run(
-                        &hook::cuInit,
-                        Some(()),
+                        &cuInit::HOOK,
+                        (),
                         |_| {
                             inner_logic_ran.set(true);
                             Ok(CUresult::CUDA_SUCCESS)
@@ -238,13 +241,7 @@ mod tests {
             |()| counting(&calls),
         );
         assert_eq!((answer, calls.get(), inner_logic_ran.get()), (ANSWER, 1, false));
-        let after = run(&hook::cuInit, Some(()), |_| Ok(CUresult::CUDA_SUCCESS), |()| counting(&calls));
+        let after = run(&cuInit::HOOK, (), |_| Ok(CUresult::CUDA_SUCCESS), |()| counting(&calls));
         assert_eq!(after, CUresult::CUDA_SUCCESS, "the guard opens again");
-    }
-
-    #[test]
-    fn without_a_driver_the_answer_is_that_of_the_vendors_stub() {
-        let answer = run(&hook::cuInit, None::<()>, |_| Ok(CUresult::CUDA_SUCCESS), |()| CUresult::CUDA_SUCCESS);
-        assert_eq!(answer, CUresult::CUDA_ERROR_STUB_LIBRARY);
     }
 }

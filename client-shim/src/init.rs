@@ -9,11 +9,11 @@
 use std::{ffi::c_uint, path::Path, time::Duration};
 
 use crate::{
+    api::cuInit,
     daemon, fork,
     guard::{Bypass, Driver},
-    log,
+    keep, log,
     settings::{self, Requirement},
-    signature,
     sys::CUresult,
 };
 
@@ -27,8 +27,9 @@ const WAITED: u32 = 1 << 1;
 const REPORTED: u32 = 1 << 2;
 
 /// Logic of `cuInit`.
-pub(crate) fn start(driver: &mut Driver<signature::cuInit>, flags: c_uint) -> Result<CUresult, Bypass> {
+pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Result<CUresult, Bypass> {
     let patience = match settings::requirement() {
+        Requirement::None if settings::is_keeping() => return Ok(call(driver, flags)),
         Requirement::None => return Err(Bypass::NotRequired),
         _ if settings::is_server() => return Err(Bypass::IsServer),
         _ if fork::recall(PROCESS) & INITIALISED != 0 => return Err(Bypass::AlreadyInitialised),
@@ -46,12 +47,21 @@ pub(crate) fn start(driver: &mut Driver<signature::cuInit>, flags: c_uint) -> Re
         report(format_args!("no MPS control daemon at {socket} within {} s: {failure}", patience.as_secs()));
         return Ok(CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED);
     }
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(flags) });
-    if answer == CUresult::CUDA_SUCCESS {
+    let answer = call(driver, flags);
+    if answer.is_success() {
         fork::remember(PROCESS, INITIALISED);
     }
     Ok(answer)
+}
+
+/// The program's call, after which memory is kept if that is wanted.
+fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(flags) });
+    if answer.is_success() && settings::is_keeping() {
+        keep::begin();
+    }
+    answer
 }
 
 /// Says once in a process why `cuInit` fails.

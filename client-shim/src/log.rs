@@ -57,7 +57,7 @@ impl fmt::Display for Event {
 
 /// Writes the line for `event`, if lines are asked for and this is its first time in this process.
 pub(crate) fn note(hook: &Hook, event: Event) {
-    if wanted() && fork::remember(hook.word, event.bit()) & event.bit() == 0 {
+    if wanted() && fork::remember(hook.word(), event.bit()) & event.bit() == 0 {
         write_line(format_args!("{}: {event}", Name(hook.name)));
     }
 }

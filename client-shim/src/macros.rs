@@ -1,73 +1,149 @@
-//! The `hooks!` table: one line for each hooked function of the driver.
+//! The `hooks!` table: one line for each function of the driver.
 
-/// From each line `fn name(argument: type, ..) => logic;` makes
-/// - `entry::name`, the exported C function that a program calls in the driver's place: guard, panic boundary, logic;
-/// - `signature::name`, the type of the driver's function;
-/// - `hook::name`, its row in the table: name, entry, and the driver's address once known;
-/// - a row of [`HOOKS`](crate::HOOKS), by which `dlsym` and `cuGetProcAddress` find it;
-/// - under test, a check of the line against the declaration in NVIDIA's header, made by the compiler.
+/// From each line `fn name(argument: type, ..);` of a class makes a module `name` with
+/// - `name`, the exported C function that a program calls in the driver's place;
+/// - `Signature`, the type of the driver's function;
+/// - `HOOK`, its row: name, class, entry, and the driver's address once known.
 ///
-/// `logic` takes the [`Driver`](crate::guard::Driver) and the arguments and returns `Result<CUresult, Bypass>`.
+/// From all lines together it makes `ROWS`, by which `dlsym` and `cuGetProcAddress` find them.
+///
+/// A line without more passes the call on. One with `=> logic` runs `logic` inside the guard and the panic boundary:
+/// it takes the [`Driver`](crate::guard::Driver) and the arguments and returns `Result<CUresult, Bypass>`.
+/// `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, and
+/// `gone(argument)` takes it out of the count.
+///
+/// Under test the compiler compares each line of the first block with the declaration in NVIDIA's header. Lines after
+/// `elsewhere` are in another release's header, or stand for a variant of a function (`_ptds`, `_ptsz`: the same with
+/// another default stream). The test in [`api`](crate::api) compares the texts of all of them.
 macro_rules! hooks {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) => $logic:path;)+) => {
-        /// Every hook.
-        pub(crate) static HOOKS: [&$crate::table::Hook; [$(stringify!($name)),+].len()] = [$(&hook::$name),+];
+    (
+        $class:ident;
+        { $(
+            $(#[$doc:meta])*
+            fn $name:ident $arguments:tt $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+        )* }
+        elsewhere { $(
+            $(#[$other_doc:meta])*
+            fn $other:ident $other_arguments:tt
+            $(made $other_reason:ident($other_out:ident))? $(gone($other_key:ident))? $(=> $other_logic:path)?;
+        )* }
+    ) => {
+        use $crate::api::types::*;
 
-        #[expect(non_upper_case_globals, reason = "the driver's names")]
-        pub(crate) mod hook {
-            use super::entry;
-            use $crate::table::Hook;
+        /// The class's functions.
+        pub(super) static ROWS: &[&$crate::table::Hook] = &[$(&$name::HOOK,)* $(&$other::HOOK,)*];
 
-            hooks!(@rows 0; $($name)+);
-        }
-
-        pub(crate) mod signature {
-            use super::*;
-
-            $(
-                #[expect(non_camel_case_types, reason = "the driver's name")]
-                pub(crate) type $name = unsafe extern "C" fn($($type),*) -> CUresult;
-            )+
-        }
-
-        mod entry {
-            use super::*;
-
-            $(
-                $(#[$doc])*
-                #[cfg_attr(not(test), unsafe(no_mangle))]
-                #[cfg_attr(test, expect(non_snake_case, reason = "the driver's name"))]
-                pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
-                    let function = hook::$name.driver_for_call().map(|address| {
-                        // SAFETY: the address was found under this function's name, whose type this is.
-                        unsafe { std::mem::transmute::<*mut std::ffi::c_void, signature::$name>(address.as_ptr()) }
-                    });
-                    $crate::guard::run(
-                        &hook::$name,
-                        function,
-                        |driver| $logic(driver, $($argument),*),
-                        // SAFETY: the program's own call, with its own arguments.
-                        |function| unsafe { function($($argument),*) },
-                    )
-                }
-            )+
-        }
+        $(hooks!(
+            @row $class $(#[$doc])* $name $arguments [$(made $reason $out)? $(gone $key)?] $($logic)?
+        );)*
+        $(hooks!(
+            @row $class $(#[$other_doc])* $other $other_arguments
+            [$(made $other_reason $other_out)? $(gone $other_key)?] $($other_logic)?
+        );)*
 
         /// The compiler compares each line with the declaration in the vendor's header.
         #[cfg(test)]
         mod against_the_header {
-            use $crate::sys::header::*;
-            use std::ffi::{c_char, c_int, c_uint, c_void};
+            #[expect(unused_imports, reason = "not every class names a type")]
+            use {$crate::sys::header::*, std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void}};
 
-            $(const _: unsafe fn($($type),*) -> CUresult = $name;)+
+            $(const _: hooks!(@type $arguments) = $name;)*
+        }
+
+        /// Names and argument types of all lines.
+        #[cfg(test)]
+        pub(super) const TEXTS: &[(&str, &str)] = &[
+            $((stringify!($name), stringify!($arguments)),)*
+            $((stringify!($other), stringify!($other_arguments)),)*
+        ];
+    };
+
+    (@type ($($argument:ident: $type:ty),* $(,)?)) => { unsafe fn($($type),*) -> CUresult };
+
+    (
+        @row $class:ident $(#[$doc:meta])* $name:ident ($($argument:ident: $type:ty),* $(,)?) $count:tt $($logic:path)?
+    ) => {
+        $(#[$doc])*
+        #[expect(non_snake_case, reason = "the driver's name")]
+        pub(crate) mod $name {
+            use super::*;
+
+            /// The driver's function.
+            pub(crate) type Signature = unsafe extern "C" fn($($type),*) -> CUresult;
+
+            pub(crate) static HOOK: $crate::table::Hook = $crate::table::Hook::new(
+                concat!(stringify!($name), "\0"),
+                $name as *const (),
+                $crate::api::Class::$class,
+            );
+
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
+                let Some(address) = HOOK.driver_for_call() else {
+                    return CUresult::CUDA_ERROR_STUB_LIBRARY;
+                };
+                // SAFETY: the address was found under this function's name, whose type this is.
+                let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address.as_ptr()) };
+                hooks!(@guarded function ($($argument),*) $($logic)?);
+                hooks!(@counted $name function ($($argument),*) $count);
+                // SAFETY: the program's own call, with its own arguments.
+                unsafe { function($($argument),*) }
+            }
+        }
+    };
+    (@counted $name:ident $function:ident ($($argument:ident),*) []) => {};
+    (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident]) => {
+        if $crate::settings::is_recording() {
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { $function($($argument),*) };
+            if answer.is_success() && !$out.is_null() {
+                // SAFETY: the driver has just written there.
+                let object = unsafe { $out.read_unaligned() };
+                $crate::keep::account::made(stringify!($name), $crate::keep::account::Reason::$reason, object.key());
+            }
+            return answer;
+        }
+    };
+    (@counted $name:ident $function:ident ($($argument:ident),*) [gone $key:ident]) => {
+        if $crate::settings::is_recording() {
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { $function($($argument),*) };
+            if answer.is_success() {
+                $crate::keep::account::gone($key.key());
+            }
+            return answer;
         }
     };
 
-    // Word 0 of the fork page belongs to the process, the next ones to the hooks in their order.
-    (@rows $before:expr; $name:ident $($rest:ident)*) => {
-        pub(crate) static $name: Hook =
-            Hook::new(concat!(stringify!($name), "\0"), entry::$name as *const (), 1 + $before);
-        hooks!(@rows $before + 1; $($rest)*);
+    (@guarded $function:ident ($($argument:ident),*)) => {};
+    (@guarded $function:ident ($($argument:ident),*) $logic:path) => {
+        if HOOK.is_active() {
+            return $crate::guard::run(
+                &HOOK,
+                $function,
+                |driver| $logic(driver, $($argument),*),
+                // SAFETY: the program's own call, with its own arguments.
+                |function| unsafe { function($($argument),*) },
+            );
+        }
     };
-    (@rows $before:expr;) => {};
+}
+
+/// `driver!(class::function(arguments))` calls the driver's own function, from the logic of another one.
+macro_rules! driver {
+    ($class:ident::$name:ident($($argument:expr),* $(,)?)) => {
+        match $crate::api::$class::$name::HOOK.driver() {
+            Some(address) => {
+                // SAFETY: the address was found under this function's name, whose type this is.
+                let function = unsafe {
+                    std::mem::transmute::<*mut std::ffi::c_void, $crate::api::$class::$name::Signature>(
+                        address.as_ptr(),
+                    )
+                };
+                // SAFETY: the arguments are as the driver documents them, and pointers are to our own variables.
+                unsafe { function($($argument),*) }
+            }
+            None => $crate::sys::CUresult::CUDA_ERROR_NOT_SUPPORTED,
+        }
+    };
 }

@@ -12,16 +12,16 @@ use std::{
 };
 
 use crate::{
+    api::{cuGetProcAddress, cuGetProcAddress_v2},
     guard::{Bypass, Driver},
     log::{self, Event},
-    signature,
     sys::{CUdriverProcAddressQueryResult, CUresult, cuuint64_t},
     table,
 };
 
 /// Logic of `cuGetProcAddress`.
 pub(crate) fn v1(
-    driver: &mut Driver<signature::cuGetProcAddress>,
+    driver: &mut Driver<cuGetProcAddress::Signature>,
     symbol: *const c_char,
     pfn: *mut *mut c_void,
     cuda_version: c_int,
@@ -34,7 +34,7 @@ pub(crate) fn v1(
 
 /// Logic of `cuGetProcAddress_v2`.
 pub(crate) fn v2(
-    driver: &mut Driver<signature::cuGetProcAddress_v2>,
+    driver: &mut Driver<cuGetProcAddress_v2::Signature>,
     symbol: *const c_char,
     pfn: *mut *mut c_void,
     cuda_version: c_int,

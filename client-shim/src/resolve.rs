@@ -92,7 +92,16 @@ unsafe extern "C" fn route(handle: *mut c_void, name: *const c_char) -> Route {
         return to_the_real_one;
     }
     // SAFETY: the caller passes a C string, as `dlsym` demands.
-    let Some(hook) = table::by_name(unsafe { CStr::from_ptr(name) }) else {
+    let name = unsafe { CStr::from_ptr(name) };
+    #[cfg(not(test))]
+    if name == c"dlsym" {
+        // Whoever asks libc's handle for `dlsym` would step around us without meaning to.
+        return match find(handle, name) {
+            Some(_) => Route { jump: None, answer: dlsym as *mut c_void },
+            None => to_the_real_one,
+        };
+    }
+    let Some(hook) = table::by_name(name) else {
         return to_the_real_one;
     };
     match guard::unpanicked(|| look_up(handle, hook)) {
@@ -105,16 +114,18 @@ unsafe extern "C" fn route(handle: *mut c_void, name: *const c_char) -> Route {
 /// driver, and else what it found.
 fn look_up(handle: *mut c_void, hook: &'static Hook) -> *mut c_void {
     let found = if handle == libc::RTLD_DEFAULT { None } else { find(handle, hook.name) };
+    let ours = |address: NonNull<c_void>| address.as_ptr() == hook.entry();
     match found {
         // Through `RTLD_DEFAULT` or the program's own handle our entry is found first. It only counts with a driver
         // behind it.
-        _ if handle == libc::RTLD_DEFAULT || found.is_some_and(|address| address.as_ptr() == hook.entry()) => {
-            if hook.driver().is_none() {
-                // The last failed lookup is the one whose text `dlerror` gives to the program.
-                return find(libc::RTLD_NEXT, hook.name).map_or(ptr::null_mut(), NonNull::as_ptr);
-            }
-        }
+        _ if handle == libc::RTLD_DEFAULT || found.is_some_and(ours) => match hook.driver() {
+            // The last failed lookup is the one whose text `dlerror` gives to the program.
+            None => return find(libc::RTLD_NEXT, hook.name).map_or(ptr::null_mut(), NonNull::as_ptr),
+            Some(theirs) if !hook.is_active() => return theirs.as_ptr(),
+            Some(_) => {}
+        },
         None => return ptr::null_mut(),
+        Some(address) if !hook.is_active() => return address.as_ptr(),
         Some(address) => {
             let taken = if is_driver(handle, address) { hook.learn(address) } else { Err(Bypass::NotDriver) };
             if let Err(reason) = taken {
@@ -180,6 +191,11 @@ fn in_driver_opened_with(flags: c_int, hook: &Hook) -> Option<NonNull<c_void>> {
     // SAFETY: the name is a C string. Loading the driver runs its constructors, as the program's own `dlopen` would.
     let handle = unsafe { glibc::dlopen(DRIVER.as_ptr(), flags) };
     if handle.is_null() { None } else { find(handle, hook.name).filter(|address| address.as_ptr() != hook.entry()) }
+}
+
+/// Whether a library of the driver was found, so that what is not in it is missing.
+pub(crate) fn is_driver_known() -> bool {
+    !KEPT.load(Ordering::Acquire).is_null()
 }
 
 /// A handle of the library that the first hooked function was found in.

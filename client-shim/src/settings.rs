@@ -6,11 +6,16 @@
 use std::{
     ffi::{CStr, OsStr, OsString},
     os::unix::ffi::OsStrExt,
+    sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
 
+use crate::log;
+
 const REQUIRE: &CStr = c"MPS_SHIM_REQUIRE";
 const LOG: &CStr = c"MPS_SHIM_LOG";
+const REPORT: &CStr = c"MPS_SHIM_REPORT";
+const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const PIPE_DIRECTORY: &CStr = c"CUDA_MPS_PIPE_DIRECTORY";
 
 /// Where libcuda looks when `CUDA_MPS_PIPE_DIRECTORY` is not set.
@@ -53,6 +58,71 @@ pub(crate) fn lines_wanted() -> bool {
     variable(LOG).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
+/// What is kept of a program, as a number that an atomic holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Keep {
+    /// Nothing.
+    Nothing = 1,
+    /// Its device memory.
+    Memory = 2,
+    /// That, and how everything else that it has can be made again.
+    State = 3,
+}
+
+/// The values of `MPS_SHIM_KEEP`.
+const MEMORY: &str = "memory";
+const STATE: &str = "state";
+
+/// Whether `MPS_SHIM_KEEP` asks for anything.
+pub(crate) fn is_keeping() -> bool {
+    keep() != Keep::Nothing as u8
+}
+
+/// Whether `MPS_SHIM_KEEP` asks for more than memory.
+pub(crate) fn is_recording() -> bool {
+    keep() == Keep::State as u8
+}
+
+/// What `MPS_SHIM_KEEP` asks for. The environment is looked at once.
+///
+/// A value that names nothing that can be kept is complained of and keeps nothing: the program runs as it would without
+/// this library, and whoever set the variable reads why.
+fn keep() -> u8 {
+    const UNKNOWN: u8 = 0;
+    static KEEP_WHAT: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match KEEP_WHAT.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let value = variable(KEEP).unwrap_or_default();
+            let keep = parse_keep(&value).unwrap_or_else(|| {
+                log::complain(format_args!(
+                    "MPS_SHIM_KEEP is not \"{MEMORY}\" or \"{STATE}\" but {value:?}: nothing is kept"
+                ));
+                Keep::Nothing
+            });
+            let keep = if is_server() { Keep::Nothing } else { keep } as u8;
+            KEEP_WHAT.store(keep, Ordering::Relaxed);
+            keep
+        }
+        known => known,
+    }
+}
+
+/// What the value asks for; `None` if it says something else.
+fn parse_keep(value: &OsStr) -> Option<Keep> {
+    match value.to_str() {
+        Some("" | "0") => Some(Keep::Nothing),
+        Some(MEMORY) => Some(Keep::Memory),
+        Some(STATE) => Some(Keep::State),
+        _ => None,
+    }
+}
+
+/// Where `MPS_SHIM_REPORT` wants the report of what was kept: `stderr` or a path. `None` for nowhere.
+pub(crate) fn report() -> Option<OsString> {
+    variable(REPORT).filter(|value| !value.is_empty())
+}
+
 /// The socket that libcuda looks for. As libcuda does (measured with 535.309.01), a variable that is set but empty
 /// gives `/control`, and a relative directory is taken from the working directory.
 pub(crate) fn control_socket() -> OsString {
@@ -89,8 +159,11 @@ fn variable(name: &CStr) -> Option<OsString> {
 mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
-    use super::{DEFAULT_PIPE_DIRECTORY, LOG, PIPE_DIRECTORY, REQUIRE, Requirement, is_server, parse_requirement};
-    use crate::HOOKS;
+    use super::{
+        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LOG, PIPE_DIRECTORY, REPORT, REQUIRE, Requirement, is_server, parse_keep,
+        parse_requirement,
+    };
+    use crate::api;
 
     const MANUAL: &str = include_str!("../../man/mps-client-shim.7");
 
@@ -99,10 +172,11 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, LOG, PIPE_DIRECTORY].map(|name| name.to_str().unwrap());
+        let ours = [REQUIRE, KEEP, REPORT, LOG, PIPE_DIRECTORY].map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
-        let hooks = HOOKS.map(|hook| hook.name.to_str().unwrap());
-        assert_eq!(after(".Fn "), BTreeSet::from_iter(hooks.into_iter().chain(["dlsym"])));
+        let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
+        assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));
+        assert_eq!(after(".Fn "), BTreeSet::from_iter(always.into_iter().chain(["dlsym"])));
         assert!(MANUAL.contains(&format!("\n.Pa {DEFAULT_PIPE_DIRECTORY} .\n")));
     }
 
@@ -122,6 +196,14 @@ mod tests {
         for text in ["yes", "true", "-1", "1.5", " 1", "1s", "+1"] {
             assert_eq!(parse_requirement(OsStr::new(text)), Requirement::Unreadable(text.into()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_named_and_anything_else_is_a_mistake() {
+        let parse = |text: &str| parse_keep(OsStr::new(text));
+        assert_eq!([parse(""), parse("0")], [Some(Keep::Nothing); 2]);
+        assert_eq!([parse("memory"), parse("state")], [Some(Keep::Memory), Some(Keep::State)]);
+        assert_eq!([parse("1"), parse("Memory"), parse("memory,streams")], [None; 3]);
     }
 
     #[test]

@@ -9,10 +9,20 @@ open_enum! {
     /// A driver function's result. Only the values that this library makes or looks at have names.
     pub(crate) struct CUresult: u32 {
         CUDA_SUCCESS = 0,
+        CUDA_ERROR_INVALID_VALUE = 1,
+        CUDA_ERROR_OUT_OF_MEMORY = 2,
         /// What NVIDIA's linker stub answers: there is no driver behind this function.
         CUDA_ERROR_STUB_LIBRARY = 34,
+        CUDA_ERROR_NOT_SUPPORTED = 801,
         CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
         CUDA_ERROR_UNKNOWN = 999,
+    }
+}
+
+impl CUresult {
+    /// Whether the call did what it was asked to.
+    pub(crate) fn is_success(self) -> bool {
+        self == Self::CUDA_SUCCESS
     }
 }
 
@@ -56,6 +66,9 @@ mod tests {
     #[test]
     fn named_values_are_those_of_the_header() {
         assert_eq!(CUresult::CUDA_SUCCESS.0, sys::CUresult::CUDA_SUCCESS as u32);
+        assert_eq!(CUresult::CUDA_ERROR_INVALID_VALUE.0, sys::CUresult::CUDA_ERROR_INVALID_VALUE as u32);
+        assert_eq!(CUresult::CUDA_ERROR_OUT_OF_MEMORY.0, sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
+        assert_eq!(CUresult::CUDA_ERROR_NOT_SUPPORTED.0, sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32);
         assert_eq!(CUresult::CUDA_ERROR_STUB_LIBRARY.0, sys::CUresult::CUDA_ERROR_STUB_LIBRARY as u32);
         assert_eq!(
             CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED.0,

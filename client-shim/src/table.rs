@@ -6,18 +6,25 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{HOOKS, guard::Bypass, resolve};
+use crate::{
+    api::{self, Class},
+    guard::Bypass,
+    resolve,
+};
 
-/// One hooked function of the driver.
+/// One function of the driver.
 pub(crate) struct Hook {
     /// Its name as a symbol of the driver's library.
     pub(crate) name: &'static CStr,
-    /// Its word of the fork page.
-    pub(crate) word: usize,
+    /// What it deals with.
+    class: Class,
     entry: Entry,
-    /// The driver's own function. Once known it never changes, and its library is never unloaded.
+    /// The driver's own function, or [`MISSING`]. Once known it never changes, and its library is never unloaded.
     driver: AtomicPtr<c_void>,
 }
+
+/// Stands for a function that the driver does not have. No function has this address.
+const MISSING: *mut c_void = ptr::without_provenance_mut(1);
 
 /// The address of an exported function.
 struct Entry(*const ());
@@ -28,11 +35,11 @@ unsafe impl Sync for Entry {}
 
 impl Hook {
     /// A row whose driver's function is still unknown. `name` ends in NUL, `entry` is the exported function.
-    pub(crate) const fn new(name: &'static str, entry: *const (), word: usize) -> Self {
+    pub(crate) const fn new(name: &'static str, entry: *const (), class: Class) -> Self {
         let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
             panic!("the table's macro ends every name in NUL");
         };
-        Self { name, word, entry: Entry(entry), driver: AtomicPtr::new(ptr::null_mut()) }
+        Self { name, class, entry: Entry(entry), driver: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Our function in the driver's place.
@@ -40,9 +47,33 @@ impl Hook {
         self.entry.0.cast_mut().cast()
     }
 
-    /// The driver's own function, looked for among the loaded libraries if need be; `None` if no driver is loaded.
+    /// Whether our function is handed out in the driver's place.
+    pub(crate) fn is_active(&self) -> bool {
+        self.class.is_active()
+    }
+
+    /// Its word of the fork page.
+    pub(crate) fn word(&self) -> usize {
+        // Word 0 belongs to the process.
+        1 + api::hooks().position(|hook| ptr::eq(hook, self)).unwrap_or_default()
+    }
+
+    /// The driver's own function, looked for among the loaded libraries if need be; `None` if no driver is loaded, or
+    /// if it has no such function.
     pub(crate) fn driver(&self) -> Option<NonNull<c_void>> {
-        self.known().or_else(|| self.known_after(resolve::in_loaded_driver(self)?))
+        let known = self.driver.load(Ordering::Acquire);
+        if known == MISSING {
+            return None;
+        }
+        NonNull::new(known).or_else(|| {
+            let found = resolve::in_loaded_driver(self);
+            if found.is_none() && resolve::is_driver_known() {
+                // Which of two threads notes it makes no difference: nothing was found.
+                let _other =
+                    self.driver.compare_exchange(ptr::null_mut(), MISSING, Ordering::AcqRel, Ordering::Acquire);
+            }
+            self.known_after(found?)
+        })
     }
 
     /// The driver's own function for a call of it, which loads the driver if need be; `None` if there is no driver.
@@ -51,7 +82,7 @@ impl Hook {
     }
 
     fn known(&self) -> Option<NonNull<c_void>> {
-        NonNull::new(self.driver.load(Ordering::Acquire))
+        NonNull::new(self.driver.load(Ordering::Acquire)).filter(|address| address.as_ptr() != MISSING)
     }
 
     /// The driver's own function once `found` was taken for it, or another one by a thread that was faster.
@@ -66,12 +97,12 @@ impl Hook {
         if known == address.as_ptr() {
             return Ok(());
         }
-        if !known.is_null() {
+        if !known.is_null() && known != MISSING {
             return Err(Bypass::SecondCopy);
         }
         resolve::keep_loaded(address)?;
         self.driver
-            .compare_exchange(ptr::null_mut(), address.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(known, address.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
             .or_else(|earlier| if earlier == address.as_ptr() { Ok(earlier) } else { Err(Bypass::SecondCopy) })
             .map(drop)
     }
@@ -83,13 +114,13 @@ pub(crate) fn by_name(name: &CStr) -> Option<&'static Hook> {
     if !name.to_bytes().starts_with(b"cu") {
         return None;
     }
-    HOOKS.into_iter().find(|hook| hook.name == name)
+    api::hooks().find(|hook| hook.name == name)
 }
 
-/// The hook whose driver's function stands at `address`. One name can stand for several functions, by version; the
-/// address says which it is.
+/// The active hook whose driver's function stands at `address`. One name can stand for several functions, by version;
+/// the address says which it is.
 pub(crate) fn by_driver_address(address: NonNull<c_void>) -> Option<&'static Hook> {
-    HOOKS.into_iter().find(|hook| hook.driver() == Some(address))
+    api::hooks().find(|hook| hook.is_active() && hook.driver() == Some(address))
 }
 
 #[cfg(test)]
@@ -97,12 +128,12 @@ mod tests {
     use std::collections::HashSet;
 
     use super::by_name;
-    use crate::{HOOKS, fork};
+    use crate::{api, fork};
 
     #[test]
     fn every_hook_is_found_by_its_name_and_by_no_other() {
-        for hook in HOOKS {
-            assert!(by_name(hook.name).is_some_and(|found| std::ptr::eq(found, hook)));
+        for hook in api::hooks() {
+            assert!(by_name(hook.name).is_some_and(|found| std::ptr::eq(found, hook)), "{:?} twice", hook.name);
         }
         assert!(by_name(c"cuInit_v2").is_none());
         assert!(by_name(c"cu").is_none());
@@ -111,8 +142,8 @@ mod tests {
 
     #[test]
     fn every_hook_has_its_own_word_and_word_zero_is_left_free() {
-        let words: HashSet<_> = HOOKS.into_iter().map(|hook| hook.word).collect();
-        assert_eq!(words.len(), HOOKS.len());
+        let words: HashSet<_> = api::hooks().map(|hook| hook.word()).collect();
+        assert_eq!(words.len(), api::hooks().count());
         assert!(words.iter().all(|word| (1..fork::WORDS).contains(word)));
     }
 }

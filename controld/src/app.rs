@@ -1,7 +1,8 @@
 //! The program from its first to its last line: which of its parts this call is, and how the daemon comes up.
 
-use crate::cli::{self, DaemonOptions, Invocation, Print};
+use crate::cli::{self, DaemonOptions, Invocation, LocalCommand, Print};
 use crate::devices;
+use crate::doctor;
 use crate::driver::{Driver, StartError};
 use crate::holder;
 use crate::io::daemonize::{Process, Readiness, daemonize};
@@ -11,7 +12,8 @@ use crate::io::server_version;
 use crate::observe::log::{Format, Limits, LogSink};
 use crate::observe::rate::Rate;
 use crate::observe::trace;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
+use crate::stop;
 use crate::ui::{self, Commands};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use remps_proto::admin::Personality;
@@ -34,6 +36,7 @@ pub fn run() -> ExitCode {
     match arguments.first().and_then(|word| word.to_str()) {
         Some(holder::ARGUMENT) => return hold(&arguments),
         Some(devices::PROBE_ARGUMENT) => return devices::probe::run().into(),
+        Some(devices::USAGE_ARGUMENT) => return devices::usage::run().into(),
         _ => {}
     }
     let environment = |name: &str| std::env::var_os(name);
@@ -43,6 +46,14 @@ pub fn run() -> ExitCode {
         Invocation::Ui => ui::run(&Settings::pipe_directory(environment), &Commands::Stdin, personality),
         Invocation::Command(line) => ui::run(&Settings::pipe_directory(environment), &Commands::One(line), personality),
         Invocation::Daemon(options) => daemon(options, personality),
+        Invocation::CheckConfig(file) => {
+            let (stdout, stderr, status) = settings::show::check_config(file.as_deref(), environment);
+            show(&Print { stdout, stderr, status })
+        }
+        Invocation::Local(LocalCommand::Doctor { json }) => doctor::run(json, environment),
+        Invocation::Local(LocalCommand::StopClient(request)) => {
+            stop::run(&Settings::pipe_directory(environment), &request)
+        }
     };
     status.into()
 }

@@ -3,15 +3,18 @@
 //! Measured on 535 to 595, see the module [`text`] for what is printed. More is accepted than any one release accepts:
 //! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
 
+pub mod local;
 pub mod options;
 pub mod text;
 
+pub use local::{LOCAL_COMMANDS, LocalCommand, StopRequest, Whom};
 pub use options::{Flag, OPTIONS, OptionSpec};
 
 use remps_proto::admin::Personality;
 use remps_proto::admin::personality::UnknownOption;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// What a call of the program asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +25,10 @@ pub enum Invocation {
     Ui,
     /// To send this one command.
     Command(Vec<u8>),
+    /// To carry out a command that the daemon has no part in.
+    Local(LocalCommand),
+    /// To check the configuration file, or this one.
+    CheckConfig(Option<PathBuf>),
     /// To print something and end.
     Print(Print),
 }
@@ -96,6 +103,13 @@ fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> In
     if has(Flag::Version) {
         return print(text::version(personality));
     }
+    if has(Flag::CheckConfig) {
+        return match words {
+            [] => Invocation::CheckConfig(None),
+            [file] => Invocation::CheckConfig(Some(PathBuf::from(file))),
+            [_, extra, ..] => usage(format!("--check-config takes one file, not {} too\n", extra.to_string_lossy())),
+        };
+    }
     let daemon = DaemonOptions {
         foreground: has(Flag::Foreground),
         multiuser: has(Flag::Multiuser),
@@ -105,6 +119,11 @@ fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> In
     // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
     if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {
         return Invocation::Daemon(daemon);
+    }
+    match local::parse(words) {
+        Some(Ok(command)) => return Invocation::Local(command),
+        Some(Err(text)) => return usage(text),
+        None => {}
     }
     if !words.is_empty() {
         return Invocation::Command(words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&b' '));
@@ -117,6 +136,10 @@ fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> In
 
 fn print(stdout: String) -> Invocation {
     Invocation::Print(Print { stdout, stderr: String::new(), status: text::SUCCESS })
+}
+
+fn usage(stderr: String) -> Invocation {
+    Invocation::Print(Print { stdout: String::new(), stderr, status: text::USAGE })
 }
 
 fn unknown_option(option: &str, personality: Personality) -> Invocation {

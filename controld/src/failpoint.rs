@@ -57,6 +57,17 @@ pub const POINTS: &[&str] = &[
     "quit-known",
     "files-removed",
     "holder-left",
+    // The vault.
+    "region-asked",
+    "region-held",
+    "region-safe",
+    "region-released",
+    "adoption-known",
+    "adoption-half-noted",
+    "adoption-noted",
+    "owner-end-seen",
+    "owner-end-noted",
+    "vault-restored",
     // Another holder.
     "holder-replaced",
     "everything-held",

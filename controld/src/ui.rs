@@ -17,10 +17,12 @@ mod session;
 mod tests;
 
 use crate::cli::text;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use remps_proto::admin::Personality;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Where the commands come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +54,49 @@ impl Broken {
     }
 }
 
+/// The daemon's words to one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Its lines, each with its line end.
+    pub text: String,
+    /// The pid, as this process sees it, of whoever keeps the daemon's socket; 0 when it is in another pid namespace
+    /// that can't be seen from here.
+    pub keeper: i32,
+}
+
+/// Why there is no [`Answer`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// Nothing answers as a daemon.
+    #[error("no daemon answers: {0}")]
+    NoDaemon(&'static str),
+    /// It did not answer to the end, or not in time.
+    #[error("the daemon did not answer: {0}")]
+    Broken(&'static str),
+}
+
+/// Asks the daemon of `pipe_dir` one thing, for at most `limit`.
+///
+/// # Errors
+/// When nobody answers in time. A command that is refused has an answer.
+pub fn ask(pipe_dir: &Path, command: &str, limit: Duration) -> Result<Answer, Unanswered> {
+    let deadline = Instant::now() + limit;
+    let socket = connect::connect(pipe_dir, Some(deadline))?;
+    let keeper = getsockopt(&socket, PeerCredentials).map_or(0, |credentials| credentials.pid());
+    let mut text = Vec::new();
+    session::Session::new(socket.as_fd(), lines::Lines::one(command.as_bytes())).until(deadline).run(&mut text)?;
+    Ok(Answer { text: String::from_utf8_lossy(&text).into_owned(), keeper })
+}
+
+impl From<Broken> for Unanswered {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::NotFound(why) => Self::NoDaemon(why),
+            Broken::Lost(why) => Self::Broken(why),
+        }
+    }
+}
+
 /// Runs a session with the daemon of `pipe_dir`; returns the program's exit status, which the daemon chooses.
 ///
 /// A `quit` may take as long as the clients take to leave: there is no deadline on an answer, only the daemon's end.
@@ -76,7 +121,7 @@ fn session(
     personality: Personality,
     out: &mut dyn Write,
 ) -> Result<u8, Broken> {
-    let socket = connect::connect(pipe_dir)?;
+    let socket = connect::connect(pipe_dir, None)?;
     let lines = match commands {
         Commands::Stdin => lines::Lines::reading(stdin, lines::longest(personality)),
         Commands::One(command) => lines::Lines::one(command),

@@ -17,6 +17,22 @@ def transcript_difference(ours, theirs):
     return "```\n" + "\n".join(lines) + "\n```" if lines else "The same, byte by byte, but for pids and UUIDs."
 
 
+def listed(result, depth=0):
+    """Nested results as nested lists; spreads as minimum / median / maximum."""
+    lines = []
+    for key, value in result.items():
+        indent = "  " * depth
+        if isinstance(value, dict) and {"n", "min", "median", "max"} <= value.keys():
+            more = "".join(f", {name} {number(part)}" for name, part in value.items() if name not in ("n", "min", "median", "max"))
+            text = f"{number(value['min'])} / {number(value['median'])} / {number(value['max'])}{more} (n = {value['n']})"
+            lines.append(f"{indent}- {key}: {text}")
+        elif isinstance(value, dict):
+            lines += [f"{indent}- {key}:", *listed(value, depth + 1)]
+        else:
+            lines.append(f"{indent}- {key}: {value}")
+    return lines
+
+
 def markdown(results):
     machine = results["machine"]
     page = [
@@ -48,5 +64,5 @@ def markdown(results):
             page += ["| | n | min | median | max |", "|---|---|---|---|---|"]
             page += [row(part, result[part]) for part in ("ours", "theirs", "ratio")] + [""]
         else:
-            page += [f"- {key}: {value}" for key, value in result.items()] + [""]
+            page += listed(result) + [""]
     return "\n".join(page)

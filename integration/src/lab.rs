@@ -4,6 +4,7 @@
 //! is dropped, and its logs are printed when the test has failed.
 
 pub mod client;
+pub mod escrow;
 pub mod golden;
 pub mod noise;
 pub mod pace;

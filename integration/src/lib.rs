@@ -4,6 +4,7 @@ pub mod demo;
 pub mod lab;
 pub mod programs;
 pub mod server_sim;
+pub mod shim;
 pub mod sim;
 pub mod under_test;
 pub mod vendor;

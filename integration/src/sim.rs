@@ -1,14 +1,17 @@
 //! A bench with the simulated server on the daemon's `PATH` and the simulated driver for the programs.
 
+pub mod bearer;
 pub mod held;
+pub mod mute_fs;
 
 use crate::lab::process::{Finished, Process, run};
 use crate::lab::watch::wait_for;
 use crate::lab::{LIMIT, Lab};
 use crate::under_test::{Subject, target_dir};
 use serde_json::Value;
+use sim_wire::tools::DIRECTORY;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -17,6 +20,9 @@ use std::sync::OnceLock;
 const SERVER: &str = "nvidia-cuda-mps-server";
 /// What the loader looks for: the second name is what `cudarc` tries first.
 const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// Folder of the bench that the simulated kernel module uses.
+const UVM_DIR: &str = "uvm";
 
 /// A bench with pretended hardware.
 #[derive(Debug)]
@@ -27,24 +33,31 @@ pub struct Sim {
     variables: Vec<(String, String)>,
 }
 
+/// Builds a library of the simulation.
+fn build(package: &str, file: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let target = target_dir();
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", package, "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("a test runs under cargo");
+    assert!(built.status.success(), "{package} does not build:\n{}", String::from_utf8_lossy(&built.stderr));
+    target.join("debug").join(file)
+}
+
 /// The simulated driver, built once in each test process.
 fn library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT
-        .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let target = target_dir();
-            let built = Command::new(cargo)
-                .args(["build", "--quiet", "--package", "libcuda-sim", "--target-dir"])
-                .arg(&target)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .stdin(Stdio::null())
-                .output()
-                .expect("a test runs under cargo");
-            assert!(built.status.success(), "the driver does not build:\n{}", String::from_utf8_lossy(&built.stderr));
-            target.join("debug/libcuda.so")
-        })
-        .clone()
+    BUILT.get_or_init(|| build("libcuda-sim", "libcuda.so")).clone()
+}
+
+/// The simulated kernel module, built once in each test process.
+fn module() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build("uvm-sim", "libuvm_sim.so")).clone()
 }
 
 /// A program of this package, as cargo built it for the tests.
@@ -56,7 +69,25 @@ impl Sim {
     /// A bench; the daemon is not started yet. `variables` script the server and the driver.
     #[must_use]
     pub fn new(subject: &Subject, variables: &[(&str, &str)]) -> Self {
-        let mut lab = Lab::new(subject);
+        Self::on(Lab::new(subject), variables)
+    }
+
+    /// The same with the simulated kernel module in the daemon: to it, clients have UVM descriptors and there is a tools
+    /// device. The module is copied for it, so that a daemon of any user can load it.
+    #[must_use]
+    pub fn watched(subject: &Subject, variables: &[(&str, &str)]) -> Self {
+        let lab = Lab::new(subject);
+        let (directory, library) = (lab.dir().join(UVM_DIR), lab.dir().join("libuvm_sim.so"));
+        fs::create_dir(&directory).expect("the bench's folder is ours");
+        fs::copy(module(), &library).expect("the bench's folder is ours");
+        // Clients and servers of any user tell of faults here, and daemons of any user listen.
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).expect("the bench's folder is ours");
+        let name = directory.to_str().expect("the bench's name is plain").to_owned();
+        let lab = lab.with("LD_PRELOAD", &library);
+        Self::on(lab, &[variables, &[(DIRECTORY, name.as_str())]].concat())
+    }
+
+    fn on(mut lab: Lab, variables: &[(&str, &str)]) -> Self {
         let path = lab.bin_dir(&[(SERVER, &program(SERVER))]);
         lab = lab.with("PATH", path);
         for (name, value) in variables {
@@ -77,6 +108,22 @@ impl Sim {
         let sim = Self::new(subject, variables);
         sim.lab.start(&[]);
         sim
+    }
+
+    /// Where the simulated driver tells of faults, on a bench with [`Sim::watched`].
+    #[must_use]
+    pub fn uvm_dir(&self) -> PathBuf {
+        self.lab.dir().join(UVM_DIR)
+    }
+
+    /// `mps-witness` with the simulated kernel module, on any bench.
+    #[must_use]
+    pub fn witness(&self, arguments: &[&str]) -> Command {
+        let directory = self.uvm_dir();
+        fs::create_dir_all(&directory).expect("the bench's folder is ours");
+        let mut command = self.command("mps-witness", arguments);
+        command.env("LD_PRELOAD", module()).env(DIRECTORY, directory);
+        command
     }
 
     /// A program on the simulated driver.

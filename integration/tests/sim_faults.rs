@@ -31,7 +31,7 @@ fn torn_down(pid: Pid) -> String {
 #[test]
 fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
     for_each(subjects(), |subject| {
-        for (kind, number) in [("oob", 700), ("trap", 719), ("misaligned", 716)] {
+        for (kind, number) in [("oob", 700), ("trap", 719)] {
             let sim = Sim::started(subject, &[]);
             let (first, second) = (bystander(&sim), bystander(&sim));
             let (innocent, other) = (first.pid(), second.pid());
@@ -53,10 +53,14 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
                 assert_eq!(says(&torn_down(culprit)), 1, "{subject}: {kind}");
             }
             // The one honest word about the culprit.
-            let culprits_exit = format!("Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset.");
+            let culprits_exit = format!(
+                "Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset. Number of active client contexts is "
+            );
             assert_eq!(says("Worker is in reset"), usize::from(kind == "trap"), "{subject}: {kind}");
             assert_eq!(says(&culprits_exit), usize::from(kind == "trap"), "{subject}: {kind}");
-            assert_eq!(says("Creating server context"), 1, "{subject}: {kind}");
+            // A daemon of ours may have another server already.
+            let servers = says("Creating server context");
+            assert!(servers == 1 || subject.ours && servers == 2, "{subject}: {kind}: {servers}");
             // The context is new, so is everyone who comes now.
             let newcomer = sim.run("mps-bystander", &["--steps", "5"]);
             assert_eq!(error_of(&newcomer), None, "{subject}: {kind}");
@@ -69,6 +73,22 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
 }
 
 #[test]
+fn after_a_misaligned_access_its_culprit_ends_well_and_the_others_fail_with_either_error() {
+    for_each(subjects(), |subject| {
+        // Time enough for the culprit to have ended when the server notices.
+        let sim = Sim::started(subject, &[("MPS_SIM_FAULT_MS", "500")]);
+        let (first, second) = (bystander(&sim), bystander(&sim));
+        let aggressor = sim.start("mps-aggressor", &["misaligned"], "launched");
+        assert_eq!(sim.finish(aggressor).code, Some(0), "{subject}");
+        assert_eq!((code(&sim, first), code(&sim, second)), (Some(716), Some(719)), "{subject}");
+        let log = sim.server_log();
+        let says = |text: &str| log.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(says("Server is handling a fatal GPU error."), 1, "{subject}: {log:?}");
+        assert_eq!(says("encountered a fatal GPU error") + says("Worker is in reset"), 0, "{subject}: {log:?}");
+    });
+}
+
+#[test]
 fn a_failed_assertion_ends_its_client_alone() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
@@ -76,7 +96,9 @@ fn a_failed_assertion_ends_its_client_alone() {
         let aggressor = sim.start("mps-aggressor", &["assert"], "launched");
         let culprit = aggressor.pid();
         assert_eq!(code(&sim, aggressor), Some(710), "{subject}");
-        let exit = format!("Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset.");
+        let exit = format!(
+            "Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset. Number of active client contexts is "
+        );
         sim.lab.wait_log("server.log", &exit);
         assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
         assert!(!sim.server_log().iter().any(|line| line.contains("fatal GPU error")), "{subject}");
@@ -106,7 +128,8 @@ fn while_an_affected_client_lives_the_server_is_in_fault_and_refuses_newcomers()
         }
         stuck.signal(Signal::SIGKILL);
         sim.lab.wait_log("server.log", "Destroy server context on device 0 (NVIDIA H200)");
-        if subject.personality.knows(CommandName::GetServerStatus) {
+        // Ours has another server by then, and this one may be gone.
+        if !subject.ours && subject.personality.knows(CommandName::GetServerStatus) {
             assert_eq!(sim.lab.ask(&format!("get_server_status {server}\n")), "ACTIVE\n", "{subject}");
         }
         assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}");
@@ -213,7 +236,7 @@ fn a_copy_of_the_dead_clients_descriptor_held_until_its_kernel_has_ended_saves_t
             let other = if saves { sim.start("mps-bystander", &["--seconds", "3"], "ready") } else { bystander(&sim) };
             let dying = in_kernel(&sim, kind);
             let file = held::look_at(dying.pid());
-            let copy = held::copy(dying.pid()).expect("a process of ours may be asked for its descriptors");
+            let copies = held::copies(dying.pid()).expect("a process of ours may be asked for its descriptors");
             let busy_until = uvm::busy_until(&file).expect("the file has its word");
             dying.signal(Signal::SIGKILL);
             sim.lab.wait_log("server.log", &format!("Client process {} disconnected", dying.pid()));
@@ -221,7 +244,7 @@ fn a_copy_of_the_dead_clients_descriptor_held_until_its_kernel_has_ended_saves_t
                 watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, "the kernel's end", || uvm::now() > busy_until);
             }
             assert_eq!(error_of_running(&other), None, "{subject}: {kind}, with the copy held");
-            drop(copy);
+            drop(copies);
             let expected = if saves { None } else { Some(700) };
             assert_eq!(error_of(&sim.finish(other)), expected, "{subject}: {kind}, with the copy closed");
         }

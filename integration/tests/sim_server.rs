@@ -25,6 +25,9 @@ fn clients_and_devices_are_listed_as_a_real_server_lists_them() {
         for (row, (pid, id)) in rows.iter().zip([(pids[0], "1"), (pids[1], "2")]) {
             let known = [pid.to_string(), id.to_owned(), server.to_string(), "GPU-5e900000-6d70-732d".to_owned()];
             assert_eq!(row[..4], known, "{subject}: {table}");
+            let program = fs::read(format!("/proc/{pid}/cmdline")).expect("it runs");
+            let program = program.split(|byte| *byte == 0).next().unwrap_or_default();
+            assert_eq!(row[5].as_bytes(), program, "{subject}: {table}");
         }
         assert_eq!(rows.len(), 2, "{subject}: {table}");
         if subject.personality.knows(CommandName::DeviceQuery) {

@@ -9,3 +9,4 @@ pub mod holder;
 pub mod mps;
 pub mod notice;
 mod open_enum;
+pub mod shim;

@@ -18,6 +18,7 @@ use remps_proto::mps::decode_u32;
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role};
 use remps_proto::mps::server::{Configuration, Hello, ReplyDecoder, RequestDecoder};
 use remps_proto::mps::ui::{Announcement, FromDaemon, decode_command, encode_command};
+use remps_proto::shim::{FromShim, ToShim};
 
 /// A conversation, or a part of one.
 struct Conversation {
@@ -176,6 +177,7 @@ fn single(packet: &[u8]) {
     properties::ui(packet);
     properties::device(packet);
     properties::holder(packet);
+    properties::shim(packet);
     properties::command(packet);
     properties::notice(packet);
 }
@@ -225,6 +227,22 @@ fn every_captured_exchange_and_its_changes_decode_to_a_fixpoint() {
                 changed[start].truncate(at);
                 several(&changed);
             }
+        }
+    }
+}
+
+#[test]
+fn messages_of_the_preload_library_are_read_and_written_again_to_the_byte() {
+    let seeds = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/shim.hex"));
+    assert!(seeds.len() >= 15, "a seed for every message");
+    for conversation in seeds {
+        for packet in conversation.marked(true) {
+            let message = FromShim::decode(&packet).expect(&conversation.title);
+            assert_eq!(message.encode().expect("it was within the limits"), packet, "{}", conversation.title);
+        }
+        for packet in conversation.marked(false) {
+            let message = ToShim::decode(&packet).expect(&conversation.title);
+            assert_eq!(message.encode().expect("it was within the limits"), packet, "{}", conversation.title);
         }
     }
 }

@@ -46,6 +46,20 @@ int main(int argc, char **argv)
 
     if (strcmp(way, "dlsym") == 0) {
         found = dlsym(driver, "cuInit");
+    } else if (strcmp(way, "dlsym-dlsym") == 0) {
+        void *libc = dlopen("libc.so.6", RTLD_NOW);
+        void *(*lookup)(void *, const char *) = (void *(*)(void *, const char *))dlsym(libc, "dlsym");
+        if (!lookup)
+            lookup = (void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "dlsym");
+        found = lookup(driver, "cuInit");
+    } else if (strcmp(way, "runtime") == 0) {
+        /* The runtime is linked or opened; either way it answers with what it was given itself. */
+        void *runtime = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+        int (*entry)(const char *, void **, unsigned long long, int *) =
+            runtime ? (int (*)(const char *, void **, unsigned long long, int *))dlsym(runtime, "cudaGetDriverEntryPoint")
+                    : NULL;
+        if (!entry || entry("cuInit", &found, 0, &status) != 0)
+            fail("cudaGetDriverEntryPoint");
     } else if (strcmp(way, "dlvsym") == 0) {
         printf("dlvsym %s\n", dlvsym(driver, "cuInit", "GLIBC_2.2.5") ? "found" : "missing");
         return 0;
@@ -98,6 +112,14 @@ int main(int argc, char **argv)
         int version = 0;
         ((int (*)(int *))plain)(&version);
         printf("unhooked %s %d\n", plain == v1 && plain == v2 ? "same" : "different", version);
+        return 0;
+    } else if (strcmp(way, "per-thread") == 0) {
+        v2_fn v2 = (v2_fn)dlsym(driver, "cuGetProcAddress_v2");
+        void *legacy = NULL, *per_thread = NULL;
+        if (v2("cuStreamQuery", &legacy, 12000, 1, NULL) != 0 || v2("cuStreamQuery", &per_thread, 12000, 2, NULL) != 0)
+            fail("cuGetProcAddress_v2");
+        printf("per-thread %d %d %s\n", ((int (*)(void *))legacy)(NULL), ((int (*)(void *))per_thread)(NULL),
+               per_thread == dlsym(driver, "cuStreamQuery_ptsz") ? "same" : "different");
         return 0;
     } else if (strcmp(way, "reopened") == 0) {
         /* Probing for a driver, closing it, and opening it again later, when its place is taken. */

@@ -97,6 +97,7 @@ impl Lab {
             .env("CUDA_MPS_PIPE_DIRECTORY", self.pipe_directory())
             .env_remove("MPS_SHIM_REQUIRE")
             .env_remove("MPS_SHIM_LOG")
+            .env_remove("MPS_SHIM_KEEP")
             .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null());
         command

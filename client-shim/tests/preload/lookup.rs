@@ -88,6 +88,23 @@ fn both_lookups_of_the_driver_reach_the_hook() {
 }
 
 #[test]
+fn dlsym_asked_for_by_dlsym_reaches_the_hook() {
+    let ran = look_up("dlsym-dlsym");
+    assert_eq!(ran.stdout, ONE_CALL);
+    assert!(ran.said(&["cuInit: reached"]), "{ran:?}");
+}
+
+#[test]
+fn the_runtimes_lookup_gives_out_what_the_runtime_was_given() {
+    let lab = Lab::new();
+    let lookup = lab.lookup();
+    let runtime = lab.compile("runtime.c", "libcudart.so", &["-shared", "-fPIC"]);
+    let ran = run(lab.preloaded(lookup).arg("runtime").arg(runtime).env("MPS_SHIM_LOG", "1"));
+    assert_eq!(ran.stdout, ONE_CALL);
+    assert!(ran.said(&["cuInit: reached"]), "{ran:?}");
+}
+
+#[test]
 fn the_lookup_handed_out_by_the_old_lookup_is_the_one_for_its_version() {
     let new = look_up("v1-v2");
     assert!(new.said(&["cuGetProcAddress_v2: found by cuGetProcAddress"]), "{new:?}");
@@ -115,6 +132,43 @@ fn a_function_that_is_not_hooked_keeps_the_drivers_address() {
     let ran = look_up("unhooked");
     assert_eq!(ran.stdout, "unhooked same 13000\n");
     assert!(ran.said(&["cuGetProcAddress: passed on: the function asked for is not hooked"]), "{ran:?}");
+}
+
+/// Runs `lookup <way>` with memory to be kept.
+fn look_up_keeping(way: &str) -> Ran {
+    let lab = Lab::new();
+    let lookup = lab.lookup();
+    let plain = run(lab.plain(&lookup).arg(way));
+    let preloaded = run(lab.preloaded(&lookup).arg(way).env("MPS_SHIM_LOG", "1").env("MPS_SHIM_KEEP", "memory"));
+    assert_eq!(preloaded.stdout, plain.stdout, "the program cannot tell");
+    preloaded
+}
+
+#[test]
+fn with_memory_to_be_kept_every_function_is_found_in_the_library() {
+    let ran = look_up_keeping("unhooked");
+    assert_eq!(ran.stdout, "unhooked same 13000\n");
+    assert!(ran.said(&["cuDriverGetVersion: found by dlsym"]), "{ran:?}");
+    assert!(ran.said(&["cuDriverGetVersion: found by cuGetProcAddress"]), "{ran:?}");
+    let missing = look_up_keeping("missing");
+    assert_eq!(missing.stdout, "missing 500 0 1 dlerror\n");
+}
+
+#[test]
+fn the_variant_for_a_default_stream_of_each_thread_is_a_function_of_its_own() {
+    let ran = look_up_keeping("per-thread");
+    assert_eq!(ran.stdout, "per-thread 600 0 same\n");
+    assert!(ran.said(&["cuStreamQuery: found by cuGetProcAddress"]), "{ran:?}");
+    assert!(ran.said(&["cuStreamQuery_ptsz: found by cuGetProcAddress"]), "{ran:?}");
+}
+
+#[test]
+fn a_misspelt_wish_is_complained_of_and_changes_nothing() {
+    let lab = Lab::new();
+    let ran = run(lab.preloaded(lab.lookup()).arg("unhooked").env("MPS_SHIM_KEEP", "memry").env("MPS_SHIM_LOG", "1"));
+    assert_eq!(ran.stdout, "unhooked same 13000\n");
+    assert!(ran.said(&["MPS_SHIM_KEEP is not \"memory\" or \"state\" but \"memry\": nothing is kept"]), "{ran:?}");
+    assert!(!ran.said(&["cuDriverGetVersion: found"]), "{ran:?}");
 }
 
 #[test]

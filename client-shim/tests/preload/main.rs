@@ -1,6 +1,8 @@
 //! Small C programs, and a few large ones, run with the built library in `LD_PRELOAD`.
 
 #[cfg(test)]
+mod cost;
+#[cfg(test)]
 mod harmless;
 #[cfg(test)]
 mod lab;

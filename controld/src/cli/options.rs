@@ -23,6 +23,8 @@ pub enum Flag {
     Quit,
     /// `-q`: [`Flag::ReadyDevices`] of 580 for a daemon, [`Flag::Quit`] of 615 when it stands alone.
     QuitOrReadyDevices,
+    /// Check the configuration file.
+    CheckConfig,
 }
 
 /// An option and its spellings.
@@ -105,6 +107,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         words: &["--static-partitioning"],
         since: Personality::V595,
         help: "Clients must name a static SM partition.",
+    },
+    OptionSpec {
+        flag: Flag::CheckConfig,
+        letters: &[],
+        words: &["--check-config"],
+        // It is ours, whatever release is played.
+        since: Personality::V535,
+        help: "Check mps-control.toml or FILE, and print every value in force.",
     },
 ];
 

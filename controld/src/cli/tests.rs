@@ -9,14 +9,22 @@ fn call(arguments: &str, personality: Personality) -> Invocation {
 fn daemon(arguments: &str) -> DaemonOptions {
     match call(arguments, Personality::V580) {
         Invocation::Daemon(options) => options,
-        other @ (Invocation::Ui | Invocation::Command(_) | Invocation::Print(_)) => panic!("{arguments}: {other:?}"),
+        other @ (Invocation::Ui
+        | Invocation::Command(_)
+        | Invocation::Print(_)
+        | Invocation::Local(_)
+        | Invocation::CheckConfig(_)) => panic!("{arguments}: {other:?}"),
     }
 }
 
 fn printed(arguments: &str, personality: Personality) -> Print {
     match call(arguments, personality) {
         Invocation::Print(print) => print,
-        other @ (Invocation::Ui | Invocation::Command(_) | Invocation::Daemon(_)) => panic!("{arguments}: {other:?}"),
+        other @ (Invocation::Ui
+        | Invocation::Command(_)
+        | Invocation::Daemon(_)
+        | Invocation::Local(_)
+        | Invocation::CheckConfig(_)) => panic!("{arguments}: {other:?}"),
     }
 }
 
@@ -133,4 +141,87 @@ fn no_spelling_is_used_twice() {
     spellings.sort();
     spellings.dedup();
     assert_eq!(spellings.len(), all);
+}
+
+#[test]
+fn the_configuration_is_checked_without_being_the_daemon() {
+    for personality in Personality::ALL {
+        assert_eq!(call("--check-config", personality), Invocation::CheckConfig(None));
+        let file = Some(PathBuf::from("/x.toml"));
+        assert_eq!(call("--check-config /x.toml", personality), Invocation::CheckConfig(file.clone()));
+        assert_eq!(call("-d --check-config /x.toml", personality), Invocation::CheckConfig(file));
+        assert_eq!(printed("--check-config a b", personality).status, 2);
+    }
+}
+
+#[test]
+fn commands_of_ours_are_not_sent_to_the_daemon() {
+    let local = |arguments: &str| match call(arguments, Personality::V580) {
+        Invocation::Local(command) => command,
+        other @ (Invocation::Ui
+        | Invocation::Command(_)
+        | Invocation::Daemon(_)
+        | Invocation::Print(_)
+        | Invocation::CheckConfig(_)) => panic!("{arguments}: {other:?}"),
+    };
+    let stop = |whom| StopRequest {
+        whom,
+        timeout: std::time::Duration::from_secs(10),
+        grace: std::time::Duration::ZERO,
+        signals: true,
+    };
+    assert_eq!(local("doctor"), LocalCommand::Doctor { json: false });
+    assert_eq!(local("doctor --json"), LocalCommand::Doctor { json: true });
+    assert_eq!(local("stop-client 7 8"), LocalCommand::StopClient(stop(Whom::Pids(vec![7, 8]))));
+    assert_eq!(
+        local("stop-client --timeout 2.5 --grace 1 7"),
+        LocalCommand::StopClient(StopRequest {
+            timeout: std::time::Duration::from_millis(2500),
+            grace: std::time::Duration::from_secs(1),
+            ..stop(Whom::Pids(vec![7]))
+        })
+    );
+    assert_eq!(
+        local("stop-client --no-signal 7"),
+        LocalCommand::StopClient(StopRequest { signals: false, ..stop(Whom::Pids(vec![7])) })
+    );
+    assert_eq!(local("stop-client --cgroup /a"), LocalCommand::StopClient(stop(Whom::Cgroup("/a".into()))));
+    assert_eq!(local("stop-client --all-of self"), LocalCommand::StopClient(stop(Whom::NamespaceOf(None))));
+    assert_eq!(local("stop-client --all-of 9"), LocalCommand::StopClient(stop(Whom::NamespaceOf(Some(9)))));
+}
+
+#[test]
+fn a_command_of_ours_that_makes_no_sense_says_how_it_is_written() {
+    for (arguments, says) in [
+        ("doctor --jason", "--jason"),
+        ("stop-client", "names no process"),
+        ("stop-client 0", "0 is no pid"),
+        ("stop-client -- 7", "-- is not"),
+        ("stop-client 7x", "7x is no pid"),
+        ("stop-client 4294967295", "is no pid"),
+        ("stop-client --timeout", "needs a value"),
+        ("stop-client --timeout -1 7", "-1 is no number of seconds"),
+        ("stop-client --timeout nan 7", "nan is no number of seconds"),
+        ("stop-client --grace 1 --no-signal 7", "forbids"),
+        ("stop-client --cgroup /a 7", "exclude each other"),
+        ("stop-client --cgroup /a --all-of self", "exclude each other"),
+    ] {
+        let print = printed(arguments, Personality::V580);
+        assert_eq!((print.status, print.stdout.as_str()), (2, ""), "{arguments}");
+        let (what, usage) = print.stderr.split_once('\n').unwrap();
+        assert!(what.contains(says), "{arguments}: {what}");
+        assert!(usage.starts_with("Usage: "), "{arguments}: {usage}");
+    }
+}
+
+#[test]
+fn no_command_of_ours_takes_one_away_from_the_daemon() {
+    // The modules of the third protocol, of which the daemon of release 615 is asked by word.
+    const MODULES: [&str; 8] =
+        ["server", "namespace", "client", "device", "sm-partition", "feature", "memacct", "context-share"];
+    for spec in LOCAL_COMMANDS {
+        let name = spec.name.as_bytes();
+        assert!(!remps_proto::admin::CommandName::ALL.iter().any(|command| command.spelling().as_bytes() == name));
+        assert!(!MODULES.contains(&spec.name));
+    }
 }

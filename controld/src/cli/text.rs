@@ -3,6 +3,7 @@
 //! The first line of help and version and all messages are the vendor's, because programs compare them; the rest of
 //! the help text is not.
 
+use super::local::LOCAL_COMMANDS;
 use super::options::OPTIONS;
 use remps_proto::admin::{CommandName, Personality};
 use std::fmt::Write as _;
@@ -12,6 +13,8 @@ use std::path::Path;
 pub const SUCCESS: u8 = 0;
 /// Exit status of every failure that has none of its own.
 pub const FAILURE: u8 = 1;
+/// Exit status of one of our own commands whose arguments make no sense.
+pub const USAGE: u8 = 2;
 
 /// On standard error when no daemon answers.
 pub const CANNOT_FIND: &str = "Cannot find MPS control daemon process";
@@ -73,6 +76,10 @@ pub fn help(personality: Personality) -> String {
     for name in CommandName::ALL.iter().filter(|name| personality.knows(**name)) {
         let synopsis = format!("{name} {}", name.arguments());
         writeln!(text, "  {}\n      {}", synopsis.trim_end(), name.help()).expect("a String takes every text");
+    }
+    text.push_str("\nWITHOUT THE DAEMON:\n");
+    for spec in LOCAL_COMMANDS {
+        writeln!(text, "  {} {}\n      {}", spec.name, spec.arguments, spec.help).expect("a String takes every text");
     }
     text.push('\n');
     text

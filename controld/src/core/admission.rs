@@ -4,51 +4,31 @@
 //! `cuCtxCreate` fails with `CUDA_ERROR_INVALID_VALUE`). A newcomer goes to its domain's active server, or waits on its
 //! open connection until there is one; nobody is refused while the daemon runs on.
 
-use super::backoff::Backoff;
-use super::ids::{ConnectionId, Pid, ServerEpoch, Uid};
-use super::server::{Server, ServerState};
-use super::{Core, Effect, Peer, Policy, Sharing};
+use super::channels::{Channel, Facts};
+use super::domain::Domain;
+use super::evidence::{End, ProcessKey};
+use super::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
+use super::journal::{JournalEvent, RefusalReason};
+use super::server::{Role, Server, ServerState};
+use super::verdict::Identity;
+use super::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
-use std::collections::VecDeque;
-
-/// The clients that share one server.
-#[derive(Debug)]
-pub(super) struct Domain {
-    /// The user whose clients these are; the daemon's owner for the one domain of multi-user mode.
-    pub(super) gid: u32,
-    pub(super) waiting: VecDeque<ConnectionId>,
-    /// `start_server` asked for a server, whether or not a client waits.
-    pub(super) requested: bool,
-    pub(super) starts: Backoff,
-    pub(super) retry_at: Option<Duration>,
-}
-
-impl Domain {
-    pub(super) fn new(policy: &Policy, gid: u32) -> Self {
-        Self {
-            gid,
-            waiting: VecDeque::new(),
-            requested: false,
-            starts: Backoff::new(policy.first_retry, policy.largest_retry),
-            retry_at: None,
-        }
-    }
-
-    pub(super) fn retry_at(&self) -> Option<Duration> {
-        self.retry_at
-    }
-
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-}
+use std::sync::Arc;
 
 /// A client's connection that is not over.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Client {
     pub(super) peer: Peer,
-    pub(super) domain: Uid,
+    pub(super) identity: Arc<Identity>,
+    pub(super) domain: DomainId,
+    pub(super) came_at: Duration,
     pub(super) place: Place,
+}
+
+impl Client {
+    pub(super) fn process(&self) -> ProcessKey {
+        ProcessKey { pid: self.peer.pid, start_time: self.identity.start_time }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +40,28 @@ pub(super) enum Place {
 }
 
 /// A client process and the server it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) server: ServerEpoch,
     pub(super) uid: Uid,
+    pub(super) identity: Arc<Identity>,
+    /// How many copies of its UVM descriptors the driver holds.
+    pub(super) copies: usize,
+    /// Whether its UVM tools queue is read, so that its silence about a memory fault means something.
+    pub(super) tracked: bool,
+    /// Whether the patched module has cut it off from its memory.
+    pub(super) condemned: bool,
+}
+
+impl Process {
+    pub(super) fn key(&self, pid: Pid) -> ProcessKey {
+        ProcessKey { pid, start_time: self.identity.start_time }
+    }
+
+    /// Whether the process of this pid is the one that is meant. One whose start nobody knows yet is taken for it.
+    pub(super) fn is(&self, key: ProcessKey) -> bool {
+        self.identity.start_time == 0 || self.identity.start_time == key.start_time
+    }
 }
 
 /// Where a client can go now.
@@ -91,20 +89,18 @@ impl Core {
         self.clients.get(&connection).filter(|client| client.place == Place::Waiting).map(|client| client.peer)
     }
 
-    /// The domain of a user.
-    pub(super) fn domain_of(&self, uid: Uid) -> Uid {
-        match self.policy.sharing {
-            Sharing::PerUser | Sharing::Single => uid,
-            Sharing::MultiUser => self.policy.owner,
-        }
-    }
-
     /// The domain's active server.
-    pub(super) fn active_server(&self, domain: Uid) -> Option<&Server> {
+    pub(super) fn active_server(&self, domain: DomainId) -> Option<&Server> {
         self.servers.values().find(|server| server.domain == domain && server.is_active())
     }
 
-    pub(super) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer) {
+    pub(super) fn client_arrived(
+        &mut self,
+        now: Duration,
+        connection: ConnectionId,
+        peer: Peer,
+        identity: Arc<Identity>,
+    ) {
         // Its server died before it had taken the client, who waits again.
         if let Some(client) = self.clients.get_mut(&connection)
             && let Place::Dispatched(server) = client.place
@@ -112,26 +108,39 @@ impl Core {
             client.place = Place::Waiting;
             let domain = client.domain;
             self.handshake_over(server);
-            let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
-            queue.waiting.push_front(connection);
+            if let Some(queue) = self.domains.get_mut(domain) {
+                queue.waiting.push_front(connection);
+            }
             return;
         }
-        let domain = self.domain_of(peer.uid);
-        if self.quit.is_some() && !self.processes.contains_key(&peer.pid) {
-            self.log(format!("NEW CLIENT {} from user {}: refused, the daemon is about to quit", peer.pid, peer.uid));
-            self.effects.push(Effect::Close { connection });
+        // A pid that belongs to another process by now.
+        if let Some(old) = self.processes.get(&peer.pid)
+            && old.identity.start_time != identity.start_time
+            && old.identity.start_time != 0
+            && identity.start_time != 0
+        {
+            self.process_gone(now, peer.pid, End::Unknown);
+        }
+        let refusal = if self.quit.is_some() && !self.processes.contains_key(&peer.pid) {
+            Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
+        } else {
+            self.refused_offender(now, peer, &identity).map(|words| (RefusalReason::Culprit, words))
+        };
+        if let Some((reason, words)) = refusal {
+            self.refuse(connection, peer, &identity, reason, &words);
             return;
         }
-        if self.domains.get(&domain).map_or(0, Domain::waiting) >= self.policy.max_waiting_per_user {
-            let limit = self.policy.max_waiting_per_user;
-            self.log(format!("NEW CLIENT {} from user {}: refused, {limit} clients wait already", peer.pid, peer.uid));
-            self.effects.push(Effect::Close { connection });
+        let domain = self.domain_of_client(now, peer, &identity);
+        if self.domains.get(domain).map_or(0, Domain::waiting) >= self.policy.max_waiting_per_user {
+            let words = format!("{} clients wait already", self.policy.max_waiting_per_user);
+            self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
-        let client = Client { peer, domain, place: Place::Waiting };
+        let client = Client { peer, identity, domain, came_at: now, place: Place::Waiting };
         self.clients.insert(connection, client);
-        let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, peer.gid));
-        queue.waiting.push_back(connection);
+        if let Some(queue) = self.domains.get_mut(domain) {
+            queue.waiting.push_back(connection);
+        }
         let line = match self.route(connection) {
             Route::To(_) => "Server already exists",
             Route::Wait => "Server is not ready, push client to pending list",
@@ -139,22 +148,45 @@ impl Core {
         self.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
     }
 
-    pub(super) fn client_done(&mut self, connection: ConnectionId, status: Option<u32>) {
+    fn refuse(
+        &mut self,
+        connection: ConnectionId,
+        peer: Peer,
+        identity: &Identity,
+        reason: RefusalReason,
+        words: &str,
+    ) {
+        self.log(format!("NEW CLIENT {} from user {}: refused, {words}", peer.pid, peer.uid));
+        let process = ProcessKey { pid: peer.pid, start_time: identity.start_time };
+        let domain = format!("user {}", peer.uid);
+        self.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
+        self.effects.push(Effect::Close { connection });
+    }
+
+    pub(super) fn client_done(&mut self, now: Duration, connection: ConnectionId, status: Option<u32>) {
         let Some(client) = self.clients.remove(&connection) else {
             return;
         };
         if let Place::Dispatched(server) = client.place {
             self.handshake_over(server);
         }
+        let (process, uid) = (client.process(), client.peer.uid);
         match (client.place, status) {
             (Place::Waiting, _) => {
-                if let Some(domain) = self.domains.get_mut(&client.domain) {
+                if let Some(domain) = self.domains.get_mut(client.domain) {
                     domain.waiting.retain(|&waiting| waiting != connection);
                 }
             }
-            (Place::Dispatched(_), Some(0)) => {}
+            (Place::Dispatched(server), Some(0)) => {
+                self.channels.add(process, Channel::Context(connection), Facts::Context(server));
+                let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
+                let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
+                self.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
+            }
             (Place::Dispatched(_), Some(status)) => {
                 self.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
+                let (domain, reason) = (self.domain_name(client.domain), RefusalReason::Server);
+                self.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
             }
             (Place::Dispatched(_), None) => {
                 self.log(format!("Client {} left during its handshake", client.peer.pid));
@@ -162,7 +194,8 @@ impl Core {
         }
     }
 
-    pub(super) fn process_gone(&mut self, now: Duration, pid: Pid) {
+    /// A client's process has ended.
+    pub(super) fn process_gone(&mut self, now: Duration, pid: Pid, end: End) {
         let Some(process) = self.processes.remove(&pid) else {
             return;
         };
@@ -173,12 +206,13 @@ impl Core {
             }
             server.client_left(now);
         }
+        self.client_died(now, pid, &process, end);
     }
 
     /// The server that a client's process belongs to, as long as it can be used.
     fn own_server(&self, client: &Client) -> Option<&Server> {
         let process = self.processes.get(&client.peer.pid)?;
-        self.servers.get(&process.server).filter(|server| server.is_connected())
+        self.servers.get(&process.server).filter(|server| server.is_connected() && !server.is_lost())
     }
 
     /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
@@ -209,8 +243,10 @@ impl Core {
         if let Some(own) = self.own_server(client) {
             return if self.is_open(own) { Route::To(own.epoch) } else { Route::Wait };
         }
-        // Until a server that was taken over has named its clients, this process may be one of them.
-        if self.servers.values().any(|server| server.domain == client.domain && server.census_due) {
+        // Until a server that was taken over has named its clients, this process may be one of them, also when it would
+        // be grouped with others today.
+        let user = self.server_user(client.peer.uid);
+        if self.servers.values().any(|server| server.uid == user && server.census_due) {
             return Route::Wait;
         }
         match self.server_for_newcomers(client.domain) {
@@ -221,10 +257,12 @@ impl Core {
 
     /// The server that newcomers of a domain go to: its active one; one that was only idle, whose answer may be that it
     /// goes on; or, where only one server may run, any draining one, as with the vendor.
-    pub(super) fn server_for_newcomers(&self, domain: Uid) -> Option<&Server> {
+    pub(super) fn server_for_newcomers(&self, domain: DomainId) -> Option<&Server> {
         self.active_server(domain).or_else(|| {
             self.servers.values().find(|server| {
                 server.domain == domain
+                    && server.role == Role::Active
+                    && server.tainted.is_none()
                     && matches!(&server.state, ServerState::Draining(drain)
                         if drain.because_idle || self.policy.sharing == Sharing::Single)
             })
@@ -232,8 +270,8 @@ impl Core {
     }
 
     /// Hands waiting clients to servers that can take them.
-    pub(super) fn dispatch_waiting(&mut self, domain: Uid) {
-        let Some(queue) = self.domains.get(&domain) else {
+    pub(super) fn dispatch_waiting(&mut self, domain: DomainId) {
+        let Some(queue) = self.domains.get(domain) else {
             return;
         };
         let connections: Vec<ConnectionId> = queue.waiting.iter().copied().collect();
@@ -244,20 +282,27 @@ impl Core {
         }
     }
 
-    fn dispatch(&mut self, domain: Uid, epoch: ServerEpoch, connection: ConnectionId) {
-        if let Some(queue) = self.domains.get_mut(&domain) {
+    fn dispatch(&mut self, domain: DomainId, epoch: ServerEpoch, connection: ConnectionId) {
+        if let Some(queue) = self.domains.get_mut(domain) {
             queue.waiting.retain(|&waiting| waiting != connection);
         }
         let Some(client) = self.clients.get_mut(&connection) else {
             return;
         };
         client.place = Place::Dispatched(epoch);
-        let peer = client.peer;
-        let newcomer = peer.pid != 0 && self.processes.get(&peer.pid).is_none_or(|process| process.server != epoch);
+        let (peer, identity) = (client.peer, Arc::clone(&client.identity));
+        let known = self.processes.get(&peer.pid);
+        let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
         self.effects.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
-            self.processes.insert(peer.pid, Process { server: epoch, uid: peer.uid });
-            self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
+            let (copies, tracked) = known.map_or((0, false), |process| (process.copies, process.tracked));
+            let is_watched = known.is_some();
+            let condemned = known.is_some_and(|process| process.condemned);
+            let process = Process { server: epoch, uid: peer.uid, identity, copies, tracked, condemned };
+            self.processes.insert(peer.pid, process);
+            if !is_watched {
+                self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
+            }
         }
         if let Some(server) = self.servers.get_mut(&epoch) {
             server.idle_since = None;

@@ -98,6 +98,7 @@ impl Core {
             | Command::DeviceQuery { .. }
             | Command::SmPartition(SmPartition::Invalid)
             | Command::Lspart
+            | Command::Report(_)
             | Command::Unknown(_) => true,
         }
     }
@@ -133,9 +134,9 @@ impl Core {
                 self.quit(now, Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
             }
             Command::StartServer { uid: Some(uid), .. } => {
-                let domain = self.domain_of(uid);
                 if self.quit.is_none() {
-                    self.request_server(domain, if uid == peer.uid { peer.gid } else { uid });
+                    let domain = self.domain_of_user(uid, if uid == peer.uid { peer.gid } else { uid });
+                    self.request_server(domain);
                 }
                 self.answer(session, vec![]);
             }
@@ -158,6 +159,7 @@ impl Core {
                 self.gather(session, GatherKind::DeviceQuery { csv }, &servers);
             }
             Command::Lspart => self.effects.push(Effect::ListDevices { session }),
+            Command::Report(report) => self.effects.push(Effect::Report { session, peer, report }),
             Command::SmPartition(SmPartition::Add { chunks, .. }) => {
                 self.log("No server release whose partitions this daemon can make is known");
                 self.answer(session, vec![reply::partition_refused(chunks)]);
@@ -288,7 +290,7 @@ impl Core {
                     server,
                     device: "(waiting)".to_owned(),
                     namespace: None,
-                    command: String::new(),
+                    command: client.identity.program.clone(),
                 })
             })
             .collect()

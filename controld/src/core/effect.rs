@@ -1,6 +1,10 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
+use super::evidence::ProcessKey;
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::input::Peer;
+use super::journal::JournalEvent;
+use remps_proto::admin::Report;
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::server::{Configuration, Request};
 
@@ -98,6 +102,15 @@ pub enum Effect {
         /// The rows.
         rows: Vec<PsRow>,
     },
+    /// The answer to one of ReMPS's own commands, from what is known.
+    Report {
+        /// Which session.
+        session: SessionId,
+        /// Who asks.
+        peer: Peer,
+        /// For what.
+        report: Report,
+    },
     /// List the machine's devices; answered by `DevicesListed`.
     ListDevices {
         /// Which session asks.
@@ -107,6 +120,27 @@ pub enum Effect {
     CloseSessions,
     /// Something that must survive the daemon has changed.
     Save,
+    /// Something for the journal, the metrics and those who follow events.
+    Record(Box<JournalEvent>),
+    /// End a client's process: SIGTERM, or SIGKILL with `force`.
+    EndProcess {
+        /// Which.
+        process: ProcessKey,
+        /// Whether it had its chance.
+        force: bool,
+    },
+    /// Find out what a server costs on the GPU; answered by `ServerMeasured`.
+    MeasureServer {
+        /// Which.
+        server: ServerEpoch,
+        /// Its pid.
+        pid: Pid,
+    },
+    /// Close the copies of a dead client's UVM descriptors.
+    ReleaseCopies {
+        /// Whose.
+        process: ProcessKey,
+    },
     /// End the daemon.
     Exit {
         /// With this status, also for the sessions that wait for `quit`.

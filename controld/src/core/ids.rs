@@ -11,7 +11,7 @@ macro_rules! ids {
     ($($(#[$meta:meta])* $name:ident;)+) => {
         $(
             $(#[$meta])*
-            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
             pub struct $name(pub u64);
 
             impl fmt::Display for $name {
@@ -33,4 +33,6 @@ ids! {
     SessionId;
     /// A request to a server.
     RequestId;
+    /// A fault domain. One that was forgotten and comes again has another number.
+    DomainId;
 }

@@ -1,8 +1,12 @@
 //! Everything that can happen to the core.
 
+use super::channels::{Channel, Facts};
+use super::evidence::{End, Evidence, ProcessKey};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::verdict::Identity;
 use crate::devices::Device;
 use remps_proto::mps::server::Reply;
+use std::sync::Arc;
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,59 @@ pub enum Input {
         connection: ConnectionId,
         /// Who it is.
         peer: Peer,
+        /// What is known of its process at once; the rest may follow with [`Input::IdentityKnown`].
+        identity: Arc<Identity>,
+    },
+    /// More is known of a client's process than when it came.
+    IdentityKnown {
+        /// Its pid.
+        pid: Pid,
+        /// All that is known; of the same start time, else it is dropped.
+        identity: Arc<Identity>,
+    },
+    /// A witness says something.
+    Evidence(Evidence),
+    /// How many copies of a client's UVM descriptors the driver holds.
+    CopiesHeld {
+        /// Whose.
+        process: ProcessKey,
+        /// How many.
+        descriptors: usize,
+    },
+    /// Whether a client's UVM tools queue is read.
+    Tracked {
+        /// Whose.
+        process: ProcessKey,
+        /// Whether.
+        tracked: bool,
+    },
+    /// The patched module knows of a channel.
+    ChannelAdded {
+        /// Whose.
+        process: ProcessKey,
+        /// Its name.
+        channel: Channel,
+        /// The rest.
+        facts: Facts,
+    },
+    /// A channel is gone.
+    ChannelRemoved {
+        /// Its name.
+        channel: Channel,
+    },
+    /// The last trace of a client is gone: its page tables, its channels, its memory.
+    AddressSpaceGone {
+        /// The module's number of it.
+        va_space: u64,
+        /// Whose it was.
+        process: Option<ProcessKey>,
+    },
+    /// What the patched module told of channels is void.
+    HardwareForgotten,
+    /// The work of a client that died is known to have ended.
+    Drained {
+        /// Whose.
+        process: ProcessKey,
     },
     /// A client's connection is over: it has reported its status, or it has closed.
     ClientDone {
@@ -61,6 +118,8 @@ pub enum Input {
     ProcessGone {
         /// Its pid.
         pid: Pid,
+        /// How it ended.
+        end: End,
     },
     /// A server process has been started, as [`Effect::SpawnServer`](super::Effect::SpawnServer) asked.
     ServerSpawned {
@@ -96,6 +155,13 @@ pub enum Input {
         server: ServerEpoch,
         /// How it ended.
         cause: ExitCause,
+    },
+    /// What a server costs on the GPU, for [`Effect::MeasureServer`](super::Effect::MeasureServer).
+    ServerMeasured {
+        /// Which.
+        server: ServerEpoch,
+        /// Bytes; `None` when nobody can tell.
+        memory_bytes: Option<u64>,
     },
     /// The one answer to an [`Effect::Ask`](super::Effect::Ask).
     Replied {

@@ -1,9 +1,11 @@
-//! When a server starts, drains, is forced, is given up and started again; and how the daemon itself ends.
+//! When a server starts, drains, is forced, is given up and started again.
 
-use super::admission::Domain;
-use super::ids::{ConnectionId, Pid, ServerEpoch, SessionId, Uid};
+use super::domain::Domain;
+use super::evidence::End;
+use super::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
+use super::journal::{ExitReason, FuneralEnd, JournalEvent, StartReason};
 use super::questions::Purpose;
-use super::server::{Drain, Server, ServerState};
+use super::server::{Drain, Role, Server, ServerState};
 use super::{Core, Effect, ExitCause, NoReply, Peer, ServerSignal, Sharing};
 use core::time::Duration;
 use remps_proto::mps::device::DeviceKey;
@@ -12,17 +14,6 @@ use remps_proto::mps::server::{Configuration, Reply, Request};
 /// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
 /// notice that itself.
 const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
-
-/// The daemon's own end.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Quit {
-    /// Sessions whose `quit` is answered at the end.
-    pub(super) sessions: Vec<SessionId>,
-    /// When servers are forced.
-    pub(super) force_at: Option<Duration>,
-    /// The worst status of a server so far.
-    pub(super) status: u8,
-}
 
 impl Server {
     /// A client's process has ended: a drain that waits for that asks again soon.
@@ -40,61 +31,94 @@ impl Core {
     // ---- start -------------------------------------------------------------------------------------------------
 
     /// Asks for a server of a domain, as `start_server` does.
-    pub(super) fn request_server(&mut self, domain: Uid, gid: u32) {
-        let queue = self.domains.entry(domain).or_insert_with(|| Domain::new(&self.policy, gid));
-        queue.requested = true;
+    pub(super) fn request_server(&mut self, domain: DomainId) {
+        if let Some(domain) = self.domains.get_mut(domain) {
+            domain.requested = true;
+        }
     }
 
     /// Starts servers where clients wait, and makes room for them where only one may run.
     pub(super) fn advance_domains(&mut self, now: Duration) {
-        let domains: Vec<Uid> = self.domains.keys().copied().collect();
+        let domains: Vec<DomainId> = self.domains.iter().map(|(id, _)| id).collect();
         for domain in domains {
             self.dispatch_waiting(domain);
             self.start_if_wanted(now, domain);
         }
         // A domain that nobody needs is forgotten, its failures with it once they are old.
         let servers = &self.servers;
-        self.domains.retain(|uid, domain| {
+        self.domains.retain(|id, domain| {
             domain.requested
                 || !domain.waiting.is_empty()
                 || domain.retry_at.is_some_and(|at| at > now)
-                || servers.values().any(|server| server.domain == *uid)
+                || servers.values().any(|server| server.domain == id)
         });
     }
 
-    fn start_if_wanted(&mut self, now: Duration, uid: Uid) {
-        let Some(domain) = self.domains.get(&uid) else {
-            return;
-        };
-        if self.quit.is_some() || !self.wants_server(domain) {
+    fn start_if_wanted(&mut self, now: Duration, id: DomainId) {
+        if self.quit.is_some() {
             return;
         }
-        if let Some(server) = self.server_for_newcomers(uid) {
+        if self.domains.get(id).is_some_and(|domain| self.wants_server(domain)) {
+            self.promote(now, id);
+            self.start_active(now, id);
+        }
+        // Never two starts of one domain at a time.
+        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= now);
+        if self.wants_standby(id) && self.domains.get(id).is_some_and(is_time) {
+            if let Some(domain) = self.domains.get_mut(id) {
+                domain.standby_retry_at = None;
+            }
+            self.start_server(now, id, Role::Standby, StartReason::Standby);
+        }
+    }
+
+    fn start_active(&mut self, now: Duration, id: DomainId) {
+        if let Some(server) = self.server_for_newcomers(id) {
             let is_active = server.is_active();
-            if let Some(domain) = self.domains.get_mut(&uid) {
+            if let Some(domain) = self.domains.get_mut(id) {
                 domain.requested &= !is_active;
                 // Set by an earlier server's end, when this one was on its way already.
                 domain.retry_at = None;
             }
             return;
         }
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
         if domain.retry_at.is_some_and(|at| at > now) {
             return;
         }
-        if let Some(domain) = self.domains.get_mut(&uid) {
-            domain.retry_at = None;
-        }
-        if self.policy.sharing == Sharing::Single && !self.servers.is_empty() {
+        domain.retry_at = None;
+        // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
+        let is_other = |server: &Server| server.tainted.is_none() || server.domain != id;
+        if self.policy.sharing == Sharing::Single && self.servers.values().any(is_other) {
             self.queue_behind_others(now);
             return;
         }
+        let reason = self.start_reason(id);
+        self.start_server(now, id, Role::Active, reason);
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.requested = false;
+        }
+    }
+
+    fn start_server(&mut self, now: Duration, id: DomainId, role: Role, reason: StartReason) {
+        let Some(domain) = self.domains.get(id) else {
+            return;
+        };
+        let (uid, gid) = (domain.key.uid, domain.gid);
         let epoch = ServerEpoch(self.next_epoch);
         self.next_epoch += 1;
-        let run_as = if self.policy.sharing == Sharing::MultiUser { self.policy.owner } else { uid };
         let server = Server {
             epoch,
-            domain: uid,
-            uid: run_as,
+            domain: id,
+            role,
+            reason,
+            started_at: now,
+            tainted: None,
+            suspected: false,
+            silent_at: None,
+            uid,
             pid: None,
             state: ServerState::Starting { deadline: now + self.policy.start_timeout },
             ready_at: None,
@@ -102,16 +126,15 @@ impl Core {
             census_due: false,
             handshakes: 0,
             end_wanted: false,
+            memory_bytes: None,
+            forced: false,
+            was_idle: false,
+            makes_room: false,
         };
         self.servers.insert(epoch, server);
-        let mut gid = 0;
-        if let Some(domain) = self.domains.get_mut(&uid) {
-            domain.requested = false;
-            gid = domain.gid;
-        }
-        let gid = if run_as == self.policy.owner { self.policy.owner_gid } else { gid };
+        let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;
-        self.effects.push(Effect::SpawnServer { server: epoch, uid: run_as, gid, multi_user });
+        self.effects.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user });
     }
 
     /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
@@ -124,6 +147,9 @@ impl Core {
             .collect();
         for epoch in others {
             self.drain(now, epoch, None, false);
+            if let Some(server) = self.servers.get_mut(&epoch) {
+                server.makes_room = true;
+            }
         }
     }
 
@@ -132,8 +158,10 @@ impl Core {
             return;
         };
         server.pid = Some(pid);
-        let uid = server.uid;
+        let (uid, domain, reason) = (server.uid, server.domain, server.reason);
         self.log(format!("Starting new server {pid} for user {uid}"));
+        let domain = self.domain_name(domain);
+        self.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
         self.effects.push(Effect::Save);
     }
 
@@ -141,25 +169,51 @@ impl Core {
         if let Some(server) = self.servers.remove(&epoch)
             && !server.end_wanted
         {
-            self.start_failed(now, server.domain, reason);
+            let (uid, domain) = (server.uid, self.domain_name(server.domain));
+            let text = reason.to_owned();
+            self.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
+            self.start_failed(now, &server, reason);
         }
     }
 
     /// Waits before the next try, and says once a try what is wrong and what happens next.
-    fn start_failed(&mut self, now: Duration, uid: Uid, reason: &str) {
-        let Some(domain) = self.domains.get_mut(&uid) else {
+    fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
+        let (id, largest) = (server.domain, self.policy.largest_retry);
+        let Some(domain) = self.domains.get_mut(id) else {
             return;
         };
-        let delay = domain.starts.next_delay();
+        let uid = domain.key.uid;
+        if server.role == Role::Standby {
+            domain.standby_retry_at = Some(now + largest);
+            self.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
+            return;
+        }
+        let breaker = &domain.policy.breaker;
+        let since = now.saturating_sub(breaker.window);
+        domain.failures.retain(|at| *at >= since);
+        domain.failures.push_back(now);
+        let is_broken = breaker.failures > 0 && domain.failures.len() >= breaker.failures as usize;
+        let backoff = domain.starts.next_delay();
+        let delay = if is_broken { backoff.max(breaker.pause) } else { backoff };
+        while domain.failures.len() > breaker.failures as usize {
+            domain.failures.pop_front();
+        }
         domain.retry_at = Some(now + delay);
+        let opened = is_broken && !domain.breaker_open;
+        domain.breaker_open |= is_broken;
         let (tries, waiting) = (domain.starts.tries(), domain.waiting.len());
         self.log(format!(
             "Server for user {uid} failed to start: {reason}. Try {} in {} ms, {waiting} clients wait",
             tries + 1,
             delay.as_millis(),
         ));
+        if opened {
+            let domain = self.domain_name(id);
+            self.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
+        }
+        self.make_room_for_replacement(now, id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
-        for server in self.servers.values_mut().filter(|server| server.domain != uid) {
+        for server in self.servers.values_mut().filter(|server| server.domain != id) {
             if matches!(server.state, ServerState::Serving)
                 && !self.processes.values().any(|process| process.server == server.epoch)
             {
@@ -181,7 +235,8 @@ impl Core {
         server.state = ServerState::Serving;
         server.ready_at = Some(now);
         server.idle_since = Some(now);
-        let epoch = server.epoch;
+        let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
+        let start = now.saturating_sub(server.started_at);
         let pinned_limits = self
             .defaults
             .limits()
@@ -195,10 +250,34 @@ impl Core {
         };
         self.effects.push(Effect::AdoptLink { server: epoch, connection, configuration });
         self.log(format!("NEW SERVER {}: Ready", peer.pid));
+        let (server, domain) = (peer.pid, self.domain_name(id));
+        match role {
+            Role::Active => {
+                self.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
+                self.swapped(now, epoch, false);
+            }
+            Role::Standby => {
+                // What it costs is told with its being ready.
+                self.effects.push(Effect::MeasureServer { server: epoch, pid: server });
+                self.promote(now, id);
+            }
+        }
         self.effects.push(Effect::Save);
         if self.quit.is_some() {
             self.drain(now, epoch, self.quit_deadline(), false);
         }
+    }
+
+    /// What a server that stands by costs on the GPU is known, or can't be.
+    pub(super) fn server_measured(&mut self, epoch: ServerEpoch, memory_bytes: Option<u64>) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.memory_bytes = memory_bytes;
+        let (pid, uid, id) = (server.pid.unwrap_or_default(), server.uid, server.domain);
+        let start = server.ready_at.unwrap_or_default().saturating_sub(server.started_at);
+        let domain = self.domain_name(id);
+        self.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
     }
 
     // ---- end ---------------------------------------------------------------------------------------------------
@@ -238,6 +317,7 @@ impl Core {
         if matches!(server.state, ServerState::Ending { kill_at: None }) {
             return;
         }
+        server.forced = true;
         server.state = ServerState::Ending { kill_at: Some(now + self.policy.kill_timeout) };
         if let Some(pid) = server.pid {
             self.log(format!("Force shutting down server {pid}"));
@@ -258,6 +338,7 @@ impl Core {
         let pid = server.pid.unwrap_or_default();
         let workers = match reply {
             Ok(Reply::ActiveWorkers(0)) => {
+                server.was_idle = drain.because_idle;
                 server.state = ServerState::Ending { kill_at: Some(kill_at) };
                 self.effects.push(Effect::Save);
                 return;
@@ -302,42 +383,87 @@ impl Core {
     }
 
     pub(super) fn server_exited(&mut self, now: Duration, epoch: ServerEpoch, cause: ExitCause) {
+        self.close_incident(now, epoch);
         let Some(server) = self.servers.remove(&epoch) else {
             return;
         };
+        self.end_funerals_of(now, epoch, FuneralEnd::ServerEnded);
+        for (pid, process) in self.processes_of(epoch) {
+            // The process lives on; its copies are of use no more, and a new context of it brings new ones.
+            if process.copies > 0 {
+                self.effects.push(Effect::ReleaseCopies { process: process.key(pid) });
+            }
+        }
         self.processes.retain(|_, process| process.server != epoch);
         let pid = server.pid.unwrap_or_default();
-        let (status, words) = match cause {
-            ExitCause::Exited(status) => (status, String::new()),
-            ExitCause::Signaled(signal) => (0, format!(" (ended by signal {signal})")),
-            ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned()),
+        let (status, words, end) = match cause {
+            ExitCause::Exited(status) => (status, String::new(), End::Exited(status)),
+            ExitCause::Signaled(signal) => (0, format!(" (ended by signal {signal})"), End::Signaled(signal)),
+            ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned(), End::Unknown),
         };
         if !server.end_wanted && server.ready_at.is_some() {
             self.log("Server encountered a fatal exception. Shutting down");
         }
         self.log(format!("Server {pid} exited with status {status}{words}"));
+        let (uid, domain, reason) = (server.uid, self.domain_name(server.domain), self.exit_reason(&server));
+        self.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
         if let Some(quit) = &mut self.quit {
             let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
             quit.status = quit.status.max(status);
         }
         self.effects.push(Effect::Save);
         // It may have been in the way of those that could not start.
-        for (_, domain) in self.domains.iter_mut().filter(|(uid, _)| **uid != server.domain) {
+        let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted.is_some();
+        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
             domain.retry_at = domain.retry_at.map(|at| at.min(now));
+        }
+        // A fault is its clients' doing, and the replacement has its own tries.
+        if server.tainted.is_some() {
+            return;
         }
         let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.stable_after);
         if server.end_wanted || stable {
-            if let Some(domain) = self.domains.get_mut(&server.domain) {
-                domain.starts.reset();
-                domain.retry_at = None;
-            }
+            self.domain_is_sound(server.domain);
         } else {
             let reason = match cause {
                 ExitCause::Exited(status) => format!("it exited with status {status}"),
                 ExitCause::Signaled(signal) => format!("signal {signal} ended it"),
                 ExitCause::Unknown => "it ended".to_owned(),
             };
-            self.start_failed(now, server.domain, &reason);
+            self.start_failed(now, &server, &reason);
+        }
+    }
+
+    /// Why a server has ended that is gone now.
+    fn exit_reason(&self, server: &Server) -> ExitReason {
+        if server.tainted.is_some() {
+            return ExitReason::Fault;
+        }
+        if !server.end_wanted {
+            return if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
+        }
+        if server.was_idle {
+            ExitReason::Idle
+        } else if server.forced {
+            ExitReason::Forced
+        } else if server.makes_room {
+            ExitReason::UidSwitch
+        } else {
+            ExitReason::Asked
+        }
+    }
+
+    /// A domain's server has lived for long enough, or was asked to end: earlier failures don't count any longer.
+    fn domain_is_sound(&mut self, id: DomainId) {
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        domain.starts.reset();
+        domain.retry_at = None;
+        domain.failures.clear();
+        if core::mem::take(&mut domain.breaker_open) {
+            let (uid, domain) = (domain.key.uid, domain.key.to_string());
+            self.record(JournalEvent::BreakerClosed { uid, domain });
         }
     }
 
@@ -357,7 +483,10 @@ impl Core {
                         server.end_wanted = false;
                     }
                 }
-                ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => self.force(now, epoch),
+                ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
+                    self.list_victims(now, epoch);
+                    self.force(now, epoch);
+                }
                 ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
                     drain.ask_at = None;
                     let quiet = drain.because_idle;
@@ -377,138 +506,6 @@ impl Core {
                 | ServerState::Draining(_)
                 | ServerState::Ending { .. } => {}
             }
-        }
-    }
-
-    // ---- idle --------------------------------------------------------------------------------------------------
-
-    /// Whether a domain other than this one could not start a server and still needs one: on a GPU in compute mode
-    /// `EXCLUSIVE_PROCESS` that is so as long as any other server lives.
-    fn is_in_the_way(&self, server: &Server) -> bool {
-        self.domains
-            .iter()
-            .any(|(uid, domain)| *uid != server.domain && domain.starts.tries() > 0 && self.wants_server(domain))
-    }
-
-    /// Servers that are only kept for the next client of their user, with the time at which they have been long enough.
-    ///
-    /// When all are idle, the one that was used last stays, unless it is in the way of one that can't start.
-    fn idle_servers(&self) -> Vec<(ServerEpoch, Duration)> {
-        if self.quit.is_some() {
-            return Vec::new();
-        }
-        let serving = self.servers.values().filter(|server| matches!(server.state, ServerState::Serving));
-        let in_the_way: Vec<(ServerEpoch, Duration)> = serving
-            .filter(|server| self.is_in_the_way(server))
-            .filter_map(|server| Some((server.epoch, server.idle_since?)))
-            .collect();
-        if !in_the_way.is_empty() {
-            return in_the_way;
-        }
-        let Some(timeout) = self.policy.idle_timeout else {
-            return Vec::new();
-        };
-        let active = self.servers.values().filter(|server| server.is_active());
-        let idle = |server: &Server| server.idle_since.filter(|_| matches!(server.state, ServerState::Serving));
-        let mut due: Vec<(ServerEpoch, Duration)> =
-            active.clone().filter_map(|server| Some((server.epoch, idle(server)? + timeout))).collect();
-        if due.len() == active.count() {
-            due.sort_by_key(|(epoch, at)| (*at, *epoch));
-            due.pop();
-        }
-        due
-    }
-
-    pub(super) fn idle_deadline(&self) -> Option<Duration> {
-        self.idle_servers().into_iter().map(|(_, at)| at).min()
-    }
-
-    /// With several servers up, those that have been idle for long go: each holds some 70 MiB of GPU memory.
-    pub(super) fn advance_idle(&mut self, now: Duration) {
-        for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
-            if let Some(server) = self.servers.get(&epoch) {
-                let (pid, user) = (server.pid.unwrap_or_default(), server.domain);
-                let why = if self.is_in_the_way(server) { "another user's can't start" } else { "it has been idle" };
-                self.log(format!("Server {pid} of user {user} has no clients and is shut down: {why}"));
-            }
-            self.drain(now, epoch, None, true);
-        }
-    }
-
-    // ---- the daemon's end --------------------------------------------------------------------------------------
-
-    /// `quit`, with or without a time after which servers are forced.
-    pub(super) fn quit(&mut self, now: Duration, session: Option<SessionId>, timeout: Option<Duration>) {
-        let force_at = timeout.and_then(|timeout| now.checked_add(timeout));
-        match &mut self.quit {
-            Some(quit) => {
-                quit.sessions.extend(session);
-                quit.force_at = [quit.force_at, force_at].into_iter().flatten().min();
-            }
-            None => {
-                self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0 });
-                self.effects.push(Effect::CloseSessions);
-                self.refuse_waiting();
-            }
-        }
-        let epochs: Vec<ServerEpoch> = self.servers.keys().copied().collect();
-        for epoch in epochs {
-            self.drain(now, epoch, force_at, false);
-        }
-        self.effects.push(Effect::Save);
-    }
-
-    /// The daemon is about to go: those who have no server yet will get none.
-    fn refuse_waiting(&mut self) {
-        let waiting: Vec<ConnectionId> =
-            self.domains.values_mut().flat_map(|domain| domain.waiting.drain(..)).collect();
-        for domain in self.domains.values_mut() {
-            domain.requested = false;
-        }
-        for connection in waiting {
-            self.clients.remove(&connection);
-            self.effects.push(Effect::Close { connection });
-        }
-    }
-
-    /// SIGTERM: a drain with the configured time; a second one forces at once.
-    pub(super) fn terminate(&mut self, now: Duration) {
-        if self.quit.is_some() {
-            self.log("A second signal to end: servers are forced");
-            self.quit(now, None, Some(Duration::ZERO));
-        } else {
-            let timeout = self.policy.drain_timeout;
-            self.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
-            self.quit(now, None, Some(timeout));
-        }
-    }
-
-    pub(super) fn quit_deadline(&self) -> Option<Duration> {
-        // Once forced, the servers' own deadlines count.
-        let quit = self.quit.as_ref()?;
-        quit.force_at.filter(|_| self.servers.values().any(|s| !matches!(s.state, ServerState::Ending { .. })))
-    }
-
-    pub(super) fn advance_quit(&mut self, now: Duration) {
-        let Some(quit) = &self.quit else {
-            return;
-        };
-        if quit.force_at.is_some_and(|at| at <= now) {
-            let epochs: Vec<ServerEpoch> = self
-                .servers
-                .values()
-                .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
-                .map(|server| server.epoch)
-                .collect();
-            for epoch in epochs {
-                self.force(now, epoch);
-            }
-        }
-        if self.servers.is_empty() && !self.exited {
-            self.exited = true;
-            let status = self.quit.as_ref().map_or(0, |quit| quit.status);
-            self.log(format!("Exit with status {status}"));
-            self.effects.push(Effect::Exit { status });
         }
     }
 }

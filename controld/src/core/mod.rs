@@ -6,8 +6,14 @@
 //! | part | decides |
 //! |---|---|
 //! | [`server`], `lifecycle` | when a server starts, drains, is forced, is given up and started again |
-//! | `admission` | which server a client goes to, and who waits |
+//! | `idle`, `quit` | which servers go for want of clients, and how the daemon itself ends |
+//! | `admission`, `domain` | which server a client goes to, and who waits |
+//! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
+//! | `blame`, `sanctions` | who it was, and what becomes of it |
+//! | `funeral` | what is done for a client that died in the middle of its work |
 //! | `commands`, `questions` | what the command line is answered |
+//! | `picture` | what reports and metrics are made from |
+//! | [`vault`] | whose each kept region of GPU memory is, and until when |
 //! | [`saved`] | what a successor must know to go on where a killed daemon stopped |
 //!
 //! # Invariants
@@ -17,33 +23,65 @@
 
 mod admission;
 mod backoff;
+mod blame;
+mod channels;
 mod commands;
+mod domain;
 mod effect;
+mod evidence;
+mod fate;
+mod fault;
+mod funeral;
+mod idle;
 mod ids;
 mod input;
+mod journal;
 mod lifecycle;
+mod picture;
 mod policy;
 mod questions;
+mod quit;
+mod sanctions;
 pub mod saved;
 mod server;
 #[cfg(test)]
 mod tests;
+pub mod vault;
+mod verdict;
 
 pub use backoff::Backoff;
+pub use channels::{
+    Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts, MAX_CHANNELS, MAX_CHANNELS_OF_PROCESS,
+    Row as ChannelRow,
+};
 pub use effect::{Effect, PsRow, ServerSignal};
-pub use ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+pub use evidence::{Access, End, Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
+pub use fate::Fate;
+pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
-pub use policy::{Policy, Sharing};
-pub use server::{Drain, Server, ServerState};
+pub use journal::{ExitReason, FuneralEnd, JournalEvent, RefusalReason, Sanction, StartReason};
+pub use policy::{
+    BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, Grouping,
+    Policy, Sharing, VictimAction, cgroup_unit,
+};
+pub use server::{Drain, Role, Server, ServerState, Taint};
+pub use verdict::{Confidence, Identity, Suspect, SuspectIdentity, Testimony, Verdict};
 
-use admission::{Client, Domain, Process};
+use admission::{Client, Process};
+use blame::{Deaths, Incident, Verdicts};
 use commands::Deferred;
 use core::time::Duration;
-use lifecycle::Quit;
+use domain::{Domain, Domains};
+use funeral::Funeral;
 use questions::{Gather, Question};
+use quit::Quit;
 use remps_proto::admin::defaults::Defaults;
+use sanctions::{Ending, Offenders};
 use slab::Slab;
 use std::collections::BTreeMap;
+
+/// How often the steps that follow from the time are done for one input; each makes at most the next one due.
+const MAX_ROUNDS: usize = 8;
 
 /// The daemon's whole state that decides anything.
 #[derive(Debug)]
@@ -51,12 +89,21 @@ pub struct Core {
     policy: Policy,
     defaults: Defaults,
     servers: BTreeMap<ServerEpoch, Server>,
-    domains: BTreeMap<Uid, Domain>,
+    domains: Domains,
     clients: BTreeMap<ConnectionId, Client>,
     processes: BTreeMap<Pid, Process>,
     questions: BTreeMap<RequestId, Question>,
     gathers: Slab<Gather>,
     deferred: Vec<Deferred>,
+    incidents: BTreeMap<ServerEpoch, Incident>,
+    verdicts: Verdicts,
+    deaths: Deaths,
+    funerals: BTreeMap<ProcessKey, Funeral>,
+    offenders: Offenders,
+    endings: BTreeMap<ProcessKey, Ending>,
+    channels: Channels,
+    next_incident: u64,
+    next_verdict: u64,
     quit: Option<Quit>,
     exited: bool,
     next_epoch: u64,
@@ -72,12 +119,21 @@ impl Core {
             policy,
             defaults,
             servers: BTreeMap::new(),
-            domains: BTreeMap::new(),
+            domains: Domains::default(),
             clients: BTreeMap::new(),
             processes: BTreeMap::new(),
             questions: BTreeMap::new(),
             gathers: Slab::new(),
             deferred: Vec::new(),
+            incidents: BTreeMap::new(),
+            verdicts: Verdicts::new(),
+            deaths: Deaths::new(),
+            funerals: BTreeMap::new(),
+            offenders: Offenders::default(),
+            endings: BTreeMap::new(),
+            channels: Channels::default(),
+            next_incident: 1,
+            next_verdict: 1,
             quit: None,
             exited: false,
             next_epoch: 1,
@@ -90,11 +146,23 @@ impl Core {
     #[must_use]
     pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
         match input {
-            Input::ClientArrived { connection, peer } => self.client_arrived(connection, peer),
-            Input::ClientDone { connection, status } => self.client_done(connection, status),
-            Input::ProcessGone { pid } => self.process_gone(now, pid),
+            Input::ClientArrived { connection, peer, identity } => {
+                self.client_arrived(now, connection, peer, identity);
+            }
+            Input::IdentityKnown { pid, identity } => self.identity_known(pid, &identity),
+            Input::Evidence(evidence) => self.evidence(now, evidence),
+            Input::CopiesHeld { process, descriptors } => self.copies_held(process, descriptors),
+            Input::Tracked { process, tracked } => self.tracked(process, tracked),
+            Input::ChannelAdded { process, channel, facts } => drop(self.channels.add(process, channel, facts)),
+            Input::ChannelRemoved { channel } => drop(self.channels.remove(&channel)),
+            Input::AddressSpaceGone { va_space, process } => self.address_space_gone(now, va_space, process),
+            Input::HardwareForgotten => self.channels.forget_hardware(),
+            Input::Drained { process } => self.drained(now, process),
+            Input::ClientDone { connection, status } => self.client_done(now, connection, status),
+            Input::ProcessGone { pid, end } => self.process_gone(now, pid, end),
             Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),
             Input::SpawnFailed { server, reason } => self.spawn_failed(now, server, &reason),
+            Input::ServerMeasured { server, memory_bytes } => self.server_measured(server, memory_bytes),
             Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
             Input::ServerLinkLost { server, reason } => self.server_link_lost(now, server, &reason),
             Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
@@ -113,8 +181,13 @@ impl Core {
     pub fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.values().filter_map(Server::deadline);
         let retries = self.domains.values().filter(|domain| self.wants_server(domain)).filter_map(Domain::retry_at);
+        let wants_standby =
+            |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
+        let standbys = self.domains.iter().filter_map(wants_standby);
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
-        servers.chain(retries).chain(commands).chain(self.quit_deadline()).chain(self.idle_deadline()).min()
+        let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
+        let own = [self.quit_deadline(), self.idle_deadline()];
+        servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
 
     /// The values that servers to come start with.
@@ -145,11 +218,25 @@ impl Core {
         if self.exited {
             return;
         }
-        self.advance_idle(now);
-        self.advance_domains(now);
-        self.advance_servers(now);
-        self.advance_deferred(now);
-        self.advance_quit(now);
+        // One step may make another one due that came before it: a server that is forced leaves clients without one.
+        for _ in 0..MAX_ROUNDS {
+            self.advance_suspects(now);
+            self.advance_incidents(now);
+            self.advance_funerals(now);
+            self.advance_endings(now);
+            self.advance_idle(now);
+            self.advance_domains(now);
+            self.advance_servers(now);
+            self.advance_deferred(now);
+            self.advance_quit(now);
+            if self.exited || self.next_deadline().is_none_or(|at| at > now) {
+                break;
+            }
+        }
+    }
+
+    fn record(&mut self, event: JournalEvent) {
+        self.effects.push(Effect::Record(Box::new(event)));
     }
 
     fn log(&mut self, line: impl Into<String>) {

@@ -1,4 +1,22 @@
 //! What the operator can choose, as far as the core needs it.
+//!
+//! | part | holds |
+//! |---|---|
+//! | this file | the policy of the whole daemon |
+//! | `grouping` | which clients are one fault domain: by user, cgroup, label or client |
+//! | `domain` | what may differ from domain to domain: limits, faults, breaker |
+//!
+//! `settings` makes it from `mps-control.toml`; the man page of that file says what each value means to an operator.
+
+mod domain;
+mod grouping;
+#[cfg(test)]
+mod tests;
+
+pub use domain::{
+    BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
+};
+pub use grouping::{Grouping, cgroup_unit};
 
 use super::ids::Uid;
 use core::time::Duration;
@@ -48,6 +66,24 @@ pub struct Policy {
     /// How many clients may do their handshake with one server at a time. It does them one after the other; more would
     /// only lie in its socket, which is also the way of every other request.
     pub max_handshakes: usize,
+    /// Which clients are one fault domain.
+    pub grouping: Grouping,
+    /// For [`Grouping::Cgroup`]: how many leading components of the path are the group's name; 0 finds the pod,
+    /// container, job or unit in it ([`cgroup_unit`]).
+    pub cgroup_depth: usize,
+    /// What may differ from domain to domain.
+    pub domains: DomainPolicies,
+    /// What is done for clients that die in the middle of their work.
+    pub funerals: FuneralPolicy,
+}
+
+impl Policy {
+    /// The policy for clients of this user, with this `MPS_DOMAIN` and this cgroup: that of the first override that
+    /// fits, else the default.
+    #[must_use]
+    pub fn for_domain(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
+        self.domains.find(uid, label, cgroup)
+    }
 }
 
 impl Default for Policy {
@@ -67,6 +103,10 @@ impl Default for Policy {
             idle_timeout: Some(Duration::from_secs(60)),
             max_waiting_per_user: 4096,
             max_handshakes: 8,
+            grouping: Grouping::Uid,
+            cgroup_depth: 0,
+            domains: DomainPolicies::default(),
+            funerals: FuneralPolicy::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Requests to servers whose answers somebody waits for, and commands that need the answers of several servers.
 
 use super::commands::pci;
+use super::evidence::{Evidence, ProcessKey};
 use super::ids::{Pid, RequestId, ServerEpoch, SessionId};
 use super::{Core, Effect, NoReply, PsRow};
 use crate::devices::Device;
@@ -17,6 +18,10 @@ pub(super) enum Purpose {
     Shutdown,
     /// Which client processes a server has that was taken over from an earlier daemon.
     Census,
+    /// Whether a server is in a fault, after a sign that anybody could have forged.
+    FaultCheck,
+    /// The work of a client that the daemon ends, before its process.
+    EndClient(ProcessKey),
     /// `get_server_status`.
     Status(SessionId),
     /// `get_client_list`.
@@ -82,7 +87,12 @@ impl Core {
         match purpose {
             Purpose::Shutdown => self.shutdown_answered(now, server, reply),
             Purpose::Census => self.census_answered(server, reply),
+            Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
+            Purpose::EndClient(key) => self.client_terminated(key),
             Purpose::Status(session) => {
+                if matches!(reply, Ok(Reply::Active(false))) {
+                    self.evidence(now, Evidence::ServerStatus { server });
+                }
                 let lines = match reply {
                     Ok(Reply::Active(true)) => vec![ServerStatus::Active.word().to_owned()],
                     Ok(Reply::Active(false)) => vec![ServerStatus::Fault.word().to_owned()],
@@ -236,7 +246,7 @@ impl Core {
                     server: *pid,
                     device: context.device.to_string(),
                     namespace: None,
-                    command: String::new(),
+                    command: self.program_of(context.pid),
                 })
             }));
         }

@@ -3,16 +3,21 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
-use super::admission::{Client, Domain, Process};
-use super::ids::{ServerEpoch, Uid};
+use super::admission::{Client, Process};
+use super::domain::{DomainKey, Group};
+use super::evidence::ProcessKey;
+use super::ids::{Pid, ServerEpoch, Uid};
+use super::journal::StartReason;
 use super::questions::Purpose;
-use super::server::{Drain, Server, ServerState};
+use super::server::{Drain, Role, Server, ServerState, Taint};
+use super::verdict::Identity;
 use super::{Core, Effect, NoReply, Policy};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{DeviceKey, MemLimit, Percentage, Priority};
 use remps_proto::mps::server::{Reply, Request};
+use std::sync::Arc;
 
 /// A memory limit by default.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -52,6 +57,61 @@ pub struct SavedServer {
     /// The group for a server of a user that the user database does not know.
     #[prost(uint32, tag = "8")]
     pub gid: u32,
+    /// What its domain's clients have in common besides the user; absent is nothing.
+    #[prost(message, optional, tag = "9")]
+    pub group: Option<SavedGroup>,
+    /// Whether it only stands by.
+    #[prost(bool, tag = "10")]
+    pub standby: bool,
+    /// Whether a fault has spoilt it.
+    #[prost(bool, tag = "11")]
+    pub tainted: bool,
+    /// The incident, when its clients are lost; 0 when it only gets no newcomers.
+    #[prost(uint64, tag = "12")]
+    pub incident: u64,
+}
+
+/// What the clients of a domain have in common.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SavedGroup {
+    /// 1: a cgroup, 2: a label, 3: one process. Offenders in quarantine are remembered by the daemon alone, and their
+    /// domain lives on as a label's that nobody can have.
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    /// The cgroup, the label, or the process as `PID START`.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Which of several.
+    #[prost(uint32, tag = "3")]
+    pub part: u32,
+}
+
+impl SavedGroup {
+    fn of(key: &DomainKey) -> Option<Self> {
+        let (kind, name) = match &key.group {
+            Group::All => (0, String::new()),
+            Group::Cgroup(path) => (1, path.clone()),
+            Group::Label(label) => (2, label.clone()),
+            Group::Process(process) => (3, format!("{} {}", process.pid, process.start_time)),
+            // A NUL can't be in an environment.
+            Group::Quarantine(offender) => (2, format!("\0{offender}")),
+        };
+        (kind != 0 || key.part != 0).then_some(Self { kind, name, part: key.part })
+    }
+
+    fn group(&self) -> Group {
+        match self.kind {
+            1 => Group::Cgroup(self.name.clone()),
+            2 => Group::Label(self.name.clone()),
+            3 => {
+                let mut numbers = self.name.split(' ');
+                let pid = numbers.next().and_then(|pid| pid.parse().ok()).unwrap_or_default();
+                let start_time = numbers.next().and_then(|time| time.parse().ok()).unwrap_or_default();
+                Group::Process(ProcessKey { pid, start_time })
+            }
+            _ => Group::All,
+        }
+    }
 }
 
 /// The daemon.
@@ -104,15 +164,19 @@ impl Core {
             .map(|server| SavedServer {
                 epoch: server.epoch.0,
                 pid: server.pid.unwrap_or_default(),
-                domain: server.domain,
+                domain: self.domain_user(server.domain),
                 uid: server.uid,
                 ready: server.ready_at.is_some(),
                 // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
                 // And one that was only to go because it was idle may as well stay.
                 draining: matches!(&server.state, ServerState::Draining(drain) if !drain.because_idle)
-                    && self.quit.is_none(),
+                    && (self.quit.is_none() || server.tainted.is_some()),
                 ending: matches!(server.state, ServerState::Ending { .. }),
-                gid: self.domains.get(&server.domain).map_or(server.uid, |domain| domain.gid),
+                gid: self.domains.get(server.domain).map_or(server.uid, |domain| domain.gid),
+                group: self.domains.get(server.domain).and_then(|domain| SavedGroup::of(&domain.key)),
+                standby: server.role == Role::Standby,
+                tainted: server.tainted.is_some(),
+                incident: server.tainted.map_or(0, |taint| taint.incident),
             })
             .collect();
         Saved {
@@ -141,16 +205,34 @@ impl Core {
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
             core.next_epoch = core.next_epoch.max(old.epoch.saturating_add(1));
+            let group = old.group.as_ref().map_or(Group::All, SavedGroup::group);
+            let label = if let Group::Label(label) = &group { Some(label.as_str()) } else { None };
+            let cgroup = if let Group::Cgroup(path) = &group { path.as_str() } else { "" };
+            let own = core.policy.for_domain(old.domain, label, cgroup).clone();
+            let part = old.group.as_ref().map_or(0, |group| group.part);
+            let key = DomainKey { uid: old.domain, group, part };
+            let patience = own.faults.drain_timeout;
+            let domain = core.domains.intern(&core.policy, key, own, old.gid);
             let state = if old.ending {
                 ServerState::Ending { kill_at: Some(now + core.policy.kill_timeout) }
             } else if old.draining {
-                ServerState::Draining(Drain::starting(now, None, false))
+                ServerState::Draining(Drain::starting(now, old.tainted.then_some(now + patience), false))
             } else {
                 ServerState::Serving
             };
             let server = Server {
                 epoch,
-                domain: old.domain,
+                domain,
+                role: if old.standby { Role::Standby } else { Role::Active },
+                reason: StartReason::Client,
+                started_at: now,
+                tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
+                suspected: false,
+                silent_at: None,
+                memory_bytes: None,
+                forced: false,
+                was_idle: false,
+                makes_room: false,
                 uid: old.uid,
                 pid: Some(old.pid),
                 end_wanted: !matches!(state, ServerState::Serving),
@@ -161,7 +243,6 @@ impl Core {
                 handshakes: 0,
             };
             core.servers.insert(epoch, server);
-            core.domains.entry(old.domain).or_insert_with(|| Domain::new(&core.policy, old.gid));
             core.log(format!("Server {} is taken over from an earlier daemon", old.pid));
             core.ask(epoch, Request::Clients, Purpose::Census);
         }
@@ -180,10 +261,31 @@ impl Core {
             return;
         };
         for pid in pids {
-            if let std::collections::btree_map::Entry::Vacant(entry) = self.processes.entry(pid) {
-                entry.insert(Process { server: epoch, uid });
+            // One that a fault has cost its server may be on a sound one since.
+            let home = self.processes.get(&pid).and_then(|process| self.servers.get(&process.server));
+            let is_better = home.is_some_and(Server::is_lost) && self.servers.get(&epoch).is_some_and(|s| !s.is_lost());
+            if is_better || !self.processes.contains_key(&pid) {
+                self.add_process(pid, uid, epoch, Arc::default());
                 self.effects.push(Effect::WatchProcess { pid, connection: None });
             }
+        }
+    }
+
+    fn add_process(&mut self, pid: Pid, uid: Uid, server: ServerEpoch, identity: Arc<Identity>) {
+        self.processes.insert(pid, Process { server, uid, identity, copies: 0, tracked: false, condemned: false });
+    }
+
+    /// More is known of a client than when it came, or than a census told.
+    pub(super) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
+        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
+        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
+            process.identity = Arc::clone(identity);
+        }
+        for client in self.clients.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
+            client.identity = Arc::clone(identity);
+        }
+        for incident in self.incidents.values_mut() {
+            incident.identity_known(pid, identity);
         }
     }
 
@@ -191,19 +293,22 @@ impl Core {
     #[must_use]
     pub fn restore_dispatched(
         &mut self,
+        now: Duration,
         connection: super::ConnectionId,
         client: super::Peer,
+        identity: Arc<Identity>,
         server: ServerEpoch,
     ) -> Option<Effect> {
         let known = self.servers.get_mut(&server)?;
         known.handshakes += 1;
         let domain = known.domain;
         let place = super::admission::Place::Dispatched(server);
-        self.clients.insert(connection, Client { peer: client, domain, place });
+        let entry = Client { peer: client, identity: Arc::clone(&identity), domain, came_at: now, place };
+        self.clients.insert(connection, entry);
         if client.pid == 0 || self.processes.contains_key(&client.pid) {
             return None;
         }
-        self.processes.insert(client.pid, Process { server, uid: client.uid });
+        self.add_process(client.pid, client.uid, server, identity);
         Some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
     }
 }

@@ -7,11 +7,12 @@
 //!     │                 └──── called off ───────────────┘ └──── -f, timeout ─────┤
 //!     └─────────────────────────── no hello in time, quit ──────────────────────┘
 //! ```
-//! `Starting` and `Serving` servers are active: their domain routes newcomers to them. A server is forgotten when its
-//! process is gone.
+//! `Starting` and `Serving` servers are active: their domain routes newcomers to them, unless they only stand by. A
+//! server is forgotten when its process is gone.
 
 use super::backoff::Backoff;
-use super::ids::{Pid, ServerEpoch, Uid};
+use super::ids::{DomainId, Pid, ServerEpoch, Uid};
+use super::journal::StartReason;
 use core::time::Duration;
 
 /// First pause of the vendor's daemon between two requests to end when idle.
@@ -59,13 +60,44 @@ impl Drain {
     }
 }
 
+/// What a server is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It serves its domain's clients.
+    Active,
+    /// It takes over when a fault taints the active one; until then it gets no client.
+    Standby,
+}
+
+/// Since when, and in which incident, a server's clients are lost. It never serves a newcomer again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taint {
+    /// When the daemon knew.
+    pub at: Duration,
+    /// The incident; 0 for a server in which the work of a dead client may never end.
+    pub incident: u64,
+}
+
 /// One server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
     /// Which start this is.
     pub epoch: ServerEpoch,
     /// The domain it serves.
-    pub domain: Uid,
+    pub domain: DomainId,
+    /// What it is for.
+    pub role: Role,
+    /// Why it was started.
+    pub reason: StartReason,
+    /// When it was started, or taken over.
+    pub started_at: Duration,
+    /// Whether a fault has spoilt it.
+    pub tainted: Option<Taint>,
+    /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
+    /// is sent there.
+    pub suspected: bool,
+    /// When the silence after that question means something.
+    pub silent_at: Option<Duration>,
     /// The user it runs as.
     pub uid: Uid,
     /// Its pid; `None` until it is spawned.
@@ -80,15 +112,41 @@ pub struct Server {
     pub census_due: bool,
     /// Clients that do their handshake with it now.
     pub handshakes: usize,
+    /// What it costs on the GPU without clients, in bytes, where that is known.
+    pub memory_bytes: Option<u64>,
     /// Whether anybody asked for its end, so that its exit is no surprise.
     pub end_wanted: bool,
+    /// Whether it was ended whatever its clients did.
+    pub forced: bool,
+    /// Whether it ended because it had been idle.
+    pub was_idle: bool,
+    /// Whether it was asked to go so that another user's can start.
+    pub makes_room: bool,
 }
 
 impl Server {
     /// Whether newcomers of its domain belong to it.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
+        self.role == Role::Active && self.is_up()
+    }
+
+    /// Whether it starts or takes clients, or could.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.tainted.is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
+    }
+
+    /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.tainted.is_some_and(|taint| taint.incident != 0)
+    }
+
+    /// Whether it is still starting.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        matches!(self.state, ServerState::Starting { .. })
     }
 
     /// Whether it can be asked anything.
@@ -101,17 +159,18 @@ impl Server {
     /// the clients it has.
     #[must_use]
     pub fn is_deciding(&self) -> bool {
-        self.census_due || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
+        self.census_due || self.suspected || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
     }
 
     /// The next time at which something must be done about it.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        match &self.state {
+        let own = match &self.state {
             ServerState::Starting { deadline } => Some(*deadline),
             ServerState::Serving => None,
             ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
             ServerState::Ending { kill_at } => *kill_at,
-        }
+        };
+        own.into_iter().chain(self.silent_at).min()
     }
 }

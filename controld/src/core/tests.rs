@@ -2,6 +2,7 @@
 //! checks the invariants of the module header after every step.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
+mod faults;
 mod rules;
 mod world;
 
@@ -23,11 +24,31 @@ fn action() -> impl Strategy<Value = Action> {
         4 => (uid, 0usize..world::COMMANDS.len()).prop_map(|(uid, command)| Action::Command { uid, command }),
         6 => (1u64..3000).prop_map(Action::TimePasses),
         1 => Just(Action::Restart),
+        1 => (0usize..8).prop_map(Action::MemoryFault),
+        1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::Exception { server, named }),
+        1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::ForgedRecord { server, named }),
+        1 => (0usize..8).prop_map(Action::IsolatedFault),
+        2 => (0usize..8).prop_map(Action::SuddenDeath),
     ]
 }
 
 fn sharing() -> impl Strategy<Value = Sharing> {
     prop::sample::select(vec![Sharing::PerUser, Sharing::Single, Sharing::MultiUser])
+}
+
+fn domain() -> impl Strategy<Value = DomainPolicy> {
+    let max_clients = prop::option::weighted(0.3, 1usize..4);
+    (max_clients, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(max_clients, standby, ends, breaks)| {
+        let faults = FaultPolicy {
+            culprit: if ends { CulpritAction::Terminate } else { CulpritAction::Report },
+            victims: if ends { VictimAction::Terminate } else { VictimAction::Wait },
+            quarantine_after: 2,
+            ..FaultPolicy::default()
+        };
+        let failures = if breaks { 3 } else { 0 };
+        let breaker = BreakerPolicy { failures, pause: Duration::from_secs(5), ..BreakerPolicy::default() };
+        DomainPolicy { max_clients, standby, faults, breaker }
+    })
 }
 
 proptest! {
@@ -36,23 +57,26 @@ proptest! {
     #[test]
     fn no_order_of_events_breaks_an_invariant(
         sharing in sharing(),
+        domain in domain(),
         actions in prop::collection::vec(action(), 1..120),
     ) {
-        let mut world = World::new(sharing);
+        let mut world = World::new(sharing, domain);
         for action in actions {
             world.act(action);
         }
         world.settle();
         world.check_nobody_waits();
+        world.check_nothing_is_held();
     }
 
     #[test]
     fn quitting_always_ends(
         sharing in sharing(),
+        domain in domain(),
         actions in prop::collection::vec(action(), 1..60),
         timeout in 0u64..5,
     ) {
-        let mut world = World::new(sharing);
+        let mut world = World::new(sharing, domain);
         for action in actions {
             world.act(action);
         }

@@ -2,9 +2,10 @@
 //!
 //! The daemon must hold no driver library: it runs in foreign containers, stays small, and a CUDA process under MPS
 //! would be its own client. So a child process of the same binary ([`probe`]) loads `libcuda.so.1`, prints what it
-//! sees as lines of JSON, and ends.
+//! sees as lines of JSON, and ends. Another one ([`usage`]) asks the management library how much memory processes have.
 
 pub mod probe;
+pub mod usage;
 
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
@@ -17,6 +18,8 @@ use tokio::io::{AsyncReadExt, BufReader};
 
 /// The hidden first argument that turns this binary into the probe.
 pub const PROBE_ARGUMENT: &str = "--list-devices";
+/// The one that turns it into the probe for memory.
+pub const USAGE_ARGUMENT: &str = "--list-memory";
 /// A cold driver takes seconds to initialise several GPUs.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// More output than 64 devices print.
@@ -77,6 +80,16 @@ impl From<ProbedDevice> for Device {
     }
 }
 
+/// What the probe for memory prints of a process on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbedUsage {
+    /// Its pid.
+    pub pid: u32,
+    /// GPU memory, in bytes.
+    pub bytes: u64,
+}
+
 /// Why the devices can't be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
@@ -114,8 +127,23 @@ impl Drop for Registered {
 /// # Errors
 /// [`ListError`] says what is missing: the driver library, a GPU, or an answer in time.
 pub async fn list() -> Result<Vec<Device>, ListError> {
+    let devices: Vec<ProbedDevice> = probed(PROBE_ARGUMENT).await?;
+    Ok(devices.into_iter().map(Device::from).collect())
+}
+
+/// The GPU memory that a process has on all GPUs, in bytes, by the driver's own account.
+///
+/// # Errors
+/// [`ListError`] when there is no account: no management library, no GPU, or no answer in time.
+pub async fn memory_of(pid: u32) -> Result<u64, ListError> {
+    let usage: Vec<ProbedUsage> = probed(USAGE_ARGUMENT).await?;
+    Ok(usage.iter().filter(|row| row.pid == pid).map(|row| row.bytes).sum())
+}
+
+/// What a probe prints.
+async fn probed<Row: serde::de::DeserializeOwned>(argument: &str) -> Result<Vec<Row>, ListError> {
     let mut child = tokio::process::Command::new("/proc/self/exe")
-        .arg(PROBE_ARGUMENT)
+        .arg(argument)
         // Without this the probe would be a client of this daemon and wait for a server.
         .env("CUDA_MPS_PIPE_DIRECTORY", "/proc/self/no-mps")
         .stdin(Stdio::null())
@@ -139,7 +167,7 @@ pub async fn list() -> Result<Vec<Device>, ListError> {
         return Err(ListError::Probe(err.lines().next().unwrap_or("the probe gave no reason").to_owned()));
     }
     out.lines()
-        .map(|line| serde_json::from_str::<ProbedDevice>(line).map(Device::from))
+        .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .map_err(|error| ListError::Probe(format!("the probe's answer can't be read: {error}")))
 }

@@ -1,10 +1,13 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
 use super::handshake::Refusal;
-use crate::core::{ConnectionId, ExitCause, Peer, Pid, ServerEpoch, SessionId};
+use crate::core::{ConnectionId, End, ExitCause, MemoryFault, Peer, Pid, ProcessKey, ServerEpoch, SessionId};
 use crate::devices::Device;
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
+use crate::witness::identity::Found;
+use crate::witness::uvm::{AttachError, Attached};
+use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::server::Hello;
 use tokio::sync::mpsc;
@@ -46,7 +49,21 @@ pub(super) enum Event {
     /// A server's process is gone.
     ServerExited { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
-    ProcessGone { pid: Pid },
+    ProcessGone { process: ProcessKey, end: End },
+    /// A client that had to be known before its domain could be.
+    Known { connection: ConnectionId, peer: Peer, found: Box<Found> },
+    /// Who a client's process is.
+    Identified { process: ProcessKey, found: Box<Found> },
+    /// A client's address space is followed, or why not.
+    Attached { process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError> },
+    /// A client's tools queue has a fatal fault, and this many more were dropped.
+    Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
+    /// A client's tools queue can't be read any longer.
+    Unheard { process: ProcessKey, error: std::io::Error },
+    /// What a server costs on the GPU.
+    Measured { server: ServerEpoch, memory_bytes: Option<u64> },
+    /// The rows of `ps` have their programs, as far as those can be known.
+    Described { session: SessionId, rows: Vec<ClientRow> },
     /// The devices are listed, for a session or in advance.
     Devices { devices: Result<Vec<Device>, String> },
 }

@@ -93,6 +93,7 @@ impl Driver {
         for (server, running) in &self.servers {
             self.hold_stderr(*server, running);
         }
+        self.hold_vault();
     }
 
     /// How far a connection has come, and the end of a pair that goes with it.
@@ -113,7 +114,8 @@ impl Driver {
     pub(super) fn hold_settings(&self) {
         use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
         let wait = Duration::try_from_secs_f64(self.settings.file.successor_wait).unwrap_or(Duration::MAX);
-        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE].map(|name| self.directory.file(name));
+        let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, remps_proto::shim::SOCKET_NAME]
+            .map(|name| self.directory.file(name));
         self.kept(self.holder.settings(&holder::Settings {
             // Zero would stand for the holder's own default.
             successor_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),

@@ -2,6 +2,7 @@
 //!
 //! Keys of accepted connections come from the holder and have their highest bit set; all others are the daemon's.
 
+use crate::core::vault::RegionId;
 use crate::core::{ConnectionId, Peer, ServerEpoch};
 use prost::Message;
 
@@ -14,9 +15,35 @@ pub(super) const PRIVILEGED_LISTENER: u64 = 3;
 /// The log FIFO.
 pub(super) const LOG_FIFO: u64 = 4;
 
+/// The listening socket `shim`.
+pub(super) const SHIM_LISTENER: u64 = 5;
+
+/// Requests that the holder always refuses, so that its answer says how far it has read.
+const FENCE_SPACE: u64 = 1 << 59;
+const REGION_SPACE: u64 = 1 << 60;
 const STDERR_SPACE: u64 = 1 << 61;
 const CLIENT_END_SPACE: u64 = 1 << 62;
 const NUMBER: u64 = CLIENT_END_SPACE - 1;
+
+/// A region of the vault.
+pub(super) fn region(id: RegionId) -> u64 {
+    REGION_SPACE | (id.0 & (FENCE_SPACE - 1))
+}
+
+/// The region that has this key.
+pub(super) fn region_of(key: u64) -> Option<RegionId> {
+    (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
+}
+
+/// A fence.
+pub(super) fn fence(number: u64) -> u64 {
+    FENCE_SPACE | (number & (FENCE_SPACE - 1))
+}
+
+/// The fence that has this key.
+pub(super) fn fence_of(key: u64) -> Option<u64> {
+    (key & !(FENCE_SPACE - 1) == FENCE_SPACE).then_some(key & (FENCE_SPACE - 1))
+}
 
 /// A server's standard error.
 pub(super) fn stderr(server: ServerEpoch) -> u64 {
@@ -87,6 +114,7 @@ impl Note {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::holder::LOG_BACKLOG_KEY;
 
     #[test]
     fn key_spaces_do_not_meet() {
@@ -97,5 +125,10 @@ mod tests {
             assert_eq!(stderr_of(key), None);
         }
         assert_eq!(client_end(holder_given), (1 << 62) | 5);
+        assert_eq!((region_of(region(RegionId(9))), fence_of(fence(9))), (Some(RegionId(9)), Some(9)));
+        for key in [SHIM_LISTENER, client_end(holder_given), holder_given.0, stderr(server), STATE, LOG_BACKLOG_KEY] {
+            assert_eq!((region_of(key), fence_of(key)), (None, None));
+        }
+        assert_eq!((region_of(fence(9)), fence_of(region(RegionId(9)))), (None, None));
     }
 }

@@ -10,6 +10,7 @@
 //! is told to the holder *before* the packet that makes it true is taken from or given to a peer, in an order that lets
 //! a successor find out from the peer's side what was done last (`restore`).
 
+mod clients;
 mod events;
 mod handshake;
 mod keeping;
@@ -18,10 +19,13 @@ mod links;
 mod passage;
 mod perform;
 mod processes;
+mod reports;
 mod restore;
 mod session;
+mod vault;
+mod witnesses;
 
-use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Core, Evidence, Input, JournalEvent, Peer, Pid, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::failpoint::reached;
 use crate::holder::{FromHolder, HolderError, HolderLink, Kind};
@@ -30,14 +34,19 @@ use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
 use crate::io::seqpacket::SeqPacket;
 use crate::io::server_link::ServerLink;
+use crate::observe::http::Question;
 use crate::observe::log::LogSink;
+use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
 use events::{Event, Events};
 use keys::{Note, Stage};
 use passage::Undecided;
 use processes::RunningServer;
+use remps_proto::admin::Personality;
+use remps_proto::admin::reply::ps_table;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::server::Dialect;
+use reports::{Served, UnderWay};
 use session::ToSession;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -46,6 +55,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use vault::{Keeper, VaultNews};
+use witnesses::{Sign, Witnesses};
 
 pub use restore::StartError;
 
@@ -90,6 +101,8 @@ struct Session {
     answers_tx: mpsc::UnboundedSender<ToSession>,
     /// Whether a command is under way.
     busy: bool,
+    /// The command under way, for the metrics.
+    under_way: Option<UnderWay>,
     task: AbortHandle,
 }
 
@@ -136,6 +149,13 @@ pub struct Driver {
     listing: Vec<Option<SessionId>>,
     /// Bytes of the log FIFO that were no records, as last reported.
     fifo_garbage: u64,
+    witnesses: Witnesses,
+    vault: Keeper,
+    recorder: Recorder,
+    served: Served,
+    personality: Personality,
+    /// The version of the installed driver, where it is known.
+    driver_version: Option<String>,
     exit: Option<u8>,
 }
 
@@ -167,9 +187,13 @@ enum Wake {
     Event(Event),
     Holder(Result<FromHolder, HolderError>),
     Records(std::io::Result<Vec<remps_proto::mps::log::Record>>),
+    Sign(Sign),
+    Vault(VaultNews),
+    Asked(Question),
     Terminate,
     ChildEnded,
     HandOver,
+    Reopen,
     Deadline,
 }
 
@@ -193,9 +217,12 @@ impl Driver {
                     Some(event) = self.events_rx.recv() => Wake::Event(event),
                     news = self.holder.next() => Wake::Holder(news),
                     records = self.fifo.read() => Wake::Records(records),
+                    sign = self.witnesses.next() => Wake::Sign(sign),
+                    news = self.vault.next() => Wake::Vault(news),
+                    question = self.served.next() => Wake::Asked(question),
                     () = received(&mut self.signals.terminate) => Wake::Terminate,
                     () = received(&mut self.signals.interrupt) => Wake::Terminate,
-                    () = received(&mut self.signals.hangup) => Wake::Deadline,
+                    () = received(&mut self.signals.hangup) => Wake::Reopen,
                     () = received(&mut self.signals.hand_over) => Wake::HandOver,
                     () = child_ended(&mut self.signals.reaper) => Wake::ChildEnded,
                     () = timer => Wake::Deadline,
@@ -212,6 +239,7 @@ impl Driver {
         match wake {
             Wake::Event(event) => self.event(event),
             Wake::Holder(Ok(FromHolder::Accepted { key, privileged: _, fd })) => self.accepted(ConnectionId(key), fd),
+            Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_passed(key) => {}
             Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
                 tracing::warn!(key, %reason, "the holder could not keep something");
             }
@@ -219,6 +247,7 @@ impl Driver {
             Wake::Records(Ok(records)) => {
                 for record in &records {
                     self.log.record(record);
+                    self.log_sign(record);
                 }
                 let garbage = self.fifo.skipped();
                 if garbage > self.fifo_garbage {
@@ -231,14 +260,19 @@ impl Driver {
                 }
             }
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
+            Wake::Sign(sign) => self.sign(sign),
+            Wake::Vault(news) => self.vault_news(news),
+            Wake::Asked(question) => self.asked(question),
             Wake::Terminate => {
                 self.feed(Input::Terminate);
                 reached("quit-known");
             }
             Wake::HandOver => self.hand_over(),
+            Wake::Reopen => self.reopen(),
             Wake::ChildEnded => self.reap(),
             Wake::Deadline => {
                 self.overdue_answers();
+                self.expire_vault();
                 self.feed(Input::Tick);
             }
         }
@@ -250,7 +284,8 @@ impl Driver {
     fn next_deadline(&self) -> Option<Instant> {
         let core = self.core.next_deadline().map(|at| self.started + at);
         let links = self.links.values().filter_map(|link| link.link.next_deadline());
-        core.into_iter().chain(links).min()
+        let vault = self.vault.next_deadline().map(|at| self.started + at);
+        core.into_iter().chain(links).chain(vault).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.
@@ -360,6 +395,7 @@ impl Driver {
             Event::Command { session, line } => {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.busy = true;
+                    known.under_way = Some(UnderWay::of(&line, self.personality));
                     let peer = known.peer;
                     reached("command-read");
                     self.feed(Input::Command { session, peer, line });
@@ -384,7 +420,28 @@ impl Driver {
             }
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_exited(server, cause),
-            Event::ProcessGone { pid } => self.feed(Input::ProcessGone { pid }),
+            Event::ProcessGone { process, end } => self.process_gone(process, end),
+            Event::Known { connection, peer, found } => {
+                // Unless it has left meanwhile.
+                if self.connections.contains_key(&connection) {
+                    self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(found.identity) });
+                }
+            }
+            Event::Identified { process, found } => self.identified(process, *found),
+            Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::Fault { process, fault, lost } => {
+                if lost > 0 {
+                    let (witness, process) = ("uvm-event", Some(process));
+                    self.record(&JournalEvent::WitnessLost { witness, process, count: lost });
+                }
+                self.feed(Input::Evidence(Evidence::UvmEvent { process, fault }));
+            }
+            Event::Unheard { process, error } => {
+                tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");
+                self.feed(Input::Tracked { process, tracked: false });
+            }
+            Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
+            Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
             Event::Devices { devices } => self.devices_listed(&devices),
         }
     }
@@ -404,7 +461,7 @@ impl Driver {
                 let _ = socket.discard();
                 reached("role-taken");
                 self.watch(connection, handshake::read_status(connection, socket, self.events.clone()));
-                self.feed(Input::ClientArrived { connection, peer });
+                self.client_arrives(connection, peer);
                 reached("client-waits");
             }
             Role::SERVER => {
@@ -452,7 +509,7 @@ impl Driver {
         // driver --answers--> session
         let (answers_tx, answers_rx) = mpsc::unbounded_channel();
         let task = tokio::spawn(session::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
-        self.sessions.insert(session, Session { peer, answers_tx, busy: false, task });
+        self.sessions.insert(session, Session { peer, answers_tx, busy: false, under_way: None, task });
     }
 
     /// Lets another task wait for a connection's next packet.

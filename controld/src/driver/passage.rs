@@ -14,6 +14,7 @@
 //! A client may have done part of the handshake. What it had sent already is then sent twice, and the server reads the
 //! first three packets: seen to be harmless with the credentials doubled.
 
+use super::clients::known_at_once;
 use super::events::{Event, Events};
 use super::keys::{self, Note, Stage};
 use super::{Driver, handshake};
@@ -164,10 +165,11 @@ impl Driver {
         known.handed_over = Some((server, end));
         let task = handshake::read_late_status(connection, known.socket.clone(), self.events.clone());
         self.watch(connection, task);
-        if self.core.client_peer(connection).is_none()
-            && let Some(effect) = self.core.restore_dispatched(connection, peer, server)
-        {
-            self.perform(effect);
+        if self.core.client_peer(connection).is_none() {
+            let (now, identity) = (self.now(), known_at_once(peer.pid));
+            if let Some(effect) = self.core.restore_dispatched(now, connection, peer, identity, server) {
+                self.perform(effect);
+            }
         }
     }
 
@@ -188,7 +190,7 @@ impl Driver {
         self.kept(self.holder.release(keys::client_end(connection)));
         self.note(connection, Stage::Waiting, peer, None);
         if self.connections.contains_key(&connection) {
-            self.feed(Input::ClientArrived { connection, peer });
+            self.client_arrives(connection, peer);
         }
     }
 }

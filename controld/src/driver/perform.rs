@@ -1,14 +1,11 @@
 //! How each effect is done.
 
-use super::processes::kernel_pid;
 use super::session::ToSession;
 use super::{Driver, Kind, Note, Stage, keys};
-use crate::core::{ConnectionId, Effect, Input, Peer, PsRow, ServerEpoch, SessionId};
+use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
 use crate::failpoint::reached;
-use crate::io::process;
 use crate::io::seqpacket::pair;
 use crate::io::server_link::{Said, ServerLink};
-use remps_proto::admin::reply::{ClientRow, ps_table};
 use remps_proto::mps::server::{Configuration, Request};
 use std::os::fd::AsFd;
 
@@ -31,10 +28,8 @@ impl Driver {
             Effect::Close { connection } => self.close(connection),
             Effect::Signal { server, signal } => self.signal_server(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),
-            Effect::AnswerPs { session, rows } => {
-                let rows: Vec<ClientRow> = rows.into_iter().map(described).collect();
-                self.answer(session, ps_table(&rows));
-            }
+            Effect::AnswerPs { session, rows } => self.describe(session, rows),
+            Effect::Report { session, peer, report } => self.report(session, peer, report),
             Effect::ListDevices { session } => match self.devices.clone() {
                 Some(devices) => self.feed(Input::DevicesListed { session, devices: Ok(devices) }),
                 None => self.list_devices(Some(session)),
@@ -52,14 +47,26 @@ impl Driver {
                 self.save();
                 reached("saved");
             }
-            Effect::Exit { status } => self.exit = Some(status),
+            Effect::Record(event) => self.record(&event),
+            Effect::MeasureServer { server, pid } => self.measure_server(server, pid),
+            Effect::EndProcess { process, force } => self.end_process(process, force),
+            Effect::ReleaseCopies { process } => self.release_copies(process),
+            Effect::Exit { status } => {
+                self.record(&JournalEvent::DaemonEnded { status });
+                self.exit = Some(status);
+            }
         }
     }
 
-    fn answer(&mut self, session: SessionId, lines: Vec<String>) {
+    pub(super) fn answer(&mut self, session: SessionId, lines: Vec<String>) {
         for line in &lines {
             self.say(line);
         }
+        self.answer_quietly(session, lines);
+    }
+
+    pub(super) fn answer_quietly(&mut self, session: SessionId, lines: Vec<String>) {
+        self.count_command(session, &lines);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.busy = false;
             // A session that has ended needs no answer.
@@ -126,14 +133,5 @@ impl Driver {
             self.close(connection);
             self.feed(Input::ClientDone { connection, status: None });
         }
-    }
-}
-
-/// A row with what the kernel knows of the process; one that is gone keeps its blanks.
-fn described(PsRow(row): PsRow) -> ClientRow {
-    ClientRow {
-        namespace: process::pid_namespace_inode(kernel_pid(row.pid)),
-        command: process::program(kernel_pid(row.pid)).unwrap_or_default(),
-        ..row
     }
 }

@@ -1,8 +1,9 @@
 //! Server processes, and the clients' processes that are watched.
 
+use super::clients::known_at_once;
 use super::events::Event;
 use super::{Driver, Kind, keys};
-use crate::core::{ConnectionId, ExitCause, Input, Peer, Pid, ServerEpoch, ServerSignal, Uid};
+use crate::core::{ConnectionId, End, ExitCause, Input, Peer, Pid, ProcessKey, ServerEpoch, ServerSignal, Uid};
 use crate::devices;
 use crate::failpoint::reached;
 use crate::io::process::{WatchedProcess, open_process};
@@ -10,6 +11,7 @@ use crate::io::server_process::{ServerHandle, ServerSpec, find_server, look_up_i
 use crate::io::server_stderr::ServerStderr;
 use crate::io::{process, reaper};
 use crate::sys::child::Identity;
+use crate::witness::end::EndWatch;
 use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -82,6 +84,7 @@ impl Driver {
     pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) {
         match self.try_spawn(server, identity, multi_user) {
             Ok(pid) => {
+                self.look_for_notices();
                 self.feed(Input::ServerSpawned { server, pid });
                 reached("spawn-saved");
             }
@@ -158,6 +161,16 @@ impl Driver {
         });
     }
 
+    /// Asks the driver's own account what a server costs on the GPU.
+    pub(super) fn measure_server(&self, server: ServerEpoch, pid: Pid) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let memory = devices::memory_of(pid).await;
+            let memory_bytes = memory.ok().filter(|bytes| *bytes > 0);
+            events.send(Event::Measured { server, memory_bytes }).await;
+        });
+    }
+
     pub(super) fn server_said(&self, pid: Pid, lines: &[Vec<u8>], dropped: u32) {
         for line in lines {
             self.log.server_stderr(pid, line);
@@ -175,6 +188,9 @@ impl Driver {
         self.kept(self.holder.release(keys::stderr(server)));
         self.link_lost(server, "its process ended".to_owned());
         self.feed(Input::ServerExited { server, cause });
+        if self.servers.is_empty() {
+            self.stop_reading_notices();
+        }
         reached("server-exit-known");
     }
 
@@ -192,8 +208,8 @@ impl Driver {
         reached("server-signalled");
     }
 
-    /// Reports when a client's process ends. One that can't be watched is taken for gone: the server then decides alone
-    /// whether it has clients.
+    /// Reports when a client's process ends, and follows it with the witnesses. One that can't be watched is taken for
+    /// gone: the server then decides alone whether it has clients.
     pub(super) fn watch_process(&mut self, pid: Pid, connection: Option<ConnectionId>) {
         let socket = connection.and_then(|connection| self.connections.get(&connection)).map(|known| &known.socket);
         let named = socket.and_then(|socket| socket.peer_pidfd().ok());
@@ -201,15 +217,38 @@ impl Driver {
             Some(fd) => WatchedProcess::from_pidfd(kernel_pid(pid), fd),
             None => open_process(kernel_pid(pid)),
         };
-        let Ok(process) = process else {
-            self.feed(Input::ProcessGone { pid });
+        let Ok(opened) = process else {
+            self.feed(Input::ProcessGone { pid, end: End::Unknown });
             return;
         };
+        let identity = known_at_once(pid);
+        let process = ProcessKey { pid, start_time: identity.start_time };
+        let uid = self.core.process_user(pid).unwrap_or(self.owner);
+        self.follow(process, opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok()));
         let events = self.events.clone();
+        let (identities, kills) = (self.witnesses.identities.clone(), self.witnesses.kills.clone());
+        let mounts = Arc::clone(&self.witnesses.mounts);
         tokio::spawn(async move {
-            let _ = process.ended().await;
-            events.send(Event::ProcessGone { pid }).await;
+            // A process that does not let itself be read must not delay the news of its own end.
+            let found = tokio::select! {
+                biased;
+                found = identities.of(pid, uid, Some(process.start_time)) => Some(found),
+                _ = opened.ended() => None,
+            };
+            let cgroups = found.as_ref().map(|found| found.cgroups.clone()).unwrap_or_default();
+            let watch = EndWatch::begin(process, &kills, &cgroups, &mounts);
+            if let Some(found) = found {
+                events.send(Event::Identified { process, found: Box::new(found) }).await;
+            }
+            let _ = opened.ended().await;
+            let end = watch.end(opened.pidfd()).await;
+            events.send(Event::ProcessGone { process, end }).await;
         });
+    }
+
+    pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
+        self.feed(Input::ProcessGone { pid: process.pid, end });
+        self.forget_unless_held(process);
     }
 
     /// As PID 1: buries the orphans that the kernel gives us, and nobody else's children.

@@ -16,9 +16,10 @@
 use super::events::Events;
 use super::keys::{self, Note, Stage};
 use super::processes::kernel_pid;
-use super::{Connection, Driver, HOLDER_FAREWELL, Signals, handshake};
+use super::vault::Keeper;
+use super::{Connection, Driver, HOLDER_FAREWELL, Served, Signals, Witnesses, handshake, reports};
 use crate::core::saved::{Saved, SavedServer};
-use crate::core::{ConnectionId, Core, Input, Peer, Policy, ServerEpoch};
+use crate::core::{ConnectionId, Core, Peer, Policy, ServerEpoch};
 use crate::failpoint::reached;
 use crate::holder::{Held, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::log_fifo::{self, FifoError, LogFifo};
@@ -26,6 +27,7 @@ use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use crate::io::server_link::ServerLink;
+use crate::io::server_version;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
 use nix::sys::signal::Signal;
@@ -72,18 +74,23 @@ struct Found {
     stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
     client_ends: HashMap<u64, OwnedFd>,
     connections: Vec<(ConnectionId, Note, SeqPacket)>,
+    shim: Option<OwnedFd>,
+    regions: Vec<Held>,
 }
 
 impl Found {
     fn sort(held: Vec<Held>) -> Self {
         let mut found = Self::default();
-        for Held { key, kind, state, mut fds, .. } in held {
+        let (regions, others) = held.into_iter().partition(|held| held.kind == Kind::REGION);
+        found.regions = regions;
+        for Held { key, kind, state, mut fds, .. } in others {
             let fd = fds.pop();
             match (kind, fd) {
                 (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
                 (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
                 (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
                 (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
+                (Kind::LISTENER_SHIM, Some(fd)) => found.shim = Some(fd),
                 (Kind::LOG_FIFO, Some(fd)) => found.fifo = Some(fd),
                 (Kind::CLIENT_END, Some(fd)) => drop(found.client_ends.insert(key, fd)),
                 (Kind::SERVER_STDERR, Some(fd)) => {
@@ -197,6 +204,10 @@ impl Driver {
         backlog.push(&found.backlog);
         backlog.for_each(|record| log.record(&record));
 
+        let witnesses = Witnesses::open(&settings);
+        let vault = Keeper::new(&settings);
+        let recorder = reports::recorder(&settings);
+        let installed = server_version::find(None, settings.library_path.as_deref());
         let (events, events_rx) = Events::channel();
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
@@ -226,8 +237,15 @@ impl Driver {
             devices: None,
             listing: Vec::new(),
             fifo_garbage: 0,
+            witnesses,
+            vault,
+            recorder,
+            served: Served::default(),
+            personality: policy.personality,
+            driver_version: installed.map(|installed| installed.version),
             exit: None,
         };
+        driver.begin_witnessing();
         if let Some(saved) = found.state.take() {
             driver.take_over(policy, &saved, &mut found);
         }
@@ -238,8 +256,12 @@ impl Driver {
         driver.kept(driver.holder.release(LOG_BACKLOG_KEY));
         driver.take_over_connections(&mut found);
         reached("connections-restored");
+        driver.take_over_vault(std::mem::take(&mut found.regions));
         match driver.appear(&mut found) {
-            Ok(()) => Ok(driver),
+            Ok(()) => {
+                driver.begin_observing(is_fresh).await;
+                Ok(driver)
+            }
             Err(error) => {
                 let Self { directory, holder, .. } = driver;
                 abandon(is_fresh, directory, holder).await;
@@ -251,6 +273,7 @@ impl Driver {
     /// Lets others find the daemon.
     fn appear(&mut self, found: &mut Found) -> Result<(), StartError> {
         self.listen(found)?;
+        self.open_vault(found.shim.take());
         reached("listening");
         self.directory.write_pid_file()?;
         // Now that all files are there: the holder removes those that it is told of while they exist.
@@ -394,7 +417,7 @@ impl Driver {
         self.note(connection, Stage::Waiting, peer, None);
         let task = handshake::read_status(connection, socket.clone(), self.events.clone());
         self.insert_connection(connection, socket, peer, task);
-        self.feed(Input::ClientArrived { connection, peer });
+        self.client_arrives(connection, peer);
     }
 
     /// A client that an earlier daemon was about to hand, or had handed, to a server.

@@ -1,8 +1,12 @@
 //! One session of the command line: reads commands one at a time and writes their answers.
+//!
+//! The answer to `events --follow` goes on until the command line closes, sends another command, or is too slow. The
+//! end of its commands ends it not: a command line whose standard input is a pipe says so at once.
 
 use super::events::{Event, Events};
 use crate::core::SessionId;
 use crate::io::seqpacket::SeqPacket;
+use crate::observe::journal::followers::{CUT_OFF, Following};
 use remps_proto::mps::ui::{Announcement, FromDaemon, MAX_COMMAND, output_packets};
 use std::io;
 use std::sync::Arc;
@@ -16,12 +20,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a command line may take to read one packet of its answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one that follows events may take, in whose terminal somebody may have stopped the output to read it.
+const FOLLOWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The exit status of a command line that was too slow to follow.
+const CUT_OFF_STATUS: u32 = 1;
 
 /// What the driver tells a session.
 #[derive(Debug)]
 pub(super) enum ToSession {
     /// The answer to its command.
     Answer(Vec<String>),
+    /// The answer to its command, with lines that come later.
+    Follow(Vec<String>, Following),
     /// The daemon ends with this status.
     End(u32),
 }
@@ -59,9 +69,14 @@ async fn converse(
     events: &Events,
     answers_rx: &mut mpsc::UnboundedReceiver<ToSession>,
 ) -> Result<(), SessionError> {
+    // What was announced while events were followed.
+    let mut announced = None;
     loop {
-        let announced = timeout(IDLE_TIMEOUT, socket.receive(64)).await??.ok_or(SessionError::Closed)?;
-        let length = match Announcement::decode(&announced.bytes)? {
+        let announcement = match announced.take() {
+            Some(announcement) => announcement,
+            None => timeout(IDLE_TIMEOUT, announcement(socket)).await??,
+        };
+        let length = match announcement {
             Announcement::Command(length) => length,
             Announcement::End => return end(socket, 0).await,
         };
@@ -77,14 +92,71 @@ async fn converse(
             },
         };
         match answer {
-            ToSession::Answer(lines) => {
-                for line in lines {
-                    for packet in output_packets(&line) {
-                        timeout(WRITE_TIMEOUT, socket.send_when_possible(&packet)).await??;
-                    }
+            ToSession::Answer(lines) => write(socket, &lines, WRITE_TIMEOUT).await?,
+            ToSession::Follow(lines, following) => {
+                write(socket, &lines, FOLLOWER_TIMEOUT).await?;
+                match follow(socket, following, answers_rx).await? {
+                    Followed::Command(length) => announced = Some(Announcement::Command(length)),
+                    Followed::TooSlow => return end(socket, CUT_OFF_STATUS).await,
+                    Followed::DaemonEnds(status) => return end(socket, status).await,
                 }
             }
             ToSession::End(status) => return end(socket, status).await,
+        }
+    }
+}
+
+async fn announcement(socket: &SeqPacket) -> Result<Announcement, SessionError> {
+    let packet = socket.receive(64).await?.ok_or(SessionError::Closed)?;
+    Ok(Announcement::decode(&packet.bytes)?)
+}
+
+async fn write(socket: &SeqPacket, lines: &[String], patience: Duration) -> Result<(), SessionError> {
+    for line in lines {
+        for packet in output_packets(line) {
+            timeout(patience, socket.send_when_possible(&packet)).await??;
+        }
+    }
+    Ok(())
+}
+
+/// Why a session follows events no longer, other than that it closed.
+enum Followed {
+    /// It has announced another command, of this length.
+    Command(usize),
+    /// It was cut off.
+    TooSlow,
+    /// The daemon ends with this status.
+    DaemonEnds(u32),
+}
+
+async fn follow(
+    socket: &SeqPacket,
+    mut following: Following,
+    answers_rx: &mut mpsc::UnboundedReceiver<ToSession>,
+) -> Result<Followed, SessionError> {
+    loop {
+        tokio::select! {
+            // What has been recorded before the daemon's end is still told.
+            biased;
+            line = following.next() => match line {
+                Some(line) => write(socket, &[line], FOLLOWER_TIMEOUT).await?,
+                None => {
+                    write(socket, &[CUT_OFF.to_owned()], FOLLOWER_TIMEOUT).await?;
+                    return Ok(Followed::TooSlow);
+                }
+            },
+            answer = answers_rx.recv() => match answer {
+                Some(ToSession::End(status)) => return Ok(Followed::DaemonEnds(status)),
+                // No command is under way.
+                Some(ToSession::Answer(_) | ToSession::Follow(..)) => {}
+                None => return Err(SessionError::DaemonEnds),
+            },
+            announced = announcement(socket) => match announced? {
+                Announcement::Command(length) => return Ok(Followed::Command(length)),
+                // There will be no more commands; the next thing to come is that it closes.
+                Announcement::End => {}
+            },
         }
     }
 }
@@ -93,3 +165,6 @@ async fn end(socket: &SeqPacket, status: u32) -> Result<(), SessionError> {
     timeout(WRITE_TIMEOUT, socket.send_when_possible(&FromDaemon::End(status).encode())).await??;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

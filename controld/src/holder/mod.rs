@@ -31,7 +31,7 @@ mod place;
 pub mod process;
 mod serve;
 mod shelf;
-mod socket;
+pub(crate) mod socket;
 mod start;
 
 pub use link::{FromHolder, Held, HolderLink};

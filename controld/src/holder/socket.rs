@@ -10,27 +10,31 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, UnixAddr, accept4, sendmsg};
+use nix::unistd::Pid;
 use remps_proto::holder::MAX_DESCRIPTORS;
 use tokio::io::unix::AsyncFd;
 
-/// Room for the ancillary data of one packet: a header of two words, and two descriptors a word.
-const CONTROL_WORDS: usize = 2 + MAX_DESCRIPTORS / 2;
+/// Room for the ancillary data of one packet: a header of two words, and two descriptors a word; and the sender's
+/// credentials, two words behind another header, where the socket passes them.
+const CONTROL_WORDS: usize = 2 + MAX_DESCRIPTORS / 2 + 4;
 
 /// One received packet; its bytes are in the caller's buffer.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(crate) struct Received {
     /// How many bytes it had, at most the length of the buffer.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// The descriptors that came along, close-on-exec.
-    pub(super) fds: Vec<OwnedFd>,
+    pub(crate) fds: Vec<OwnedFd>,
     /// Some descriptors were lost: more than allowed, or the process has too many open.
-    pub(super) descriptors_lost: bool,
+    pub(crate) descriptors_lost: bool,
     /// The packet was longer than the buffer.
-    pub(super) truncated: bool,
+    pub(crate) truncated: bool,
+    /// Who sent it, where the socket passes credentials.
+    pub(crate) sender: Option<Pid>,
 }
 
 /// Sends one packet and never waits.
-pub(super) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
+pub(crate) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
     let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
     let ancillary = if raw.is_empty() { &[][..] } else { &rights[..] };
@@ -39,7 +43,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]
 }
 
 /// Receives one packet and never waits. No bytes and no descriptors: the peer closed, or the packet was empty.
-pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
@@ -54,6 +58,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<
     let bytes = usize::try_from(Errno::result(result)?).expect("a successful recvmsg is not negative");
 
     let mut fds = Vec::new();
+    let mut sender = None;
     // SAFETY: the kernel has set the header's control area and its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !next.is_null() {
@@ -72,19 +77,29 @@ pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<
                 fds.push(unsafe { OwnedFd::from_raw_fd(*number) });
             }
         }
+        if message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_CREDENTIALS {
+            // SAFETY: the data follows the header within the control area.
+            let data = unsafe { libc::CMSG_DATA(next) }.cast_const().cast::<libc::ucred>();
+            // SAFETY: the kernel writes a whole `ucred` or no such message; any bytes are a valid one.
+            sender = Some(Pid::from_raw(unsafe { data.read_unaligned() }.pid));
+        }
         // SAFETY: the header and the current message are those the kernel filled in.
         next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
     }
+    // Where no credentials are passed, their room is filled with descriptors too.
+    let too_many = fds.len() > MAX_DESCRIPTORS;
+    fds.truncate(MAX_DESCRIPTORS);
     Ok(Received {
         bytes,
         fds,
-        descriptors_lost: header.msg_flags & libc::MSG_CTRUNC != 0,
+        descriptors_lost: too_many || header.msg_flags & libc::MSG_CTRUNC != 0,
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        sender,
     })
 }
 
 /// Accepts one connection from a non-blocking listener, close-on-exec.
-pub(super) fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     let raw = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
     // SAFETY: the kernel just made this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
@@ -139,6 +154,15 @@ mod tests {
         drop(got);
         // Rust ignores SIGPIPE, so the end of all readers shows as an error.
         assert_eq!(nix::unistd::write(&writer, b"x"), Err(Errno::EPIPE));
+    }
+
+    #[test]
+    fn the_sender_is_told_where_credentials_are_passed() {
+        let (here, there) = pair();
+        nix::sys::socket::setsockopt(&there, nix::sys::socket::sockopt::PassCred, &true).unwrap();
+        send(here.as_fd(), b"x", &[here.as_fd(); MAX_DESCRIPTORS]).unwrap();
+        let got = receive(there.as_fd(), &mut [0; 4]).unwrap();
+        assert_eq!((got.sender, got.fds.len(), got.descriptors_lost), (Some(Pid::this()), MAX_DESCRIPTORS, false));
     }
 
     #[test]

@@ -146,28 +146,6 @@ pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
     std::fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|namespace| namespace.ino())
 }
 
-/// The command line with blanks between its words, control characters replaced, at most 4096 bytes; the name in
-/// brackets when there is none, as for a process that is ending.
-#[must_use]
-pub fn command_line(pid: Pid) -> Option<String> {
-    let bytes = read_proc(pid, "cmdline")?;
-    let words = String::from_utf8_lossy(&bytes);
-    let line: String = words.trim_end_matches('\0').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.is_empty() {
-        let name = read_proc(pid, "comm")?;
-        return Some(format!("[{}]", String::from_utf8_lossy(&name).trim_end()));
-    }
-    Some(line)
-}
-
-/// The program's name as its process was given it, `argv[0]`; `None` when the process is gone or a zombie.
-#[must_use]
-pub fn program(pid: Pid) -> Option<String> {
-    let words = read_proc(pid, "cmdline")?;
-    let first = words.split(|byte| *byte == 0).next().filter(|word| !word.is_empty())?;
-    Some(String::from_utf8_lossy(first).into_owned())
-}
-
 fn read_proc(pid: Pid, file: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/{file}")).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;

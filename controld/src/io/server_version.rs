@@ -72,12 +72,19 @@ pub fn find(chosen: Option<&str>, library_path: Option<&OsStr>) -> Option<Server
         let version = of_kernel_module(Path::new(KERNEL_MODULE))?;
         Some(ServerVersion { version, source: VersionSource::KernelModule })
     };
+    of_kernel().or_else(|| of_library(library_folders(library_path).into_iter()))
+}
+
+/// Where the driver's library may lie, in the order in which it is looked for: `LD_LIBRARY_PATH`, then the usual places.
+#[must_use]
+pub fn library_folders(library_path: Option<&OsStr>) -> Vec<PathBuf> {
     let set = library_path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
-    of_kernel().or_else(|| of_library(set.into_iter().chain(LIBRARY_FOLDERS.map(PathBuf::from))))
+    set.into_iter().chain(LIBRARY_FOLDERS.map(PathBuf::from)).collect()
 }
 
 /// From the text `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ...` or its open-module kind.
-fn of_kernel_module(path: &Path) -> Option<String> {
+#[must_use]
+pub fn of_kernel_module(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -85,7 +92,9 @@ fn of_kernel_module(path: &Path) -> Option<String> {
     line.split_whitespace().find(|word| is_driver_version(word)).map(str::to_owned)
 }
 
-fn of_library(folders: impl Iterator<Item = PathBuf>) -> Option<ServerVersion> {
+/// The version in the name of the first library of these folders that has one.
+#[must_use]
+pub fn of_library(folders: impl Iterator<Item = PathBuf>) -> Option<ServerVersion> {
     folders.filter_map(|folder| std::fs::canonicalize(folder.join(LIBRARY)).ok()).find_map(|path| {
         let version = path.file_name()?.to_str()?.strip_prefix(LIBRARY_STEM)?;
         let version = is_driver_version(version).then(|| version.to_owned())?;

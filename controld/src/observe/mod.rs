@@ -1,7 +1,11 @@
 //! What the daemon shows of itself.
 
+pub mod http;
+pub mod journal;
 pub mod log;
 mod log_file;
 mod log_stream;
+pub mod metrics;
 pub mod rate;
+pub mod recorder;
 pub mod trace;

@@ -31,13 +31,16 @@ const LOCK_PERIOD_MS: u8 = 200;
 ///
 /// A socket that takes connections is no proof of a daemon: while one is being restarted, another process keeps its
 /// listening sockets so that CUDA programs wait instead of running without it. The lock is the proof.
-pub(super) fn connect(pipe_dir: &Path) -> Result<OwnedFd, Broken> {
+///
+/// `until` bounds the patience with a busy daemon further than this module does by itself.
+pub(super) fn connect(pipe_dir: &Path, until: Option<Instant>) -> Result<OwnedFd, Broken> {
     let limit = match lock(pipe_dir) {
         Lock::Free => return Err(Broken::NotFound("nobody holds its lock")),
         Lock::Held => GREETING_LIMIT,
         Lock::Unknown => BLIND_LIMIT,
     };
-    let deadline = Instant::now() + limit;
+    let own = Instant::now() + limit;
+    let deadline = until.map_or(own, |until| until.min(own));
     let socket = SOCKETS
         .iter()
         .find_map(|name| connect_one(&pipe_dir.join(name), pipe_dir, deadline))

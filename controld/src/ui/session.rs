@@ -8,10 +8,12 @@ use super::lines::Lines;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
+use remps_proto::admin::{Command, Personality, Report};
 use remps_proto::mps::ui::{Announcement, FromDaemon};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// Room for an answer packet; the vendor's are at most 4100 bytes, a longer one is cut.
 const ANSWER_ROOM: usize = 64 * 1024;
@@ -23,12 +25,22 @@ pub(super) struct Session<'a> {
     /// Packets to send: a command's length and then the command. Filled only when empty, so it holds at most two.
     outbound: VecDeque<Vec<u8>>,
     said_end: bool,
+    /// When to give up; `None` is never, because a `quit` takes as long as the clients take to leave.
+    deadline: Option<Instant>,
+    /// Whether the last command asked for events without an end.
+    follows: bool,
 }
 
 impl<'a> Session<'a> {
     /// A session on a connected, non-blocking socket.
     pub(super) const fn new(socket: BorrowedFd<'a>, lines: Lines<'a>) -> Self {
-        Self { socket, lines, outbound: VecDeque::new(), said_end: false }
+        Self { socket, lines, outbound: VecDeque::new(), said_end: false, deadline: None, follows: false }
+    }
+
+    /// The same, given up at `deadline`.
+    pub(super) fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
     }
 
     /// Runs until the daemon ends the session; its exit status. What `out` does not take is lost, as with the vendor.
@@ -43,7 +55,14 @@ impl<'a> Session<'a> {
             }
             let mut waits = vec![PollFd::new(self.socket, interest)];
             waits.extend(input.map(|input| PollFd::new(input, PollFlags::POLLIN)));
-            match poll(&mut waits, PollTimeout::NONE) {
+            let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if patience.is_some_and(|patience| patience.is_zero()) {
+                return Err(Broken::Lost("it took too long"));
+            }
+            // Rounded up, so that the last wait ends after the deadline and not again and again just before it.
+            let patience = patience.map(|patience| patience + Duration::from_millis(1));
+            let timeout = patience.map_or(PollTimeout::NONE, |time| time.try_into().unwrap_or(PollTimeout::MAX));
+            match poll(&mut waits, timeout) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return Err(Broken::Lost("it cannot be waited for")),
             }
@@ -68,6 +87,8 @@ impl<'a> Session<'a> {
             return;
         }
         if let Some(mut command) = self.lines.next() {
+            let parsed = Command::parse(&command, Personality::ALL[0]);
+            self.follows = matches!(parsed, Command::Report(Report::Events { follow: true, .. }));
             command.push(0);
             self.outbound.push_back(Announcement::Command(command.len()).encode().to_vec());
             self.outbound.push_back(command);
@@ -102,7 +123,11 @@ impl<'a> Session<'a> {
             match FromDaemon::decode(&answer[..length]) {
                 Ok(FromDaemon::Output(mut text)) => {
                     text.push(b'\n');
-                    let _ = out.write_all(&text).and_then(|()| out.flush());
+                    let written = out.write_all(&text).and_then(|()| out.flush());
+                    // An answer without an end ends when nobody is left to read it.
+                    if self.follows && written.is_err() {
+                        return Ok(Some(0));
+                    }
                 }
                 Ok(FromDaemon::End(status)) => {
                     let [low, ..] = status.to_le_bytes();

@@ -133,6 +133,37 @@ fn a_daemon_that_vanishes_is_an_error_and_not_a_success() {
     assert!(matches!(ended, Err(Broken::NotFound(_))));
 }
 
+/// An output whose reader has gone.
+struct Unread;
+
+impl Write for Unread {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn following_events_ends_when_nobody_reads_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = listener(dir.path(), "control");
+    let daemon = thread::spawn(move || {
+        let peer = Peer::greeted(&listener);
+        assert_eq!(peer.command().unwrap(), b"events --follow\0");
+        peer.answer("an event");
+        // The session ends without a word from here; the end of its commands comes before that or not at all.
+        let last = peer.receive();
+        assert!(last.is_empty() || last == 0u64.to_le_bytes(), "{last:?}");
+    });
+    let command = Commands::One(b"events --follow".to_vec());
+    let ended = session(dir.path(), &command, io::stdin().as_fd(), Personality::V580, &mut Unread);
+    assert_eq!(ended.unwrap(), 0);
+    daemon.join().unwrap();
+}
+
 #[test]
 fn many_commands_with_long_answers_never_block_both_ends() {
     const COMMANDS: usize = 2000;

@@ -10,6 +10,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
+    /// The place at an address that the caller gave.
+    pub(crate) fn at(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address))
+    }
+
     /// Writes the value.
     pub(crate) fn put(&self, value: T) -> Outcome {
         if self.0.is_null() {

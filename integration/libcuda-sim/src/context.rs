@@ -4,6 +4,7 @@ use crate::codes::{Code, Outcome};
 use crate::driver::Driver;
 use crate::mps::Link;
 use crate::stream::Stream;
+use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
 use sim_wire::rpc::{Command, Notice};
 use std::collections::HashMap;
@@ -148,11 +149,25 @@ impl Context {
         }
     }
 
-    /// One of its kernels does wrong: the server hears of it, and after a while the context fails.
-    pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind) -> Outcome {
+    /// One of its kernels does wrong: the server hears of it, of a memory fault the tools device, and after a while the
+    /// context fails. After a fault of which the culprit learns from the server alone it goes on.
+    pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind, access: Option<WildAccess>) -> Outcome {
+        if let Some(gate) = &driver.fault_gate {
+            // Opening waits; without such a file there is nothing to wait for.
+            drop(std::fs::File::open(gate));
+        }
         // Without MPS, or without its server, there is nobody to tell.
-        let _ = self.with_link(|link| link.tell(Command::Fault(kind.0)));
-        self.pass_time(Some(if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault }))?;
+        let told = self.with_link(|link| link.tell(Command::Fault(kind.0)));
+        let mut own = if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault };
+        if let Some(access) = access {
+            self.pass_time(Some(driver.fault_event))?;
+            driver.tell_fault(self.device, access);
+            own = own.saturating_sub(driver.fault_event);
+        }
+        self.pass_time(Some(own))?;
+        if told.is_some() && !kind.is_told_to_culprit() {
+            return Ok(());
+        }
         let code = Code(kind.0);
         driver.forbid_contexts(code);
         self.fail(code);

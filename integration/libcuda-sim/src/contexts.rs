@@ -117,8 +117,7 @@ impl Driver {
             .collect();
         for address in owned {
             if let Ok(range) = tables.ranges.free(address) {
-                let used = tables.used.entry(range.device).or_default();
-                *used = used.saturating_sub(range.size as u64);
+                tables.used.remove(range.device, range.size as u64);
             }
         }
         tables.modules.retain(|_, module| module.context != handle);

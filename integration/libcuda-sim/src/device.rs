@@ -43,7 +43,9 @@ pub(crate) fn attribute(device: &Device, number: i32, thread_percentage: f64) ->
         // VMM with POSIX file descriptors, the one kind of handle there is.
         102 | 103 => 1,
         106 => 32,
-        // The rest is not pretended: no run time limit, compute mode Default, no managed memory, no memory pools.
+        // Stream-ordered allocation.
+        115 => 1,
+        // The rest is not pretended: no run time limit, compute mode Default, no managed memory.
         _ if (1..=150).contains(&number) => 0,
         _ => return Err(Code::INVALID_VALUE),
     })

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::mps::{self, Link};
 use crate::ptx::Module;
 use crate::stream::Event;
+use crate::used::Used;
 use crate::uvm::{self, Descriptor};
 use crate::vmm::Allocation;
 use remps_proto::mps::client::PROCESS_CONTEXT;
@@ -52,7 +53,7 @@ pub(crate) struct Tables {
     /// Mapped memory.
     pub(crate) ranges: Ranges,
     /// Bytes in use by device.
-    pub(crate) used: HashMap<u32, u64>,
+    pub(crate) used: Used,
     /// Pinned memory limit by device, 0 for none.
     pub(crate) limits: HashMap<u32, u64>,
     /// What a new context gets instead, after an error that sticks to the process.
@@ -73,6 +74,10 @@ pub(crate) struct Driver {
     pub(crate) own_fault: Duration,
     /// From a memory fault to the culprit's own error.
     pub(crate) own_memory_fault: Duration,
+    /// A FIFO that a kernel opens before it does wrong.
+    pub(crate) fault_gate: Option<PathBuf>,
+    /// From a memory fault to the tools device's event.
+    pub(crate) fault_event: Duration,
     descriptor: Descriptor,
     /// The daemon's socket, under MPS.
     daemon: Option<PathBuf>,
@@ -122,10 +127,12 @@ pub(crate) fn initialise() -> Outcome {
         devices: hardware::devices(&script),
         own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", fault::SPREAD),
+        fault_gate: script.text("MPS_SIM_FAULT_GATE").map(PathBuf::from),
+        fault_event: script.number("MPS_SIM_UVM_EVENT_US").map_or(fault::EVENT, Duration::from_micros),
+        tables: Mutex::new(Tables { used: Used::new(descriptor.space()), ..Tables::default() }),
         descriptor,
         daemon,
         process_link: Mutex::new(process_link),
-        tables: Mutex::default(),
         next_handle: AtomicUsize::new(FIRST_HANDLE),
     };
     if DRIVER.set(driver).is_ok() {
@@ -190,6 +197,11 @@ impl Driver {
         }
     }
 
+    /// Tells of a fatal memory fault on a device.
+    pub(crate) fn tell_fault(&self, device: u32, access: uvm::WildAccess) {
+        self.descriptor.tell(device, access);
+    }
+
     /// Notes that a kernel runs for so long.
     pub(crate) fn start_kernel(&self, time: Option<Duration>) -> uvm::Running<'_> {
         self.descriptor.start(time)
@@ -205,6 +217,7 @@ impl Driver {
         if let Some(code) = self.tables().forbidden {
             return Err(code);
         }
+        self.descriptor.add_device(device);
         let Some(path) = &self.daemon else {
             return Ok(self.insert(Context::new(handle, device, 100.0, None)));
         };

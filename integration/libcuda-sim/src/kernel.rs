@@ -14,6 +14,7 @@ use crate::allocations;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::driver::Driver;
+use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
 use std::time::Duration;
 
@@ -69,14 +70,14 @@ impl Kernel {
         let running = driver.start_kernel(time);
         let wrote = match self {
             Self::Busy(time) => return context.pass_time(time),
-            Self::Fault(kind) => Err(kind),
+            Self::Fault(kind) => Err((kind, None)),
             Self::Increment(address, count) => {
                 let tables = driver.tables();
                 if tables.ranges.is_accessible(address, count.saturating_mul(WORD)) {
                     allocations::increment(address, count);
                     Ok(())
                 } else {
-                    Err(FaultKind::OUT_OF_BOUNDS)
+                    Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false })))
                 }
             }
             Self::Write(address) => {
@@ -85,12 +86,12 @@ impl Kernel {
                     allocations::fill(address, &[0; WORD], 1);
                     Ok(())
                 } else {
-                    Err(FaultKind::OUT_OF_BOUNDS)
+                    Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: true })))
                 }
             }
         };
         drop(running);
-        wrote.or_else(|kind| context.fault(driver, kind))
+        wrote.or_else(|(kind, access)| context.fault(driver, kind, access))
     }
 }
 

@@ -12,8 +12,11 @@
 //! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
 //! | `MPS_SIM_OWN_FAULT_MS` | from a fault to the culprit's own error, but for memory faults | 5 |
 //! | `MPS_SIM_OWN_MEMORY_FAULT_MS` | from a memory fault to its culprit's own error | 15 |
+//! | `MPS_SIM_FAULT_GATE` | a FIFO: a kernel does wrong when somebody has opened it for writing | at once |
+//! | `MPS_SIM_UVM_DIR` | where tools devices listen for memory faults | nobody is told |
+//! | `MPS_SIM_UVM_EVENT_US` | from a memory fault to their event, in microseconds | 300 |
 //!
-//! What it does not have: memory pools, graphs, managed memory, textures, peer access, IPC handles, compiled images
+//! What it does not have: memory pools but the default one, graphs, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;
@@ -28,5 +31,6 @@ mod kernel;
 mod mps;
 mod ptx;
 mod stream;
+mod used;
 mod uvm;
 mod vmm;

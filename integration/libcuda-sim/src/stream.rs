@@ -74,6 +74,10 @@ impl Stream {
     /// Queues an operation.
     pub(crate) fn enqueue(&self, context: &Context, operation: Operation) -> Outcome<Ticket> {
         context.check()?;
+        // Held over both, so that operations come in the order of their numbers: whoever waits for a number waits for
+        // the operation that has it.
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.as_ref().ok_or(Code::CONTEXT_IS_DESTROYED)?;
         let (after, number) = context.update(|state| {
             let is_blocking = state.progress.get(&self.handle).is_some_and(|progress| progress.is_blocking);
             let after: Vec<Ticket> = state
@@ -89,8 +93,6 @@ impl Stream {
             progress.submitted += 1;
             (after, progress.submitted)
         });
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = queue.as_ref().ok_or(Code::CONTEXT_IS_DESTROYED)?;
         queue.send(Queued { after, operation }).map_err(|_| Code::CONTEXT_IS_DESTROYED)?;
         Ok(Ticket { stream: self.handle, number })
     }

@@ -1,23 +1,25 @@
-//! What every CUDA process has besides its contexts: the abstract socket and the UVM descriptor.
+//! What every CUDA process has besides its contexts: the abstract socket and the UVM descriptors.
 //!
 //! The socket `cuda-uvmfd-<inode of the PID namespace>-<pid>` is bound by every copy of the library, under MPS or not;
-//! while another copy in the process holds the name, `cuInit` fails with 304. The descriptor is the stand-in that
-//! [`sim_wire::uvm`] describes.
+//! while another copy in the process holds the name, `cuInit` fails with 304. The two descriptors are the stand-ins that
+//! [`sim_wire::uvm`] describes; a fatal memory fault is told to whoever has a tools device ([`sim_wire::tools`]).
 #![expect(unsafe_code, reason = "the busy word is shared memory")]
 
 use crate::codes::{Code, Outcome};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use sim_wire::memory_file::memory_file;
 use sim_wire::seqpacket::Seqpacket;
-use sim_wire::uvm::{ENDLESS, FILE_LENGTH, FILE_NAME, IDLE, hold, now};
+use sim_wire::tools::{DIRECTORY, Event};
+use sim_wire::uvm::{self, ENDLESS, FILE_LENGTH, FILE_NAME, IDLE, Kind, hold, now};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Binds the socket and serves it: a peer is heard out and gets nothing, since there is no real descriptor to give.
@@ -44,10 +46,31 @@ pub(crate) fn listen() -> Outcome {
         .map_err(|_| Code::OPERATING_SYSTEM)
 }
 
-/// The stand-in for the UVM descriptor, with the kernels that are running.
+/// `UvmFaultTypeInvalidPte`.
+const INVALID_PTE: u8 = 2;
+/// `UvmEventFatalReasonInvalidAddress`.
+const INVALID_ADDRESS: u8 = 1;
+
+/// An access to an address that is not mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WildAccess {
+    /// The address.
+    pub(crate) address: usize,
+    /// Whether it was a store.
+    pub(crate) is_write: bool,
+}
+
+/// The stand-ins for the UVM descriptors, with the kernels that are running.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
+    /// The address space.
+    space: Arc<File>,
+    /// What keeps the page tables; it has the busy word.
     file: File,
+    /// The number of the address space.
+    number: u64,
+    /// Where faults are told.
+    tools: Option<PathBuf>,
     word: &'static AtomicU64,
     /// When each running kernel will have ended.
     running: Mutex<BTreeMap<u64, u64>>,
@@ -59,12 +82,19 @@ pub(crate) struct Descriptor {
 pub(crate) struct Running<'a>(&'a Descriptor, u64);
 
 impl Descriptor {
-    /// Makes the file and holds it.
+    /// Makes the files and holds them.
     pub(crate) fn open() -> Outcome<Self> {
         let os = |_| Code::OPERATING_SYSTEM;
-        let file = File::from(memfd_create(FILE_NAME, MFdFlags::MFD_CLOEXEC).map_err(os)?);
-        file.set_len(FILE_LENGTH).map_err(|_| Code::OPERATING_SYSTEM)?;
-        hold(&file).map_err(os)?;
+        // No two processes have the same pid at the same time, and no process opens two in a nanosecond.
+        let number = now() ^ u64::from(std::process::id()).rotate_right(24);
+        let make = |kind| {
+            let file = memory_file(FILE_NAME).map_err(|_| Code::OPERATING_SYSTEM)?;
+            file.set_len(FILE_LENGTH).map_err(|_| Code::OPERATING_SYSTEM)?;
+            hold(&file).map_err(os)?;
+            uvm::initialise(&file, kind, number).map_err(|_| Code::OPERATING_SYSTEM)?;
+            Ok(file)
+        };
+        let (space, file) = (Arc::new(make(Kind::SPACE)?), make(Kind::MM)?);
         let length = NonZeroUsize::new(8).expect("8 is not 0");
         // SAFETY: a new shared mapping of a file that is longer; it is never unmapped, so the reference stays valid.
         let address =
@@ -72,10 +102,39 @@ impl Descriptor {
         let pointer = address.map_err(os)?.cast::<AtomicU64>();
         // SAFETY: the mapping is page-aligned, at least eight bytes long and lives until the process ends.
         let word = unsafe { pointer.as_ref() };
-        Ok(Self { file, word, running: Mutex::new(BTreeMap::new()), next: AtomicU64::new(0) })
+        let tools = std::env::var_os(DIRECTORY).map(PathBuf::from);
+        let (running, next) = (Mutex::new(BTreeMap::new()), AtomicU64::new(0));
+        Ok(Self { space, file, number, tools, word, running, next })
     }
 
-    /// Another description of the same file, through which a server watches this one.
+    /// The address space.
+    pub(crate) fn space(&self) -> Arc<File> {
+        Arc::clone(&self.space)
+    }
+
+    /// Notes that there is a context on this device.
+    pub(crate) fn add_device(&self, ordinal: u32) {
+        // Without it a fault's GPU has no name.
+        let _ = uvm::add_device(&self.space, ordinal);
+    }
+
+    /// Tells of a fatal fault on a device, as the kernel module does.
+    pub(crate) fn tell(&self, device: u32, access: WildAccess) {
+        let Some(directory) = &self.tools else { return };
+        let event = Event {
+            space: self.number,
+            address: access.address as u64,
+            time: uvm::event_time(),
+            fault_type: INVALID_PTE,
+            access_type: if access.is_write { 2 } else { 1 },
+            reason: INVALID_ADDRESS,
+            processor: u16::try_from(device + 1).unwrap_or(u16::MAX),
+        };
+        // Nobody may be listening.
+        let _ = event.send(directory);
+    }
+
+    /// Another description of the file that keeps the page tables, through which a server watches this one.
     pub(crate) fn watcher(&self) -> std::io::Result<File> {
         OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }

@@ -2,8 +2,8 @@
 #![expect(unsafe_code, reason = "address ranges are reserved, mapped and protected by address")]
 
 use crate::codes::{Code, Outcome};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use sim_wire::memory_file::memory_file;
 use std::ffi::c_void;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -24,6 +24,8 @@ pub(crate) struct Allocation {
     pub(crate) size: usize,
     /// Device ordinal.
     pub(crate) device: u32,
+    /// In which ways it may be exported: `CUmemAllocationHandleType` as bits.
+    pub(crate) handle_types: i32,
     /// References that the program holds; mappings hold it too.
     pub(crate) references: usize,
 }
@@ -40,9 +42,9 @@ impl Allocation {
     /// New memory, zeroed.
     pub(crate) fn create(size: usize, device: u32) -> Outcome<Self> {
         let size = length(size)?.get();
-        let file = File::from(memfd_create(FILE_NAME, MFdFlags::MFD_CLOEXEC).map_err(|_| Code::OUT_OF_MEMORY)?);
+        let file = memory_file(FILE_NAME).map_err(|_| Code::OUT_OF_MEMORY)?;
         file.set_len(size as u64).map_err(|_| Code::OUT_OF_MEMORY)?;
-        Ok(Self { file: Arc::new(file), size, device, references: 1 })
+        Ok(Self { file: Arc::new(file), size, device, handle_types: 1, references: 1 })
     }
 
     /// A descriptor for the program to keep or to send.
@@ -60,7 +62,7 @@ impl Allocation {
         let file = File::from(borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?);
         let size = file.metadata().ok().and_then(|metadata| usize::try_from(metadata.len()).ok());
         let size = length(size.ok_or(Code::INVALID_VALUE)?)?.get();
-        Ok(Self { file: Arc::new(file), size, device, references: 1 })
+        Ok(Self { file: Arc::new(file), size, device, handle_types: 1, references: 1 })
     }
 
     /// Maps it over a reserved range, not accessible yet.

@@ -8,9 +8,12 @@ pub const SPREAD: Duration = Duration::from_millis(15);
 /// How long after the launch a client learns of its own fault, unless scripted otherwise; a real H200 takes 9 to 16 ms
 /// for all but memory faults.
 pub const OWN: Duration = Duration::from_millis(5);
+/// How long after the launch the tools device has the event of a memory fault, unless scripted otherwise; a real H200
+/// takes 0.1 to 0.8 ms.
+pub const EVENT: Duration = Duration::from_micros(300);
 
 remps_proto::open_enum! {
-    /// What a kernel did wrong; the number is the `CUresult` that everyone on the device sees.
+    /// What a kernel did wrong; the number is the `CUresult` that those on the device see.
     pub struct FaultKind: u32 {
         /// Access to an address that is not mapped: Xid 31, `CUDA_ERROR_ILLEGAL_ADDRESS`.
         OUT_OF_BOUNDS = 700,
@@ -40,6 +43,20 @@ impl FaultKind {
     #[must_use]
     pub fn is_shared(self) -> bool {
         self != Self::ASSERT
+    }
+
+    /// Whether the culprit's own calls fail by themselves. Those after a misaligned access succeed: it may have ended
+    /// with status 0 before the server notices.
+    #[must_use]
+    pub fn is_told_to_culprit(self) -> bool {
+        self != Self::MISALIGNED
+    }
+
+    /// What the client gets that is told as the `place`th of `count`. Measured after a misaligned access: most have its
+    /// own number and some that of a failed launch, in any order; here the last one has.
+    #[must_use]
+    pub fn seen_by(self, place: usize, count: usize) -> Self {
+        if self == Self::MISALIGNED && place > 0 && place + 1 == count { Self::TRAP } else { self }
     }
 
     /// Whether the server's log says of the culprit's context that its worker is in reset.

@@ -1,10 +1,22 @@
-//! The stand-in for a client's `/dev/nvidia-uvm` descriptor.
+//! The stand-ins for a client's `/dev/nvidia-uvm` descriptors.
 //!
-//! On real hardware a client's page tables live as long as any copy of its UVM descriptor is open, in whatever process;
-//! a client killed in the middle of a kernel takes the others of its server along, unless a copy keeps its page tables
-//! until the kernel has ended (`recovery-findings.md` 6). Here the descriptor is a memory file that the library holds
-//! with an open-file-description lock, which like the page tables lasts until the last copy is closed. Its first eight
-//! bytes say until when the client's kernels keep the GPU busy, so that the server knows when it has drained.
+//! On real hardware a client has two: its GPU address space, and one that holds its CPU address space for the driver.
+//! The second, as long as a copy of it is open in whatever process, keeps the first and with it the page tables; the
+//! first alone keeps the GPU memory, but not the channels, which are stopped when the second goes (`uvm_release_mm` in
+//! `uvm.c` of NVIDIA's open kernel modules; that both together save the others is measured, `recovery-findings.md` 6).
+//! A client killed in the middle of a kernel takes the others of its server along, unless its page tables are kept until
+//! the kernel has ended.
+//!
+//! Here each is a memory file with a header, which the library holds with an open-file-description lock: like the page
+//! tables, that lasts until the last copy is closed.
+//!
+//! | byte | what | in |
+//! |---|---|---|
+//! | 0 | until when the client's kernels keep the GPU busy, so that the server knows when it has drained | the second |
+//! | 8 | [`Kind`], once the library has initialised it | both |
+//! | 16 | the number of the address space, which no other has | both |
+//! | 24 | a bit for each GPU that the client has had a context on | the first |
+//! | 64 | for each GPU, the bytes of its memory that the client has | the first |
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -20,6 +32,85 @@ pub const FILE_LENGTH: u64 = 4096;
 pub const IDLE: u64 = 0;
 /// The busy word of a client in a kernel that never ends.
 pub const ENDLESS: u64 = u64::MAX;
+
+const KIND: u64 = 8;
+const SPACE: u64 = 16;
+const DEVICES: u64 = 24;
+const MEMORY: u64 = 64;
+
+remps_proto::open_enum! {
+    /// Which of the two descriptors it is.
+    pub struct Kind: u32 {
+        /// Opened, and not initialised yet.
+        UNINITIALISED = 0,
+        /// The GPU address space.
+        SPACE = 1,
+        /// The one that holds the CPU address space.
+        MM = 2,
+    }
+}
+
+/// Makes a file one of the two descriptors of an address space.
+///
+/// # Errors
+/// The system call's.
+pub fn initialise(file: &File, kind: Kind, space: u64) -> std::io::Result<()> {
+    file.write_all_at(&space.to_le_bytes(), SPACE)?;
+    file.write_all_at(&u64::from(kind.0).to_le_bytes(), KIND)
+}
+
+/// Notes that the client has a context on this GPU.
+///
+/// # Errors
+/// The system call's.
+pub fn add_device(file: &File, ordinal: u32) -> std::io::Result<()> {
+    let mask = word(file, DEVICES)? | 1_u64.checked_shl(ordinal).unwrap_or(0);
+    file.write_all_at(&mask.to_le_bytes(), DEVICES)
+}
+
+/// Notes how much memory of a GPU the client has.
+///
+/// # Errors
+/// The system call's.
+pub fn set_memory(file: &File, ordinal: u32, bytes: u64) -> std::io::Result<()> {
+    file.write_all_at(&bytes.to_le_bytes(), MEMORY + u64::from(ordinal) * 8)
+}
+
+/// Reads how much it has.
+///
+/// # Errors
+/// The system call's; `UnexpectedEof` for an ordinal that there is no room for.
+pub fn memory(file: &File, ordinal: u32) -> std::io::Result<u64> {
+    word(file, MEMORY + u64::from(ordinal) * 8)
+}
+
+/// What a stand-in says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Which of the two it is.
+    pub kind: Kind,
+    /// The number of the address space.
+    pub space: u64,
+    /// A bit for each GPU.
+    pub devices: u64,
+}
+
+impl Header {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The system call's; `UnexpectedEof` for a file that is too short.
+    pub fn read(file: &File) -> std::io::Result<Self> {
+        let kind = Kind(u32::try_from(word(file, KIND)?).unwrap_or(u32::MAX));
+        Ok(Self { kind, space: word(file, SPACE)?, devices: word(file, DEVICES)? })
+    }
+}
+
+fn word(file: &File, offset: u64) -> std::io::Result<u64> {
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, offset)?;
+    Ok(u64::from_le_bytes(word))
+}
 
 fn whole_file(kind: libc::c_int) -> libc::flock {
     libc::flock {
@@ -59,12 +150,22 @@ pub fn wait_until_free(file: &File) -> Result<(), Errno> {
     fcntl(file, FcntlArg::F_OFD_SETLKW(&whole_file(libc::F_RDLCK))).map(drop)
 }
 
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).expect("every Linux has this clock");
+    let part = |number: i64| u64::try_from(number).expect("a monotonic clock is not negative");
+    part(time.tv_sec()) * 1_000_000_000 + part(time.tv_nsec())
+}
+
 /// Nanoseconds of the monotonic clock, which all processes share.
 #[must_use]
 pub fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
-    let part = |number: i64| u64::try_from(number).expect("the monotonic clock is not negative");
-    part(time.tv_sec()) * 1_000_000_000 + part(time.tv_nsec())
+    nanoseconds(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of the clock by which the real driver dates its events.
+#[must_use]
+pub fn event_time() -> u64 {
+    nanoseconds(ClockId::CLOCK_MONOTONIC_RAW)
 }
 
 /// Reads the busy word.
@@ -72,7 +173,25 @@ pub fn now() -> u64 {
 /// # Errors
 /// The system call's; `UnexpectedEof` for a file that is too short.
 pub fn busy_until(file: &File) -> std::io::Result<u64> {
-    let mut word = [0; 8];
-    file.read_exact_at(&mut word, 0)?;
-    Ok(u64::from_le_bytes(word))
+    word(file, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory_file::memory_file;
+
+    #[test]
+    fn a_stand_in_says_what_it_is() {
+        let file = memory_file(FILE_NAME).unwrap();
+        file.set_len(FILE_LENGTH).unwrap();
+        assert_eq!(Header::read(&file).unwrap().kind, Kind::UNINITIALISED);
+        initialise(&file, Kind::SPACE, 77).unwrap();
+        add_device(&file, 1).unwrap();
+        add_device(&file, 0).unwrap();
+        assert_eq!(Header::read(&file).unwrap(), Header { kind: Kind::SPACE, space: 77, devices: 0b11 });
+        set_memory(&file, 1, 4096).unwrap();
+        assert_eq!([0, 1].map(|ordinal| memory(&file, ordinal).unwrap()), [0, 4096]);
+        assert_eq!(busy_until(&file).unwrap(), IDLE);
+    }
 }

@@ -7,7 +7,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// How long a peer waits for a packet before it gives up, in seconds.
@@ -22,6 +22,12 @@ pub fn can_connect(pipe_dir: &Path) -> bool {
 /// A connection of packets with credentials on.
 #[derive(Debug)]
 pub struct Connection(OwnedFd);
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// A packet and the descriptors that came with it.
 #[derive(Debug)]
@@ -72,6 +78,18 @@ impl Connection {
     /// When the peer is gone.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         send(self.0.as_raw_fd(), packet, MsgFlags::MSG_NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Sends a packet with descriptors.
+    ///
+    /// # Errors
+    /// When the peer is gone.
+    pub fn send_with(&self, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&raw)];
+        let control = if raw.is_empty() { &[][..] } else { &rights[..] };
+        sendmsg::<()>(self.0.as_raw_fd(), &[IoSlice::new(packet)], control, MsgFlags::MSG_NOSIGNAL, None)?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! A client program beside the test: told what to do by lines, answering with lines, each with a deadline.
 
 use super::LIMIT;
-use super::stage::{CLIENT, Stage};
+use super::stage::{CLIENT, Stage, VAULT_CLIENT};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -24,7 +24,19 @@ impl Program {
     /// When it can't be started.
     #[must_use]
     pub fn start(stage: &Stage, uid: u32) -> Self {
-        let mut command = stage.command_as(uid, CLIENT, &[]);
+        Self::of(stage, uid, CLIENT)
+    }
+
+    /// Starts a program of this user that has memory to keep.
+    #[must_use]
+    pub fn with_memory(stage: &Stage, uid: u32) -> Self {
+        let program = Self::of(stage, uid, VAULT_CLIENT);
+        program.expect("attached");
+        program
+    }
+
+    fn of(stage: &Stage, uid: u32, program: &str) -> Self {
+        let mut command = stage.command_as(uid, program, &[]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let output = child.stdout.take().expect("standard output is piped");
@@ -84,6 +96,24 @@ impl Program {
         let input = self.input.as_mut().expect("it was not told to leave");
         writeln!(input, "{line}").expect("it reads its input");
         self.expect(answer);
+    }
+
+    /// Tells it something and does not wait.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn begins(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it was not told to leave");
+        writeln!(input, "{line}").expect("it reads its input");
+    }
+
+    /// `kill -9`; returns when it is gone.
+    ///
+    /// # Panics
+    /// When it lives on.
+    pub fn kill_9(mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
     }
 
     /// Uses all its connections.

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "nvidia-cuda-mps-server";
 /// The client program.
 pub const CLIENT: &str = "mps-lab-client";
+/// The program that has memory to keep.
+pub const VAULT_CLIENT: &str = "mps-vault-client";
 /// Ours.
 pub const CONTROL: &str = "nvidia-cuda-mps-control";
 const SCRIPT: &str = "script";
@@ -70,8 +72,10 @@ impl Stage {
     pub fn new() -> Result<Self, Skipped> {
         let lab = Lab::new(&Subject::ours(Personality::V580)?);
         let control = lab.subject().control.clone();
-        let (server, client) = (beside_us(SERVER), beside_us(CLIENT));
-        let bin = lab.bin_dir(&[(SERVER, &server), (CLIENT, &client), (CONTROL, &control)]);
+        let [server, client, vault_client] = [SERVER, CLIENT, VAULT_CLIENT].map(beside_us);
+        let programs: [(&str, &Path); 4] =
+            [(SERVER, &server), (CLIENT, &client), (VAULT_CLIENT, &vault_client), (CONTROL, &control)];
+        let bin = lab.bin_dir(&programs);
         let (script, config) = (lab.dir().join(SCRIPT), lab.dir().join(CONFIG));
         fs::write(&script, "").and_then(|()| fs::write(&config, "")).expect("the bench's folder is ours");
         let mut path = bin.into_os_string();

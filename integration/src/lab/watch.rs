@@ -43,3 +43,9 @@ pub fn became_true(dir: &Path, inner: &Path, limit: Duration, fact: impl Fn() ->
         let _ = inotify.read_events();
     }
 }
+
+/// Waits until something changes in a folder, or a little while: for facts that are another process's to make.
+pub fn wait_a_little(dir: &Path) {
+    const A_LITTLE: Duration = Duration::from_millis(20);
+    let _ = became_true(dir, dir, A_LITTLE, || false);
+}

@@ -3,15 +3,16 @@
 //! ```text
 //! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--then-reset]
 //! ```
-//! `ready` with a context, `launched` once the kernel is on its way, then `end` or `error`. `--after-ms` lets good
-//! kernels run for a while before, `--for-ms` (default 1500) is the length of `long`. With `--then-reset` the error is
-//! reported as `lost`, and the context is reset in place: `recovered` or `error` says whether the driver allows it.
+//! `ready` with a context, `launched` once the kernel is on its way, with the time of day just before (`at_us`), then
+//! `end` or `error`. `--after-ms` lets good kernels run for a while before, `--for-ms` (default 1500) is the length of
+//! `long`. With `--then-reset` the error is reported as `lost`, and the context is reset in place: `recovered` or
+//! `error` says whether the driver allows it.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::Report;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -94,8 +95,9 @@ fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
         "long" => vec![nanoseconds(options.length)],
         _ => Vec::new(),
     };
+    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     gpu.launch(kernel, 1, &arguments)?;
-    report.say("launched", json!({ "kind": options.kind }));
+    report.say("launched", json!({ "kind": options.kind, "at_us": at.as_micros() }));
     gpu.synchronize()?;
     Ok(json!({ "kind": options.kind }))
 }

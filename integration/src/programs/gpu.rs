@@ -5,7 +5,7 @@ use cudarc::driver::{DriverError, result, sys};
 use std::ffi::{CString, c_void};
 
 /// PTX of the kernels, with the NUL that the driver reads up to.
-const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
+pub(super) const KERNELS: &str = concat!(include_str!("kernels.ptx"), "\0");
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
@@ -62,6 +62,10 @@ pub enum Argument {
 /// A kernel of ours, in a module that stays loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel(sys::CUfunction);
+
+/// A stream, as long as its context lives.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream(pub(super) sys::CUstream);
 
 /// The primary context of a GPU, current on this thread.
 #[derive(Debug)]
@@ -146,6 +150,20 @@ impl Gpu {
     /// # Errors
     /// The driver's.
     pub fn launch(&self, kernel: Kernel, threads: u32, arguments: &[Argument]) -> Result<(), GpuError> {
+        self.launch_in(Stream(std::ptr::null_mut()), kernel, threads, arguments)
+    }
+
+    /// The same in a stream's order.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn launch_in(
+        &self,
+        stream: Stream,
+        kernel: Kernel,
+        threads: u32,
+        arguments: &[Argument],
+    ) -> Result<(), GpuError> {
         let mut places: Vec<*mut c_void> = arguments
             .iter()
             .map(|argument| match argument {
@@ -156,7 +174,7 @@ impl Gpu {
         let grid = (threads.div_ceil(BLOCK).max(1), 1, 1);
         let block = (threads.clamp(1, BLOCK), 1, 1);
         // SAFETY: the kernels in our PTX take these arguments; the driver copies them before it returns.
-        unsafe { result::launch_kernel(kernel.0, grid, block, 0, std::ptr::null_mut(), &mut places) }
+        unsafe { result::launch_kernel(kernel.0, grid, block, 0, stream.0, &mut places) }
             .map_err(named("cuLaunchKernel"))
     }
 

@@ -1,10 +1,12 @@
 //! What a fault does to the others, and what a client's sudden death does.
 //!
-//! Measured: all clients of the server on that GPU get the culprit's error; the log names a client that did not do it
+//! Measured: all clients of the server on that GPU get the culprit's error (after a misaligned access some get that of a
+//! failed launch, and the culprit's own calls succeed until then); the log names a client that did not do it
 //! and, for faults other than memory faults, none; newcomers are refused until the last affected context has gone, and
 //! the next client after that has the device's context built anew. A failed assertion stays with its client. After a
 //! trap or an assertion the log says `Worker is in reset` when the culprit's context ends, and of nobody else.
 
+use super::connection::Connection;
 use super::event_loop::{Server, Timer};
 use remps_proto::mps::client::PROCESS_CONTEXT;
 use sim_wire::fault::FaultKind;
@@ -40,12 +42,12 @@ impl Server {
             return;
         }
         let mut victims = Vec::new();
-        for connection in &mut self.connections {
-            if connection.device == Some(fault.device) {
-                connection.is_affected = true;
-                connection.notify(Notice::Poison(fault.kind.0));
-                victims.push(connection.identity);
-            }
+        let on_device = |connection: &Connection| connection.device == Some(fault.device);
+        let count = self.connections.iter().filter(|connection| on_device(connection)).count();
+        for connection in self.connections.iter_mut().filter(|connection| on_device(connection)) {
+            connection.is_affected = true;
+            connection.notify(Notice::Poison(fault.kind.seen_by(victims.len(), count).0));
+            victims.push(connection.identity);
         }
         if fault.kind.is_memory_fault()
             && let Some(named) = victims.iter().find(|victim| victim.pid != fault.culprit).or(victims.first())

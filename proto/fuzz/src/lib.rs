@@ -23,6 +23,7 @@ use remps_proto::mps::server::{Configuration, Dialect, Hello, Reply, ReplyDecode
 use remps_proto::mps::ui::{Announcement, FromDaemon, MAX_REPLY, decode_command, encode_command, output_packets};
 
 use remps_proto::notice::{Notice, RECORD_SIZE, records};
+use remps_proto::shim::{FromShim, ToShim};
 
 /// The releases whose commands differ.
 const RELEASES: [Personality; 5] =
@@ -203,6 +204,18 @@ pub fn holder(data: &[u8]) {
     }
     if let Ok(first) = FromHolder::decode(data) {
         let again = FromHolder::decode(&first.clone().encode().expect("it was within the limits"));
+        assert_eq!(again, Ok(first));
+    }
+}
+
+/// Messages between the preload library and the daemon.
+pub fn shim(data: &[u8]) {
+    if let Ok(first) = FromShim::decode(data) {
+        let again = FromShim::decode(&first.clone().encode().expect("it was within the limits"));
+        assert_eq!(again, Ok(first));
+    }
+    if let Ok(first) = ToShim::decode(data) {
+        let again = ToShim::decode(&first.clone().encode().expect("it was within the limits"));
         assert_eq!(again, Ok(first));
     }
 }

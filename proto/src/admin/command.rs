@@ -8,6 +8,7 @@ use super::limits::{
 };
 use super::number::{atoi, int_prefix, is_space, strtol};
 use super::personality::Personality;
+use super::report::Report;
 
 /// Declares the commands with their spelling, their first release, their synopsis and one line of help.
 macro_rules! command_names {
@@ -78,6 +79,14 @@ command_names! {
     SmPartition "sm_partition" V595 "add DEVICE CHUNKS | rm DEVICE PARTITION" "Make or remove a static SM partition.";
     Lspart "lspart" V595 "" "List the static SM partitions.";
     Quit "quit" V535 "[-t SECONDS]" "End all servers and the daemon.";
+    // These are ReMPS's own, whichever release is played.
+    Status "status" V535 "[--json]" "Show the daemon, its servers and its clients.";
+    GetFaultList "get_fault_list" V535 "[-n COUNT] [--json]" "Show who caused the latest faults.";
+    GetClientState "get_client_state" V535 "PID [--json]" "Show what is known of a client.";
+    GetChannelList "get_channel_list" V535 "[PID] [--json]" "Show the contexts and channels of clients.";
+    Events "events" V535 "[--follow] [-n COUNT] [--json]" "Show the latest events, with --follow as they come.";
+    Vault "vault" V535 "list [--json]" "Show whose GPU memory is kept.";
+    Metrics "metrics" V535 "" "Print the metrics for Prometheus.";
 }
 
 impl std::fmt::Display for CommandName {
@@ -223,6 +232,8 @@ pub enum Command {
         /// Seconds after which servers are forced; `None` waits for their clients.
         timeout_s: Option<u32>,
     },
+    /// One of ReMPS's own commands.
+    Report(Report),
     /// Anything else: the first word, bytes that are no UTF-8 replaced.
     Unknown(String),
 }
@@ -295,6 +306,13 @@ impl Command {
             CommandName::SmPartition => Self::SmPartition(sm_partition([word(), word(), word()])),
             CommandName::Lspart => Self::Lspart,
             CommandName::Quit => Self::Quit { timeout_s: if word() == b"-t" { seconds(word()) } else { None } },
+            CommandName::Status
+            | CommandName::GetFaultList
+            | CommandName::GetClientState
+            | CommandName::GetChannelList
+            | CommandName::Events
+            | CommandName::Vault
+            | CommandName::Metrics => Self::Report(Report::parse(name, words)),
         }
     }
 
@@ -324,6 +342,7 @@ impl Command {
             Self::SmPartition(_) => CommandName::SmPartition,
             Self::Lspart => CommandName::Lspart,
             Self::Quit { .. } => CommandName::Quit,
+            Self::Report(report) => report.name(),
             Self::Unknown(_) => return None,
         })
     }

@@ -4,6 +4,7 @@ use super::command::{Command, SmPartition};
 use super::limits::{DeviceKey, MemLimit, Percentage, Priority};
 use super::personality::Personality;
 use super::reply;
+use super::report::{self, Report};
 
 /// Default percentage, priority and memory limits, as `set_default_*` leaves them.
 #[derive(Clone, PartialEq, Debug)]
@@ -131,6 +132,7 @@ impl Defaults {
             | Command::SmPartition(_)
             | Command::Lspart
             | Command::Quit { .. }
+            | Command::Report(_)
             | Command::Unknown(_) => return None,
         };
         Some(Applied { answer, remark, changed: *self != before })
@@ -187,6 +189,7 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
         Command::Ps { server: Some(server) } => Some(reply::ps_server_not_found(*server)),
         Command::SmPartition(SmPartition::Invalid) => Some(vec![reply::SM_PARTITION_USAGE.to_owned()]),
         Command::Unknown(word) => Some(vec![reply::unknown_command(word)]),
+        Command::Report(Report::Misused(name)) => Some(vec![report::usage(*name)]),
         Command::StartServer { uid: Some(_), .. }
         | Command::SetDefaultActiveThreadPercentage { .. }
         | Command::GetDefaultActiveThreadPercentage
@@ -197,6 +200,7 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
         | Command::DeviceQuery { server: None, .. }
         | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. })
         | Command::Lspart
+        | Command::Report(_)
         | Command::Quit { .. } => None,
     }
 }

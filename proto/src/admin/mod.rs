@@ -2,7 +2,8 @@
 //!
 //! [`command`] turns a line into a [`Command`], [`reply`] turns facts into the vendor's words, [`limits`] holds the
 //! grammar of the values that commands carry, [`defaults`] the few values a daemon keeps when no server runs, and
-//! [`personality`] says which release is being played. Nothing here knows a daemon's state.
+//! [`personality`] says which release is being played, and [`report`] has the
+//! grammar of the commands that are ours alone. Nothing here knows a daemon's state.
 
 pub mod command;
 pub mod defaults;
@@ -10,8 +11,10 @@ pub mod limits;
 mod number;
 pub mod personality;
 pub mod reply;
+pub mod report;
 
 pub use command::{Command, CommandName, SmPartition};
 pub use defaults::Defaults;
 pub use limits::{DeviceKey, MemLimit, Percentage, Priority};
 pub use personality::Personality;
+pub use report::Report;

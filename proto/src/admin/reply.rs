@@ -97,10 +97,13 @@ pub fn percentage(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// The first words of every refusal but that of `quit`.
+pub const INSUFFICIENT_PRIVILEGES: &str = "Insufficient privileges for UID";
+
 /// The start of every refusal but that of `quit`, and all of it in 535.
 #[must_use]
 pub fn insufficient_privileges(uid: u32) -> String {
-    format!("Insufficient privileges for UID {uid}")
+    format!("{INSUFFICIENT_PRIVILEGES} {uid}")
 }
 
 /// `set_default_*` by somebody who is neither root nor the daemon's user. 535 refuses nobody; the misspelling is the
@@ -165,6 +168,7 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         | Command::Ps { .. }
         | Command::DeviceQuery { .. }
         | Command::Lspart
+        | Command::Report(_)
         | Command::Unknown(_) => insufficient_privileges(uid),
     }
 }

@@ -56,6 +56,10 @@ crate::open_enum! {
         SERVER_CONNECTION = 8,
         /// A piece of the log that was read while there was no daemon; made by the holder only.
         LOG_BACKLOG = 9,
+        /// A region of GPU memory, its note and its GPU's device file: kept until giving up.
+        REGION = 10,
+        /// The listening socket `shim`, from which the daemon itself accepts: kept until giving up.
+        LISTENER_SHIM = 11,
     }
 }
 

@@ -10,10 +10,11 @@
 //! | [`server`] | a server: its hello, its configuration, requests and replies |
 //! | [`client`] | a client and, over the handed-out socket, its server |
 //! | [`ui`] | the command line |
-//! | [`log`] | the log FIFO |
+//! | [`log`], [`fault_log`] | the log FIFO, and what its records say of faults |
 
 pub mod client;
 pub mod device;
+pub mod fault_log;
 pub mod handshake;
 pub mod log;
 pub mod server;

@@ -1,7 +1,10 @@
 //! Single rules of the core, each in one short story.
 
 use super::*;
-use remps_proto::mps::server::{Reply, Request};
+use remps_proto::mps::device::DeviceUuid;
+use remps_proto::mps::server::{ClientContext, Reply, Request};
+use std::sync::Arc;
+use world::identity;
 
 const ROOT: Peer = Peer { pid: 9, uid: 0, gid: 0 };
 const USER: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
@@ -30,7 +33,7 @@ impl Story {
 
     fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
         let connection = ConnectionId(self.number());
-        (connection, self.feed(Input::ClientArrived { connection, peer }))
+        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
     }
 
     fn command(&mut self, peer: Peer, line: &str) -> Vec<Effect> {
@@ -263,11 +266,33 @@ fn a_command_for_a_starting_server_waits_a_little() {
 }
 
 #[test]
+fn ps_tells_the_programs_that_are_known_and_leaves_the_others_to_be_read() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    story.serve(&effects, 501);
+    let known = Peer { pid: 31, ..USER };
+    story.arrive(known);
+    let identity = Identity { program: "/usr/bin/train".to_owned(), ..Identity::clone(&identity(known.pid, 0)) };
+    story.feed(Input::IdentityKnown { pid: known.pid, identity: Arc::new(identity) });
+    let effects = story.command(ROOT, "ps");
+    let request = asked(&effects, &Request::Snapshot).expect("the clients are asked for");
+    let context =
+        |peer: Peer| ClientContext { pid: peer.pid, context: 1, reserved: 0, device: DeviceUuid::default(), id: 1 };
+    let reply = Ok(Reply::Snapshot(vec![context(USER), context(known)]));
+    let effects = story.feed(Input::Replied { request, reply });
+    let rows = effects.iter().find_map(|effect| match effect {
+        Effect::AnswerPs { rows, .. } => Some(rows.iter().map(|row| (row.0.pid, row.0.command.as_str())).collect()),
+        _ => None,
+    });
+    assert_eq!(rows, Some(vec![(USER.pid, ""), (known.pid, "/usr/bin/train")]));
+}
+
+#[test]
 fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
     let mut story = Story::new(Policy::default());
     let (_, effects) = story.arrive(USER);
     let (idle, _) = story.serve(&effects, 501);
-    story.feed(Input::ProcessGone { pid: USER.pid });
+    story.feed(Input::ProcessGone { pid: USER.pid, end: End::Exited(0) });
     assert_eq!(story.core.next_deadline(), None, "the only server stays");
     let (_, effects) = story.arrive(OTHER);
     story.serve(&effects, 502);
@@ -305,8 +330,8 @@ fn a_server_without_clients_makes_room_for_one_that_cannot_start_beside_it() {
     assert_eq!(asked(&effects, &Request::Shutdown), None, "the first one has a client");
     let (another, effects) = story.arrive(Peer { pid: 33, ..USER });
     assert_eq!(dispatched(&effects), [(first, another)], "and goes on to take more");
-    story.feed(Input::ProcessGone { pid: 33 });
-    let effects = story.feed(Input::ProcessGone { pid: USER.pid });
+    story.feed(Input::ProcessGone { pid: 33, end: End::Exited(0) });
+    let effects = story.feed(Input::ProcessGone { pid: USER.pid, end: End::Exited(0) });
     let id = asked(&effects, &Request::Shutdown).expect("it has none and is in the way");
     story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(0)) });
     let effects = story.feed(Input::ServerExited { server: first, cause: ExitCause::Exited(0) });

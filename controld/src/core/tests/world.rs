@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::devices::Device;
+use crate::report::{ClientPhase, DaemonFacts};
 use remps_proto::mps::device::DeviceInfo;
 use remps_proto::mps::server::{DeviceClients, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What the operators of the world type; `{S}` is a server's pid, `{C}` a client's.
 pub(super) const COMMANDS: &[&str] = &[
@@ -26,6 +28,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "shutdown_server {S} -f",
     "start_server -uid 1000",
     "start_server -uid 0",
+    "status",
     "nonsense",
 ];
 
@@ -50,7 +53,23 @@ pub(super) enum Action {
         command: usize,
     },
     TimePasses(u64),
-    /// The daemon is killed and a successor takes over.
+    /// A client's tools queue has a fault: its server is lost, and so are all of its clients.
+    MemoryFault(usize),
+    /// A server is lost, and says something in its log, right or wrong about who.
+    Exception {
+        server: usize,
+        named: usize,
+    },
+    /// Somebody writes a record of a fault that there was not.
+    ForgedRecord {
+        server: usize,
+        named: usize,
+    },
+    /// The patched module has isolated a fault.
+    IsolatedFault(usize),
+    /// A client dies in the middle of its work.
+    SuddenDeath(usize),
+    /// The daemon is killed is killed and a successor takes over.
     Restart,
 }
 
@@ -61,7 +80,10 @@ struct Process {
     hello: bool,
     alive: bool,
     signalled: bool,
+    faulted: bool,
     clients: BTreeSet<u32>,
+    /// Whoever was its client at any time.
+    ever: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -69,6 +91,20 @@ struct Asked {
     id: RequestId,
     server: ServerEpoch,
     request: Request,
+}
+
+/// The process that has this pid after so many others had it.
+pub(super) fn key(pid: u32, birth: u64) -> ProcessKey {
+    ProcessKey { pid, start_time: u64::from(pid) * 1000 + birth }
+}
+
+pub(super) fn identity(pid: u32, birth: u64) -> Arc<Identity> {
+    let command = format!("program-{pid}");
+    Arc::new(Identity { start_time: key(pid, birth).start_time, command, ..Identity::default() })
+}
+
+pub(super) fn fault() -> MemoryFault {
+    MemoryFault { address: 0x10, access: Access::Write, kind: "invalid PDE".to_owned(), gpu: None }
 }
 
 /// The world.
@@ -85,6 +121,11 @@ pub(super) struct World {
     waiting: BTreeMap<ConnectionId, Peer>,
     dispatched: BTreeMap<ConnectionId, (Peer, ServerEpoch)>,
     watched: BTreeSet<u32>,
+    /// Whose descriptors the driver has copies of, the living and the dead.
+    copies: BTreeSet<ProcessKey>,
+    verdicts: Vec<Verdict>,
+    /// How many processes have had this pid and are dead.
+    births: BTreeMap<u32, u64>,
     /// Servers that did not say which clients they have.
     untold: BTreeSet<ServerEpoch>,
     unanswered: BTreeSet<SessionId>,
@@ -94,8 +135,9 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(sharing: Sharing) -> Self {
-        let policy = Policy { sharing, ..Policy::default() };
+    pub(super) fn new(sharing: Sharing, domain: DomainPolicy) -> Self {
+        let domains = DomainPolicies { default: domain, overrides: Vec::new() };
+        let policy = Policy { sharing, domains, ..Policy::default() };
         Self {
             core: Core::new(policy.clone(), Defaults::default()),
             policy,
@@ -108,12 +150,27 @@ impl World {
             waiting: BTreeMap::new(),
             dispatched: BTreeMap::new(),
             watched: BTreeSet::new(),
+            copies: BTreeSet::new(),
+            verdicts: Vec::new(),
+            births: BTreeMap::new(),
             untold: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             quitting: false,
             exit: None,
             saved_at_least_once: false,
         }
+    }
+
+    fn birth(&self, pid: u32) -> u64 {
+        self.births.get(&pid).copied().unwrap_or_default()
+    }
+
+    fn key(&self, pid: u32) -> ProcessKey {
+        key(pid, self.birth(pid))
+    }
+
+    fn identity(&self, pid: u32) -> Arc<Identity> {
+        identity(pid, self.birth(pid))
     }
 
     fn number(&mut self) -> u64 {
@@ -148,7 +205,22 @@ impl World {
                 assert!(self.servers.contains_key(&server), "only a known server is told anything");
             }
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
-            Effect::WatchProcess { pid, .. } => drop(self.watched.insert(pid)),
+            Effect::WatchProcess { pid, .. } => self.watch(pid),
+            Effect::Record(event) => self.recorded(*event),
+            Effect::MeasureServer { server, .. } => {
+                let input = Input::ServerMeasured { server, memory_bytes: Some(66 << 20) };
+                let effects = self.core.handle(self.now, input);
+                for effect in effects {
+                    self.perform(effect);
+                }
+            }
+            Effect::EndProcess { process, .. } => {
+                // It obeys when its turn comes.
+                assert!(process.start_time <= self.key(process.pid).start_time, "an order to end is of one who lived");
+            }
+            Effect::ReleaseCopies { process } => {
+                self.copies.remove(&process);
+            }
             Effect::Close { connection } => drop(self.waiting.remove(&connection)),
             Effect::Signal { server, .. } => {
                 if let Some(process) = self.servers.get_mut(&server) {
@@ -158,12 +230,86 @@ impl World {
             Effect::Answer { session, .. } | Effect::AnswerPs { session, .. } => {
                 assert!(self.unanswered.remove(&session), "a command is answered once");
             }
+            Effect::Report { session, .. } => {
+                assert!(self.unanswered.remove(&session), "a command is answered once");
+                self.check_picture();
+            }
             Effect::ListDevices { session } => {
                 self.feed_later_devices(session);
             }
             Effect::CloseSessions => {}
             Effect::Exit { status } => self.exit = Some(status),
         }
+    }
+
+    fn watch(&mut self, pid: u32) {
+        if !self.homes.contains_key(&pid) {
+            // It died before anybody watched.
+            let effects = self.core.handle(self.now, Input::ProcessGone { pid, end: End::Unknown });
+            for effect in effects {
+                self.perform(effect);
+            }
+        } else {
+            self.watched.insert(pid);
+            let process = self.key(pid);
+            self.copies.insert(process);
+            for input in [
+                Input::CopiesHeld { process, descriptors: 2 },
+                Input::Tracked { process, tracked: true },
+                Input::IdentityKnown { pid, identity: self.identity(pid) },
+            ] {
+                let effects = self.core.handle(self.now, input);
+                for effect in effects {
+                    self.perform(effect);
+                }
+            }
+        }
+    }
+
+    fn recorded(&mut self, event: JournalEvent) {
+        let (JournalEvent::Verdict { verdict, .. } | JournalEvent::VerdictCorrected { verdict, .. }) = event else {
+            return;
+        };
+        if let Some(culprit) = &verdict.culprit {
+            let pid = culprit.process.pid;
+            let server = self.servers.get(&verdict.epoch);
+            assert!(server.is_none_or(|server| server.ever.contains(&pid)), "a verdict names a client of the server");
+            assert!(!verdict.victims.contains(&pid), "nobody is both");
+        }
+        self.verdicts.push(verdict);
+    }
+
+    /// The picture that reports are made from shows every client once, and nothing that does not exist.
+    fn check_picture(&self) {
+        let daemon = DaemonFacts {
+            pid: 1,
+            version: "",
+            personality: String::new(),
+            owner: 0,
+            uptime: self.now,
+            quitting: self.core.is_quitting(),
+            obstacles: vec![],
+            driver: None,
+        };
+        let picture = self.core.picture(self.now, daemon, vec![]);
+        let mut living = BTreeSet::new();
+        for client in picture.clients.iter().filter(|client| client.phase != ClientPhase::Gone) {
+            assert!(living.insert(client.process.pid), "a client is in one phase: {client:?}");
+            assert_eq!(client.end, None);
+            assert_eq!(
+                client.phase == ClientPhase::Waiting,
+                client.server.is_none() && client.contexts == 0 && !client.tracked
+            );
+        }
+        for server in &picture.servers {
+            assert!(picture.domains.iter().any(|domain| domain.name == server.domain), "{server:?}");
+        }
+        let on_servers: usize = picture.servers.iter().map(|server| server.clients).sum();
+        let of_domains: usize = picture.domains.iter().map(|domain| domain.clients).sum();
+        assert_eq!(on_servers, of_domains);
+        assert!(picture.channels.iter().all(|channel| living.contains(&channel.process.pid)));
+        let waiting: usize = picture.domains.iter().map(|domain| domain.waiting).sum();
+        assert_eq!(waiting, self.core.waiting());
     }
 
     /// The driver answers a list of devices in a later input; here it is the next one.
@@ -185,10 +331,14 @@ impl World {
             hello: false,
             alive: self.spawning_works,
             signalled: false,
+            faulted: false,
             clients: BTreeSet::new(),
+            ever: BTreeSet::new(),
         };
         if self.policy.sharing == Sharing::Single {
-            assert!(self.servers.values().all(|other| !other.alive), "one server at a time");
+            let tainted = |epoch: &ServerEpoch| self.core.servers.get(epoch).is_some_and(|s| s.tainted.is_some());
+            let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
+            assert_eq!(sound.count(), 0, "one server at a time");
         }
         let input = if self.spawning_works {
             self.servers.insert(server, process);
@@ -213,11 +363,17 @@ impl World {
             assert_eq!(process.domain, peer.uid, "only to a server of its own user");
         }
         if let Some(home) = self.homes.get(&peer.pid) {
-            let home_works = self.core.servers().any(|s| s.epoch == *home && s.is_connected());
+            let works = |s: &Server| s.epoch == *home && s.is_connected() && !s.is_lost();
+            let home_works = self.core.servers().any(works);
             let home_told = !self.untold.contains(home);
             assert!(*home == server || !home_works || !home_told, "a process stays with its server");
         }
+        let is_own = process.clients.contains(&peer.pid);
+        let spoilt = |s: &Server| s.is_lost() || (s.tainted.is_some() && !is_own);
+        let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
+        assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
         process.clients.insert(peer.pid);
+        process.ever.insert(peer.pid);
         self.homes.insert(peer.pid, server);
         self.dispatched.insert(connection, (peer, server));
     }
@@ -229,6 +385,20 @@ impl World {
             *active.entry(server.domain).or_insert(0) += 1;
         }
         assert!(active.values().all(|&count| count == 1), "a domain has one active server: {active:?}");
+        let mut starting = BTreeMap::new();
+        for server in self.core.servers().filter(|server| server.is_up() && server.is_starting()) {
+            *starting.entry(server.domain).or_insert(0) += 1;
+        }
+        assert!(starting.values().all(|&count| count == 1), "a domain starts one server at a time: {starting:?}");
+        assert!(
+            self.core.verdicts().all(|verdict| verdict.confidence != Confidence::Certain || verdict.culprit.is_some()),
+            "only somebody is certain"
+        );
+        for funeral in self.core.funerals.keys() {
+            assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
+            let lives = self.homes.contains_key(&funeral.pid) && self.key(funeral.pid) == *funeral;
+            assert!(!lives, "a funeral is of one who is dead");
+        }
         assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
         for (connection, peer) in &self.waiting {
             assert_eq!(self.core.waiting_peer(*connection), Some(*peer));
@@ -253,7 +423,7 @@ impl World {
                 let peer = Peer { pid: uid * 10 + slot + 1, uid, gid: uid };
                 if !self.quitting {
                     self.waiting.insert(connection, peer);
-                    self.feed(Input::ClientArrived { connection, peer });
+                    self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
                 }
             }
             Action::ClientFinishes(index) => {
@@ -269,13 +439,38 @@ impl World {
             Action::ProcessEnds(index) => {
                 // A process ends whether or not it is watched.
                 if let Some(pid) = self.homes.keys().nth(index).copied() {
-                    self.homes.remove(&pid);
-                    for process in self.servers.values_mut() {
-                        process.clients.remove(&pid);
-                    }
-                    if self.watched.remove(&pid) {
-                        self.feed(Input::ProcessGone { pid });
-                    }
+                    self.end(pid, End::Exited(0));
+                }
+            }
+            Action::SuddenDeath(index) => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    self.end(pid, End::Signaled(9));
+                }
+            }
+            Action::MemoryFault(index) => {
+                if let Some((&pid, &home)) = self.homes.iter().nth(index) {
+                    self.break_server(home);
+                    self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault: fault() }));
+                    let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
+                    let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
+                    assert!(!self.core.processes.contains_key(&pid) || is_named, "the culprit is named at once");
+                }
+            }
+            Action::IsolatedFault(index) => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    let (process, isolation) = (self.key(pid), Isolation::Isolated);
+                    self.feed(Input::Evidence(Evidence::Notice { process, fault: fault(), channel: None, isolation }));
+                }
+            }
+            Action::Exception { server, named } => {
+                if let Some(epoch) = self.servers.keys().nth(server).copied() {
+                    self.break_server(epoch);
+                    self.log_record(epoch, named);
+                }
+            }
+            Action::ForgedRecord { server, named } => {
+                if let Some(epoch) = self.servers.keys().nth(server).copied() {
+                    self.log_record(epoch, named);
                 }
             }
             Action::ServerHello(index) => self.hello(index),
@@ -287,6 +482,43 @@ impl World {
             Action::TimePasses(ms) => self.pass(Duration::from_millis(ms)),
             Action::Restart => self.restart(),
         }
+    }
+
+    fn end(&mut self, pid: u32, end: End) {
+        self.homes.remove(&pid);
+        // The kernel closes what it had open.
+        let waiting: Vec<_> = self.waiting.iter().filter(|(_, peer)| peer.pid == pid).map(|(key, _)| *key).collect();
+        let under_way: Vec<_> =
+            self.dispatched.iter().filter(|(_, (peer, _))| peer.pid == pid).map(|(key, _)| *key).collect();
+        for connection in waiting.into_iter().chain(under_way) {
+            self.waiting.remove(&connection);
+            self.dispatched.remove(&connection);
+            self.feed(Input::ClientDone { connection, status: None });
+        }
+        let old = self.key(pid);
+        *self.births.entry(pid).or_default() += 1;
+        for process in self.servers.values_mut() {
+            process.clients.remove(&pid);
+        }
+        if self.watched.remove(&pid) {
+            self.feed(Input::ProcessGone { pid, end });
+        } else {
+            // The driver lets go of what nobody waits for.
+            self.copies.remove(&old);
+        }
+    }
+
+    fn break_server(&mut self, epoch: ServerEpoch) {
+        if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
+            process.faulted = true;
+        }
+    }
+
+    fn log_record(&mut self, epoch: ServerEpoch, named: usize) {
+        let server = self.servers.get(&epoch).map_or(0, |process| process.pid);
+        let named = self.homes.keys().nth(named).copied();
+        let text = "Worker is in reset".to_owned();
+        self.feed(Input::Evidence(Evidence::ServerLog { server, named, blames: true, text }));
     }
 
     fn hello(&mut self, index: usize) {
@@ -349,7 +581,7 @@ impl World {
             Request::GetThreadPercentage => Reply::ThreadPercentage(50.0),
             Request::TerminateClient(_) => Reply::Terminated(0),
             Request::Snapshot => Reply::Snapshot(Vec::new()),
-            Request::Status => Reply::Active(true),
+            Request::Status => Reply::Active(!self.servers.get(&server).is_some_and(|process| process.faulted)),
             Request::GetPinnedLimit(_) => Reply::PinnedLimit(1 << 30),
             Request::QueryDevices => Reply::Devices(Vec::new()),
             other => panic!("{other:?} has no answer"),
@@ -399,6 +631,7 @@ impl World {
         self.asked.clear();
         self.unanswered.clear();
         self.watched.clear();
+        self.copies.clear();
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
@@ -408,13 +641,15 @@ impl World {
         }
         let dispatched: Vec<_> = self.dispatched.iter().map(|(connection, to)| (*connection, *to)).collect();
         for (connection, (peer, server)) in dispatched {
-            if let Some(effect) = self.core.restore_dispatched(connection, peer, server) {
+            if let Some(effect) =
+                self.core.restore_dispatched(self.now, connection, peer, self.identity(peer.pid), server)
+            {
                 self.perform(effect);
             }
         }
         for (connection, peer) in waiting {
             self.waiting.insert(connection, peer);
-            self.feed(Input::ClientArrived { connection, peer });
+            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
         }
     }
 
@@ -438,6 +673,17 @@ impl World {
             }
             self.pass(Duration::from_millis(500));
         }
+    }
+
+    /// When every client is dead, nothing of any is held.
+    pub(super) fn check_nothing_is_held(&mut self) {
+        while let Some(pid) = self.homes.keys().next().copied() {
+            self.end(pid, End::Signaled(9));
+        }
+        self.pass(self.policy.funerals.hold_timeout);
+        assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.processes);
+        assert!(self.copies.is_empty(), "every copy is closed: {:?}", self.copies);
+        assert!(self.core.endings.is_empty(), "{:?}", self.core.endings);
     }
 
     pub(super) fn check_nobody_waits(&self) {

@@ -80,12 +80,4 @@ entry_points! {
         driver()?.device(peer)?;
         can.put(0)
     }
-
-    fn cuDeviceGetDefaultMemPool(_pool: Out<usize>, _device: c_int) {
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    fn cuDeviceGetMemPool(_pool: Out<usize>, _device: c_int) {
-        Err(Code::NOT_SUPPORTED)
-    }
 }

@@ -21,7 +21,7 @@ const DEVICE_MEMORY: u32 = 2;
 fn room(tables: &Tables, device: u32) -> (u64, u64) {
     let limit = tables.limits.get(&device).copied().filter(|&limit| limit != 0);
     let total = limit.unwrap_or(TOTAL_MEMORY).min(TOTAL_MEMORY);
-    (total, total.saturating_sub(tables.used.get(&device).copied().unwrap_or_default()))
+    (total, total.saturating_sub(tables.used.of(device)))
 }
 
 /// Takes bytes of a device's memory into account.
@@ -29,14 +29,13 @@ pub(super) fn account(tables: &mut Tables, device: u32, size: usize) -> Outcome 
     if room(tables, device).1 < size as u64 {
         return Err(Code::OUT_OF_MEMORY);
     }
-    *tables.used.entry(device).or_default() += size as u64;
+    tables.used.add(device, size as u64);
     Ok(())
 }
 
 /// Takes them out of account.
 pub(super) fn discount(tables: &mut Tables, device: u32, size: usize) {
-    let used = tables.used.entry(device).or_default();
-    *used = used.saturating_sub(size as u64);
+    tables.used.remove(device, size as u64);
 }
 
 fn allocate_host(size: usize) -> Outcome<usize> {
@@ -124,14 +123,6 @@ entry_points! {
     }
 
     fn cuMemAllocManaged(_address: Out<usize>, _size: usize, _flags: c_uint) {
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    fn cuMemAllocAsync(_address: Out<usize>, _size: usize, _stream: usize) {
-        Err(Code::NOT_SUPPORTED)
-    }
-
-    fn cuMemFreeAsync(_address: usize, _stream: usize) {
         Err(Code::NOT_SUPPORTED)
     }
 

@@ -5,6 +5,8 @@ mod device;
 mod event;
 mod launch;
 mod memory;
+mod pointer;
+mod pool;
 mod query;
 mod stream;
 mod transfer;
@@ -34,6 +36,8 @@ fn address(name: &str) -> Option<*const c_void> {
             event::table(),
             launch::table(),
             memory::table(),
+            pointer::table(),
+            pool::table(),
             query::table(),
             stream::table(),
             transfer::table(),

@@ -108,7 +108,9 @@ entry_points! {
         if flags != 0 || properties.kind != ONLY_KIND || properties.handle_types & !ONLY_KIND != 0 {
             return Err(Code::INVALID_VALUE);
         }
-        handle.put(insert(driver, Allocation::create(size, device(driver, properties.location)?)?)?)
+        let mut allocation = Allocation::create(size, device(driver, properties.location)?)?;
+        allocation.handle_types = properties.handle_types;
+        handle.put(insert(driver, allocation)?)
     }
 
     fn cuMemRelease(handle: usize) {
@@ -124,8 +126,12 @@ entry_points! {
         if kind != ONLY_KIND || flags != 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let descriptor = driver.tables().allocations.get(&handle).ok_or(Code::INVALID_VALUE)?.export()?;
-        out.put(descriptor)
+        let allocation = driver.tables().allocations.get(&handle).cloned().ok_or(Code::INVALID_VALUE)?;
+        // Only what was made for it can be exported.
+        if allocation.handle_types & kind == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        out.put(allocation.export()?)
     }
 
     fn cuMemImportFromShareableHandle(handle: Out<usize>, descriptor: *mut c_void, kind: c_int) {
@@ -234,10 +240,11 @@ entry_points! {
     }
 
     fn cuMemGetAllocationPropertiesFromHandle(properties: Out<Properties>, handle: usize) {
-        let device = driver()?.tables().allocations.get(&handle).ok_or(Code::INVALID_VALUE)?.device;
-        let device = c_int::try_from(device).map_err(|_| Code::UNKNOWN)?;
+        let allocation = driver()?.tables().allocations.get(&handle).cloned().ok_or(Code::INVALID_VALUE)?;
+        let device = c_int::try_from(allocation.device).map_err(|_| Code::UNKNOWN)?;
         let location = Location { kind: ONLY_KIND, device };
-        properties.put(Properties { kind: ONLY_KIND, handle_types: ONLY_KIND, location, windows: 0, flags: [0; 8] })
+        let handle_types = allocation.handle_types;
+        properties.put(Properties { kind: ONLY_KIND, handle_types, location, windows: 0, flags: [0; 8] })
     }
 
     fn cuMulticastGetGranularity(_granularity: Out<usize>, _properties: In<u8>, _option: c_uint) {

@@ -1,0 +1,18 @@
+//! Handles for other processes, of the kind before virtual memory management.
+#![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
+
+use crate::keep::pointers;
+
+hooks! {
+    Ipc;
+    {
+        fn cuIpcCloseMemHandle(dptr: CUdeviceptr) gone(dptr);
+        fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent);
+        fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => pointers::ipc;
+        fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) made Ipc(event);
+        fn cuIpcOpenMemHandle_v2(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint) made Ipc(pdptr);
+    }
+    elsewhere {
+        fn cuIpcOpenMemHandle(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint) made Ipc(pdptr);
+    }
+}

@@ -1,0 +1,29 @@
+//! Libraries: modules for all contexts.
+#![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
+
+use crate::keep::record_library;
+
+hooks! {
+    Library;
+    {
+        fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary);
+        fn cuLibraryGetGlobal(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) made Variable(dptr);
+        fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) => record_library::kernel;
+        fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
+        fn cuLibraryGetManaged(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) made Managed(dptr);
+        fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary) => record_library::library_module;
+        fn cuLibraryGetUnifiedFunction(fptr: *mut *mut c_void, library: CUlibrary, symbol: *const c_char) made Variable(fptr);
+        fn cuLibraryLoadData(
+            library: *mut CUlibrary, code: *const c_void, jit_options: *mut CUjit_option,
+            jit_options_values: *mut *mut c_void, num_jit_options: c_uint, library_options: *mut CUlibraryOption,
+            library_option_values: *mut *mut c_void, num_library_options: c_uint,
+        ) => record_library::library;
+        fn cuLibraryLoadFromFile(
+            library: *mut CUlibrary, file_name: *const c_char, jit_options: *mut CUjit_option,
+            jit_options_values: *mut *mut c_void, num_jit_options: c_uint, library_options: *mut CUlibraryOption,
+            library_option_values: *mut *mut c_void, num_library_options: c_uint,
+        ) => record_library::library_file;
+        fn cuLibraryUnload(library: CUlibrary) => record_library::library_ends;
+    }
+    elsewhere {}
+}

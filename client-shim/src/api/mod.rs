@@ -1,0 +1,214 @@
+//! Every function of the driver, by class.
+//!
+//! The lists cover the driver API from CUDA 11 to 13.4, with the variants for a default stream of each thread. What is
+//! exported by the driver and in none of them is in [`left_alone`], with the reason.
+
+pub(crate) mod array;
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod event;
+pub(crate) mod external;
+pub(crate) mod graph;
+pub(crate) mod host;
+pub(crate) mod ipc;
+pub(crate) mod kernel;
+#[cfg(test)]
+mod left_alone;
+pub(crate) mod library;
+mod lookup;
+pub(crate) mod mapping;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod other;
+pub(crate) mod pool;
+pub(crate) mod query;
+pub(crate) mod stream;
+pub(crate) mod types;
+
+use crate::{settings, table::Hook};
+
+pub(crate) use lookup::{cuGetProcAddress, cuGetProcAddress_v2, cuInit};
+
+macro_rules! classes {
+    ($($(#[$doc:meta])* $class:ident $file:ident,)+) => {
+        /// What a function deals with.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Class {
+            $($(#[$doc])* $class,)+
+        }
+
+        /// Every hook, class by class.
+        static CLASSES: &[&[&Hook]] = &[$($file::ROWS),+];
+
+        /// Names and argument types of all functions.
+        #[cfg(test)]
+        const TEXTS: &[&[(&str, &str)]] = &[$($file::TEXTS),+];
+    };
+}
+
+classes! {
+    /// The start, and the lookup of functions.
+    Lookup lookup,
+    /// Questions.
+    Query query,
+    /// Contexts.
+    Context context,
+    /// Device memory.
+    Memory memory,
+    /// Virtual memory management.
+    Mapping mapping,
+    /// Copies and sets.
+    Copy copy,
+    /// Stream-ordered memory.
+    Pool pool,
+    /// Host memory.
+    Host host,
+    /// Handles for other processes.
+    Ipc ipc,
+    /// Streams.
+    Stream stream,
+    /// Events.
+    Event event,
+    /// Modules and the linker.
+    Module module,
+    /// Libraries.
+    Library library,
+    /// Functions, kernels, launches.
+    Kernel kernel,
+    /// Graphs.
+    Graph graph,
+    /// Arrays, textures, surfaces.
+    Array array,
+    /// Memory and semaphores of others.
+    External external,
+    /// The rest.
+    Other other,
+}
+
+impl Class {
+    /// Whether functions of this class are replaced by ours under the settings of this process.
+    pub(crate) fn is_active(self) -> bool {
+        match self {
+            Self::Lookup => true,
+            Self::Query
+            | Self::Context
+            | Self::Memory
+            | Self::Mapping
+            | Self::Copy
+            | Self::Pool
+            | Self::Host
+            | Self::Ipc
+            | Self::Stream
+            | Self::Event
+            | Self::Module
+            | Self::Library
+            | Self::Kernel
+            | Self::Graph
+            | Self::Array
+            | Self::External
+            | Self::Other => settings::is_keeping(),
+        }
+    }
+}
+
+/// Every hook.
+pub(crate) fn hooks() -> impl Iterator<Item = &'static Hook> {
+    CLASSES.iter().copied().flatten().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        path::Path,
+        process::Command,
+    };
+
+    use super::{TEXTS, hooks, left_alone};
+
+    /// The types of `(name: type, ..)`, without paths in front of them and without spaces.
+    fn types_of(arguments: &str) -> String {
+        let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
+        let typed = plain.trim_matches(['(', ')']).split(',').filter_map(|argument| argument.split_once(':'));
+        typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
+    }
+
+    /// Every function that cudarc's bindings declare, in the header of whichever release: name and argument types.
+    fn declared() -> BTreeMap<String, BTreeSet<String>> {
+        let metadata = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--offline"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo runs");
+        assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+        let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("cargo writes JSON");
+        let packages = metadata["packages"].as_array().expect("a list of packages");
+        let cudarc = packages.iter().find(|package| package["name"] == "cudarc").expect("a dependency of the tests");
+        let manifest = Path::new(cudarc["manifest_path"].as_str().expect("a path"));
+        let source = manifest.with_file_name("src").join("driver/sys/mod.rs");
+        let source = std::fs::read_to_string(source).expect("cudarc's bindings are where they were");
+        let mut found = BTreeMap::<_, BTreeSet<_>>::new();
+        for line in source.lines() {
+            let Some((name, rest)) = line.strip_prefix("pub unsafe fn ").and_then(|rest| rest.split_once('(')) else {
+                continue;
+            };
+            if let Some((arguments, _)) = rest.split_once(") -> CUresult {") {
+                found.entry(name.to_owned()).or_default().insert(types_of(arguments));
+            }
+        }
+        assert!(found.len() > 500, "cudarc's bindings were understood");
+        found
+    }
+
+    fn ours() -> BTreeMap<&'static str, &'static str> {
+        TEXTS.concat().into_iter().collect()
+    }
+
+    #[test]
+    fn every_function_of_the_api_is_in_a_class() {
+        let ours = ours();
+        let in_no_class: Vec<_> = declared().into_keys().filter(|name| !ours.contains_key(name.as_str())).collect();
+        assert!(in_no_class.is_empty(), "{in_no_class:?}");
+        assert_eq!(ours.len(), hooks().count(), "each in one class alone");
+    }
+
+    #[test]
+    fn every_line_is_as_in_the_header_of_some_release() {
+        let declared = declared();
+        for (name, arguments) in ours() {
+            let base = name.trim_end_matches("_ptds").trim_end_matches("_ptsz");
+            // The functions that a release has replaced keep their arguments in those of the same name here.
+            let known = declared.get(base).or_else(|| declared.get(&format!("{base}_v2"))).expect(name);
+            assert!(known.contains(&types_of(arguments)), "{name}: {} is none of {known:?}", types_of(arguments));
+        }
+    }
+
+    #[test]
+    fn what_is_left_alone_is_not_hooked() {
+        let ours = ours();
+        let lists = [left_alone::OUTDATED, left_alone::PICTURES, left_alone::INTERNAL, left_alone::ON_OTHERS];
+        for name in lists.concat() {
+            assert!(!ours.contains_key(name), "{name}");
+        }
+    }
+
+    /// `MPS_SHIM_REAL_DRIVER` is the path of one of NVIDIA's driver libraries, of whichever release.
+    #[test]
+    fn every_export_of_a_real_driver_is_hooked_or_left_alone() {
+        let Some(driver) = std::env::var_os("MPS_SHIM_REAL_DRIVER") else {
+            let reason = b"Skipped(MPS_SHIM_REAL_DRIVER names no driver)\n";
+            std::io::Write::write_all(&mut std::io::stderr(), reason).expect("standard error is open");
+            return;
+        };
+        let output = Command::new("objdump").arg("-T").arg(driver).output().expect("objdump runs");
+        let symbols = String::from_utf8(output.stdout).expect("names are ASCII");
+        let exported = symbols.lines().filter(|line| line.contains(".text") && !line.contains("*UND*"));
+        let ours = ours();
+        let lists = [left_alone::OUTDATED, left_alone::PICTURES, left_alone::INTERNAL, left_alone::ON_OTHERS].concat();
+        let known = |name: &str| ours.contains_key(name) || lists.contains(&name);
+        let names: Vec<_> = exported.filter_map(|line| line.split_whitespace().last()).collect();
+        assert!(names.contains(&"cuInit"), "it is a driver");
+        let unknown: Vec<_> = names.into_iter().filter(|name| name.starts_with("cu") && !known(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+}

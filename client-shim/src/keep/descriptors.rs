@@ -1,0 +1,201 @@
+//! The descriptors that keep memory alive, in a program that knows nothing of them.
+//!
+//! - They lie in the upper half of the numbers that the process may use, so that a program that counts on small numbers
+//!   (`select`) has them for itself, and never take more than that half.
+//! - A forked child closes its copies at once: it could do nothing with them, and as long as it lived the memory would
+//!   stay allocated after its parent has freed it. The handler only reads atomics and closes, as a child of a program
+//!   with threads must.
+//! - A program may close descriptors that it did not open. Whoever uses one checks that it is still the same file.
+#![expect(unsafe_code, reason = "descriptors of the program's are moved, looked at and closed by number")]
+
+use std::{
+    ffi::c_int,
+    mem::MaybeUninit,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
+};
+
+/// Most descriptors held at a time. With slabs that grow with what is in them this is memory without end; the limit is
+/// there because the handler for forks cannot walk anything that grows.
+const MOST: usize = 8192;
+
+/// A place without a descriptor.
+const NONE: c_int = -1;
+
+static HELD: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
+/// Above the places in use.
+static END: AtomicUsize = AtomicUsize::new(0);
+
+/// A descriptor that keeps memory alive. It is closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    place: usize,
+    /// Device and inode: which file it is.
+    identity: (u64, u64),
+}
+
+/// Why a descriptor is not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotHeld {
+    /// As many as there may be, or as this module can hold.
+    #[error("the process may have no more descriptors")]
+    TooMany,
+    /// It is none, or the handler for forks could not be set up.
+    #[error("the system refused")]
+    Refused,
+}
+
+impl Held {
+    /// Takes a descriptor that the driver has just made, whose number becomes free.
+    pub(crate) fn take(descriptor: c_int) -> Result<Self, NotHeld> {
+        let held = Self::move_up(descriptor);
+        // SAFETY: the driver has made it for us; nobody else knows it.
+        unsafe { libc::close(descriptor) };
+        held
+    }
+
+    /// Holds a copy of a descriptor that stays the program's.
+    pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
+        Self::move_up(descriptor)
+    }
+
+    fn move_up(descriptor: c_int) -> Result<Self, NotHeld> {
+        if !closes_in_children() {
+            return Err(NotHeld::Refused);
+        }
+        let identity = identity_of(descriptor).ok_or(NotHeld::Refused)?;
+        // SAFETY: only makes a new descriptor for the same file.
+        let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, upper_half()) };
+        if moved < 0 {
+            return Err(NotHeld::TooMany);
+        }
+        let free = HELD
+            .iter()
+            .position(|place| place.compare_exchange(NONE, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+        let Some(place) = free else {
+            // SAFETY: made above, known to nobody.
+            unsafe { libc::close(moved) };
+            return Err(NotHeld::TooMany);
+        };
+        END.fetch_max(place + 1, Ordering::AcqRel);
+        Ok(Self { place, identity })
+    }
+
+    /// The descriptor's number, if it is still the same file.
+    pub(crate) fn number(&self) -> Option<c_int> {
+        let number = HELD[self.place].load(Ordering::Acquire);
+        (number != NONE && identity_of(number) == Some(self.identity)).then_some(number)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let number = self.number();
+        HELD[self.place].store(NONE, Ordering::Release);
+        if let Some(number) = number {
+            // SAFETY: it is the file that was put there, so it was not closed and given to somebody else.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+fn identity_of(descriptor: c_int) -> Option<(u64, u64)> {
+    let mut status = MaybeUninit::<libc::stat64>::zeroed();
+    // `glibc.rs` has this one under an old version, and not `fstat`.
+    // SAFETY: the kernel writes to the structure, whatever the number is.
+    let failed = unsafe { libc::fstat64(descriptor, status.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed is a valid value, filled in or not.
+    let status = unsafe { status.assume_init() };
+    (!failed).then_some((status.st_dev, status.st_ino))
+}
+
+/// The first number of the upper half. Read each time: a program may change its limit.
+fn upper_half() -> c_int {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes to the structure.
+    let _zero_if_refused = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    c_int::try_from(limit.rlim_cur / 2).unwrap_or(c_int::MAX / 2)
+}
+
+/// Sets up the handler for forks; whether it is.
+fn closes_in_children() -> bool {
+    static IS_SET_UP: AtomicBool = AtomicBool::new(false);
+    if IS_SET_UP.load(Ordering::Acquire) {
+        return true;
+    }
+    // Set up twice by two threads it closes twice what is closed already, in a child with one thread.
+    // SAFETY: the handler is a function of ours in a library that is never unloaded.
+    let is_set_up = unsafe { libc::pthread_atfork(None, None, Some(in_a_child)) } == 0;
+    IS_SET_UP.store(is_set_up, Ordering::Release);
+    is_set_up
+}
+
+/// Runs in a forked child before anything else does.
+extern "C" fn in_a_child() {
+    for place in &HELD[..END.load(Ordering::Relaxed)] {
+        let number = place.swap(NONE, Ordering::Relaxed);
+        if number != NONE {
+            // SAFETY: the child's copy of a descriptor of ours; the memory it names is its parent's.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::IntoRawFd};
+
+    use nix::{
+        sys::wait::{WaitStatus, waitpid},
+        unistd::{ForkResult, fork},
+    };
+
+    use super::{Held, NotHeld, upper_half};
+
+    fn a_file() -> i32 {
+        File::open("/proc/self/status").unwrap().into_raw_fd()
+    }
+
+    #[test]
+    fn a_descriptor_moves_out_of_the_programs_way_and_is_closed_with_its_holder() {
+        let low = a_file();
+        let held = Held::take(low).unwrap();
+        let number = held.number().unwrap();
+        assert!(number >= upper_half());
+        // SAFETY: asks for flags.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        assert_eq!(flags, libc::FD_CLOEXEC);
+        drop(held);
+        // SAFETY: as above.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        assert_eq!(flags, -1);
+        assert_eq!(Held::take(-1).err(), Some(NotHeld::Refused));
+    }
+
+    #[test]
+    fn one_that_the_program_has_closed_is_known_to_be_gone() {
+        let held = Held::take(a_file()).unwrap();
+        let other = File::open("/").unwrap().into_raw_fd();
+        // SAFETY: puts another file in the place, as a careless program would.
+        unsafe { libc::dup2(other, held.number().unwrap()) };
+        assert_eq!(held.number(), None);
+    }
+
+    #[test]
+    fn a_forked_child_has_none_of_them() {
+        let held = Held::take(a_file()).unwrap();
+        let number = held.number().unwrap();
+        // SAFETY: the child asks for a descriptor's flags and leaves.
+        match unsafe { fork() }.expect("a test may fork") {
+            ForkResult::Child => {
+                // SAFETY: asks for flags.
+                let is_closed = unsafe { libc::fcntl(number, libc::F_GETFD) } == -1;
+                // SAFETY: leaves the child at once, without the test harness's handlers.
+                unsafe { libc::_exit(i32::from(!is_closed)) }
+            }
+            ForkResult::Parent { child } => {
+                assert_eq!(waitpid(child, None).expect("the child is ours"), WaitStatus::Exited(child, 0));
+                assert_eq!(held.number(), Some(number));
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `MPS_SHIM_KEEP=memory`: device memory that outlives a fault.
+//!
+//! GPU memory that was allocated so that it can be exported stays alive as long as somebody holds its descriptor, through
+//! the death of the server, of the context and of the process's channels (`recovery-findings` 3). So what a program gets
+//! from `cuMemAlloc` is made of such memory here ([`region`]), in slabs for small requests ([`store`], [`extents`]),
+//! with one descriptor for each slab ([`descriptors`]). A program cannot tell, except for what
+//! `client-shim/README.md` lists.
+//!
+//! If anything of ours fails, the call goes to the driver as it would without us, and what the program then has is
+//! counted as not recoverable, with the reason ([`account`]).
+//!
+//! There is one lock. No call of the driver that may wait for the GPU is made while it is held, and none of ours at all:
+//! what is to be unmapped is taken out of the store first. A forked child finds the fork page empty and takes no part
+//! any longer, so it never waits for a lock that a thread of its parent had.
+
+pub(crate) mod account;
+pub(crate) mod allocation;
+pub(crate) mod contexts;
+mod descriptors;
+mod extents;
+pub(crate) mod freeing;
+mod image;
+mod kinds_of_contexts;
+pub(crate) mod mapping;
+pub(crate) mod ordered;
+mod own;
+pub(crate) mod pointers;
+mod recipes;
+pub(crate) mod record;
+pub(crate) mod record_code;
+pub(crate) mod record_library;
+mod region;
+mod regions;
+mod store;
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::{fork, guard::Bypass};
+use store::Store;
+
+/// The word of the fork page that belongs to this module and `init`.
+const PROCESS: usize = 0;
+/// The driver was initialised in this process with memory to be kept.
+const KEEPING: u32 = 1 << 3;
+
+static STORE: Mutex<Option<Store>> = Mutex::new(None);
+
+/// Memory is kept from now on: the driver has been initialised in this process.
+pub(crate) fn begin() {
+    if fork::remember(PROCESS, KEEPING) & KEEPING == 0 && fork::recall(PROCESS) & KEEPING != 0 {
+        account::report_at_exit();
+    }
+}
+
+/// Whether this process keeps memory.
+pub(crate) fn is_on() -> bool {
+    fork::recall(PROCESS) & KEEPING != 0
+}
+
+/// Works on the store.
+fn with<T>(work: impl FnOnce(&mut Store) -> T) -> Result<T, Bypass> {
+    if !is_on() {
+        return Err(Bypass::NotKeeping);
+    }
+    // A panic while it was held has been answered by the driver; the maps are whole between any two of their calls.
+    let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(work(store.get_or_insert_default()))
+}

@@ -1,0 +1,288 @@
+//! How to make again what a program has besides memory. Pure bookkeeping.
+//!
+//! A recipe is kept by the driver's handle, which stays the object's name for the program. What is made of something
+//! goes with it: functions with their module, kernels with their library, and everything with its context.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{CString, c_int, c_uint},
+    sync::Arc,
+};
+
+/// Bytes of images that are kept at most; more are not recoverable.
+const MOST_IMAGE_BYTES: u64 = 2 << 30;
+
+/// What a module or library was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// A file, by the path that the program gave.
+    File(CString),
+}
+
+/// An option of the just-in-time compiler that is a number: which, and its value.
+pub(crate) type JitOption = (c_uint, usize);
+
+/// Something that was set on an object after it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Setting {
+    /// `cuFuncSetAttribute`, or `cuKernelSetAttribute` for a device.
+    Attribute(c_uint, Option<c_int>),
+    /// `cuFuncSetCacheConfig`, or `cuKernelSetCacheConfig` for a device.
+    Cache(Option<c_int>),
+    /// `cuCtxSetLimit`.
+    Limit(c_uint),
+}
+
+/// How to make an object again. Contexts and other objects are named by their handles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Recipe {
+    /// `cuStreamCreate`, `cuStreamCreateWithPriority`.
+    Stream { context: usize, flags: c_uint, priority: Option<c_int> },
+    /// `cuEventCreate`.
+    Event { context: usize, flags: c_uint },
+    /// `cuModuleLoad…`.
+    Module { context: usize, image: Image, options: Vec<JitOption> },
+    /// `cuModuleGetFunction`.
+    Function { module: usize, name: CString },
+    /// `cuLibraryLoad…`.
+    Library { image: Image, options: Vec<JitOption> },
+    /// `cuLibraryGetKernel`.
+    Kernel { library: usize, name: CString },
+    /// `cuLibraryGetModule`.
+    LibraryModule { context: usize, library: usize },
+    /// `cuKernelGetFunction`.
+    KernelFunction { context: usize, kernel: usize },
+    /// `cuMemHostRegister`.
+    HostRange { context: usize, size: usize, flags: c_uint },
+}
+
+impl Recipe {
+    /// Its context, if it is of one.
+    fn context(&self) -> Option<usize> {
+        match self {
+            Self::Stream { context, .. }
+            | Self::Event { context, .. }
+            | Self::Module { context, .. }
+            | Self::LibraryModule { context, .. }
+            | Self::KernelFunction { context, .. }
+            | Self::HostRange { context, .. } => Some(*context),
+            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } => None,
+        }
+    }
+
+    /// What it was made of.
+    fn parent(&self) -> Option<usize> {
+        match self {
+            Self::Function { module, .. } => Some(*module),
+            Self::Kernel { library, .. } | Self::LibraryModule { library, .. } => Some(*library),
+            Self::KernelFunction { kernel, .. } => Some(*kernel),
+            Self::Stream { .. }
+            | Self::Event { .. }
+            | Self::Module { .. }
+            | Self::Library { .. }
+            | Self::HostRange { .. } => None,
+        }
+    }
+
+    /// The name of its kind in the report.
+    const fn kind(&self) -> usize {
+        match self {
+            Self::Stream { .. } => 0,
+            Self::Event { .. } => 1,
+            Self::Module { .. } | Self::LibraryModule { .. } => 2,
+            Self::Function { .. } | Self::KernelFunction { .. } => 3,
+            Self::Library { .. } => 4,
+            Self::Kernel { .. } => 5,
+            Self::HostRange { .. } => 6,
+        }
+    }
+
+    fn image_bytes(&self) -> u64 {
+        match self {
+            Self::Module { image: Image::Bytes(bytes), .. } | Self::Library { image: Image::Bytes(bytes), .. } => {
+                u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+            }
+            Self::Module { image: Image::File(_), .. }
+            | Self::Library { image: Image::File(_), .. }
+            | Self::Stream { .. }
+            | Self::Event { .. }
+            | Self::Function { .. }
+            | Self::Kernel { .. }
+            | Self::LibraryModule { .. }
+            | Self::KernelFunction { .. }
+            | Self::HostRange { .. } => 0,
+        }
+    }
+}
+
+/// An object with what was made of it and set on it, until the driver has destroyed it.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    recipes: Vec<(usize, Recipe)>,
+    settings: Vec<((usize, Setting), u64)>,
+}
+
+/// Names of the kinds, by number.
+pub(crate) const KINDS: [&str; 7] =
+    ["streams", "events", "modules", "functions", "libraries", "kernels", "host_ranges"];
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Recipes {
+    by_handle: BTreeMap<usize, Recipe>,
+    /// By object, the last value of each setting.
+    settings: BTreeMap<(usize, Setting), u64>,
+    image_bytes: u64,
+}
+
+impl Recipes {
+    /// Keeps a recipe; whether there was room for its image.
+    pub(crate) fn keep(&mut self, handle: usize, recipe: Recipe) -> bool {
+        // A handle that is given out again was destroyed in a way that nobody saw.
+        self.forget(handle);
+        let bytes = recipe.image_bytes();
+        if self.image_bytes.saturating_add(bytes) > MOST_IMAGE_BYTES {
+            return false;
+        }
+        self.image_bytes += bytes;
+        self.by_handle.insert(handle, recipe);
+        true
+    }
+
+    /// Keeps the recipe of something that the driver gives out again and again with one handle.
+    pub(crate) fn keep_first(&mut self, handle: usize, recipe: impl FnOnce() -> Recipe) {
+        if !self.by_handle.contains_key(&handle) {
+            self.keep(handle, recipe());
+        }
+    }
+
+    /// Forgets an object and what was made of it; whether it was known.
+    pub(crate) fn forget(&mut self, handle: usize) -> bool {
+        !self.take(handle).recipes.is_empty()
+    }
+
+    /// Takes an object and what was made of it out.
+    pub(crate) fn take(&mut self, handle: usize) -> Taken {
+        let mut taken = Taken::default();
+        let mut left = vec![handle];
+        while let Some(handle) = left.pop() {
+            let Some(recipe) = self.by_handle.remove(&handle) else { continue };
+            self.image_bytes -= recipe.image_bytes();
+            left.extend(self.by_handle.iter().filter(|(_, of)| of.parent() == Some(handle)).map(|(handle, _)| *handle));
+            taken.settings.extend(self.settings.extract_if(.., |(of, _), _| *of == handle));
+            taken.recipes.push((handle, recipe));
+        }
+        taken
+    }
+
+    /// Puts back what was taken: the driver has refused to destroy it.
+    pub(crate) fn put_back(&mut self, taken: Taken) {
+        self.image_bytes += taken.recipes.iter().map(|(_, recipe)| recipe.image_bytes()).sum::<u64>();
+        self.by_handle.extend(taken.recipes);
+        self.settings.extend(taken.settings);
+    }
+
+    /// Forgets everything that was made in a context.
+    pub(crate) fn forget_context(&mut self, context: usize) {
+        let made_in_it: Vec<usize> =
+            self.by_handle.iter().filter(|(_, of)| of.context() == Some(context)).map(|(handle, _)| *handle).collect();
+        for handle in made_in_it {
+            self.forget(handle);
+        }
+        self.settings.retain(|(of, _), _| *of != context);
+    }
+
+    /// Notes a setting.
+    pub(crate) fn set(&mut self, object: usize, setting: Setting, value: u64) {
+        self.settings.insert((object, setting), value);
+    }
+
+    /// How many there are of each of [`KINDS`], and bytes of images.
+    pub(crate) fn totals(&self) -> ([u64; KINDS.len()], u64) {
+        let mut counts = [0; KINDS.len()];
+        for recipe in self.by_handle.values() {
+            counts[recipe.kind()] += 1;
+        }
+        (counts, self.image_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::{Image, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
+
+    fn module(context: usize) -> Recipe {
+        Recipe::Module { context, image: Image::Bytes([0; 10].into()), options: Vec::new() }
+    }
+
+    fn function(module: usize) -> Recipe {
+        Recipe::Function { module, name: CString::from(c"increment") }
+    }
+
+    #[test]
+    fn what_is_made_of_something_goes_with_it() {
+        let mut recipes = Recipes::default();
+        recipes.keep(1, Recipe::Library { image: Image::File(CString::from(c"a.cubin")), options: Vec::new() });
+        recipes.keep(2, Recipe::Kernel { library: 1, name: CString::from(c"k") });
+        recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0], 10));
+        assert!(recipes.forget(1));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0], 10));
+        assert!(!recipes.forget(3), "it went with the kernel");
+        recipes.forget_context(0xc0);
+        assert_eq!(recipes.totals(), ([0; 7], 0));
+    }
+
+    #[test]
+    fn what_the_driver_does_not_destroy_is_as_it_was() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.set(5, Setting::Cache(None), 3);
+        let taken = recipes.take(4);
+        assert_eq!(recipes.totals(), ([0; 7], 0));
+        recipes.put_back(taken);
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0], 10));
+        assert_eq!(recipes.settings.len(), 1);
+    }
+
+    #[test]
+    fn a_handle_given_out_again_is_another_object() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.keep_first(5, || unreachable!("it is known"));
+        recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn the_last_value_of_a_setting_is_kept_with_what_it_was_set_on() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.set(5, Setting::Attribute(8, None), 1);
+        recipes.set(5, Setting::Attribute(8, None), 2);
+        recipes.set(5, Setting::Cache(None), 3);
+        recipes.set(0xc0, Setting::Limit(0), 4096);
+        recipes.set(0xc1, Setting::Limit(0), 4096);
+        assert_eq!(recipes.settings.get(&(5, Setting::Attribute(8, None))), Some(&2));
+        recipes.forget(4);
+        assert_eq!(recipes.settings.len(), 2);
+        recipes.forget_context(0xc0);
+        assert_eq!(recipes.settings.into_keys().collect::<Vec<_>>(), [(0xc1, Setting::Limit(0))]);
+    }
+
+    #[test]
+    fn images_are_kept_within_bounds() {
+        let mut recipes = Recipes { image_bytes: MOST_IMAGE_BYTES - 9, ..Recipes::default() };
+        assert!(!recipes.keep(4, module(0xc0)));
+        assert!(recipes.keep(5, Recipe::Event { context: 0xc0, flags: 0 }));
+    }
+}

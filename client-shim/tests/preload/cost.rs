@@ -1,0 +1,22 @@
+//! What a call costs that only passes through.
+
+use std::io::Write;
+
+use crate::lab::{Lab, run};
+
+/// What the library may add to a call, in picoseconds.
+const MOST: i64 = 30_000;
+
+#[test]
+fn a_call_that_passes_through_costs_a_few_nanoseconds() {
+    let lab = Lab::new();
+    let program = lab.compile("cost.c", "cost", &[]);
+    let picoseconds = |output: &str| output.trim().parse::<i64>().expect("a number");
+    let plain = picoseconds(&run(&mut lab.plain(&program)).stdout);
+    for keep in ["memory", "state"] {
+        let kept = picoseconds(&run(lab.preloaded(&program).env("MPS_SHIM_KEEP", keep)).stdout);
+        // Not `println!`, which the test harness hides when the test passes.
+        writeln!(std::io::stderr(), "a call takes {plain} ps, with MPS_SHIM_KEEP={keep} {kept} ps").unwrap();
+        assert!(kept - plain < MOST, "{keep}: {plain} ps became {kept} ps");
+    }
+}

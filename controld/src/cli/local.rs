@@ -1,0 +1,147 @@
+//! Commands that this program carries out itself instead of sending them to the daemon.
+//!
+//! They are recognised by the first word. None of them is a command or module of any release of the vendor's, so
+//! nothing that a script sends today is taken away from the daemon. A further one is an entry of [`LOCAL_COMMANDS`]
+//! and a variant of [`LocalCommand`].
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a process may take to end after SIGTERM, unless the call says otherwise.
+pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is to be done here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LocalCommand {
+    /// Look for what is wrong with this machine's MPS.
+    Doctor {
+        /// As JSON instead of a table.
+        json: bool,
+    },
+    /// End clients so that nobody else is harmed.
+    StopClient(StopRequest),
+}
+
+/// Whom to stop, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StopRequest {
+    /// Whom.
+    pub whom: Whom,
+    /// How long a process may take to end after SIGTERM before it gets SIGKILL.
+    pub timeout: Duration,
+    /// How long a process that handles SIGTERM may take to end by itself before its work is terminated.
+    pub grace: Duration,
+    /// Whether to send signals at all, and not only end the work on the GPU.
+    pub signals: bool,
+}
+
+/// Which processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whom {
+    /// These, clients or not.
+    Pids(Vec<u32>),
+    /// The clients in a cgroup and below it.
+    Cgroup(PathBuf),
+    /// The clients in the pid namespace of this process; `None` is the caller's own.
+    NamespaceOf(Option<u32>),
+}
+
+/// A command of this kind, for texts and for recognising it.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSpec {
+    /// Its word.
+    pub name: &'static str,
+    /// What follows it.
+    pub arguments: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+    parse: fn(&[OsString]) -> Result<LocalCommand, String>,
+}
+
+/// Every one, in the order of the help text.
+pub const LOCAL_COMMANDS: &[LocalSpec] = &[
+    LocalSpec {
+        name: "doctor",
+        arguments: "[--json]",
+        help: "Look for what is wrong with MPS on this machine, and say what to do.",
+        parse: parse_doctor,
+    },
+    LocalSpec {
+        name: "stop-client",
+        arguments: "[--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
+        help: "End clients without harm to others: terminate, then SIGTERM, then SIGKILL.",
+        parse: parse_stop,
+    },
+];
+
+/// The command that these words are, or what is wrong with them; `None` when they are for the daemon.
+pub(super) fn parse(words: &[OsString]) -> Option<Result<LocalCommand, String>> {
+    let (first, rest) = words.split_first()?;
+    let spec = LOCAL_COMMANDS.iter().find(|spec| first == OsStr::new(spec.name))?;
+    let parsed = (spec.parse)(rest);
+    Some(parsed.map_err(|what| format!("{name}: {what}\nUsage: {name} {}\n", spec.arguments, name = spec.name)))
+}
+
+fn parse_doctor(words: &[OsString]) -> Result<LocalCommand, String> {
+    match words {
+        [] => Ok(LocalCommand::Doctor { json: false }),
+        [word] if word == OsStr::new("--json") => Ok(LocalCommand::Doctor { json: true }),
+        [word, ..] => Err(unknown(word)),
+    }
+}
+
+fn parse_stop(words: &[OsString]) -> Result<LocalCommand, String> {
+    let mut request = StopRequest {
+        whom: Whom::Pids(Vec::new()),
+        timeout: DEFAULT_STOP_TIMEOUT,
+        grace: Duration::ZERO,
+        signals: true,
+    };
+    let mut pids = Vec::new();
+    let mut groups = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{} needs a value", word.to_string_lossy()));
+        match word.as_bytes() {
+            b"--timeout" => request.timeout = seconds(value()?)?,
+            b"--grace" => request.grace = seconds(value()?)?,
+            b"--no-signal" => request.signals = false,
+            b"--cgroup" => match value()? {
+                path if path.is_empty() => return Err("--cgroup needs a path".to_owned()),
+                path => groups.push(Whom::Cgroup(PathBuf::from(path))),
+            },
+            b"--all-of" => match value()? {
+                who if who == OsStr::new("self") => groups.push(Whom::NamespaceOf(None)),
+                who => groups.push(Whom::NamespaceOf(Some(pid(who)?))),
+            },
+            [b'-', ..] => return Err(unknown(word)),
+            _ => pids.push(pid(word)?),
+        }
+    }
+    if !request.signals && !request.grace.is_zero() {
+        return Err("--grace is the time after a signal, which --no-signal forbids".to_owned());
+    }
+    request.whom = match (pids.is_empty(), groups.len()) {
+        (false, 0) => Whom::Pids(pids),
+        (true, 1) => groups.remove(0),
+        (true, 0) => return Err("names no process".to_owned()),
+        _ => return Err("PIDs, --cgroup and --all-of exclude each other".to_owned()),
+    };
+    Ok(LocalCommand::StopClient(request))
+}
+
+fn unknown(word: &OsStr) -> String {
+    format!("{} is not understood", word.to_string_lossy())
+}
+
+fn pid(word: &OsStr) -> Result<u32, String> {
+    let number = word.to_str().and_then(|text| text.parse::<i32>().ok()).and_then(|number| u32::try_from(number).ok());
+    number.filter(|number| *number != 0).ok_or_else(|| format!("{} is no pid", word.to_string_lossy()))
+}
+
+fn seconds(word: &OsStr) -> Result<Duration, String> {
+    let time = word.to_str().and_then(|text| text.parse().ok()).and_then(|time| Duration::try_from_secs_f64(time).ok());
+    time.ok_or_else(|| format!("{} is no number of seconds", word.to_string_lossy()))
+}

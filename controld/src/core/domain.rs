@@ -1,0 +1,269 @@
+//! Fault domains: the clients that share a server, and so one fate.
+//!
+//! Which domain a client belongs to follows from its user and from what the operator groups by; a domain that is full
+//! has another part beside it, and a repeat offender has one of its own. Domains are named by a [`DomainId`] and
+//! found by a [`DomainKey`].
+
+use super::admission::{Client, Place};
+use super::backoff::Backoff;
+use super::evidence::ProcessKey;
+use super::ids::{ConnectionId, DomainId, Pid, Uid};
+use super::policy::{DomainPolicy, cgroup_unit};
+use super::sanctions::Offender;
+use super::server::Server;
+use super::verdict::Identity;
+use super::{Core, Grouping, Peer, Policy, Sharing};
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the clients of a domain have in common besides their user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    /// Nothing.
+    All,
+    /// A pod, container, job or unit, by its cgroup.
+    Cgroup(String),
+    /// `MPS_DOMAIN`.
+    Label(String),
+    /// They are one process.
+    Process(ProcessKey),
+    /// They are the clients of a repeat offender.
+    Quarantine(Offender),
+}
+
+/// What a domain is found by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DomainKey {
+    /// The user that its servers run as.
+    pub(super) uid: Uid,
+    pub(super) group: Group,
+    /// Which of several, where one would have too many clients.
+    pub(super) part: u32,
+}
+
+impl DomainKey {
+    /// Whether it is a repeat offender's own.
+    pub(super) fn is_quarantine(&self) -> bool {
+        matches!(self.group, Group::Quarantine(_))
+    }
+}
+
+impl fmt::Display for DomainKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}", self.uid)?;
+        match &self.group {
+            Group::All => {}
+            Group::Cgroup(path) => write!(f, ", cgroup {path}")?,
+            Group::Label(label) => write!(f, ", label {label}")?,
+            Group::Process(process) => write!(f, ", process {}", process.pid)?,
+            Group::Quarantine(offender) => write!(f, ", quarantine of {offender}")?,
+        }
+        if self.part > 0 {
+            write!(f, ", part {}", self.part + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// A swap that is not complete: the domain has no sound server yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Swap {
+    pub(super) incident: u64,
+    pub(super) from: Pid,
+    pub(super) since: Duration,
+}
+
+/// The clients that share one server.
+#[derive(Debug)]
+pub(super) struct Domain {
+    pub(super) key: DomainKey,
+    pub(super) policy: DomainPolicy,
+    /// The group of its first client, for a server whose user the user database does not know.
+    pub(super) gid: u32,
+    pub(super) waiting: VecDeque<ConnectionId>,
+    /// `start_server` asked for a server, or a fault did, whether or not a client waits.
+    pub(super) requested: bool,
+    pub(super) starts: Backoff,
+    pub(super) retry_at: Option<Duration>,
+    /// The same for the server that stands by, whose failures hold up nobody.
+    pub(super) standby_retry_at: Option<Duration>,
+    /// When servers failed lately, for the breaker.
+    pub(super) failures: VecDeque<Duration>,
+    pub(super) breaker_open: bool,
+    pub(super) swap: Option<Swap>,
+}
+
+impl Domain {
+    fn new(policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32) -> Self {
+        Self {
+            key,
+            policy: own,
+            gid,
+            waiting: VecDeque::new(),
+            requested: false,
+            starts: Backoff::new(policy.first_retry, policy.largest_retry),
+            retry_at: None,
+            standby_retry_at: None,
+            failures: VecDeque::new(),
+            breaker_open: false,
+            swap: None,
+        }
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// All domains, by number and by what they are found by.
+#[derive(Debug, Default)]
+pub(super) struct Domains {
+    by_id: BTreeMap<DomainId, Domain>,
+    by_key: BTreeMap<DomainKey, DomainId>,
+    last: u64,
+}
+
+impl Domains {
+    pub(super) fn get(&self, id: DomainId) -> Option<&Domain> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: DomainId) -> Option<&mut Domain> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn find(&self, key: &DomainKey) -> Option<DomainId> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
+        self.by_id.iter().map(|(id, domain)| (*id, domain))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (DomainId, &mut Domain)> {
+        self.by_id.iter_mut().map(|(id, domain)| (*id, domain))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Domain> {
+        self.by_id.values()
+    }
+
+    /// The domain of this key, made if it is new.
+    pub(super) fn intern(&mut self, policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32) -> DomainId {
+        if let Some(id) = self.find(&key) {
+            return id;
+        }
+        self.last += 1;
+        let id = DomainId(self.last);
+        self.by_key.insert(key.clone(), id);
+        self.by_id.insert(id, Domain::new(policy, key, own, gid));
+        id
+    }
+
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(DomainId, &Domain) -> bool) {
+        let by_key = &mut self.by_key;
+        self.by_id.retain(|id, domain| {
+            let stays = keep(*id, domain);
+            if !stays {
+                by_key.remove(&domain.key);
+            }
+            stays
+        });
+    }
+}
+
+impl Core {
+    /// The user whose servers serve this user's clients.
+    pub(super) fn server_user(&self, uid: Uid) -> Uid {
+        match self.policy.sharing {
+            Sharing::PerUser | Sharing::Single => uid,
+            Sharing::MultiUser => self.policy.owner,
+        }
+    }
+
+    /// The domain of a user's clients that have nothing else in common, as `start_server -uid` means it.
+    pub(super) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
+        let key = DomainKey { uid: self.server_user(uid), group: Group::All, part: 0 };
+        let own = self.policy.for_domain(uid, None, "").clone();
+        self.domains.intern(&self.policy, key, own, gid)
+    }
+
+    /// The domain of a client that has just come.
+    pub(super) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
+        let offender = Offender::of(peer.uid, identity);
+        let group = if self.is_quarantined(now, &offender) {
+            Group::Quarantine(offender)
+        } else {
+            match self.policy.grouping {
+                Grouping::Uid => Group::All,
+                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup, self.policy.cgroup_depth).to_owned()),
+                Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
+                Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
+            }
+        };
+        let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
+        let mut key = DomainKey { uid: self.server_user(peer.uid), group, part: 0 };
+        while let Some(id) = self.domains.find(&key) {
+            let Some(limit) = own.max_clients else {
+                return id;
+            };
+            let clients = self.processes_of_domain(id);
+            if clients.contains(&peer.pid) || clients.len() < limit {
+                return id;
+            }
+            key.part += 1;
+        }
+        self.domains.intern(&self.policy, key, own, peer.gid)
+    }
+
+    /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
+    /// count.
+    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
+        let is_sound = |server: &Server| server.domain == domain && server.tainted.is_none();
+        let served = self
+            .processes
+            .iter()
+            .filter(|(_, process)| self.servers.get(&process.server).is_some_and(is_sound))
+            .map(|(pid, _)| *pid);
+        let waits = |client: &&Client| client.domain == domain && client.place == Place::Waiting;
+        served.chain(self.clients.values().filter(waits).map(|client| client.peer.pid)).collect()
+    }
+
+    /// Whether a newcomer's domain depends on more than its user and its process.
+    #[must_use]
+    pub fn must_know_clients(&self) -> bool {
+        let by_identity = match self.policy.grouping {
+            Grouping::Cgroup | Grouping::Label => true,
+            Grouping::Uid | Grouping::Client => false,
+        };
+        by_identity || !self.policy.domains.overrides.is_empty() || !self.offenders.is_empty()
+    }
+
+    /// The user of a client's process.
+    #[must_use]
+    pub fn process_user(&self, pid: Pid) -> Option<Uid> {
+        self.processes.get(&pid).map(|process| process.uid)
+    }
+
+    /// A client's program, as far as it is known.
+    pub(super) fn program_of(&self, pid: Pid) -> String {
+        self.processes.get(&pid).map_or_else(String::new, |process| process.identity.program.clone())
+    }
+
+    /// A domain's name, as the operator reads it.
+    #[must_use]
+    pub fn domain_name(&self, domain: DomainId) -> String {
+        self.domains.get(domain).map_or_else(String::new, |domain| domain.key.to_string())
+    }
+
+    /// A domain's user.
+    #[must_use]
+    pub fn domain_user(&self, domain: DomainId) -> Uid {
+        self.domains.get(domain).map_or(self.policy.owner, |domain| domain.key.uid)
+    }
+}

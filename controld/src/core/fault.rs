@@ -1,0 +1,327 @@
+//! From the first sign of a fault to a sound server: evidence comes in, servers are suspected, tainted and replaced.
+//!
+//! | evidence | believed about the server | done |
+//! |---|---|---|
+//! | UVM event, notice that was not isolated | at once | tainted |
+//! | the server's own status | at once | tainted |
+//! | log record, Xid, preload library, a client's sudden end | no: anybody can forge the first and cause the others | the server is asked for its status, and nobody is sent there until it has answered |
+//! | an Xid line of the kernel about this server, which then does not answer | after half a second | tainted, and ended soon: it hangs until its last victim ends, and the GPU with it |
+//! | notice of an isolated fault | | a verdict; the server stays |
+//!
+//! A tainted server never gets another client. It drains, its domain gets another one at once, and after
+//! `drain_timeout` it is ended. [`blame`](super::blame) says who it was.
+
+use super::admission::Process;
+use super::blame::Statement;
+use super::domain::Swap;
+use super::evidence::{Evidence, Isolation, ProcessKey, XidClass};
+use super::ids::{Pid, ServerEpoch};
+use super::journal::{JournalEvent, StartReason};
+use super::policy::VictimAction;
+use super::questions::Purpose;
+use super::server::{Role, Server, ServerState, Taint};
+use super::{Core, Effect, NoReply};
+use core::time::Duration;
+use remps_proto::mps::server::{Reply, Request};
+
+/// `CUDA_ERROR_ILLEGAL_ADDRESS` and `CUDA_ERROR_MISALIGNED_ADDRESS`, which every client of the server gets in any order,
+/// the culprit not before the others.
+const SPREADING: [u32; 2] = [700, 716];
+
+/// How long a server may take to say how it is, of which the kernel says that it met an error. A sound one answers
+/// within a millisecond.
+const SILENCE: Duration = Duration::from_millis(500);
+/// How long such a server may still take to drain. On an H200 one whose victim was stopped never came back, nobody got a
+/// context on the GPU meanwhile, and a signal ended it at once.
+const SILENT_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// What a witness says.
+    pub(super) fn evidence(&mut self, now: Duration, evidence: Evidence) {
+        match evidence {
+            Evidence::UvmEvent { process, fault } => {
+                let text = format!("{} of {:#x}, {}", fault.access, fault.address, fault.kind);
+                let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault);
+                if let Some(server) = self.server_of(process) {
+                    let incident = self.testify(now, server, statement);
+                    self.taint(now, server, incident);
+                    self.judge_certain(now, server, process);
+                }
+            }
+            Evidence::Notice { process, fault, channel, isolation } => {
+                let word = match &isolation {
+                    Isolation::Isolated => "isolated".to_owned(),
+                    Isolation::Passed { reason } => format!("not isolated: {reason}"),
+                };
+                let text = format!("{} of {:#x}, {}, {word}", fault.access, fault.address, fault.kind);
+                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
+                statement.channel = channel;
+                statement.isolated = isolation == Isolation::Isolated;
+                if let Some(server) = self.server_of(process) {
+                    let isolated = statement.isolated;
+                    let incident = self.testify(now, server, statement);
+                    if !isolated {
+                        self.taint(now, server, incident);
+                    }
+                    self.judge_certain(now, server, process);
+                }
+            }
+            Evidence::ZombieFault { process, fault } => {
+                let text = format!("{} of {:#x} by work of a dead client", fault.access, fault.address);
+                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
+                statement.points_at = Some(process.pid);
+                if let Some(server) = self.server_of_dead(process) {
+                    self.testify(now, server, statement);
+                    self.suspect(now, server);
+                }
+            }
+            Evidence::Shim { process, error, own_work } => {
+                // Of these the culprit's own calls are not the first to hear: measured on an H200.
+                let own_work = own_work && !SPREADING.contains(&error);
+                let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
+                let mut statement = Statement::new("shim", own_work.then_some(process.pid), text);
+                statement.points_at = own_work.then_some(process.pid);
+                if let Some(server) = self.server_of(process) {
+                    self.testify(now, server, statement);
+                    self.suspect(now, server);
+                }
+            }
+            Evidence::ServerLog { server, named, blames, text } => {
+                let found = self.servers.values().find(|known| known.pid == Some(server) && known.ready_at.is_some());
+                if let Some(epoch) = found.map(|server| server.epoch) {
+                    let mut statement = Statement::new("server-log", named, text);
+                    statement.points_at = named.filter(|_| blames);
+                    self.testify(now, epoch, statement);
+                    self.suspect(now, epoch);
+                }
+            }
+            Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
+            Evidence::Xid { number, class, bus, pid, channel: _, text } => {
+                let text = format!("{number} on {bus}: {text}");
+                if class != XidClass::Application {
+                    // The GPU itself is ill; no client is to blame, and NVIDIA's server says whether it goes on.
+                    self.log(format!("Xid {text} ({class:?})"));
+                }
+                let mut statement = Statement::new("xid", pid, text);
+                statement.xid = Some(number);
+                for server in self.servers_meant(pid) {
+                    let own = self.servers.get(&server).and_then(|server| server.pid);
+                    statement.is_kernels_word = pid.is_some() && own == pid;
+                    self.testify(now, server, statement.clone());
+                    self.suspect(now, server);
+                }
+            }
+        }
+    }
+
+    /// The servers that a line of the kernel may be about: the one that it names or whose client it names, else all.
+    fn servers_meant(&self, pid: Option<Pid>) -> Vec<ServerEpoch> {
+        let Some(pid) = pid else {
+            return self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch).collect();
+        };
+        let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
+        own.or_else(|| self.processes.get(&pid).map(|process| process.server)).into_iter().collect()
+    }
+
+    fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
+        self.client_process(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
+    }
+
+    fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
+        let death = self.deaths.iter().rev().find(|death| death.key == process)?;
+        self.servers.contains_key(&death.process.server).then_some(death.process.server)
+    }
+
+    /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
+    pub(super) fn suspect(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        if server.suspected || server.tainted.is_some() || !server.is_connected() {
+            return;
+        }
+        server.suspected = true;
+        server.silent_at = Some(now + SILENCE);
+        self.ask(epoch, Request::Status, Purpose::FaultCheck);
+    }
+
+    pub(super) fn fault_check_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.suspected = false;
+        server.silent_at = None;
+        if matches!(reply, Ok(Reply::Active(false))) {
+            self.evidence(now, Evidence::ServerStatus { server: epoch });
+        }
+    }
+
+    /// Servers that have not said how they are.
+    pub(super) fn advance_suspects(&mut self, now: Duration) {
+        let silent = |server: &&Server| server.silent_at.is_some_and(|at| at <= now);
+        let epochs: Vec<ServerEpoch> = self.servers.values().filter(silent).map(|server| server.epoch).collect();
+        for epoch in epochs {
+            self.is_silent(now, epoch);
+        }
+    }
+
+    /// A server has not said how it is. What somebody else wrote into its log is no reason to end it; the kernel's word is.
+    fn is_silent(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.silent_at = None;
+        }
+        if !self.has_kernels_word(epoch) {
+            return;
+        }
+        let incident = self.testify(now, epoch, Statement::new("server-status", None, "no answer".to_owned()));
+        self.taint(now, epoch, incident);
+        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
+            let soon = now + SILENT_PATIENCE;
+            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        }
+    }
+
+    fn confirmed_by_status(&mut self, now: Duration, epoch: ServerEpoch) {
+        if self.servers.contains_key(&epoch) {
+            let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
+            self.taint(now, epoch, incident);
+        }
+    }
+
+    /// Nobody is sent to this server any more, and its domain gets another one.
+    pub(super) fn taint(&mut self, now: Duration, epoch: ServerEpoch, incident: u64) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        if server.tainted.is_some() {
+            return;
+        }
+        server.tainted = Some(Taint { at: now, incident });
+        let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
+        let clients = self.processes.values().filter(|process| process.server == epoch).count();
+        let name = self.domain_name(domain);
+        self.record(JournalEvent::ServerTainted { epoch, server: pid, uid, domain: name, incident, clients });
+        let patience = self.domains.get(domain).map(|domain| domain.policy.faults.drain_timeout).unwrap_or_default();
+        // Work of a dead client that never ends harms nobody as long as its descriptors are held.
+        let force_at = (incident != 0).then_some(now + patience);
+        self.log(format!(
+            "Server {pid} takes no new clients: {}",
+            if incident == 0 {
+                "the work of a client that died may never end".to_owned()
+            } else {
+                format!("a fault on the GPU, incident {incident}, {clients} clients")
+            }
+        ));
+        self.drain(now, epoch, force_at, false);
+        self.confirm_incident(now, epoch);
+        if role == Role::Active && self.quit.is_none() {
+            if let Some(domain) = self.domains.get_mut(domain) {
+                domain.swap.get_or_insert(Swap { incident, from: pid, since: now });
+                domain.requested = true;
+            }
+            self.promote(now, domain);
+        }
+        self.effects.push(Effect::Save);
+    }
+
+    /// Lets a server that stands by serve its domain, if the domain has no active one.
+    pub(super) fn promote(&mut self, now: Duration, domain: super::DomainId) {
+        if self.server_for_newcomers(domain).is_some() {
+            return;
+        }
+        let standby = self
+            .servers
+            .values_mut()
+            .find(|server| server.domain == domain && server.role == Role::Standby && server.is_up());
+        let Some(server) = standby else {
+            return;
+        };
+        server.role = Role::Active;
+        server.idle_since = server.ready_at.map(|_| now);
+        let (epoch, is_ready) = (server.epoch, server.ready_at.is_some());
+        if is_ready {
+            self.swapped(now, epoch, true);
+        }
+        self.effects.push(Effect::Save);
+    }
+
+    /// A domain has a sound server: if a fault had cost it the last one, that is over.
+    pub(super) fn swapped(&mut self, now: Duration, epoch: ServerEpoch, standby: bool) {
+        let Some(server) = self.servers.get(&epoch) else {
+            return;
+        };
+        let (uid, to, id) = (server.uid, server.pid.unwrap_or_default(), server.domain);
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        domain.requested = false;
+        let name = domain.key.to_string();
+        if let Some(Swap { incident, from, since }) = domain.swap.take() {
+            let after = now.saturating_sub(since);
+            self.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));
+            self.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
+        }
+    }
+
+    /// Which start of a server this is.
+    pub(super) fn start_reason(&self, domain: super::DomainId) -> StartReason {
+        match self.domains.get(domain) {
+            Some(domain) if domain.swap.is_some() => StartReason::Fault,
+            Some(domain) if domain.starts.tries() > 0 => StartReason::Retry,
+            Some(domain) if domain.requested && domain.waiting.is_empty() => StartReason::Command,
+            Some(_) | None => StartReason::Client,
+        }
+    }
+
+    /// A tainted server's time is over: those who linger are named, and ended if the operator wants that.
+    pub(super) fn list_victims(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some((taint, id)) = self.servers.get(&epoch).and_then(|server| Some((server.tainted?, server.domain)))
+        else {
+            return;
+        };
+        let victims: Vec<(Pid, Process)> = self.processes_of(epoch);
+        if victims.is_empty() {
+            return;
+        }
+        let pids: Vec<String> = victims.iter().map(|(pid, _)| pid.to_string()).collect();
+        let server = self.servers.get(&epoch).and_then(|server| server.pid).unwrap_or_default();
+        self.log(format!("Server {server} still has clients after a fault and is ended: {}", pids.join(" ")));
+        let action = self.domains.get(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
+        if action == VictimAction::Terminate {
+            let domain = self.domain_name(id);
+            for (pid, process) in victims {
+                let key = process.key(pid);
+                let (uid, domain) = (process.uid, domain.clone());
+                self.record(JournalEvent::VictimTerminated { incident: taint.incident, process: key, uid, domain });
+                self.end_client(now, key, &process);
+            }
+        }
+    }
+
+    /// When a domain's replacement can't start beside the tainted server (compute mode `EXCLUSIVE_PROCESS`), the
+    /// tainted one goes first: its clients are lost already.
+    pub(super) fn make_room_for_replacement(&mut self, now: Duration, domain: super::DomainId) {
+        let tainted: Vec<ServerEpoch> = self
+            .servers
+            .values()
+            .filter(|server| server.domain == domain && server.is_lost())
+            .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
+            .map(|server| server.epoch)
+            .collect();
+        for epoch in tainted {
+            self.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
+            self.force(now, epoch);
+        }
+    }
+
+    /// Where a domain wants a server that stands by, and none is under way, one is started.
+    pub(super) fn wants_standby(&self, domain: super::DomainId) -> bool {
+        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.standby);
+        let mut own = self.servers.values().filter(|server: &&Server| server.domain == domain && server.is_up());
+        wanted
+            && self.quit.is_none()
+            && self.policy.sharing != super::Sharing::Single
+            && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())
+            && own.all(|server| server.role == Role::Active && !server.is_starting())
+    }
+}

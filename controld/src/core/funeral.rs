@@ -1,0 +1,196 @@
+//! What is done for a client that died, so that its death harms nobody.
+//!
+//! A kernel of a client that died goes on until it ends by itself, and faults as soon as the client's page tables are
+//! gone, which ends every client of the server (measured on an H200 with 580, as everything here). The page tables stay
+//! as long as anybody has the client's UVM descriptors open, so the driver holds a copy of them from the client's first
+//! context on. Nothing tells when the dead client's work has drained: the server has forgotten it 20 ms after the
+//! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
+//!
+//! - not at all after an orderly exit, which waits for the work, and when nobody else is on the server;
+//! - for `hold_timeout` after a sudden death, since they also pin the dead client's memory;
+//! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
+//!   then, and the copies are closed when the others have left, or after `endless_hold`.
+
+use super::Core;
+use super::Effect;
+use super::admission::Process;
+use super::evidence::{End, ProcessKey};
+use super::ids::{Pid, ServerEpoch};
+use super::journal::{FuneralEnd, JournalEvent};
+use crate::report::FuneralFacts;
+use core::time::Duration;
+
+/// How long copies are kept of a client of which nobody can say whether its death was sudden.
+const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
+/// Dead clients whose copies are kept at one time; the oldest makes room.
+const MAX_FUNERALS: usize = 256;
+
+/// A dead client whose copies are held.
+#[derive(Debug, Clone)]
+pub(super) struct Funeral {
+    process: Process,
+    domain: String,
+    since: Duration,
+    /// When they are closed, or the domain gets another server; `None` is when the others have left.
+    act_at: Option<Duration>,
+    /// Whether its work counts as endless.
+    is_endless: bool,
+}
+
+impl Funeral {
+    /// What reports and metrics say of it. How much memory it pins is not known: the driver counts a dead client's
+    /// memory as its server's.
+    pub(super) fn facts(&self, process: ProcessKey, now: Duration) -> FuneralFacts {
+        FuneralFacts {
+            process,
+            uid: self.process.uid,
+            domain: self.domain.clone(),
+            descriptors: self.process.copies,
+            pinned_bytes: None,
+            held: now.saturating_sub(self.since),
+            endless: self.is_endless,
+        }
+    }
+}
+
+impl Core {
+    /// The driver holds this many copies of a client's UVM descriptors.
+    pub(super) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) {
+        match self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
+            Some(process) => process.copies = descriptors,
+            // It died before the driver had them.
+            None if descriptors > 0 => self.effects.push(Effect::ReleaseCopies { process: key }),
+            None => {}
+        }
+    }
+
+    /// A client's tools queue is read from now on, or no more.
+    pub(super) fn tracked(&mut self, key: ProcessKey, tracked: bool) {
+        if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
+            process.tracked = tracked;
+        }
+    }
+
+    /// A client's process is gone; it is in no table any more.
+    pub(super) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
+        let key = process.key(pid);
+        self.endings.remove(&key);
+        self.channels.remove_process(pid);
+        let server = self.servers.get(&process.server);
+        let (server_pid, domain) = server
+            .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
+        let incident = self.incident_of(process.server);
+        let (uid, name) = (process.uid, domain.clone());
+        self.record(JournalEvent::ClientEnded { process: key, uid, domain: name, server: server_pid, end, incident });
+        self.remember_death(now, key, process, end);
+        if !matches!(end, End::Exited(_)) {
+            self.suspect(now, process.server);
+        }
+        if process.copies > 0 {
+            self.bury(now, key, process, domain, end);
+        }
+    }
+
+    fn bury(&mut self, now: Duration, key: ProcessKey, process: &Process, domain: String, end: End) {
+        let hold = match end {
+            _ if !self.policy.funerals.hold || !self.has_clients(process.server) => Duration::ZERO,
+            // The patched module has given its work pages that can't fault.
+            _ if process.condemned => Duration::ZERO,
+            End::Exited(_) => Duration::ZERO,
+            End::Unknown => self.policy.funerals.hold_timeout.min(UNKNOWN_END_HOLD),
+            End::Signaled(_) | End::OutOfMemory => self.policy.funerals.hold_timeout,
+        };
+        if hold.is_zero() {
+            self.renew_death(now, key);
+            self.effects.push(Effect::ReleaseCopies { process: key });
+            return;
+        }
+        if self.funerals.len() >= MAX_FUNERALS
+            && let Some(oldest) = self.funerals.iter().min_by_key(|(_, funeral)| funeral.since).map(|(key, _)| *key)
+        {
+            self.end_funeral(now, oldest, FuneralEnd::Evicted);
+        }
+        let (uid, descriptors) = (process.uid, process.copies);
+        let begun =
+            JournalEvent::FuneralBegun { process: key, uid, domain: domain.clone(), descriptors, pinned_bytes: None };
+        self.record(begun);
+        let act_at = Some(now + hold);
+        let funeral = Funeral { process: process.clone(), domain, since: now, act_at, is_endless: false };
+        self.funerals.insert(key, funeral);
+    }
+
+    /// Whether a server has a client that lives.
+    fn has_clients(&self, server: ServerEpoch) -> bool {
+        self.processes.values().any(|process| process.server == server)
+    }
+
+    /// A dead client's work is known to have ended.
+    pub(super) fn drained(&mut self, now: Duration, key: ProcessKey) {
+        self.end_funeral(now, key, FuneralEnd::Drained);
+    }
+
+    /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
+    #[must_use]
+    pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
+        self.funerals.contains_key(&key) || self.client_process(key).is_some()
+    }
+
+    /// The patched module says that nothing of a client is left.
+    pub(super) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
+        self.channels.remove_va_space(va_space);
+        if let Some(key) = process.filter(|key| self.client_process(*key).is_none()) {
+            self.drained(now, key);
+        }
+    }
+
+    fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
+        let Some(funeral) = self.funerals.remove(&key) else {
+            return;
+        };
+        let Funeral { process, domain, since, .. } = funeral;
+        let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
+        self.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, reason, held });
+        self.renew_death(now, key);
+        self.effects.push(Effect::ReleaseCopies { process: key });
+    }
+
+    pub(super) fn end_funerals_of(&mut self, now: Duration, server: ServerEpoch, reason: FuneralEnd) {
+        let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
+        let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end_funeral(now, key, reason);
+        }
+    }
+
+    pub(super) fn funerals_deadline(&self) -> Option<Duration> {
+        self.funerals.values().filter_map(|funeral| funeral.act_at).min()
+    }
+
+    pub(super) fn advance_funerals(&mut self, now: Duration) {
+        let alone = self.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
+        let alone: Vec<ProcessKey> = alone.map(|(key, _)| *key).collect();
+        for key in alone {
+            self.end_funeral(now, key, FuneralEnd::NobodyLeft);
+        }
+        let due = self.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
+        let due: Vec<(ProcessKey, ServerEpoch, bool)> =
+            due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
+        for (key, server, is_endless) in due {
+            if is_endless || self.policy.funerals.endless_hold == Some(Duration::ZERO) {
+                self.end_funeral(now, key, FuneralEnd::TimedOut);
+                continue;
+            }
+            self.log(format!(
+                "Client {} died {} s ago and its work may never end: its descriptors stay open while others are on \
+                 its server",
+                key.pid,
+                self.policy.funerals.hold_timeout.as_secs()
+            ));
+            if let Some(funeral) = self.funerals.get_mut(&key) {
+                funeral.is_endless = true;
+                funeral.act_at = self.policy.funerals.endless_hold.map(|hold| now + hold);
+            }
+            self.taint(now, server, 0);
+        }
+    }
+}

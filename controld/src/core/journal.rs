@@ -1,0 +1,427 @@
+//! What the event journal holds: everything that an operator may have to know about a fault afterwards.
+//!
+//! The core says that something has happened by `Effect::Record`; the driver stamps it with a number and a time and
+//! gives it to `observe`, where the journal, the metrics and the followers of `events` take it from the same place. So
+//! they can't disagree.
+//!
+//! An event is written as one JSON object: `{"seq":…,"time":…,"event":"client-admitted","pid":…}`. The names here are
+//! the names there, in kebab-case, and stay what they are: programs read them.
+
+mod reasons;
+mod seen;
+
+pub use reasons::{ExitReason, FuneralEnd, RefusalReason, Sanction, StartReason};
+
+use super::evidence::{End, ProcessKey};
+use super::ids::{Pid, ServerEpoch, Uid};
+use super::verdict::Verdict;
+use core::time::Duration;
+use serde::Serialize;
+
+/// One entry of the journal, without its number and time. Times of it are in milliseconds and end in `_ms`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum JournalEvent {
+    /// The daemon began, with nothing before it.
+    DaemonStarted {
+        /// Its pid.
+        pid: Pid,
+        /// Its version.
+        version: &'static str,
+        /// The release whose answers it gives, as `580`.
+        personality: String,
+    },
+    /// The daemon began where another one had stopped.
+    DaemonTakenOver {
+        /// Its pid.
+        pid: Pid,
+        /// Its version.
+        version: &'static str,
+        /// Servers that it found.
+        servers: usize,
+        /// Clients that it found waiting or in their handshake.
+        clients: usize,
+    },
+    /// The daemon ends as it was told to.
+    DaemonEnded {
+        /// With this status.
+        status: u8,
+    },
+    /// A server's process was started.
+    ServerStarted {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// Its pid.
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        /// Its domain, as the operator reads it.
+        domain: String,
+        /// Why.
+        reason: StartReason,
+    },
+    /// A server could not be started.
+    ServerStartFailed {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// The user it should have run as.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// What was in the way.
+        text: String,
+    },
+    /// A server has said that it serves.
+    ServerReady {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// Its pid.
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// Since its start.
+        #[serde(serialize_with = "milliseconds", rename = "start_ms")]
+        start: Duration,
+    },
+    /// A server that stands by is ready to take over.
+    StandbyReady {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// Its pid.
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// Since its start.
+        #[serde(serialize_with = "milliseconds", rename = "start_ms")]
+        start: Duration,
+        /// What it costs on the GPU, in bytes, where that is known.
+        memory_bytes: Option<u64>,
+    },
+    /// Nobody is sent to this server any more: there are signs of a fault.
+    ServerTainted {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// Its pid.
+        server: Pid,
+        /// The user it runs as.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// The incident, as the signs and verdicts that belong to it number it.
+        incident: u64,
+        /// Its clients at that moment.
+        clients: usize,
+    },
+    /// A domain has a sound server again after a fault.
+    ServerSwapped {
+        /// The incident.
+        incident: u64,
+        /// The user of the domain.
+        uid: Uid,
+        /// The domain.
+        domain: String,
+        /// The pid of the tainted server.
+        from: Pid,
+        /// The pid of the sound one.
+        to: Pid,
+        /// Whether it stood by.
+        standby: bool,
+        /// Since the first sign of the fault.
+        #[serde(serialize_with = "milliseconds", rename = "after_ms")]
+        after: Duration,
+    },
+    /// A server's process is gone.
+    ServerExited {
+        /// Which start.
+        epoch: ServerEpoch,
+        /// Its pid; `None` when it never had one.
+        server: Option<Pid>,
+        /// The user it ran as.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// How.
+        end: End,
+        /// Why.
+        reason: ExitReason,
+    },
+    /// A client was handed to a server that took it.
+    ClientAdmitted {
+        /// The client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// The server.
+        server: Pid,
+        /// Since it came.
+        #[serde(serialize_with = "milliseconds", rename = "waited_ms")]
+        waited: Duration,
+    },
+    /// A client was sent away.
+    ClientRefused {
+        /// The client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// Why.
+        reason: RefusalReason,
+        /// The `CUresult` with which a server did not take it.
+        status: Option<u32>,
+    },
+    /// A client's process is gone.
+    ClientEnded {
+        /// The client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// Its server.
+        server: Pid,
+        /// How.
+        end: End,
+        /// The incident it was lost in, as culprit or as victim.
+        incident: Option<u64>,
+    },
+    /// A witness has said something that may be a fault.
+    FaultSign {
+        /// The incident.
+        incident: u64,
+        /// The server.
+        server: Pid,
+        /// The user of the server.
+        uid: Uid,
+        /// The domain.
+        domain: String,
+        /// Who says so, as in a verdict.
+        witness: &'static str,
+        /// Whom it names, right or wrong.
+        names: Option<Pid>,
+        /// What it says.
+        text: String,
+    },
+    /// Who caused a fault.
+    Verdict {
+        /// The verdict.
+        verdict: Verdict,
+        /// The users whose processes it speaks of: the culprit's and the victims'.
+        users: Vec<Uid>,
+    },
+    /// Late evidence has changed a verdict; the new one names the one that it corrects.
+    VerdictCorrected {
+        /// The verdict.
+        verdict: Verdict,
+        /// The users whose processes it and the corrected one speak of.
+        users: Vec<Uid>,
+    },
+    /// What was done to a culprit.
+    CulpritSanctioned {
+        /// The verdict.
+        verdict: u64,
+        /// The culprit.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// What.
+        sanction: Sanction,
+        /// For how long, where it ends by itself.
+        #[serde(serialize_with = "maybe_milliseconds", rename = "for_ms")]
+        lasts: Option<Duration>,
+    },
+    /// A victim that lingered on a tainted server was ended.
+    VictimTerminated {
+        /// The incident.
+        incident: u64,
+        /// The victim.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+    },
+    /// Copies of a dead client's descriptors are kept until its work has drained.
+    FuneralBegun {
+        /// The dead client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// How many descriptors.
+        descriptors: usize,
+        /// The GPU memory that they pin, in bytes, where that is known.
+        pinned_bytes: Option<u64>,
+    },
+    /// They are closed.
+    FuneralEnded {
+        /// The dead client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// How many descriptors.
+        descriptors: usize,
+        /// Why now.
+        reason: FuneralEnd,
+        /// Since the client's end.
+        #[serde(serialize_with = "milliseconds", rename = "held_ms")]
+        held: Duration,
+    },
+    /// GPU memory of a process is kept from now on.
+    RegionEscrowed {
+        /// Its owner.
+        process: ProcessKey,
+        /// The owner's user.
+        uid: Uid,
+        /// Its name; empty when nobody may adopt it.
+        name: String,
+        /// The GPU.
+        gpu: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Kept memory was given up: by its owner, or with an owner's end where it had no name.
+    RegionsReleased {
+        /// Whose it was.
+        process: ProcessKey,
+        /// The owner's user.
+        uid: Uid,
+        /// How many regions.
+        regions: usize,
+        /// Their size.
+        bytes: u64,
+    },
+    /// A process has taken over the memory that another one left.
+    RegionsAdopted {
+        /// Its owner now.
+        process: ProcessKey,
+        /// The owner's user.
+        uid: Uid,
+        /// Their name.
+        name: String,
+        /// How many regions.
+        regions: usize,
+        /// Their size.
+        bytes: u64,
+    },
+    /// Nobody has adopted a region in time.
+    RegionExpired {
+        /// Whose it was.
+        process: ProcessKey,
+        /// The owner's user.
+        uid: Uid,
+        /// Its name.
+        name: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A domain's servers keep failing: the next start waits.
+    BreakerOpened {
+        /// The user of the domain.
+        uid: Uid,
+        /// The domain.
+        domain: String,
+        /// Failures in a row.
+        failures: u32,
+        /// Until the next start.
+        #[serde(serialize_with = "milliseconds", rename = "retry_ms")]
+        retry: Duration,
+    },
+    /// Its servers work again.
+    BreakerClosed {
+        /// The user of the domain.
+        uid: Uid,
+        /// The domain.
+        domain: String,
+    },
+    /// Something that a witness had to say was lost before the daemon could read it.
+    WitnessLost {
+        /// Which witness, as in a verdict.
+        witness: &'static str,
+        /// The process whose tracker lost it, where it is one process's.
+        process: Option<ProcessKey>,
+        /// How many statements, at least.
+        count: u64,
+    },
+    /// Somebody's clients come and go so often that not all of it was written; the metrics have counted it.
+    EventsSuppressed {
+        /// Whose; `None` when there are many of them, or it is not known.
+        uid: Option<Uid>,
+        /// How many events.
+        count: u64,
+    },
+    /// A witness can't be heard, from now on or for one process.
+    WitnessMissing {
+        /// Which witness, as in a verdict.
+        witness: &'static str,
+        /// The process that can't be tracked; `None` when none can.
+        process: Option<ProcessKey>,
+        /// Why.
+        text: String,
+    },
+}
+
+impl JournalEvent {
+    /// The word that the journal has for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::DaemonStarted { .. } => "daemon-started",
+            Self::DaemonTakenOver { .. } => "daemon-taken-over",
+            Self::DaemonEnded { .. } => "daemon-ended",
+            Self::ServerStarted { .. } => "server-started",
+            Self::ServerStartFailed { .. } => "server-start-failed",
+            Self::ServerReady { .. } => "server-ready",
+            Self::StandbyReady { .. } => "standby-ready",
+            Self::ServerTainted { .. } => "server-tainted",
+            Self::ServerSwapped { .. } => "server-swapped",
+            Self::ServerExited { .. } => "server-exited",
+            Self::ClientAdmitted { .. } => "client-admitted",
+            Self::ClientRefused { .. } => "client-refused",
+            Self::ClientEnded { .. } => "client-ended",
+            Self::FaultSign { .. } => "fault-sign",
+            Self::Verdict { .. } => "verdict",
+            Self::VerdictCorrected { .. } => "verdict-corrected",
+            Self::CulpritSanctioned { .. } => "culprit-sanctioned",
+            Self::VictimTerminated { .. } => "victim-terminated",
+            Self::FuneralBegun { .. } => "funeral-begun",
+            Self::FuneralEnded { .. } => "funeral-ended",
+            Self::RegionEscrowed { .. } => "region-escrowed",
+            Self::RegionsReleased { .. } => "regions-released",
+            Self::RegionsAdopted { .. } => "regions-adopted",
+            Self::RegionExpired { .. } => "region-expired",
+            Self::BreakerOpened { .. } => "breaker-opened",
+            Self::BreakerClosed { .. } => "breaker-closed",
+            Self::WitnessLost { .. } => "witness-lost",
+            Self::EventsSuppressed { .. } => "events-suppressed",
+            Self::WitnessMissing { .. } => "witness-missing",
+        }
+    }
+}
+
+/// Milliseconds to the microsecond.
+fn milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    const MICROSECONDS: f64 = 1e3;
+    serializer.serialize_f64((time.as_secs_f64() * 1e6).round() / MICROSECONDS)
+}
+
+fn maybe_milliseconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => milliseconds(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! The reasons that events give.
+
+use serde::Serialize;
+
+/// Why a server was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartReason {
+    /// A client waits for it.
+    Client,
+    /// `start_server` asked for it.
+    Command,
+    /// To stand by.
+    Standby,
+    /// In place of one that a fault has tainted.
+    Fault,
+    /// In place of one that ended without being asked.
+    Crash,
+    /// Once more, after a start that failed.
+    Retry,
+}
+
+/// Why a server ended, as far as the daemon knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitReason {
+    /// A fault had tainted it.
+    Fault,
+    /// It could not be started, or ended before it was of use.
+    ExecFailed,
+    /// It had no clients for long enough.
+    Idle,
+    /// Another user's clients waited, and only one server may run.
+    UidSwitch,
+    /// A command, a timeout or a signal of the daemon forced it.
+    Forced,
+    /// A command or the daemon's end asked for it, and its clients had left.
+    Asked,
+    /// Nobody asked for it.
+    Crash,
+}
+
+/// Why a client was sent away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalReason {
+    /// The daemon quits.
+    Quitting,
+    /// Too many of its user wait already.
+    TooManyWaiting,
+    /// Its domain has as many clients as it may have.
+    DomainFull,
+    /// It, or its like, has caused faults, and is refused for a while.
+    Culprit,
+    /// Its server did not take it; the status is in the text.
+    Server,
+}
+
+/// How a funeral came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FuneralEnd {
+    /// The dead client's work is known to have ended.
+    Drained,
+    /// Nobody could know, and the configured time is over.
+    TimedOut,
+    /// Its server has ended.
+    ServerEnded,
+    /// The last other client of its server has left, so that nobody can be harmed.
+    NobodyLeft,
+    /// It had to make room for others.
+    Evicted,
+}
+
+/// What was done to the process that a verdict names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sanction {
+    /// Only reported.
+    Report,
+    /// Its work on the GPU was ended.
+    Terminate,
+    /// Its like get a domain of their own from now on.
+    Quarantine,
+    /// Its like are refused for a while.
+    Refuse,
+}

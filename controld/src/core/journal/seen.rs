@@ -1,0 +1,66 @@
+//! Who may see what of an event.
+
+use super::JournalEvent;
+use crate::core::{SuspectIdentity, Uid, Verdict};
+
+impl JournalEvent {
+    /// The event as `uid`, who is neither root nor the daemon's owner, may see it; `None` when it is none of his
+    /// business.
+    ///
+    /// A user sees what happens to his own clients and servers, and to the daemon. Of a fault that hit them he sees who
+    /// caused it, and not the command line, cgroup and pod of another user's process.
+    #[must_use]
+    pub fn seen_by(&self, uid: Uid) -> Option<Self> {
+        match self {
+            Self::DaemonStarted { .. } | Self::DaemonTakenOver { .. } | Self::DaemonEnded { .. } => Some(self.clone()),
+            Self::ServerStarted { uid: of, .. }
+            | Self::ServerStartFailed { uid: of, .. }
+            | Self::ServerReady { uid: of, .. }
+            | Self::StandbyReady { uid: of, .. }
+            | Self::ServerTainted { uid: of, .. }
+            | Self::ServerSwapped { uid: of, .. }
+            | Self::ServerExited { uid: of, .. }
+            | Self::ClientAdmitted { uid: of, .. }
+            | Self::ClientRefused { uid: of, .. }
+            | Self::ClientEnded { uid: of, .. }
+            | Self::FaultSign { uid: of, .. }
+            | Self::CulpritSanctioned { uid: of, .. }
+            | Self::VictimTerminated { uid: of, .. }
+            | Self::FuneralBegun { uid: of, .. }
+            | Self::FuneralEnded { uid: of, .. }
+            | Self::RegionEscrowed { uid: of, .. }
+            | Self::RegionsReleased { uid: of, .. }
+            | Self::RegionsAdopted { uid: of, .. }
+            | Self::RegionExpired { uid: of, .. }
+            | Self::BreakerOpened { uid: of, .. }
+            | Self::BreakerClosed { uid: of, .. } => (*of == uid).then(|| self.clone()),
+            Self::Verdict { verdict, users } => users
+                .contains(&uid)
+                .then(|| Self::Verdict { verdict: verdict.without_private_parts(uid), users: vec![uid] }),
+            Self::VerdictCorrected { verdict, users } => users
+                .contains(&uid)
+                .then(|| Self::VerdictCorrected { verdict: verdict.without_private_parts(uid), users: vec![uid] }),
+            Self::EventsSuppressed { uid: of, .. } => (*of == Some(uid)).then(|| self.clone()),
+            Self::WitnessLost { .. } | Self::WitnessMissing { .. } => None,
+        }
+    }
+}
+
+impl Verdict {
+    /// The verdict as `uid` may see it: unless the culprit is his own, without its command line, cgroup, container and
+    /// pod, and without the witnesses' words, which may name programs.
+    #[must_use]
+    pub fn without_private_parts(&self, uid: Uid) -> Self {
+        let mut verdict = self.clone();
+        if verdict.culprit.as_ref().is_some_and(|culprit| culprit.uid == uid) {
+            return verdict;
+        }
+        if let Some(culprit) = verdict.culprit.as_mut() {
+            culprit.identity = SuspectIdentity::default();
+        }
+        for testimony in &mut verdict.witnesses {
+            testimony.text.clear();
+        }
+        verdict
+    }
+}

@@ -1,0 +1,185 @@
+//! The picture of the core that reports and gauges are made from ([`Snapshot`]).
+
+use super::admission::{Client, Place, Process};
+use super::domain::Domain;
+use super::evidence::{End, ProcessKey};
+use super::ids::{DomainId, Pid, ServerEpoch, Uid};
+use super::server::{Role, Server, ServerState};
+use super::verdict::{Identity, SuspectIdentity};
+use super::{Channel, ChannelFacts as Facts, Core};
+use crate::report::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, ServerFacts, ServerPhase, Snapshot,
+    WitnessFacts,
+};
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+/// How channels are called whose source is the daemon itself.
+const BY_CONNECTION: &str = "connection";
+/// And those that the patched module tells of, as in verdicts.
+const BY_NOTICE: &str = "notice";
+
+impl Core {
+    /// What there is at `now`. The driver knows what the daemon and its witnesses are like.
+    #[must_use]
+    pub fn picture(&self, now: Duration, daemon: DaemonFacts, witnesses: Vec<WitnessFacts>) -> Snapshot {
+        // Counted once, since there may be thousands of each.
+        let mut on_server = BTreeMap::new();
+        for process in self.processes.values() {
+            *on_server.entry(process.server).or_default() += 1;
+        }
+        Snapshot {
+            daemon,
+            domains: self.domains.iter().map(|(id, domain)| self.domain_facts(now, id, domain, &on_server)).collect(),
+            servers: self.servers.values().map(|server| self.server_facts(now, server, &on_server)).collect(),
+            clients: self.client_facts(now),
+            channels: self.channel_facts(),
+            regions: Vec::new(),
+            funerals: self.funerals.iter().map(|(key, funeral)| funeral.facts(*key, now)).collect(),
+            witnesses,
+        }
+    }
+
+    fn domain_facts(
+        &self,
+        now: Duration,
+        id: DomainId,
+        domain: &Domain,
+        on_server: &BTreeMap<ServerEpoch, usize>,
+    ) -> DomainFacts {
+        let active = self.active_server(id);
+        let standby =
+            self.servers.values().find(|server| server.domain == id && server.role == Role::Standby && server.is_up());
+        let of_domain = self.servers.values().filter(|server| server.domain == id);
+        let phase = match active {
+            _ if domain.breaker_open => DomainPhase::Broken,
+            _ if domain.swap.is_some() => DomainPhase::Recovering,
+            Some(server) if server.is_starting() => DomainPhase::Starting,
+            Some(_) => DomainPhase::Serving,
+            None if self.wants_server(domain) => DomainPhase::Starting,
+            None => DomainPhase::Idle,
+        };
+        DomainFacts {
+            name: domain.key.to_string(),
+            uid: domain.key.uid,
+            phase,
+            server: active.and_then(|server| server.pid),
+            standby: standby.and_then(|server| server.pid),
+            clients: of_domain.filter_map(|server| on_server.get(&server.epoch)).sum(),
+            max_clients: domain.policy.max_clients,
+            waiting: domain.waiting(),
+            quarantined: domain.key.is_quarantine(),
+            retry: domain.retry_at().and_then(|at| at.checked_sub(now)).filter(|pause| !pause.is_zero()),
+        }
+    }
+
+    fn server_facts(&self, now: Duration, server: &Server, on_server: &BTreeMap<ServerEpoch, usize>) -> ServerFacts {
+        let phase = match &server.state {
+            ServerState::Ending { .. } => ServerPhase::Ending,
+            _ if server.is_lost() => ServerPhase::Fault,
+            ServerState::Draining(_) => ServerPhase::Draining,
+            // It keeps its clients and gets no others, since a dead client's work may never end there.
+            ServerState::Serving if server.tainted.is_some() => ServerPhase::Draining,
+            ServerState::Starting { .. } => ServerPhase::Initializing,
+            ServerState::Serving if server.role == Role::Standby => ServerPhase::Standby,
+            ServerState::Serving => ServerPhase::Active,
+        };
+        ServerFacts {
+            epoch: server.epoch,
+            pid: server.pid,
+            uid: server.uid,
+            domain: self.domain_name(server.domain),
+            phase,
+            clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
+            ready: server.ready_at.map(|at| now.saturating_sub(at)),
+            memory_bytes: server.memory_bytes,
+        }
+    }
+
+    /// The living by pid, then the dead that are remembered.
+    fn client_facts(&self, now: Duration) -> Vec<ClientFacts> {
+        let mut of_pid: BTreeMap<Pid, Vec<&Client>> = BTreeMap::new();
+        for client in self.clients.values() {
+            of_pid.entry(client.peer.pid).or_default().push(client);
+        }
+        let mut all = Vec::new();
+        for (pid, process) in &self.processes {
+            let connections = of_pid.remove(pid).unwrap_or_default();
+            let server = self.servers.get(&process.server);
+            let contexts = self.channels.channels_of(*pid).filter(|channel| matches!(channel, Channel::Context(_)));
+            let contexts = contexts.count();
+            let is_in_handshake = connections.iter().any(|client| matches!(client.place, Place::Dispatched(_)));
+            let phase = if server.is_some_and(Server::is_lost) {
+                ClientPhase::Lost
+            } else if is_in_handshake && contexts == 0 {
+                ClientPhase::Handshake
+            } else {
+                ClientPhase::Live
+            };
+            let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
+            let facts = self.process_facts(process.key(*pid), process, phase, None);
+            all.push(ClientFacts { contexts, waited, ..facts });
+        }
+        for connections in of_pid.into_values() {
+            let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
+            let domain = self.domain_name(client.domain);
+            let facts = facts(client.process(), client.peer.uid, domain, &client.identity, ClientPhase::Waiting);
+            all.push(ClientFacts { waited: Some(now.saturating_sub(client.came_at)), ..facts });
+        }
+        for death in &self.deaths {
+            all.push(self.process_facts(death.key, &death.process, ClientPhase::Gone, Some(death.end)));
+        }
+        all
+    }
+
+    fn process_facts(&self, key: ProcessKey, process: &Process, phase: ClientPhase, end: Option<End>) -> ClientFacts {
+        let server = self.servers.get(&process.server);
+        // The domain of one whose server is gone, too, is known by its user alone.
+        let domain = server.map_or_else(|| format!("user {}", process.uid), |server| self.domain_name(server.domain));
+        let facts = facts(key, process.uid, domain, &process.identity, phase);
+        // What is held for the dead is told with their funerals.
+        let descriptors = if end.is_none() { process.copies } else { 0 };
+        let tracked = process.tracked && end.is_none();
+        ClientFacts { server: server.and_then(|server| server.pid), tracked, descriptors, end, ..facts }
+    }
+
+    fn channel_facts(&self) -> Vec<ChannelFacts> {
+        let rows = self.channels.rows(None).filter_map(|row| {
+            let process = self.processes.get(&row.process.pid)?;
+            let pid_of = |epoch: ServerEpoch| self.servers.get(&epoch).and_then(|server| server.pid);
+            let (server, source) = match row.facts {
+                Facts::Context(epoch) => (pid_of(epoch), BY_CONNECTION),
+                Facts::Hardware(_) => (pid_of(process.server), BY_NOTICE),
+            };
+            let (channel, gpu, context) = match row.channel {
+                Channel::Context(connection) => (None, None, Some(connection.0)),
+                Channel::Hardware(hardware) => {
+                    (Some(hardware.channel), Some(hardware.gpu).filter(|gpu| !gpu.is_empty()), None)
+                }
+            };
+            let (process, uid) = (row.process, process.uid);
+            Some(ChannelFacts { channel, gpu, context, process, uid, server, source })
+        });
+        rows.collect()
+    }
+}
+
+/// What is known of every client.
+fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, phase: ClientPhase) -> ClientFacts {
+    let Identity { cgroup, container, pod, label, command, .. } = identity.clone();
+    ClientFacts {
+        process,
+        uid,
+        domain,
+        phase,
+        server: None,
+        contexts: 0,
+        waited: None,
+        identity: SuspectIdentity { cgroup, container, pod, command },
+        label,
+        tracked: false,
+        descriptors: 0,
+        verdicts: Vec::new(),
+        end: None,
+    }
+}

@@ -1,0 +1,155 @@
+//! What may differ from one fault domain to another.
+
+use crate::core::ids::Uid;
+use core::time::Duration;
+
+/// What is done with the process whose fault it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CulpritAction {
+    /// It is named, and that is all. It gets its own error from the driver, as it does with the vendor's daemon.
+    Report,
+    /// It is ended: terminated at its server first, then SIGTERM, then SIGKILL after `kill_timeout`. For culprits
+    /// that a verdict is [`Certain`](crate::core::Confidence::Certain) of, never for others.
+    Terminate,
+}
+
+/// What is done with the other clients of a server after a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VictimAction {
+    /// They have until `drain_timeout` to leave; then they are listed and their server ends under them.
+    Wait,
+    /// The same, and those that are still there are ended as a culprit is: for programs that hang after a fault.
+    Terminate,
+}
+
+/// What follows a fault.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultPolicy {
+    /// What is done with the culprit.
+    pub culprit: CulpritAction,
+    /// What is done with victims that linger.
+    pub victims: VictimAction,
+    /// After how many faults within `quarantine_window` an offender gets a domain of its own; 0 is never.
+    pub quarantine_after: u32,
+    /// For how long a fault counts against its offender.
+    pub quarantine_window: Duration,
+    /// After how many faults within `quarantine_window` an offender's clients are refused; 0 is never.
+    pub refuse_after: u32,
+    /// For how long they are refused, from the last of these faults on.
+    pub refuse_for: Duration,
+    /// How long a tainted server may take to drain before it is ended.
+    pub drain_timeout: Duration,
+    /// How long an incident waits for a better witness before an uncertain verdict is given.
+    pub evidence_window: Duration,
+}
+
+impl Default for FaultPolicy {
+    fn default() -> Self {
+        Self {
+            culprit: CulpritAction::Report,
+            victims: VictimAction::Wait,
+            quarantine_after: 3,
+            quarantine_window: Duration::from_secs(600),
+            refuse_after: 0,
+            refuse_for: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
+            evidence_window: Duration::from_millis(500),
+        }
+    }
+}
+
+/// When a domain whose servers keep failing is left alone for a while.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BreakerPolicy {
+    /// After how many failures within `window` no server is started any more; 0 is never. A failure is a server that
+    /// could not be started, did not become ready, or ended without being told to. A client's fault is none.
+    pub failures: u32,
+    /// For how long a failure counts.
+    pub window: Duration,
+    /// How long no server is started; then one try decides about the next pause.
+    pub pause: Duration,
+}
+
+impl Default for BreakerPolicy {
+    fn default() -> Self {
+        // The eighth failure comes some 13 s after the first, by the delays between starts alone.
+        Self { failures: 8, window: Duration::from_secs(300), pause: Duration::from_secs(60) }
+    }
+}
+
+/// What is done for clients that die in the middle of their work, which would kill the others of their server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FuneralPolicy {
+    /// Whether copies of clients' UVM descriptors are held at all.
+    pub hold: bool,
+    /// How long the copies of a client that died suddenly are kept. Others that are on its server then may share it
+    /// with endless work, and the domain gets another server.
+    pub hold_timeout: Duration,
+    /// How much longer the copies are kept for those others; zero is not at all, `None` is until they have left.
+    pub endless_hold: Option<Duration>,
+}
+
+impl Default for FuneralPolicy {
+    fn default() -> Self {
+        Self { hold: true, hold_timeout: Duration::from_secs(10), endless_hold: Some(Duration::from_secs(300)) }
+    }
+}
+
+/// All that may differ from one domain to another.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DomainPolicy {
+    /// How many clients a domain may have; one more gets another domain of the same kind. `None` is without limit.
+    pub max_clients: Option<usize>,
+    /// Whether a second server, initialised and idle, stands beside the active one.
+    pub standby: bool,
+    /// What follows a fault.
+    pub faults: FaultPolicy,
+    /// When its servers keep failing.
+    pub breaker: BreakerPolicy,
+}
+
+/// Which clients an override is for: those that fit everything it names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DomainMatch {
+    /// The user.
+    pub uid: Option<Uid>,
+    /// `MPS_DOMAIN` of the client's environment.
+    pub label: Option<String>,
+    /// The client's cgroup or one that it is below, as `/kubepods.slice`.
+    pub cgroup: Option<String>,
+}
+
+impl DomainMatch {
+    /// Whether a client is meant.
+    #[must_use]
+    pub fn fits(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> bool {
+        self.uid.is_none_or(|wanted| wanted == uid)
+            && self.label.as_deref().is_none_or(|wanted| Some(wanted) == label)
+            && self.cgroup.as_deref().is_none_or(|wanted| is_within(cgroup, wanted))
+    }
+}
+
+/// Whether a cgroup is another one or below it: `/a/b` is within `/a`, `/ab` is not.
+fn is_within(cgroup: &str, ancestor: &str) -> bool {
+    cgroup.strip_prefix(ancestor.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The default policy and its overrides.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DomainPolicies {
+    /// For every domain that no override fits.
+    pub default: DomainPolicy,
+    /// Overrides, complete, in the order of the file.
+    pub overrides: Vec<(DomainMatch, DomainPolicy)>,
+}
+
+impl DomainPolicies {
+    /// The policy of the first override that fits, else the default.
+    #[must_use]
+    pub fn find(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
+        let fitting = self.overrides.iter().find(|(wanted, _)| wanted.fits(uid, label, cgroup));
+        fitting.map_or(&self.default, |(_, policy)| policy)
+    }
+}

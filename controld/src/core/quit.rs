@@ -1,0 +1,94 @@
+//! How the daemon itself ends.
+
+use super::ids::{ConnectionId, ServerEpoch, SessionId};
+use super::server::ServerState;
+use super::{Core, Effect};
+use core::time::Duration;
+
+/// The daemon's own end.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Quit {
+    /// Sessions whose `quit` is answered at the end.
+    pub(super) sessions: Vec<SessionId>,
+    /// When servers are forced.
+    pub(super) force_at: Option<Duration>,
+    /// The worst status of a server so far.
+    pub(super) status: u8,
+}
+
+impl Core {
+    /// `quit`, with or without a time after which servers are forced.
+    pub(super) fn quit(&mut self, now: Duration, session: Option<SessionId>, timeout: Option<Duration>) {
+        let force_at = timeout.and_then(|timeout| now.checked_add(timeout));
+        match &mut self.quit {
+            Some(quit) => {
+                quit.sessions.extend(session);
+                quit.force_at = [quit.force_at, force_at].into_iter().flatten().min();
+            }
+            None => {
+                self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0 });
+                self.effects.push(Effect::CloseSessions);
+                self.refuse_waiting();
+            }
+        }
+        let epochs: Vec<ServerEpoch> = self.servers.keys().copied().collect();
+        for epoch in epochs {
+            self.drain(now, epoch, force_at, false);
+        }
+        self.effects.push(Effect::Save);
+    }
+
+    /// The daemon is about to go: those who have no server yet will get none.
+    fn refuse_waiting(&mut self) {
+        let waiting: Vec<ConnectionId> =
+            self.domains.iter_mut().flat_map(|(_, domain)| domain.waiting.drain(..)).collect();
+        for (_, domain) in self.domains.iter_mut() {
+            domain.requested = false;
+        }
+        for connection in waiting {
+            self.clients.remove(&connection);
+            self.effects.push(Effect::Close { connection });
+        }
+    }
+
+    /// SIGTERM: a drain with the configured time; a second one forces at once.
+    pub(super) fn terminate(&mut self, now: Duration) {
+        if self.quit.is_some() {
+            self.log("A second signal to end: servers are forced");
+            self.quit(now, None, Some(Duration::ZERO));
+        } else {
+            let timeout = self.policy.drain_timeout;
+            self.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
+            self.quit(now, None, Some(timeout));
+        }
+    }
+
+    pub(super) fn quit_deadline(&self) -> Option<Duration> {
+        // Once forced, the servers' own deadlines count.
+        let quit = self.quit.as_ref()?;
+        quit.force_at.filter(|_| self.servers.values().any(|s| !matches!(s.state, ServerState::Ending { .. })))
+    }
+
+    pub(super) fn advance_quit(&mut self, now: Duration) {
+        let Some(quit) = &self.quit else {
+            return;
+        };
+        if quit.force_at.is_some_and(|at| at <= now) {
+            let epochs: Vec<ServerEpoch> = self
+                .servers
+                .values()
+                .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
+                .map(|server| server.epoch)
+                .collect();
+            for epoch in epochs {
+                self.force(now, epoch);
+            }
+        }
+        if self.servers.is_empty() && !self.exited {
+            self.exited = true;
+            let status = self.quit.as_ref().map_or(0, |quit| quit.status);
+            self.log(format!("Exit with status {status}"));
+            self.effects.push(Effect::Exit { status });
+        }
+    }
+}

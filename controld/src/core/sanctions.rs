@@ -1,0 +1,204 @@
+//! What becomes of culprits: ended, put into a domain of their own, or refused for a while.
+//!
+//! Only a verdict that is certain counts. A culprit is gone after its fault, so what is remembered is its like: the
+//! user's processes of the same workload and program.
+
+use super::admission::Process;
+use super::evidence::ProcessKey;
+use super::ids::{Pid, Uid};
+use super::journal::{JournalEvent, Sanction};
+use super::policy::{CulpritAction, FaultPolicy, cgroup_unit};
+use super::questions::Purpose;
+use super::server::Server;
+use super::verdict::{Identity, Verdict};
+use super::{Core, Effect, Peer};
+use core::fmt;
+use core::time::Duration;
+use remps_proto::mps::server::Request;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many offenders are remembered; the one whose last fault is oldest makes room.
+const MAX_OFFENDERS: usize = 1024;
+
+/// Processes that are taken for each other's like.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Offender {
+    uid: Uid,
+    /// Pod, container, job or unit.
+    unit: String,
+    /// The first word of the command line.
+    program: String,
+}
+
+impl Offender {
+    pub(super) fn of(uid: Uid, identity: &Identity) -> Self {
+        let program = identity.command.split_whitespace().next().unwrap_or_default().to_owned();
+        Self { uid, unit: cgroup_unit(&identity.cgroup, 0).to_owned(), program }
+    }
+}
+
+impl fmt::Display for Offender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { uid, unit, program } = self;
+        write!(f, "{} of user {uid}", if program.is_empty() { "a program" } else { program })?;
+        if unit.is_empty() { Ok(()) } else { write!(f, " in {unit}") }
+    }
+}
+
+/// When an offender's faults were, oldest first, and what followed.
+#[derive(Debug, Default)]
+struct Record {
+    faults: VecDeque<Duration>,
+    quarantined_until: Option<Duration>,
+    refused_until: Option<Duration>,
+}
+
+/// All offenders.
+#[derive(Debug, Default)]
+pub(super) struct Offenders(BTreeMap<Offender, Record>);
+
+impl Offenders {
+    /// Whether nobody has caused a fault.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Counts a fault and says what follows by the policy.
+    fn count(&mut self, now: Duration, offender: Offender, policy: &FaultPolicy) -> Vec<(Sanction, Duration)> {
+        if self.0.len() >= MAX_OFFENDERS
+            && !self.0.contains_key(&offender)
+            && let Some(oldest) =
+                self.0.iter().min_by_key(|(_, record)| record.faults.back().copied()).map(|(key, _)| key.clone())
+        {
+            self.0.remove(&oldest);
+        }
+        let record = self.0.entry(offender).or_default();
+        record.faults.push_back(now);
+        let since = now.saturating_sub(policy.quarantine_window);
+        record.faults.retain(|at| *at >= since);
+        // No more are needed to see that a limit is reached.
+        let enough = policy.quarantine_after.max(policy.refuse_after).max(1) as usize;
+        while record.faults.len() > enough {
+            record.faults.pop_front();
+        }
+        let reached = |limit: u32| limit > 0 && record.faults.len() >= limit as usize;
+        let mut sanctions = Vec::new();
+        if reached(policy.quarantine_after) {
+            record.quarantined_until = Some(now + policy.quarantine_window);
+            sanctions.push((Sanction::Quarantine, policy.quarantine_window));
+        }
+        if reached(policy.refuse_after) {
+            record.refused_until = Some(now + policy.refuse_for);
+            sanctions.push((Sanction::Refuse, policy.refuse_for));
+        }
+        sanctions
+    }
+}
+
+impl Core {
+    pub(super) fn is_quarantined(&self, now: Duration, offender: &Offender) -> bool {
+        self.offenders.0.get(offender).and_then(|record| record.quarantined_until).is_some_and(|until| until > now)
+    }
+
+    /// Why a newcomer is refused, if its like has caused too many faults.
+    pub(super) fn refused_offender(&self, now: Duration, peer: Peer, identity: &Identity) -> Option<String> {
+        // A process that has a server keeps it: its contexts live and die together.
+        if self.processes.contains_key(&peer.pid) {
+            return None;
+        }
+        let offender = Offender::of(peer.uid, identity);
+        let until = self.offenders.0.get(&offender)?.refused_until.filter(|until| *until > now)?;
+        Some(format!("{offender} has caused too many faults, for {} s more", (until - now).as_secs() + 1))
+    }
+
+    /// Does what the policy says to the culprit of a verdict that is certain.
+    pub(super) fn sanction(&mut self, now: Duration, verdict: &Verdict, process: &Process, policy: &FaultPolicy) {
+        let Some(culprit) = &verdict.culprit else {
+            return;
+        };
+        let key = culprit.process;
+        let (number, uid, domain) = (verdict.number, culprit.uid, verdict.domain.clone());
+        let mut sanctions = vec![];
+        match policy.culprit {
+            CulpritAction::Report => sanctions.push((Sanction::Report, None)),
+            CulpritAction::Terminate => {
+                sanctions.push((Sanction::Terminate, None));
+                self.end_client(now, key, process);
+            }
+        }
+        let counted = self.offenders.count(now, Offender::of(uid, &process.identity), policy);
+        sanctions.extend(counted.into_iter().map(|(sanction, lasts)| (sanction, Some(lasts))));
+        for (sanction, lasts) in sanctions {
+            let domain = domain.clone();
+            self.record(JournalEvent::CulpritSanctioned {
+                verdict: number,
+                process: key,
+                uid,
+                domain,
+                sanction,
+                lasts,
+            });
+        }
+    }
+
+    /// Ends a client: its work on the GPU first, since a client that dies in a kernel takes the others along, then its
+    /// process, politely and after `kill_timeout` not.
+    pub(super) fn end_client(&mut self, now: Duration, key: ProcessKey, process: &Process) {
+        if self.endings.contains_key(&key) {
+            return;
+        }
+        self.log(format!("Client {} is ended", key.pid));
+        let kill_at = now + self.policy.kill_timeout;
+        self.endings.insert(key, Ending { kill_at, is_asked: false });
+        let reachable = self.servers.get(&process.server).is_some_and(Server::is_connected);
+        if reachable {
+            self.ask(process.server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
+        } else {
+            self.client_terminated(key);
+        }
+    }
+
+    /// The server has ended the client's work, or can't; now its process.
+    pub(super) fn client_terminated(&mut self, key: ProcessKey) {
+        if let Some(ending) = self.endings.get_mut(&key)
+            && !ending.is_asked
+        {
+            ending.is_asked = true;
+            self.effects.push(Effect::EndProcess { process: key, force: false });
+        }
+    }
+
+    /// Kills those that did not end.
+    pub(super) fn advance_endings(&mut self, now: Duration) {
+        let due: Vec<ProcessKey> =
+            self.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
+        for key in due {
+            self.endings.remove(&key);
+            self.effects.push(Effect::EndProcess { process: key, force: true });
+        }
+    }
+
+    pub(super) fn endings_deadline(&self) -> Option<Duration> {
+        self.endings.values().map(|ending| ending.kill_at).min()
+    }
+
+    /// Whether the process is known to be a client now.
+    pub(super) fn client_process(&self, key: ProcessKey) -> Option<&Process> {
+        self.processes.get(&key.pid).filter(|process| process.is(key))
+    }
+
+    /// The client processes of a server.
+    pub(super) fn processes_of(&self, server: super::ServerEpoch) -> Vec<(Pid, Process)> {
+        let own = self.processes.iter().filter(|(_, process)| process.server == server);
+        own.map(|(pid, process)| (*pid, process.clone())).collect()
+    }
+}
+
+/// A client that the daemon ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ending {
+    /// When it is killed, if it is still there.
+    kill_at: Duration,
+    /// Whether it has had its SIGTERM.
+    is_asked: bool,
+}

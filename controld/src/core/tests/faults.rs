@@ -1,0 +1,432 @@
+//! Faults, each in one short story: who is named, who is served where, and what is kept of the dead.
+
+use super::*;
+use remps_proto::mps::server::{Reply, Request};
+use std::sync::Arc;
+use world::{fault, identity, key};
+
+const SERVER: Pid = 500;
+const CULPRIT: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
+const VICTIM: Peer = Peer { pid: 11, uid: 1000, gid: 1000 };
+const NEWCOMER: Peer = Peer { pid: 12, uid: 1000, gid: 1000 };
+
+/// A core with one server that has two clients.
+struct Scene {
+    core: Core,
+    now: Duration,
+    next: u64,
+    server: ServerEpoch,
+}
+
+impl Scene {
+    fn new(policy: Policy) -> Self {
+        let core = Core::new(policy, Defaults::default());
+        let mut scene = Self { core, now: Duration::ZERO, next: 1, server: ServerEpoch(1) };
+        let (first, effects) = scene.arrive(CULPRIT);
+        let effects = scene.serve(&effects, SERVER);
+        assert!(is_dispatched(&effects, first));
+        scene.finish(first);
+        let (second, _) = scene.arrive(VICTIM);
+        scene.finish(second);
+        for peer in [CULPRIT, VICTIM] {
+            let process = key(peer.pid, 0);
+            scene.feed(Input::CopiesHeld { process, descriptors: 2 });
+            scene.feed(Input::Tracked { process, tracked: true });
+        }
+        scene
+    }
+
+    fn with(change: impl FnOnce(&mut DomainPolicy)) -> Self {
+        let mut policy = Policy::default();
+        change(&mut policy.domains.default);
+        Self::new(policy)
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.core.handle(self.now, input)
+    }
+
+    fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
+        self.next += 1;
+        let connection = ConnectionId(self.next);
+        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
+    }
+
+    fn finish(&mut self, connection: ConnectionId) {
+        self.feed(Input::ClientDone { connection, status: Some(0) });
+    }
+
+    /// Brings the server that the effects ask for to its hello.
+    fn serve(&mut self, effects: &[Effect], pid: Pid) -> Vec<Effect> {
+        let server = spawned(effects).expect("a server is asked for");
+        self.feed(Input::ServerSpawned { server, pid });
+        self.next += 1;
+        let connection = ConnectionId(self.next);
+        self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } })
+    }
+
+    fn pass(&mut self, time: Duration) -> Vec<Effect> {
+        self.now += time;
+        self.feed(Input::Tick)
+    }
+
+    fn memory_fault(&mut self) -> Vec<Effect> {
+        self.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault: fault() }))
+    }
+
+    fn log_record(&mut self, named: Pid) -> Vec<Effect> {
+        let text = "Worker is in reset".to_owned();
+        self.feed(Input::Evidence(Evidence::ServerLog { server: SERVER, named: Some(named), blames: true, text }))
+    }
+
+    /// The server answers the question for its status that is among the effects.
+    fn answer_status(&mut self, effects: &[Effect], active: bool) -> Vec<Effect> {
+        let request = asked(effects, &Request::Status).expect("the server is asked for its status");
+        self.feed(Input::Replied { request, reply: Ok(Reply::Active(active)) })
+    }
+
+    fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {
+        self.feed(Input::ProcessGone { pid: peer.pid, end })
+    }
+
+    fn verdict(&self) -> &Verdict {
+        self.core.verdicts().next_back().expect("there is a verdict")
+    }
+
+    fn is_tainted(&self) -> bool {
+        self.core.servers().any(|server| server.epoch == self.server && server.tainted.is_some())
+    }
+}
+
+fn spawned(effects: &[Effect]) -> Option<ServerEpoch> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::SpawnServer { server, .. } => Some(*server),
+        _ => None,
+    })
+}
+
+fn asked(effects: &[Effect], wanted: &Request) -> Option<RequestId> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Ask { id, request, .. } if request == wanted => Some(*id),
+        _ => None,
+    })
+}
+
+fn is_dispatched(effects: &[Effect], wanted: ConnectionId) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Dispatch { connection, .. } if *connection == wanted))
+}
+
+fn is_released(effects: &[Effect], peer: Peer) -> bool {
+    effects.contains(&Effect::ReleaseCopies { process: key(peer.pid, 0) })
+}
+
+fn culprit(verdict: &Verdict) -> Option<Pid> {
+    verdict.culprit.as_ref().map(|culprit| culprit.process.pid)
+}
+
+#[test]
+fn a_memory_fault_names_its_culprit_at_once_and_newcomers_get_another_server() {
+    let mut scene = Scene::new(Policy::default());
+    let effects = scene.memory_fault();
+    let verdict = scene.verdict();
+    assert_eq!((culprit(verdict), verdict.confidence), (Some(CULPRIT.pid), Confidence::Certain));
+    assert_eq!((verdict.victims.as_slice(), verdict.delay), ([VICTIM.pid].as_slice(), Duration::ZERO));
+    let (newcomer, while_starting) = scene.arrive(NEWCOMER);
+    assert_eq!(spawned(&while_starting), None, "one replacement is on its way");
+    assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), newcomer));
+}
+
+#[test]
+fn a_standby_serves_a_newcomer_in_the_same_moment() {
+    let mut scene = Scene::with(|domain| domain.standby = true);
+    let effects = scene.pass(Duration::from_millis(1));
+    // It was asked for as soon as the active one was ready, which was before the clients came.
+    assert_eq!(spawned(&effects), None);
+    let standby = scene.core.servers().find(|server| server.role == Role::Standby).expect("one stands by").epoch;
+    scene.feed(Input::ServerSpawned { server: standby, pid: SERVER + 1 });
+    let hello = ConnectionId(900);
+    scene.feed(Input::ServerHello { connection: hello, peer: Peer { pid: SERVER + 1, uid: 1000, gid: 0 } });
+    let (early, effects) = scene.arrive(NEWCOMER);
+    assert!(effects.contains(&Effect::Dispatch { server: scene.server, connection: early }), "not to the standby");
+    let effects = scene.memory_fault();
+    assert!(spawned(&effects).is_some(), "another one is to stand by");
+    let (newcomer, effects) = scene.arrive(Peer { pid: 13, ..NEWCOMER });
+    assert!(effects.contains(&Effect::Dispatch { server: standby, connection: newcomer }));
+}
+
+#[test]
+fn a_forged_record_makes_the_daemon_ask_and_nothing_else() {
+    let mut scene = Scene::new(Policy::default());
+    let effects = scene.log_record(VICTIM.pid);
+    let recorded = effects.iter().any(|effect| matches!(effect, Effect::Record(_)));
+    assert!(!recorded, "what is not confirmed must not fill the journal");
+    let (newcomer, waiting) = scene.arrive(NEWCOMER);
+    assert!(!is_dispatched(&waiting, newcomer), "until the server has answered nobody is sent there");
+    assert_eq!(asked(&scene.log_record(VICTIM.pid), &Request::Status), None, "one question at a time");
+    assert!(is_dispatched(&scene.answer_status(&effects, true), newcomer));
+    scene.pass(Duration::from_secs(5));
+    assert!(!scene.is_tainted());
+    assert_eq!(scene.core.verdicts().len(), 0);
+}
+
+#[test]
+fn who_is_blamed_by_one_record_alone_is_likely_and_two_names_are_none() {
+    for (names, expected, confidence) in [
+        (&[CULPRIT.pid][..], Some(CULPRIT.pid), Confidence::Likely),
+        (&[CULPRIT.pid, VICTIM.pid], None, Confidence::Unknown),
+        (&[CULPRIT.pid, 4711], None, Confidence::Unknown),
+        (&[4711], None, Confidence::Unknown),
+    ] {
+        let mut scene = Scene::with(|domain| domain.faults.culprit = CulpritAction::Terminate);
+        let effects = scene.log_record(names[0]);
+        scene.answer_status(&effects, false);
+        names[1..].iter().for_each(|name| drop(scene.log_record(*name)));
+        assert_eq!(scene.core.verdicts().len(), 0, "a better witness may come");
+        let effects = scene.pass(Duration::from_millis(500));
+        let verdict = scene.verdict();
+        assert_eq!((culprit(verdict), verdict.confidence), (expected, confidence), "{names:?}");
+        assert_eq!(asked(&effects, &Request::TerminateClient(CULPRIT.pid)), None, "nothing is done to who is likely");
+    }
+}
+
+#[test]
+fn a_clients_own_word_is_likely_only_of_errors_that_the_culprit_hears_first() {
+    for (error, expected) in [(719, Some(CULPRIT.pid)), (716, None), (700, None)] {
+        let mut scene = Scene::new(Policy::default());
+        let process = key(CULPRIT.pid, 0);
+        let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error, own_work: true }));
+        scene.answer_status(&effects, false);
+        scene.pass(Duration::from_millis(500));
+        assert_eq!(culprit(scene.verdict()), expected, "{error}");
+    }
+}
+
+#[test]
+fn what_a_standby_costs_is_told_when_it_is_ready() {
+    let mut scene = Scene::with(|domain| domain.standby = true);
+    let standby = scene.core.servers().find(|server| server.role == Role::Standby).expect("one stands by").epoch;
+    scene.feed(Input::ServerSpawned { server: standby, pid: SERVER + 1 });
+    let peer = Peer { pid: SERVER + 1, uid: 1000, gid: 0 };
+    let effects = scene.feed(Input::ServerHello { connection: ConnectionId(900), peer });
+    assert!(effects.contains(&Effect::MeasureServer { server: standby, pid: SERVER + 1 }));
+    let effects = scene.feed(Input::ServerMeasured { server: standby, memory_bytes: Some(66 << 20) });
+    let told = effects.iter().any(|effect| {
+        matches!(effect, Effect::Record(event)
+            if matches!(**event, JournalEvent::StandbyReady { memory_bytes: Some(bytes), .. } if bytes == 66 << 20))
+    });
+    assert!(told, "{effects:?}");
+}
+
+#[test]
+fn late_proof_corrects_a_verdict() {
+    let mut scene = Scene::new(Policy::default());
+    let effects = scene.log_record(VICTIM.pid);
+    scene.answer_status(&effects, false);
+    scene.pass(Duration::from_millis(500));
+    assert_eq!(culprit(scene.verdict()), Some(VICTIM.pid));
+    let wrong = scene.verdict().number;
+    scene.memory_fault();
+    let verdict = scene.verdict();
+    assert_eq!((culprit(verdict), verdict.confidence), (Some(CULPRIT.pid), Confidence::Certain));
+    assert_eq!(verdict.corrects, Some(wrong));
+}
+
+#[test]
+fn a_tainted_server_is_ended_after_its_time_and_its_victims_are_named() {
+    let mut scene = Scene::with(|domain| domain.faults.victims = VictimAction::Terminate);
+    let replacement = scene.memory_fault();
+    scene.serve(&replacement, SERVER + 1);
+    scene.dies(CULPRIT, End::Exited(1));
+    let effects = scene.pass(Duration::from_secs(30));
+    let line = format!("Server {SERVER} still has clients after a fault and is ended: {}", VICTIM.pid);
+    assert!(effects.contains(&Effect::Log(line)), "{effects:?}");
+    assert!(effects.contains(&Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt }));
+    let ended = JournalEvent::VictimTerminated {
+        incident: 1,
+        process: key(VICTIM.pid, 0),
+        uid: 1000,
+        domain: "user 1000".to_owned(),
+    };
+    assert!(effects.contains(&Effect::Record(Box::new(ended))));
+}
+
+#[test]
+fn a_culprit_is_terminated_before_it_is_killed() {
+    let mut scene = Scene::with(|domain| domain.faults.culprit = CulpritAction::Terminate);
+    let effects = scene.memory_fault();
+    let end = |force| Effect::EndProcess { process: key(CULPRIT.pid, 0), force };
+    assert!(!effects.contains(&end(false)), "its work first");
+    let request = asked(&effects, &Request::TerminateClient(CULPRIT.pid)).expect("its work is ended");
+    let effects = scene.feed(Input::Replied { request, reply: Ok(Reply::Terminated(0)) });
+    assert!(effects.contains(&end(false)) && !effects.contains(&end(true)));
+    assert!(scene.pass(Duration::from_secs(5)).contains(&end(true)));
+}
+
+#[test]
+fn repeat_offenders_get_a_domain_of_their_own_and_are_refused_then() {
+    let mut scene = Scene::with(|domain| {
+        domain.faults.quarantine_after = 1;
+        domain.faults.refuse_after = 2;
+    });
+    let replacement = scene.memory_fault();
+    scene.serve(&replacement, SERVER + 1);
+    scene.dies(CULPRIT, End::Exited(1));
+    // The same program of the same user, in another process.
+    let again = Peer { pid: 20, ..CULPRIT };
+    let like = Arc::new(Identity { command: "program-10 --again".to_owned(), ..Identity::clone(&identity(20, 0)) });
+    let arrive = |scene: &mut Scene, connection| {
+        let (connection, identity) = (ConnectionId(connection), Arc::clone(&like));
+        scene.feed(Input::ClientArrived { connection, peer: again, identity })
+    };
+    assert!(scene.core.must_know_clients(), "who a newcomer is matters from now on");
+    let effects = arrive(&mut scene, 800);
+    let own = effects.clone();
+    assert!(spawned(&own).is_some(), "it gets a server of its own");
+    let (other, effects) = scene.arrive(NEWCOMER);
+    assert!(is_dispatched(&effects, other), "others don't");
+    scene.serve(&own, SERVER + 2);
+    scene.finish(ConnectionId(800));
+    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(20, 0), fault: fault() }));
+    assert_eq!(culprit(scene.verdict()), Some(20));
+    scene.dies(again, End::Exited(1));
+    assert!(arrive(&mut scene, 801).contains(&Effect::Close { connection: ConnectionId(801) }), "and is refused");
+    scene.pass(Duration::from_secs(60));
+    assert!(!arrive(&mut scene, 802).contains(&Effect::Close { connection: ConnectionId(802) }), "for its time only");
+}
+
+#[test]
+fn copies_are_closed_at_once_after_an_orderly_exit() {
+    let mut scene = Scene::new(Policy::default());
+    assert!(is_released(&scene.dies(CULPRIT, End::Exited(0)), CULPRIT));
+}
+
+#[test]
+fn after_a_sudden_death_copies_are_kept_while_others_are_there_and_newcomers_go_elsewhere_in_the_end() {
+    let mut scene = Scene::new(Policy::default());
+    let effects = scene.dies(CULPRIT, End::Signaled(9));
+    assert!(!is_released(&effects, CULPRIT));
+    scene.answer_status(&effects, true);
+    assert!(!is_released(&scene.pass(Duration::from_secs(9)), CULPRIT));
+    assert!(!scene.is_tainted());
+    let effects = scene.pass(Duration::from_secs(1));
+    assert!(!is_released(&effects, CULPRIT) && scene.is_tainted(), "its work may be endless");
+    assert!(spawned(&effects).is_some(), "so newcomers get another server");
+    let request = asked(&effects, &Request::Shutdown).expect("it may go when it has no clients");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(2)) });
+    let (second, effects) = scene.arrive(VICTIM);
+    let own = Effect::Dispatch { server: scene.server, connection: second };
+    assert!(effects.contains(&own), "who is there stays there");
+    let is_forced = |effect: &Effect| matches!(effect, Effect::Signal { server, .. } if *server == scene.server);
+    let effects = scene.core.handle(scene.now + Duration::from_secs(200), Input::Tick);
+    assert!(!effects.iter().any(is_forced), "nobody there loses anything");
+    assert!(is_released(&scene.dies(VICTIM, End::Exited(0)), CULPRIT), "when nobody can be harmed");
+}
+
+#[test]
+fn alone_on_its_server_nothing_of_a_dead_client_is_kept() {
+    let mut scene = Scene::new(Policy::default());
+    scene.dies(VICTIM, End::Exited(0));
+    assert!(is_released(&scene.dies(CULPRIT, End::Signaled(9)), CULPRIT));
+}
+
+#[test]
+fn a_fault_of_which_no_living_client_knows_is_the_dead_ones() {
+    for tracked in [true, false] {
+        let mut scene = Scene::new(Policy::default());
+        scene.feed(Input::Tracked { process: key(VICTIM.pid, 0), tracked });
+        let effects = scene.dies(CULPRIT, End::Signaled(9));
+        scene.answer_status(&effects, true);
+        scene.pass(Duration::from_millis(150));
+        let (number, class, bus, pid) = (31, XidClass::Application, "0000:3b:00".to_owned(), Some(VICTIM.pid));
+        let text = "MMU Fault".to_owned();
+        let line = Evidence::Xid { number, class, bus, pid, channel: None, text };
+        let effects = scene.feed(Input::Evidence(line));
+        scene.answer_status(&effects, false);
+        scene.pass(Duration::from_millis(500));
+        let verdict = scene.verdict();
+        let expected = if tracked { (Some(CULPRIT.pid), Confidence::Likely) } else { (None, Confidence::Unknown) };
+        assert_eq!((culprit(verdict), verdict.confidence), expected, "the kernel named {}", VICTIM.pid);
+    }
+}
+
+#[test]
+fn a_server_that_falls_silent_after_the_kernels_word_is_ended_soon_and_after_anybody_elses_not() {
+    for (pid, is_lost) in [(SERVER, true), (VICTIM.pid, false)] {
+        let mut scene = Scene::new(Policy::default());
+        let (number, class, bus, pid) = (43, XidClass::Application, "0000:3b:00".to_owned(), Some(pid));
+        let line = Evidence::Xid { number, class, bus, pid, channel: Some(10), text: "channel".to_owned() };
+        scene.feed(Input::Evidence(line));
+        scene.log_record(VICTIM.pid);
+        let effects = scene.pass(Duration::from_millis(500));
+        assert_eq!((scene.is_tainted(), spawned(&effects).is_some()), (is_lost, is_lost));
+        let effects = scene.pass(Duration::from_secs(1));
+        let interrupt = Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt };
+        assert_eq!(effects.contains(&interrupt), is_lost);
+    }
+}
+
+#[test]
+fn an_isolated_fault_ends_its_culprit_alone() {
+    let mut scene = Scene::new(Policy::default());
+    let (process, isolation) = (key(CULPRIT.pid, 0), Isolation::Isolated);
+    let notice = Evidence::Notice { process, fault: fault(), channel: None, isolation };
+    let effects = scene.feed(Input::Evidence(notice.clone()));
+    let verdict = scene.verdict();
+    assert_eq!((culprit(verdict), verdict.isolated, verdict.victims.len()), (Some(CULPRIT.pid), true, 0));
+    assert!(!scene.is_tainted());
+    assert!(asked(&effects, &Request::TerminateClient(CULPRIT.pid)).is_some(), "what it computes is wrong from now on");
+    scene.pass(Duration::from_secs(1));
+    scene.feed(Input::Evidence(notice));
+    assert_eq!(scene.core.verdicts().len(), 1, "it goes on faulting until it is gone");
+    assert!(is_released(&scene.dies(CULPRIT, End::Signaled(15)), CULPRIT), "its work can't harm anybody");
+}
+
+#[test]
+fn a_fault_that_was_not_isolated_is_met_as_without_the_module() {
+    let mut scene = Scene::new(Policy::default());
+    let isolation = Isolation::Passed { reason: "off".to_owned() };
+    let process = key(CULPRIT.pid, 0);
+    let effects = scene.feed(Input::Evidence(Evidence::Notice { process, fault: fault(), channel: None, isolation }));
+    assert!(scene.is_tainted() && spawned(&effects).is_some());
+    assert_eq!(culprit(scene.verdict()), Some(CULPRIT.pid));
+}
+
+#[test]
+fn a_full_domain_has_another_part() {
+    let mut scene = Scene::with(|domain| domain.max_clients = Some(2));
+    let (second, effects) = scene.arrive(VICTIM);
+    assert!(is_dispatched(&effects, second), "a context more is no client more");
+    let (third, effects) = scene.arrive(NEWCOMER);
+    assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), third));
+}
+
+#[test]
+fn a_replacement_that_cannot_start_beside_the_lost_server_makes_it_go() {
+    let mut scene = Scene::new(Policy::default());
+    let server = spawned(&scene.memory_fault()).expect("a replacement");
+    let effects = scene.feed(Input::SpawnFailed { server, reason: "EXCLUSIVE_PROCESS".to_owned() });
+    assert!(effects.contains(&Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt }));
+}
+
+#[test]
+fn a_domain_whose_servers_keep_failing_is_left_alone_for_a_while() {
+    let mut policy = Policy::default();
+    policy.domains.default.breaker = BreakerPolicy { failures: 3, ..BreakerPolicy::default() };
+    let mut core = Core::new(policy, Defaults::default());
+    let arrived = Input::ClientArrived { connection: ConnectionId(1), peer: CULPRIT, identity: identity(10, 0) };
+    let mut effects = core.handle(Duration::ZERO, arrived);
+    let mut now = Duration::ZERO;
+    let mut opened = false;
+    for _ in 0..3 {
+        let server = spawned(&effects).expect("a try");
+        let failed = core.handle(now, Input::SpawnFailed { server, reason: "no".to_owned() });
+        opened = failed.iter().any(
+            |effect| matches!(effect, Effect::Record(event) if matches!(**event, JournalEvent::BreakerOpened { .. })),
+        );
+        let retry = core.next_deadline().expect("it is tried again");
+        effects = core.handle(retry, Input::Tick);
+        assert_eq!(retry - now >= Duration::from_secs(60), opened, "after the third failure");
+        now = retry;
+    }
+    assert!(opened);
+}

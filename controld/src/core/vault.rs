@@ -1,0 +1,335 @@
+//! The vault's rules: whose each kept region of GPU memory is, how much a user may keep, and until when.
+//!
+//! ```text
+//!                 its owner ends
+//!   escrow ─► owned ─────────────► orphaned, if it has a name ─── its time is over ──► closed
+//!               ▲  │                 │        │
+//!               │  └─ release ─► closed       └─ discard ─► closed
+//!               └──── adopt, by a later process of the same user
+//! ```
+//! A region without a name is closed with its owner's end: nobody could ask for it. At any time all regions of a name
+//! belong to one process, dead or alive, and are adopted all at once. Nothing of one user is ever seen, counted against
+//! or given to another, root included: root has other ways.
+//!
+//! Pure: the driver has the descriptors, and does what this says.
+//!
+//! # Invariants
+//! Every region has an owner that lives or a deadline · what a user has is within its quota at every escrow · a name has
+//! one owner · a process has no two regions of one key.
+
+#[cfg(test)]
+mod tests;
+
+use super::evidence::ProcessKey;
+use super::ids::Uid;
+use core::time::Duration;
+use remps_proto::shim::{Failure, Region};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A region, by a number that no other gets while a holder lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionId(pub u64);
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultPolicy {
+    /// Whether anything is.
+    pub enabled: bool,
+    /// Most bytes of one user.
+    pub user_bytes: u64,
+    /// Most regions of one user.
+    pub user_regions: usize,
+    /// Most bytes of all.
+    pub bytes: u64,
+    /// Most regions of all. The holder has room for more.
+    pub regions: usize,
+    /// How long a named region is kept after its owner's end.
+    pub ttl: Duration,
+}
+
+impl Default for VaultPolicy {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            user_bytes: 256 << 30,
+            user_regions: 4096,
+            bytes: u64::MAX,
+            regions: 16_384,
+            ttl: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Who asks, as the kernel says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// Its process.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its cgroup's path; empty when not known.
+    pub cgroup: String,
+}
+
+/// A region that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Whose it is, or was.
+    pub owner: Caller,
+    /// What it is, as its first owner said.
+    pub region: Region,
+    /// When it is closed; `None` while its owner lives.
+    pub until: Option<Duration>,
+}
+
+/// A sum over regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// How many.
+    pub regions: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Usage {
+    fn add(&mut self, bytes: u64) {
+        self.regions += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn exceeds(self, regions: usize, bytes: u64) -> bool {
+        self.regions > regions || self.bytes > bytes
+    }
+}
+
+/// Everything that is kept.
+#[derive(Debug)]
+pub struct Vault {
+    policy: VaultPolicy,
+    kept: BTreeMap<RegionId, Kept>,
+    by_key: BTreeMap<(ProcessKey, u64), RegionId>,
+    by_name: BTreeMap<(Uid, String), BTreeSet<RegionId>>,
+    next: u64,
+}
+
+impl Vault {
+    /// An empty one.
+    #[must_use]
+    pub const fn new(policy: VaultPolicy) -> Self {
+        Self { policy, kept: BTreeMap::new(), by_key: BTreeMap::new(), by_name: BTreeMap::new(), next: 1 }
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub const fn policy(&self) -> &VaultPolicy {
+        &self.policy
+    }
+
+    /// Keeps a region; the same one again is kept under the same number, with its new descriptor.
+    ///
+    /// # Errors
+    /// `SWITCHED_OFF`, `KEY_IN_USE`, `NAME_IN_USE`, `QUOTA`.
+    pub fn escrow(&mut self, caller: &Caller, region: Region) -> Result<RegionId, Failure> {
+        if !self.policy.enabled {
+            return Err(Failure::SWITCHED_OFF);
+        }
+        if let Some(id) = self.by_key.get(&(caller.process, region.key)) {
+            let is_same = self.kept.get(id).is_some_and(|kept| kept.region == region);
+            return if is_same { Ok(*id) } else { Err(Failure::KEY_IN_USE) };
+        }
+        if self.owner_of_name(caller.uid, &region.name).is_some_and(|owner| owner != caller.process) {
+            return Err(Failure::NAME_IN_USE);
+        }
+        let mut all = self.usage(|_| true);
+        let mut own = self.usage(|kept| kept.owner.uid == caller.uid);
+        all.add(region.bytes);
+        own.add(region.bytes);
+        let VaultPolicy { user_bytes, user_regions, bytes, regions, .. } = self.policy;
+        if own.exceeds(user_regions, user_bytes) || all.exceeds(regions, bytes) {
+            return Err(Failure::QUOTA);
+        }
+        let id = RegionId(self.next);
+        self.put(id, Kept { owner: caller.clone(), region, until: None });
+        Ok(id)
+    }
+
+    /// Puts back what an earlier daemon kept, whatever the quotas are now.
+    pub fn restore(&mut self, id: RegionId, kept: Kept) {
+        self.put(id, kept);
+    }
+
+    /// Ends adoptions that an earlier daemon had begun and not finished: where a name has an owner that lives, all
+    /// regions of the name are its own, because a name has one owner. Returns those that have changed hands.
+    pub fn finish_adoptions(&mut self) -> Vec<RegionId> {
+        let mut moved = Vec::new();
+        for ids in self.by_name.clone().into_values() {
+            let all: Vec<&Kept> = ids.iter().filter_map(|id| self.kept.get(id)).collect();
+            let Some(owner) = all.iter().find(|kept| kept.until.is_none()).map(|kept| kept.owner.clone()) else {
+                continue;
+            };
+            let strays: Vec<RegionId> =
+                ids.into_iter().filter(|id| self.kept[id].owner.process != owner.process).collect();
+            moved.extend(strays.iter().filter(|id| self.give(**id, &owner)));
+        }
+        moved
+    }
+
+    /// Takes out what no process can ask for any more, after an earlier daemon has missed its owner's end.
+    pub fn remove_nameless_orphans(&mut self) -> Vec<RegionId> {
+        let is_lost = |kept: &Kept| kept.until.is_some() && kept.region.name.is_empty();
+        let lost: Vec<RegionId> = self.kept.iter().filter(|(_, kept)| is_lost(kept)).map(|(id, _)| *id).collect();
+        for id in &lost {
+            self.remove(*id);
+        }
+        lost
+    }
+
+    /// Takes a region of the caller out.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub fn release(&mut self, caller: &Caller, key: u64) -> Result<(RegionId, Kept), Failure> {
+        let id = *self.by_key.get(&(caller.process, key)).ok_or(Failure::NOT_FOUND)?;
+        Ok((id, self.remove(id).ok_or(Failure::NOT_FOUND)?))
+    }
+
+    /// Takes a region out whoever has it: it could not be made safe.
+    pub fn remove(&mut self, id: RegionId) -> Option<Kept> {
+        let kept = self.kept.remove(&id)?;
+        self.by_key.remove(&(kept.owner.process, kept.region.key));
+        let name = (kept.owner.uid, kept.region.name.clone());
+        if let Some(ids) = self.by_name.get_mut(&name) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_name.remove(&name);
+            }
+        }
+        Some(kept)
+    }
+
+    /// The caller's own regions.
+    pub fn of_process(&self, process: ProcessKey) -> impl Iterator<Item = RegionId> {
+        self.by_key.range((process, 0)..=(process, u64::MAX)).map(|(_, id)| *id)
+    }
+
+    /// Gives the caller all regions of a name at once, or tells those that it has of it already.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `OWNER_LIVES`, and `KEY_IN_USE` when the caller has other regions with the same keys.
+    pub fn adopt(&mut self, caller: &Caller, name: &str) -> Result<Vec<RegionId>, Failure> {
+        let ids = self.orphans(caller, name)?;
+        for id in &ids {
+            let holder = self.by_key.get(&(caller.process, self.kept[id].region.key));
+            if holder.is_some_and(|other| other != id) {
+                return Err(Failure::KEY_IN_USE);
+            }
+        }
+        // Two dead owners can have left the same key under one name when an adoption of theirs was cut short.
+        let keys: BTreeSet<u64> = ids.iter().map(|id| self.kept[id].region.key).collect();
+        if keys.len() != ids.len() {
+            return Err(Failure::KEY_IN_USE);
+        }
+        for id in &ids {
+            self.give(*id, caller);
+        }
+        Ok(ids)
+    }
+
+    /// Takes all regions of a name out.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `OWNER_LIVES`.
+    pub fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
+        let ids = self.orphans(caller, name)?;
+        Ok(ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect())
+    }
+
+    /// The regions of a name that has no living owner but the caller.
+    fn orphans(&self, caller: &Caller, name: &str) -> Result<Vec<RegionId>, Failure> {
+        let ids = self.by_name.get(&(caller.uid, name.to_owned())).ok_or(Failure::NOT_FOUND)?;
+        let lives = |id: &RegionId| self.kept[id].until.is_none() && self.kept[id].owner.process != caller.process;
+        if ids.iter().any(lives) { Err(Failure::OWNER_LIVES) } else { Ok(ids.iter().copied().collect()) }
+    }
+
+    /// A process has ended: its named regions get a deadline. Returns those, and those that are taken out at once.
+    pub fn ended(&mut self, now: Duration, process: ProcessKey) -> (Vec<RegionId>, Vec<(RegionId, Kept)>) {
+        let ids: Vec<RegionId> = self.of_process(process).collect();
+        let (named, nameless): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| !self.kept[id].region.name.is_empty());
+        let until = now.saturating_add(self.policy.ttl);
+        for id in &named {
+            if let Some(kept) = self.kept.get_mut(id) {
+                kept.until.get_or_insert(until);
+            }
+        }
+        let closed = nameless.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect();
+        (named, closed)
+    }
+
+    /// When the next region's time is over.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.kept.values().filter_map(|kept| kept.until).min()
+    }
+
+    /// Takes out the regions whose time is over.
+    pub fn expire(&mut self, now: Duration) -> Vec<(RegionId, Kept)> {
+        let due: Vec<RegionId> =
+            self.kept.iter().filter(|(_, kept)| kept.until.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
+        due.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
+    }
+
+    /// A region.
+    #[must_use]
+    pub fn get(&self, id: RegionId) -> Option<&Kept> {
+        self.kept.get(&id)
+    }
+
+    /// All regions, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (RegionId, &Kept)> {
+        self.kept.iter().map(|(id, kept)| (*id, kept))
+    }
+
+    /// The sum over some regions.
+    #[must_use]
+    pub fn usage(&self, counts: impl Fn(&Kept) -> bool) -> Usage {
+        let mut usage = Usage::default();
+        self.kept.values().filter(|kept| counts(kept)).for_each(|kept| usage.add(kept.region.bytes));
+        usage
+    }
+
+    /// Whether a process has a region.
+    #[must_use]
+    pub fn has(&self, process: ProcessKey) -> bool {
+        self.of_process(process).next().is_some()
+    }
+
+    fn owner_of_name(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
+        if name.is_empty() {
+            return None;
+        }
+        let ids = self.by_name.get(&(uid, name.to_owned()))?;
+        ids.first().and_then(|id| self.kept.get(id)).map(|kept| kept.owner.process)
+    }
+
+    fn put(&mut self, id: RegionId, kept: Kept) {
+        self.next = self.next.max(id.0 + 1);
+        self.by_key.insert((kept.owner.process, kept.region.key), id);
+        if !kept.region.name.is_empty() {
+            self.by_name.entry((kept.owner.uid, kept.region.name.clone())).or_default().insert(id);
+        }
+        self.kept.insert(id, kept);
+    }
+
+    /// Makes a region somebody's; whether it could be, which another region of the new owner with this key prevents.
+    fn give(&mut self, id: RegionId, owner: &Caller) -> bool {
+        let Some(kept) = self.kept.get_mut(&id) else { return false };
+        if self.by_key.get(&(owner.process, kept.region.key)).is_some_and(|other| *other != id) {
+            return false;
+        }
+        self.by_key.remove(&(kept.owner.process, kept.region.key));
+        self.by_key.insert((owner.process, kept.region.key), id);
+        kept.owner = owner.clone();
+        kept.until = None;
+        true
+    }
+}

@@ -1,0 +1,223 @@
+use super::*;
+use proptest::prelude::*;
+
+const TTL: Duration = Duration::from_secs(60);
+
+fn caller(pid: u32, uid: Uid) -> Caller {
+    Caller { process: ProcessKey { pid, start_time: 7 }, uid, cgroup: "/a".into() }
+}
+
+fn region(key: u64, name: &str) -> Region {
+    Region { key, name: name.into(), gpu: "GPU-1".into(), bytes: 10, ..Region::default() }
+}
+
+fn vault() -> Vault {
+    Vault::new(VaultPolicy {
+        user_bytes: 50,
+        user_regions: 4,
+        bytes: 70,
+        regions: 6,
+        ttl: TTL,
+        ..VaultPolicy::default()
+    })
+}
+
+#[test]
+fn a_named_region_outlives_its_owner_for_a_while_and_a_nameless_one_does_not() {
+    let mut vault = vault();
+    let owner = caller(1, 1000);
+    let named = vault.escrow(&owner, region(1, "weights")).unwrap();
+    let nameless = vault.escrow(&owner, region(2, "")).unwrap();
+    let (orphaned, closed) = vault.ended(Duration::from_secs(5), owner.process);
+    assert_eq!(orphaned, [named]);
+    assert_eq!(closed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [nameless]);
+    assert_eq!(vault.next_deadline(), Some(Duration::from_secs(65)));
+    assert_eq!(vault.expire(Duration::from_secs(64)), []);
+    assert_eq!(vault.expire(Duration::from_secs(65)).len(), 1);
+    assert_eq!(vault.usage(|_| true), Usage::default());
+}
+
+#[test]
+fn a_later_process_of_the_same_user_adopts_all_of_a_name_and_nobody_else_anything() {
+    let mut vault = vault();
+    let (first, second, other) = (caller(1, 1000), caller(2, 1000), caller(3, 1001));
+    let ids = [1, 2].map(|key| vault.escrow(&first, region(key, "weights")).unwrap());
+    assert_eq!(vault.adopt(&second, "weights"), Err(Failure::OWNER_LIVES));
+    vault.ended(Duration::ZERO, first.process);
+    for stranger in [&other, &caller(4, 0)] {
+        assert_eq!(vault.adopt(stranger, "weights"), Err(Failure::NOT_FOUND));
+        assert_eq!(vault.discard(stranger, "weights"), Err(Failure::NOT_FOUND));
+        assert_eq!(vault.release(stranger, 1).map(|(id, _)| id), Err(Failure::NOT_FOUND));
+    }
+    assert_eq!(vault.escrow(&second, region(9, "weights")), Err(Failure::NAME_IN_USE));
+    assert_eq!(vault.adopt(&second, "weights"), Ok(ids.to_vec()));
+    assert_eq!(vault.next_deadline(), None);
+    assert_eq!(vault.adopt(&second, "weights"), Ok(ids.to_vec()), "asked again, as after a lost answer");
+    assert_eq!(vault.release(&first, 1).map(|(id, _)| id), Err(Failure::NOT_FOUND));
+    assert_eq!(vault.release(&second, 1).map(|(id, _)| id), Ok(ids[0]));
+    // The same name of another user is another name.
+    assert!(vault.escrow(&other, region(1, "weights")).is_ok());
+}
+
+#[test]
+fn an_adoption_whose_keys_meet_others_changes_nothing() {
+    let mut vault = vault();
+    let (first, second) = (caller(1, 1000), caller(2, 1000));
+    vault.escrow(&first, region(1, "weights")).unwrap();
+    vault.escrow(&first, region(2, "weights")).unwrap();
+    vault.ended(Duration::ZERO, first.process);
+    vault.escrow(&second, region(2, "")).unwrap();
+    assert_eq!(vault.adopt(&second, "weights"), Err(Failure::KEY_IN_USE));
+    assert_eq!(vault.of_process(second.process).count(), 1);
+    vault.release(&second, 2).unwrap();
+    assert_eq!(vault.adopt(&second, "weights").map(|ids| ids.len()), Ok(2));
+}
+
+#[test]
+fn the_same_escrow_again_is_the_same_region_and_another_with_its_key_is_refused() {
+    let mut vault = vault();
+    let owner = caller(1, 1000);
+    let id = vault.escrow(&owner, region(1, "a")).unwrap();
+    assert_eq!(vault.escrow(&owner, region(1, "a")), Ok(id));
+    assert_eq!(vault.escrow(&owner, region(1, "b")), Err(Failure::KEY_IN_USE));
+    assert_eq!(vault.usage(|_| true).regions, 1);
+}
+
+#[test]
+fn a_users_quota_and_that_of_all_are_kept_apart() {
+    let mut vault = vault();
+    for key in 0..4 {
+        vault.escrow(&caller(1, 1000), region(key, "")).unwrap();
+    }
+    assert_eq!(vault.escrow(&caller(2, 1000), region(1, "")), Err(Failure::QUOTA));
+    for key in 0..2 {
+        vault.escrow(&caller(3, 1001), region(key, "")).unwrap();
+    }
+    assert_eq!(vault.escrow(&caller(4, 1002), region(1, "")), Err(Failure::QUOTA), "all together");
+    let mut vault = self::vault();
+    let huge = Region { bytes: u64::MAX, ..region(1, "") };
+    assert_eq!(vault.escrow(&caller(1, 1000), huge), Err(Failure::QUOTA));
+    vault.policy.enabled = false;
+    assert_eq!(vault.escrow(&caller(1, 1000), region(1, "")), Err(Failure::SWITCHED_OFF));
+}
+
+#[test]
+fn an_adoption_that_was_cut_short_is_finished() {
+    let mut vault = vault();
+    let (dead, alive) = (caller(1, 1000), caller(2, 1000));
+    let orphan = |key| Kept { owner: dead.clone(), region: region(key, "weights"), until: Some(TTL) };
+    vault.restore(RegionId(5), orphan(1));
+    vault.restore(RegionId(6), Kept { owner: alive.clone(), until: None, ..orphan(2) });
+    assert_eq!(vault.finish_adoptions(), [RegionId(5)]);
+    assert_eq!(vault.of_process(alive.process).count(), 2);
+    assert_eq!(vault.next_deadline(), None);
+    vault.restore(RegionId(4), Kept { region: region(9, ""), ..orphan(9) });
+    assert_eq!(vault.remove_nameless_orphans(), [RegionId(4)]);
+    // Numbers go on behind those that were there.
+    assert_eq!(vault.escrow(&alive, region(3, "")), Ok(RegionId(7)));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Escrow { pid: u32, key: u64, name: usize },
+    Release { pid: u32, key: u64 },
+    Adopt { pid: u32, name: usize },
+    Discard { pid: u32, name: usize },
+    End { pid: u32 },
+    Wait { seconds: u64 },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let (pid, key, name) = (0..6_u32, 0..4_u64, 0..3_usize);
+    prop_oneof![
+        4 => (pid.clone(), key.clone(), name.clone()).prop_map(|(pid, key, name)| Step::Escrow { pid, key, name }),
+        1 => (pid.clone(), key).prop_map(|(pid, key)| Step::Release { pid, key }),
+        2 => (pid.clone(), name.clone()).prop_map(|(pid, name)| Step::Adopt { pid, name }),
+        1 => (pid.clone(), name).prop_map(|(pid, name)| Step::Discard { pid, name }),
+        2 => pid.prop_map(|pid| Step::End { pid }),
+        1 => (0..90_u64).prop_map(|seconds| Step::Wait { seconds }),
+    ]
+}
+
+const NAMES: [&str; 3] = ["", "weights", "cache"];
+
+/// Processes in virtual time: a slot's process is dead once ended, and the next step of the slot starts a new one.
+#[derive(Default)]
+struct World {
+    lives: [u32; 6],
+    now: Duration,
+}
+
+impl World {
+    fn who(&self, slot: u32) -> Caller {
+        let start = u64::from(self.lives[slot as usize]);
+        let process = ProcessKey { pid: slot + 1, start_time: start };
+        Caller { process, uid: 1000 + slot % 2, cgroup: String::new() }
+    }
+
+    fn is_alive(&self, process: ProcessKey) -> bool {
+        u64::from(self.lives[process.pid as usize - 1]) == process.start_time
+    }
+
+    fn check(&self, vault: &Vault) {
+        let mut owners: BTreeMap<(Uid, &str), ProcessKey> = BTreeMap::new();
+        for (id, kept) in vault.iter() {
+            assert_eq!(kept.until.is_none(), self.is_alive(kept.owner.process), "an owner or a deadline: {kept:?}");
+            assert!(kept.until.is_none_or(|until| until > self.now && until <= self.now + TTL));
+            assert_eq!(vault.by_key.get(&(kept.owner.process, kept.region.key)), Some(&id));
+            if !kept.region.name.is_empty() {
+                let owner = owners.entry((kept.owner.uid, &kept.region.name)).or_insert(kept.owner.process);
+                assert_eq!(*owner, kept.owner.process, "a name has one owner");
+                assert!(vault.by_name[&(kept.owner.uid, kept.region.name.clone())].contains(&id));
+            } else {
+                assert_eq!(kept.until, None, "what nobody can adopt is not kept");
+            }
+        }
+        assert_eq!(vault.by_key.len(), vault.kept.len());
+        let policy = vault.policy;
+        assert!(!vault.usage(|_| true).exceeds(policy.regions, policy.bytes));
+        for uid in [1000, 1001] {
+            assert!(!vault.usage(|kept| kept.owner.uid == uid).exceeds(policy.user_regions, policy.user_bytes));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_every_region_has_an_owner_or_a_deadline(steps in proptest::collection::vec(any_step(), 1..80)) {
+        let (mut vault, mut world) = (vault(), World::default());
+        for step in steps {
+            match step {
+                Step::Escrow { pid, key, name } => {
+                    let (who, before) = (world.who(pid), vault.usage(|_| true));
+                    let result = vault.escrow(&who, region(key, NAMES[name]));
+                    if result.is_err() {
+                        prop_assert_eq!(vault.usage(|_| true), before);
+                    }
+                }
+                Step::Release { pid, key } => drop(vault.release(&world.who(pid), key)),
+                Step::Adopt { pid, name } => {
+                    let who = world.who(pid);
+                    for id in vault.adopt(&who, NAMES[name]).unwrap_or_default() {
+                        let kept = vault.get(id).unwrap();
+                        prop_assert_eq!((&kept.owner, kept.owner.uid), (&who, who.uid));
+                    }
+                }
+                Step::Discard { pid, name } => drop(vault.discard(&world.who(pid), NAMES[name])),
+                Step::End { pid } => {
+                    let process = world.who(pid).process;
+                    vault.ended(world.now, process);
+                    world.lives[pid as usize] += 1;
+                }
+                Step::Wait { seconds } => {
+                    world.now += Duration::from_secs(seconds);
+                    vault.expire(world.now);
+                }
+            }
+            world.check(&vault);
+        }
+        world.now += TTL;
+        vault.expire(world.now);
+        prop_assert_eq!(vault.next_deadline(), None);
+    }
+}

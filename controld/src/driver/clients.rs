@@ -1,0 +1,132 @@
+//! Clients' processes: what is known of them when they come, and how the daemon ends them.
+
+use super::Driver;
+use super::events::Event;
+use super::processes::kernel_pid;
+use crate::core::{ConnectionId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
+use crate::io::process::{open_process, pid_namespace_inode, start_time, uid_of};
+use crate::witness::identity::{Found, Identities};
+use nix::sys::signal::Signal;
+use remps_proto::admin::reply::{ClientRow, ps_table};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long clients are read for an answer to `ps`.
+const PS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// What the kernel tells of a process without its help, so that it can't hold anybody up.
+pub(super) fn known_at_once(pid: Pid) -> Arc<Identity> {
+    Arc::new(Identity { start_time: start_time(kernel_pid(pid)).unwrap_or_default(), ..Identity::default() })
+}
+
+/// A row with the namespace, which the kernel knows.
+fn in_namespace(row: ClientRow) -> ClientRow {
+    ClientRow { namespace: pid_namespace_inode(kernel_pid(row.pid)), ..row }
+}
+
+/// Fills in the programs that are missing: the kernel's name of the process, in brackets, where it can't be read, and
+/// nothing where the process is gone.
+async fn read_programs(identities: &Identities, rows: &mut [ClientRow], users: &[Uid]) {
+    let read = async {
+        for (row, uid) in rows.iter_mut().zip(users).filter(|(row, _)| row.command.is_empty()) {
+            row.command = identities.of(row.pid, *uid, None).await.identity.program;
+        }
+    };
+    // What could not be read in time is told by its name alone.
+    let _ = tokio::time::timeout(PS_DEADLINE, read).await;
+    for row in rows.iter_mut().filter(|row| row.command.is_empty()) {
+        row.command = Identities::name(row.pid).unwrap_or_default();
+    }
+}
+
+impl Driver {
+    /// A client waits for a server. Where its domain depends on what only its own memory tells, that is read first.
+    pub(super) fn client_arrives(&mut self, connection: ConnectionId, peer: Peer) {
+        let identity = known_at_once(peer.pid);
+        self.follow_again(ProcessKey { pid: peer.pid, start_time: identity.start_time });
+        if !self.core.must_know_clients() {
+            self.feed(Input::ClientArrived { connection, peer, identity });
+            return;
+        }
+        let (identities, events) = (self.witnesses.identities.clone(), self.events.clone());
+        tokio::spawn(async move {
+            let found = identities.of(peer.pid, peer.uid, None).await;
+            events.send(Event::Known { connection, peer, found: Box::new(found) }).await;
+        });
+    }
+
+    /// Who a client's process is.
+    pub(super) fn identified(&mut self, process: ProcessKey, found: Found) {
+        if let Some(missing) = found.missing {
+            tracing::debug!(pid = process.pid, %missing, "not everything is known of a client");
+        }
+        let identity = Identity { start_time: process.start_time, ..found.identity };
+        self.feed(Input::IdentityKnown { pid: process.pid, identity: Arc::new(identity) });
+    }
+
+    /// Answers `ps`. Which program a client is lies in its own memory and may keep a reader waiting: the core has it of
+    /// clients that were read when they came, and the others are read as they are, beside the driver and for
+    /// [`PS_DEADLINE`] at the most.
+    pub(super) fn describe(&mut self, session: SessionId, rows: Vec<PsRow>) {
+        let mut rows: Vec<ClientRow> = rows.into_iter().map(|PsRow(row)| in_namespace(row)).collect();
+        if rows.iter().all(|row| !row.command.is_empty()) {
+            self.answer(session, ps_table(&rows));
+            return;
+        }
+        let users: Vec<Uid> = rows.iter().map(|row| self.user_of(row.pid)).collect();
+        let (identities, events) = (self.witnesses.identities.clone(), self.events.clone());
+        tokio::spawn(async move {
+            read_programs(&identities, &mut rows, &users).await;
+            events.send(Event::Described { session, rows }).await;
+        });
+    }
+
+    fn user_of(&self, pid: Pid) -> Uid {
+        self.core.process_user(pid).or_else(|| uid_of(kernel_pid(pid))).unwrap_or(self.owner)
+    }
+
+    /// Ends a client's process; one that is gone, or whose pid is another's by now, needs nothing.
+    pub(super) fn end_process(&self, process: ProcessKey, force: bool) {
+        let pid = kernel_pid(process.pid);
+        let Ok(opened) = open_process(pid) else {
+            return;
+        };
+        // The descriptor names one process for ever, so this decides.
+        if start_time(pid).unwrap_or_default() != process.start_time {
+            return;
+        }
+        let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
+        if let Err(error) = opened.signal(Some(signal)) {
+            self.say(&format!("Client {} can't be sent {signal}: {error}", process.pid));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn row(pid: Pid) -> ClientRow {
+        let (device, command) = ("GPU-0".to_owned(), String::new());
+        ClientRow { pid, id: 1, server: 2, device, namespace: None, command }
+    }
+
+    #[tokio::test]
+    async fn ps_shows_a_program_or_the_kernels_name_for_it_or_nothing() {
+        let mut ended = Command::new("cat").stdin(Stdio::null()).spawn().unwrap();
+        // It is a zombie until it is asked for: its memory is gone, its name is not.
+        let id = nix::sys::wait::Id::Pid(kernel_pid(ended.id()));
+        let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
+        nix::sys::wait::waitid(id, flags).unwrap();
+        let mut rows = [row(std::process::id()), row(ended.id()), row(0)];
+        rows[2].command = "told before".to_owned();
+        read_programs(&Identities::default(), &mut rows, &[0, 0, 0]).await;
+        let own = std::env::args().next().unwrap();
+        assert_eq!(rows.map(|row| row.command), [own, "[cat]".to_owned(), "told before".to_owned()]);
+        ended.wait().unwrap();
+        let mut gone = [row(ended.id())];
+        read_programs(&Identities::default(), &mut gone, &[0]).await;
+        assert_eq!(gone[0].command, "");
+    }
+}

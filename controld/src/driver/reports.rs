@@ -1,0 +1,174 @@
+//! What the daemon tells of itself: events into the journal, answers to the commands of ours, vitals over HTTP.
+
+use super::Driver;
+use super::session::ToSession;
+use crate::core::{JournalEvent, Peer, SessionId, Uid};
+use crate::io::server_process::find_server;
+use crate::observe::http::{self, Endpoint, Question, Vitals};
+use crate::observe::metrics::{Extras, UserClass};
+use crate::observe::recorder::{Followed, Recorder};
+use crate::report::{DaemonFacts, Snapshot, Viewer};
+use crate::settings::Settings;
+use remps_proto::admin::{Command, CommandName, Personality, Report};
+use std::time::{Instant, SystemTime};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// A command that has not been answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UnderWay {
+    name: Option<CommandName>,
+    since: Instant,
+}
+
+impl UnderWay {
+    pub(super) fn of(line: &[u8], personality: Personality) -> Self {
+        Self { name: Command::parse(line, personality).name(), since: Instant::now() }
+    }
+}
+
+/// What serves metrics and health, if anything does.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    task: Option<AbortHandle>,
+    /// connections --questions--> driver
+    questions_rx: Option<mpsc::Receiver<Question>>,
+}
+
+impl Served {
+    /// The next question. May be dropped at any time.
+    pub(super) async fn next(&mut self) -> Question {
+        if let Some(questions_rx) = &mut self.questions_rx
+            && let Some(question) = questions_rx.recv().await
+        {
+            return question;
+        }
+        std::future::pending().await
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// The recorder that the settings ask for.
+pub(super) fn recorder(settings: &Settings) -> Recorder {
+    let observe = &settings.file.observe;
+    let size = observe.journal_size_mib.saturating_mul(1 << 20);
+    Recorder::new(observe.journal.then_some((settings.log_directory.as_path(), size)), observe.per_process_metrics)
+}
+
+impl Driver {
+    /// Puts an event into the journal and wherever else events go.
+    pub(super) fn record(&mut self, event: &JournalEvent) {
+        if let Some(remark) = self.recorder.record(event, SystemTime::now()) {
+            self.say(&remark);
+        }
+    }
+
+    /// Says that the daemon is there, and begins to serve metrics and health. Without them it does as well.
+    pub(super) async fn begin_observing(&mut self, is_fresh: bool) {
+        let (pid, version) = (self.own_pid, env!("CARGO_PKG_VERSION"));
+        let event = if is_fresh {
+            JournalEvent::DaemonStarted { pid, version, personality: self.personality.to_string() }
+        } else {
+            let (servers, clients) = (self.core.servers().count(), self.core.waiting());
+            JournalEvent::DaemonTakenOver { pid, version, servers, clients }
+        };
+        self.record(&event);
+        let listen = self.settings.file.observe.listen.clone();
+        if listen.is_empty() {
+            return;
+        }
+        match Endpoint::bind(&listen).await {
+            Ok(endpoint) => {
+                let (task, questions_rx) = http::serve(endpoint);
+                self.served = Served { task: Some(task), questions_rx: Some(questions_rx) };
+                self.say(&format!("Metrics and health are served on {listen}"));
+            }
+            Err(error) => self.say(&format!("Metrics and health are not served: {error}")),
+        }
+    }
+
+    fn picture(&self) -> Snapshot {
+        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
+        let daemon = DaemonFacts {
+            pid: self.own_pid,
+            version: env!("CARGO_PKG_VERSION"),
+            personality: self.personality.to_string(),
+            owner: self.owner,
+            uptime: self.now(),
+            quitting: self.core.is_quitting(),
+            obstacles: program.err().map(|error| error.to_string()).into_iter().collect(),
+            driver: self.driver_version.clone(),
+        };
+        let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
+        Snapshot { regions: self.vault.facts(self.now()), ..picture }
+    }
+
+    fn extras(&self) -> Extras {
+        Extras { log: self.log.counters(), fifo_garbage: self.fifo_garbage, ..Extras::default() }
+    }
+
+    fn viewer(&self, uid: Uid) -> Viewer {
+        Viewer { uid, privileged: self.is_owner(uid) }
+    }
+
+    /// Answers one of the commands of ours. Its answer is not repeated in `control.log`, where others' are: it tells what
+    /// is known already, and may be long.
+    pub(super) fn report(&mut self, session: SessionId, peer: Peer, report: Report) {
+        let viewer = self.viewer(peer.uid);
+        if let Report::Events { count, follow: true, json } = report {
+            let Followed { lines, following } = self.recorder.follow(viewer, count, json);
+            match following {
+                Some(following) => {
+                    self.count_command(session, &lines);
+                    if let Some(known) = self.sessions.get(&session) {
+                        // A session that has ended needs no answer.
+                        let _ = known.answers_tx.send(ToSession::Follow(lines, following));
+                    }
+                }
+                None => self.answer_quietly(session, lines),
+            }
+            return;
+        }
+        let lines = self.recorder.answer(report, viewer, self.picture(), self.extras());
+        self.answer_quietly(session, lines);
+    }
+
+    /// Counts the command that a session has under way, which has this answer.
+    pub(super) fn count_command(&mut self, session: SessionId, lines: &[String]) {
+        let Some(known) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let Some(UnderWay { name, since }) = known.under_way.take() else {
+            return;
+        };
+        let user = match known.peer.uid {
+            0 => UserClass::Root,
+            uid if uid == self.owner => UserClass::Owner,
+            _ => UserClass::Other,
+        };
+        self.recorder.command(name, lines, user, since.elapsed());
+    }
+
+    /// Writes logs and journal on under their names, after somebody has renamed them (SIGHUP).
+    pub(super) fn reopen(&mut self) {
+        self.recorder.reopen();
+        if let Err(error) = self.log.reopen() {
+            self.say(&format!("A log file can't be opened again: {error}"));
+        }
+    }
+
+    /// Answers a question that came over HTTP.
+    pub(super) fn asked(&mut self, Question { metrics, vitals_tx }: Question) {
+        let picture = self.picture();
+        let metrics = metrics.then(|| self.recorder.openmetrics(&picture, self.extras()));
+        // Whoever asked may have gone.
+        let _ = vitals_tx.send(Vitals { obstacles: picture.obstacles(), metrics });
+    }
+}

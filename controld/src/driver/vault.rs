@@ -1,0 +1,498 @@
+//! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too.
+//!
+//! # Order, and fences
+//! What the program is told to be kept must survive this daemon. So a region is held first, then a request is sent that
+//! the holder always refuses (a *fence*), and only when that refusal comes back, in order behind everything before it,
+//! is the program answered. In the same way a descriptor is closed here only when the holder has closed its own before:
+//! the last one to close pays for the freeing of memory, and that must be a thread of this process and never the holder,
+//! for which everybody waits.
+//!
+//! # After the daemon's death
+//! | killed | found by the successor |
+//! |---|---|
+//! | before the region is held | nothing; the program was not answered and asks again |
+//! | after that | the region, with its owner, or a deadline from now on if the owner ended meanwhile |
+//! | in the middle of an adoption | some regions of a name with the new owner: it is given the rest |
+//! | before a release is told | the region; its owner asks again, or ends |
+
+use super::{Driver, keys};
+use crate::core::vault::{Caller, Kept, RegionId, Vault};
+use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, Uid};
+use crate::failpoint::reached;
+use crate::holder::{Held, Kind};
+use crate::io::process::{WatchedProcess, open_process, start_time};
+use crate::report::RegionFacts;
+use crate::settings::Settings;
+use crate::vault::descriptor::Descriptor;
+use crate::vault::device::Device;
+use crate::vault::door::Door;
+use crate::vault::note::Note;
+use crate::vault::{Reply, Request};
+use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// Programs of every user connect here.
+const SHIM_MODE: u32 = 0o666;
+/// Requests that may wait for the driver before their threads do.
+const QUEUE: usize = 256;
+/// How long the holder may take to refuse a fence before it is sent again: it does not tell what there is no room for.
+const FENCE_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The descriptors of one region.
+#[derive(Debug, Clone)]
+struct Files {
+    memory: Arc<Descriptor>,
+    device: Option<Arc<Device>>,
+}
+
+impl Files {
+    fn all(&self) -> Vec<BorrowedFd<'_>> {
+        let device = self.device.as_ref().map(|device| device.as_fd());
+        std::iter::once(self.memory.as_fd()).chain(device).collect()
+    }
+}
+
+/// What is done when the holder has read everything before a fence.
+#[derive(Debug)]
+enum Fenced {
+    /// Answers a request, whose region may have been refused meanwhile.
+    Answer { region: Option<RegionId>, answers: Vec<Reply>, reply: oneshot::Sender<Vec<Reply>> },
+    /// Closes what the holder has closed.
+    Close { _files: Vec<Files> },
+}
+
+/// What the vault's tasks tell.
+#[derive(Debug)]
+pub(super) enum VaultNews {
+    /// A program asks.
+    Asked(Request),
+    /// An owner has ended.
+    Ended(ProcessKey),
+}
+
+/// The vault's rules with the descriptors.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    rules: Vault,
+    files: HashMap<RegionId, Files>,
+    watched: HashMap<ProcessKey, AbortHandle>,
+    // sessions --requests--> driver
+    requests_tx: mpsc::Sender<Request>,
+    requests_rx: mpsc::Receiver<Request>,
+    // watches --ended--> driver
+    ended_tx: mpsc::UnboundedSender<ProcessKey>,
+    ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
+    listener: Option<OwnedFd>,
+    door: Option<Door>,
+    fenced: VecDeque<(u64, Fenced)>,
+    last_fence: u64,
+    /// The fence that the holder has not answered yet, and when it was sent. One at a time: what is fenced meanwhile
+    /// shares the next.
+    in_flight: Option<(u64, Duration)>,
+}
+
+impl Keeper {
+    /// An empty vault with a closed door.
+    pub(super) fn new(settings: &Settings) -> Self {
+        // sessions --requests--> driver
+        let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+        // watches --ended--> driver; no more than one for each owner is ever in it
+        let (ended_tx, ended_rx) = mpsc::unbounded_channel();
+        Self {
+            rules: Vault::new(settings.file.vault_policy()),
+            files: HashMap::new(),
+            watched: HashMap::new(),
+            requests_tx,
+            requests_rx,
+            ended_tx,
+            ended_rx,
+            listener: None,
+            door: None,
+            fenced: VecDeque::new(),
+            last_fence: 0,
+            in_flight: None,
+        }
+    }
+
+    /// Waits for the next news. May be dropped at any time.
+    pub(super) async fn next(&mut self) -> VaultNews {
+        tokio::select! {
+            // An end before a request: what the dead can still have asked is of later.
+            biased;
+            Some(process) = self.ended_rx.recv() => VaultNews::Ended(process),
+            Some(request) = self.requests_rx.recv() => VaultNews::Asked(request),
+            else => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
+        self.rules.next_deadline().into_iter().chain(overdue).min()
+    }
+
+    /// What reports and metrics say.
+    pub(super) fn facts(&self, now: Duration) -> Vec<RegionFacts> {
+        let fact = |(id, kept): (RegionId, &Kept)| {
+            let Region { key, name, gpu, bytes, address, .. } = kept.region.clone();
+            let Caller { process, uid, cgroup } = kept.owner.clone();
+            let left = kept.until.map(|at| at.saturating_sub(now));
+            let device_held = self.files.get(&id).is_some_and(|files| files.device.is_some());
+            RegionFacts { process, uid, cgroup, key, name, gpu, bytes, address, device_held, left }
+        };
+        self.rules.iter().map(fact).collect()
+    }
+
+    fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
+        let lives = kept.until.is_none();
+        let left = kept.until.map_or(Duration::ZERO, |at| at.saturating_sub(now));
+        Answer::Region(Region {
+            owner: if lives { kept.owner.process.pid } else { 0 },
+            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            ..kept.region.clone()
+        })
+    }
+
+    /// These regions and that it was all, with their descriptors or without.
+    fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
+        let regions = ids.iter().filter_map(|id| {
+            let files = self.files.get(id).filter(|_| with_descriptors);
+            Some((self.answer_of(self.rules.get(*id)?, now), files.map(|files| Arc::clone(&files.memory))))
+        });
+        regions.chain([done(ids.len())]).collect()
+    }
+
+    /// Reports when a process ends; at once, when it has ended already.
+    fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
+        if self.watched.contains_key(&process) {
+            return;
+        }
+        let ended = self.ended_tx.clone();
+        let watch = tokio::spawn(async move {
+            if let Ok(opened) = opened {
+                // A watch that fails can't tell more than that nothing more will be known of the process.
+                let _ = opened.ended().await;
+            }
+            // When the driver has ended nobody needs to know any more.
+            let _ = ended.send(process);
+        });
+        self.watched.insert(process, watch.abort_handle());
+    }
+
+    /// Stops watching a process that owns nothing any more.
+    fn forget(&mut self, process: ProcessKey) {
+        if !self.rules.has(process)
+            && let Some(watch) = self.watched.remove(&process)
+        {
+            watch.abort();
+        }
+    }
+}
+
+fn done(regions: usize) -> Reply {
+    (Answer::Done { regions: u32::try_from(regions).unwrap_or(u32::MAX) }, None)
+}
+
+impl Driver {
+    /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.
+    pub(super) fn open_vault(&mut self, old: Option<OwnedFd>) {
+        let policy = *self.vault.rules.policy();
+        if !policy.enabled {
+            self.kept(self.holder.release(keys::SHIM_LISTENER));
+            return;
+        }
+        let old = old.filter(|_| self.directory.remove_on_exit(SOCKET_NAME).is_ok());
+        let listener = match old.map_or_else(|| self.directory.bind_listener(SOCKET_NAME, SHIM_MODE), Ok) {
+            Ok(listener) => listener,
+            Err(error) => return self.say(&format!("No memory is kept for programs: {error}")),
+        };
+        self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
+        let welcome = Welcome {
+            version: VERSION,
+            capabilities: Capabilities::VAULT.and(Capabilities::REPORTS).and(Capabilities::EPOCHS),
+            most_bytes: policy.user_bytes.min(policy.bytes),
+            most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
+            ttl_ms: u64::try_from(policy.ttl.as_millis()).unwrap_or(u64::MAX),
+        };
+        let opened =
+            listener.try_clone().and_then(|accepting| Door::open(accepting, welcome, self.vault.requests_tx.clone()));
+        match opened {
+            Ok(door) => self.vault.door = Some(door),
+            Err(error) => self.say(&format!("No memory is kept for programs: {error}")),
+        }
+        self.vault.listener = Some(listener);
+    }
+
+    /// Goes on with what an earlier daemon kept.
+    pub(super) fn take_over_vault(&mut self, found: Vec<Held>) {
+        let (now, policy) = (self.now(), *self.vault.rules.policy());
+        for Held { key, state, fds, .. } in found {
+            let mut fds = fds.into_iter();
+            let kept = Note::read(&state, now, policy.ttl).filter(|_| policy.enabled);
+            let memory = fds.next().map(|fd| Arc::new(Descriptor::proven(fd)));
+            let (Some(id), Some(kept), Some(memory)) = (keys::region_of(key), kept, memory) else {
+                self.kept(self.holder.release(key));
+                continue;
+            };
+            let device = fds.next().map(|fd| Arc::new(Device::proven(fd)));
+            self.vault.files.insert(id, Files { memory, device });
+            self.vault.rules.restore(id, kept);
+        }
+        let nameless: Vec<RegionId> = self.vault.rules.remove_nameless_orphans();
+        self.close_regions(&nameless);
+        let moved = self.vault.rules.finish_adoptions();
+        self.note_regions(&moved);
+        let owners: Vec<(RegionId, ProcessKey)> = self
+            .vault
+            .rules
+            .iter()
+            .filter(|(_, kept)| kept.until.is_none())
+            .map(|(id, kept)| (id, kept.owner.process))
+            .collect();
+        for (_, process) in owners {
+            let pid = super::processes::kernel_pid(process.pid);
+            // Opened first and looked at then: what has the start time now is what was opened.
+            let opened = open_process(pid).and_then(|opened| match start_time(pid) == Some(process.start_time) {
+                true => Ok(opened),
+                false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            });
+            self.vault.watch(process, opened);
+        }
+        let orphans: Vec<RegionId> =
+            self.vault.rules.iter().filter(|(_, kept)| kept.until.is_some()).map(|(id, _)| id).collect();
+        // Their deadline now counts for the next successor too.
+        self.note_regions(&orphans);
+        reached("vault-restored");
+    }
+
+    /// Gives another holder everything, and the requests that the one before had not answered.
+    pub(super) fn hold_vault(&self) {
+        if let Some(listener) = &self.vault.listener {
+            self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
+        }
+        for id in self.vault.files.keys() {
+            self.hold_region(*id);
+        }
+        // The answer to this one may be lost with the holder before; then it is sent again.
+        if let Some((number, _)) = self.vault.in_flight {
+            self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
+        }
+    }
+
+    fn hold_region(&self, id: RegionId) {
+        if let (Some(kept), Some(files)) = (self.vault.rules.get(id), self.vault.files.get(&id)) {
+            self.kept(self.holder.hold(keys::region(id), Kind::REGION, &Note::of(kept, self.now()), &files.all()));
+        }
+    }
+
+    fn note_regions(&self, ids: &[RegionId]) {
+        for id in ids {
+            if let Some(kept) = self.vault.rules.get(*id) {
+                self.kept(self.holder.update(keys::region(*id), &Note::of(kept, self.now())));
+                reached("adoption-half-noted");
+            }
+        }
+    }
+
+    fn send_fence(&mut self, number: u64) {
+        self.vault.in_flight = Some((number, self.now()));
+        self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
+    }
+
+    fn fence(&mut self, fenced: Fenced) {
+        self.vault.last_fence += 1;
+        self.vault.fenced.push_back((self.vault.last_fence, fenced));
+        if self.vault.in_flight.is_none() {
+            self.send_fence(self.vault.last_fence);
+        }
+    }
+
+    /// Whether something that the holder refuses is the vault's. A fence lets through all that was sent before it; a
+    /// region that the holder could not keep is not kept.
+    pub(super) fn vault_passed(&mut self, key: u64) -> bool {
+        if let Some(number) = keys::fence_of(key) {
+            if self.vault.in_flight.is_none_or(|(awaited, _)| awaited != number) {
+                // One that was sent twice.
+                return true;
+            }
+            while let Some((_, fenced)) = self.vault.fenced.pop_front_if(|(fence, _)| *fence <= number) {
+                if let Fenced::Answer { answers, reply, .. } = fenced {
+                    reached("region-safe");
+                    // A program that has gone meanwhile needs no answer.
+                    let _ = reply.send(answers);
+                }
+            }
+            self.vault.in_flight = None;
+            if !self.vault.fenced.is_empty() {
+                self.send_fence(self.vault.last_fence);
+            }
+            return true;
+        }
+        let Some(id) = keys::region_of(key) else { return false };
+        tracing::warn!(region = id.0, "the holder could not keep a region of the vault");
+        self.vault.files.remove(&id);
+        if let Some(kept) = self.vault.rules.remove(id) {
+            self.vault.forget(kept.owner.process);
+        }
+        for (_, fenced) in &mut self.vault.fenced {
+            if let Fenced::Answer { region: Some(region), answers, .. } = fenced
+                && *region == id
+            {
+                *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
+            }
+        }
+        true
+    }
+
+    pub(super) fn vault_news(&mut self, news: VaultNews) {
+        match news {
+            VaultNews::Asked(request) => self.vault_asked(request),
+            VaultNews::Ended(process) => self.owner_ended(process),
+        }
+    }
+
+    fn vault_asked(&mut self, request: Request) {
+        let Request { client, ask, descriptor, device, reply } = request;
+        let (caller, now) = (&client.caller, self.now());
+        let answers = match ask {
+            Ask::Escrow(region) => {
+                reached("region-asked");
+                let region = Region { owner: 0, left_ms: 0, ..region };
+                let Some(descriptor) = descriptor else { return };
+                let (name, gpu, bytes) = (region.name.clone(), region.gpu.clone(), region.bytes);
+                match self.vault.rules.escrow(caller, region) {
+                    Ok(id) => {
+                        let files = Files { memory: Arc::new(descriptor), device };
+                        let before = self.vault.files.insert(id, files);
+                        self.hold_region(id);
+                        reached("region-held");
+                        let opened = client.pidfd.try_clone();
+                        let pid = super::processes::kernel_pid(caller.process.pid);
+                        self.vault
+                            .watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
+                        self.fence(Fenced::Answer { region: Some(id), answers: vec![done(1)], reply });
+                        match before {
+                            // The same again, which is nothing new.
+                            Some(files) => self.fence(Fenced::Close { _files: vec![files] }),
+                            None => self.record(&JournalEvent::RegionEscrowed {
+                                process: caller.process,
+                                uid: caller.uid,
+                                name,
+                                gpu,
+                                bytes,
+                            }),
+                        }
+                        return;
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            Ask::Release { key } => self.vault.rules.release(caller, key).map(|kept| {
+                self.released(caller.process, caller.uid, vec![kept]);
+                vec![done(1)]
+            }),
+            Ask::Discard { name } => self.vault.rules.discard(caller, &name).map(|all| {
+                let count = all.len();
+                self.released(caller.process, caller.uid, all);
+                vec![done(count)]
+            }),
+            Ask::List { name } => {
+                let fits = |kept: &Kept| kept.owner.uid == caller.uid && (name.is_empty() || kept.region.name == name);
+                let ids: Vec<RegionId> =
+                    self.vault.rules.iter().filter(|(_, kept)| fits(kept)).map(|(id, _)| id).collect();
+                Ok(self.vault.told(&ids, false, now))
+            }
+            Ask::HandBack => {
+                let ids: Vec<RegionId> = self.vault.rules.of_process(caller.process).collect();
+                Ok(self.vault.told(&ids, true, now))
+            }
+            Ask::Adopt { name } => match self.vault.rules.adopt(caller, &name) {
+                Ok(ids) => {
+                    reached("adoption-known");
+                    self.note_regions(&ids);
+                    reached("adoption-noted");
+                    let pid = super::processes::kernel_pid(caller.process.pid);
+                    let opened = client.pidfd.try_clone();
+                    self.vault.watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
+                    let answers = self.vault.told(&ids, true, now);
+                    let bytes =
+                        ids.iter().filter_map(|id| self.vault.rules.get(*id)).map(|kept| kept.region.bytes).sum();
+                    let (process, uid, regions) = (caller.process, caller.uid, ids.len());
+                    self.record(&JournalEvent::RegionsAdopted { process, uid, name, regions, bytes });
+                    return self.fence(Fenced::Answer { region: None, answers, reply });
+                }
+                Err(failure) => Err(failure),
+            },
+            Ask::Report { error, own_work } => {
+                self.feed(Input::Evidence(Evidence::Shim { process: caller.process, error, own_work }));
+                Ok(vec![done(0)])
+            }
+            Ask::Where => {
+                let (server, state) = match self.core.fate_of(caller.process) {
+                    None => (0, ServerState::NONE),
+                    Some((server, Fate::Healthy)) => (server.0, ServerState::HEALTHY),
+                    Some((server, Fate::Tainted)) => (server.0, ServerState::TAINTED),
+                    Some((server, Fate::Ending)) => (server.0, ServerState::GONE),
+                };
+                Ok(vec![(Answer::Epoch { server, state }, None)])
+            }
+            // The session answers it itself.
+            Ask::Hello { .. } => Err(Failure::NOT_GREETED),
+        };
+        // A program that has gone meanwhile needs no answer.
+        let _ = reply.send(answers.unwrap_or_else(|failure| vec![(Answer::Failed(failure), None)]));
+    }
+
+    /// Lets go of regions that the rules have let go of: the holder first.
+    fn close_regions(&mut self, ids: &[RegionId]) {
+        if ids.is_empty() {
+            return;
+        }
+        let mut files = Vec::new();
+        for id in ids {
+            files.extend(self.vault.files.remove(id));
+            self.kept(self.holder.release(keys::region(*id)));
+        }
+        reached("region-released");
+        self.fence(Fenced::Close { _files: files });
+    }
+
+    fn owner_ended(&mut self, process: ProcessKey) {
+        reached("owner-end-seen");
+        self.vault.watched.remove(&process);
+        let (orphaned, closed) = self.vault.rules.ended(self.now(), process);
+        self.note_regions(&orphaned);
+        reached("owner-end-noted");
+        if let Some(uid) = closed.first().map(|(_, kept)| kept.owner.uid) {
+            self.released(process, uid, closed);
+        }
+    }
+
+    /// Regions were given up.
+    fn released(&mut self, process: ProcessKey, uid: Uid, gone: Vec<(RegionId, Kept)>) {
+        let bytes = gone.iter().map(|(_, kept)| kept.region.bytes).sum();
+        let ids: Vec<RegionId> = gone.into_iter().map(|(id, _)| id).collect();
+        self.close_regions(&ids);
+        self.vault.forget(process);
+        self.record(&JournalEvent::RegionsReleased { process, uid, regions: ids.len(), bytes });
+    }
+
+    /// Lets go of regions that nobody has adopted in time, and asks a holder again that has not answered.
+    pub(super) fn expire_vault(&mut self) {
+        let now = self.now();
+        if let Some((number, _)) = self.vault.in_flight.filter(|(_, sent)| *sent + FENCE_PATIENCE <= now) {
+            self.send_fence(number);
+        }
+        let expired = self.vault.rules.expire(now);
+        let ids: Vec<RegionId> = expired.iter().map(|(id, _)| *id).collect();
+        self.close_regions(&ids);
+        for (_, kept) in expired {
+            let (Caller { process, uid, .. }, Region { name, bytes, .. }) = (kept.owner, kept.region);
+            self.record(&JournalEvent::RegionExpired { process, uid, name, bytes });
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The newest events in memory.
+//!
+//! They are what `events` shows. Those of an earlier daemon, read back from the file, are shown to those alone who may
+//! see everything: their lines say nothing about who else may.
+
+use super::Stamp;
+use crate::core::JournalEvent;
+use crate::report::{Viewer, event_line};
+use std::collections::VecDeque;
+
+/// Events that are remembered at most.
+const MOST_EVENTS: usize = 1000;
+/// Bytes of their lines at most.
+const MOST_BYTES: usize = 256 << 10;
+
+/// An event that is remembered.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    line: String,
+    /// `None` of an earlier daemon's.
+    event: Option<(Stamp, JournalEvent)>,
+}
+
+impl Remembered {
+    /// One of this daemon, with the line that the journal has of it.
+    #[must_use]
+    pub fn own(stamp: Stamp, event: JournalEvent, line: String) -> Self {
+        Self { line, event: Some((stamp, event)) }
+    }
+
+    /// One of an earlier daemon.
+    #[must_use]
+    pub fn earlier(line: String) -> Self {
+        Self { line, event: None }
+    }
+
+    /// What `viewer` may see of it, as the journal's line or as text; `None` when it does not concern him.
+    #[must_use]
+    pub fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
+        let line = if viewer.privileged {
+            self.line.clone()
+        } else {
+            let (stamp, event) = self.event.as_ref()?;
+            stamp.line(&event.seen_by(viewer.uid)?)
+        };
+        // What is no JSON has been left out when it was read.
+        Some(if json { line } else { event_line(&serde_json::from_str(&line).unwrap_or_default()) })
+    }
+}
+
+/// The newest events, oldest first.
+#[derive(Debug, Default)]
+pub struct Recent {
+    events: VecDeque<Remembered>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Remembers an event and forgets the oldest ones beyond the bounds.
+    pub fn push(&mut self, event: Remembered) {
+        self.bytes += event.line.len();
+        self.events.push_back(event);
+        while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.bytes -= oldest.line.len();
+        }
+    }
+
+    /// The newest `count` of those that `viewer` may see, oldest first.
+    #[must_use]
+    pub fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
+        let count = count.map_or(MOST_EVENTS, |count| usize::try_from(count).unwrap_or(MOST_EVENTS));
+        let shown = self.events.iter().rev().filter_map(|event| event.shown(viewer, json));
+        let mut newest: Vec<String> = shown.take(count).collect();
+        newest.reverse();
+        newest
+    }
+}

@@ -1,0 +1,235 @@
+//! Which event counts where.
+
+use super::families::{Counters, DOMAIN, Histograms, Labels};
+use crate::core::{End, ExitReason, FuneralEnd, JournalEvent, RefusalReason, Sanction, Verdict};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use std::borrow::Cow;
+
+/// What is counted of events.
+#[derive(Debug)]
+pub(super) struct EventMetrics {
+    events: Counters,
+    restarts: Counters,
+    start_seconds: Histograms,
+    admitted: Counters,
+    refused: Counters,
+    wait_seconds: Histograms,
+    ends: Counters,
+    signs: Counters,
+    /// Without labels, so that it is there before the first fault: a series that begins with 1 has not increased.
+    incidents: Counter,
+    verdicts: Counters,
+    corrections: Counters,
+    faults: Counters,
+    isolations: Counters,
+    recovery_seconds: Histograms,
+    sanctions: Counters,
+    victims_terminated: Counters,
+    funerals: Counters,
+    funeral_seconds: Histograms,
+    breaker: Counters,
+    witness_lost: Counters,
+}
+
+fn domain(domain: &str) -> (&'static str, Cow<'static, str>) {
+    (DOMAIN, domain.to_owned().into())
+}
+
+fn label(name: &'static str, value: &'static str) -> (&'static str, Cow<'static, str>) {
+    (name, value.into())
+}
+
+impl EventMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let mut counters = |name: &str, help: &str| Counters::register(registry, name, help);
+        let events = counters("events", "Events of the journal");
+        let restarts = counters("server_restarts", "Ends of servers and starts that failed, by reason");
+        let admitted = counters("clients_admitted", "Clients that a server has taken");
+        let refused = counters("clients_refused", "Clients that were sent away");
+        let ends = counters("client_ends", "Ends of client processes");
+        let signs = counters("fault_signs", "Statements of witnesses that may be faults");
+        let verdicts = counters("verdicts", "Verdicts on faults, each with how sure it is");
+        let corrections = counters("verdict_corrections", "Verdicts that late evidence has changed");
+        let faults = counters("client_faults", "Clients that were hit by a fault, as its culprit or its victims");
+        let isolations =
+            counters("client_isolations", "Faults that hit their culprit alone, or everybody on the server");
+        let sanctions = counters("culprit_sanctions", "What was done to culprits");
+        let victims_terminated = counters("victims_terminated", "Lingering victims that were ended");
+        let funerals = counters("funerals", "Dead clients whose descriptors were held and are closed, by reason");
+        let breaker = counters("breaker_opened", "Times that a domain's servers kept failing");
+        let witness_lost = counters("witness_lost", "Statements of witnesses that were lost before they were read");
+        let incidents = Counter::default();
+        registry.register("faults", "Faults on which there is a verdict", incidents.clone());
+        let mut histograms = |name: &str, help: &str| Histograms::register(registry, name, help);
+        Self {
+            events,
+            restarts,
+            start_seconds: histograms("server_start_seconds", "Time from a server's start to its first word"),
+            admitted,
+            refused,
+            wait_seconds: histograms("client_wait_seconds", "Time that clients waited for a server"),
+            ends,
+            signs,
+            incidents,
+            verdicts,
+            corrections,
+            faults,
+            isolations,
+            recovery_seconds: histograms(
+                "recovery_seconds",
+                "Time from a fault's first sign to the verdict (detect) and to a sound server (respawn)",
+            ),
+            sanctions,
+            victims_terminated,
+            funerals,
+            funeral_seconds: histograms("funeral_seconds", "Time that a dead client's descriptors were held"),
+            breaker,
+            witness_lost,
+        }
+    }
+
+    pub(super) fn observe(&mut self, event: &JournalEvent) {
+        self.events.add(vec![label("event", event.name())], 1);
+        match event {
+            JournalEvent::ServerStartFailed { domain: of, .. } => {
+                self.restarts.add(vec![domain(of), label("reason", exit_reason(ExitReason::ExecFailed))], 1);
+            }
+            JournalEvent::ServerReady { domain: of, start, .. }
+            | JournalEvent::StandbyReady { domain: of, start, .. } => {
+                self.start_seconds.observe(vec![domain(of)], *start);
+            }
+            JournalEvent::ServerSwapped { domain: of, after, .. } => {
+                self.recovery_seconds.observe(vec![domain(of), label("phase", "respawn")], *after);
+            }
+            JournalEvent::ServerExited { domain: of, reason, .. } => {
+                self.restarts.add(vec![domain(of), label("reason", exit_reason(*reason))], 1);
+            }
+            JournalEvent::ClientAdmitted { domain: of, waited, .. } => {
+                self.admitted.add(vec![domain(of)], 1);
+                self.wait_seconds.observe(vec![domain(of)], *waited);
+            }
+            JournalEvent::ClientRefused { domain: of, reason, .. } => {
+                self.refused.add(vec![domain(of), label("reason", refusal(*reason))], 1);
+            }
+            JournalEvent::ClientEnded { domain: of, end, .. } => {
+                self.ends.add(vec![domain(of), label("end", end_word(*end))], 1);
+            }
+            JournalEvent::FaultSign { witness, .. } => self.signs.add(vec![label("witness", witness)], 1),
+            JournalEvent::Verdict { verdict, .. } => self.verdict(verdict),
+            // The fault and its victims are counted already; who is named has changed.
+            JournalEvent::VerdictCorrected { verdict, .. } => {
+                self.corrections.add(vec![label("confidence", confidence(verdict))], 1);
+            }
+            JournalEvent::CulpritSanctioned { sanction: what, .. } => {
+                self.sanctions.add(vec![label("sanction", sanction(*what))], 1);
+            }
+            JournalEvent::VictimTerminated { domain: of, .. } => self.victims_terminated.add(vec![domain(of)], 1),
+            JournalEvent::FuneralEnded { reason, held, .. } => {
+                self.funerals.add(vec![label("reason", funeral_end(*reason))], 1);
+                self.funeral_seconds.observe(vec![label("reason", funeral_end(*reason))], *held);
+            }
+            JournalEvent::BreakerOpened { domain: of, .. } => self.breaker.add(vec![domain(of)], 1),
+            JournalEvent::WitnessLost { witness, count, .. } => {
+                self.witness_lost.add(vec![label("witness", witness)], *count);
+            }
+            JournalEvent::DaemonStarted { .. }
+            | JournalEvent::DaemonTakenOver { .. }
+            | JournalEvent::DaemonEnded { .. }
+            | JournalEvent::ServerStarted { .. }
+            | JournalEvent::ServerTainted { .. }
+            | JournalEvent::FuneralBegun { .. }
+            | JournalEvent::RegionEscrowed { .. }
+            | JournalEvent::RegionsReleased { .. }
+            | JournalEvent::RegionsAdopted { .. }
+            | JournalEvent::RegionExpired { .. }
+            | JournalEvent::BreakerClosed { .. }
+            | JournalEvent::EventsSuppressed { .. }
+            | JournalEvent::WitnessMissing { .. } => {}
+        }
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) {
+        let gpu = verdict.fault.as_ref().and_then(|fault| fault.gpu.clone()).unwrap_or_default();
+        let xid = verdict.xid.map(|number| number.to_string()).unwrap_or_default();
+        self.incidents.inc();
+        self.verdicts.add(vec![label("confidence", confidence(verdict)), label("kind", verdict.kind)], 1);
+        let faults = |role| -> Labels {
+            vec![
+                ("UUID", gpu.clone().into()),
+                ("xid", xid.clone().into()),
+                label("kind", verdict.kind),
+                label("role", role),
+            ]
+        };
+        if verdict.culprit.is_some() {
+            self.faults.add(faults("culprit"), 1);
+        }
+        if !verdict.isolated && !verdict.victims.is_empty() {
+            self.faults.add(faults("victim"), verdict.victims.len() as u64);
+        }
+        let result = if verdict.isolated { "isolated" } else { "escalated" };
+        self.isolations.add(vec![("UUID", gpu.clone().into()), label("result", result)], 1);
+        let labels = vec![domain(&verdict.domain), label("phase", "detect")];
+        self.recovery_seconds.observe(labels, verdict.delay);
+    }
+}
+
+const fn exit_reason(reason: ExitReason) -> &'static str {
+    match reason {
+        ExitReason::Fault => "fault",
+        ExitReason::ExecFailed => "exec_failed",
+        ExitReason::Idle => "idle",
+        ExitReason::UidSwitch => "uid_switch",
+        ExitReason::Forced => "forced",
+        ExitReason::Asked => "asked",
+        ExitReason::Crash => "crash",
+    }
+}
+
+const fn refusal(reason: RefusalReason) -> &'static str {
+    match reason {
+        RefusalReason::Quitting => "quitting",
+        RefusalReason::TooManyWaiting => "too_many_waiting",
+        RefusalReason::DomainFull => "domain_full",
+        RefusalReason::Culprit => "culprit",
+        RefusalReason::Server => "server",
+    }
+}
+
+const fn end_word(end: End) -> &'static str {
+    match end {
+        End::Exited(0) => "exited",
+        End::Exited(_) => "failed",
+        End::Signaled(_) => "signaled",
+        End::OutOfMemory => "out_of_memory",
+        End::Unknown => "unknown",
+    }
+}
+
+const fn funeral_end(end: FuneralEnd) -> &'static str {
+    match end {
+        FuneralEnd::Drained => "drained",
+        FuneralEnd::TimedOut => "timed_out",
+        FuneralEnd::ServerEnded => "server_ended",
+        FuneralEnd::NobodyLeft => "nobody_left",
+        FuneralEnd::Evicted => "evicted",
+    }
+}
+
+const fn sanction(sanction: Sanction) -> &'static str {
+    match sanction {
+        Sanction::Report => "report",
+        Sanction::Terminate => "terminate",
+        Sanction::Quarantine => "quarantine",
+        Sanction::Refuse => "refuse",
+    }
+}
+
+const fn confidence(verdict: &Verdict) -> &'static str {
+    match verdict.confidence {
+        crate::core::Confidence::Unknown => "unknown",
+        crate::core::Confidence::Likely => "likely",
+        crate::core::Confidence::Certain => "certain",
+    }
+}

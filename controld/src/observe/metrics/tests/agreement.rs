@@ -1,0 +1,245 @@
+//! Journal and metrics against each other: random events through one recorder, counted again from the journal's text.
+
+use super::*;
+use crate::core::{Confidence, End, ExitReason, FuneralEnd, MemoryFault, RefusalReason, Sanction, Suspect, Verdict};
+use crate::observe::journal::FILE_NAME;
+use crate::observe::recorder::Recorder;
+use proptest::prelude::*;
+use std::time::SystemTime;
+
+fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
+    Verdict {
+        number,
+        incident: number,
+        server: 519,
+        epoch: ServerEpoch(1),
+        domain: "user 1000".to_owned(),
+        culprit: named.then(|| Suspect {
+            process: ProcessKey { pid: 42, start_time: 7 },
+            uid: 1000,
+            identity: SuspectIdentity::default(),
+        }),
+        confidence: if named { Confidence::Certain } else { Confidence::Unknown },
+        kind: "memory fault",
+        fault: Some(MemoryFault {
+            address: 1,
+            access: crate::core::Access::Read,
+            kind: "invalid PTE".to_owned(),
+            gpu: Some("GPU-1".to_owned()),
+        }),
+        isolated,
+        channel: None,
+        xid: Some(31),
+        victims: (0..victims).collect(),
+        witnesses: vec![],
+        delay: Duration::from_micros(300),
+        corrects: None,
+    }
+}
+
+pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
+    let process = ProcessKey { pid: 42, start_time: 7 };
+    let uid = 1000;
+    let domain = || "user 1000".to_owned();
+    let end =
+        prop::sample::select(vec![End::Exited(0), End::Exited(3), End::Signaled(9), End::OutOfMemory, End::Unknown]);
+    let exit =
+        prop::sample::select(vec![ExitReason::Fault, ExitReason::Idle, ExitReason::Crash, ExitReason::ExecFailed]);
+    let time = || (0u64..100_000).prop_map(Duration::from_micros);
+    prop_oneof![
+        time().prop_map(move |waited| JournalEvent::ClientAdmitted {
+            process,
+            uid,
+            domain: domain(),
+            server: 519,
+            waited
+        }),
+        Just(JournalEvent::ClientRefused {
+            process,
+            uid,
+            domain: domain(),
+            reason: RefusalReason::TooManyWaiting,
+            status: None
+        }),
+        end.prop_map(move |end| JournalEvent::ClientEnded {
+            process,
+            uid,
+            domain: domain(),
+            server: 519,
+            end,
+            incident: None
+        }),
+        exit.prop_map(move |reason| JournalEvent::ServerExited {
+            epoch: ServerEpoch(1),
+            server: Some(519),
+            uid,
+            domain: domain(),
+            end: End::Exited(0),
+            reason
+        }),
+        Just(JournalEvent::ServerStartFailed { epoch: ServerEpoch(1), uid, domain: domain(), text: String::new() }),
+        (any::<bool>(), any::<bool>(), 0u32..5).prop_map(|(named, isolated, victims)| JournalEvent::Verdict {
+            verdict: verdict(1, named, isolated, victims),
+            users: vec![1000]
+        }),
+        any::<bool>().prop_map(|named| JournalEvent::VerdictCorrected {
+            verdict: verdict(2, named, false, 2),
+            users: vec![1000]
+        }),
+        time().prop_map(move |held| JournalEvent::FuneralEnded {
+            process,
+            uid,
+            domain: domain(),
+            descriptors: 3,
+            reason: FuneralEnd::Drained,
+            held
+        }),
+        time().prop_map(move |start| JournalEvent::ServerReady {
+            epoch: ServerEpoch(1),
+            server: 519,
+            uid,
+            domain: domain(),
+            start
+        }),
+        time().prop_map(move |after| JournalEvent::ServerSwapped {
+            incident: 1,
+            uid,
+            domain: domain(),
+            from: 519,
+            to: 520,
+            standby: true,
+            after
+        }),
+        Just(JournalEvent::FaultSign {
+            incident: 1,
+            server: 519,
+            uid,
+            domain: domain(),
+            witness: "xid",
+            names: None,
+            text: String::new()
+        }),
+        Just(JournalEvent::CulpritSanctioned {
+            verdict: 1,
+            process,
+            uid,
+            domain: domain(),
+            sanction: Sanction::Report,
+            lasts: None
+        }),
+        Just(JournalEvent::VictimTerminated { incident: 1, process, uid, domain: domain() }),
+        Just(JournalEvent::RegionEscrowed { process, uid, name: "weights".into(), gpu: "GPU-1".into(), bytes: 7 }),
+        Just(JournalEvent::RegionsReleased { process, uid, regions: 2, bytes: 7 }),
+        Just(JournalEvent::RegionsAdopted { process, uid, name: "weights".into(), regions: 2, bytes: 7 }),
+        Just(JournalEvent::RegionExpired { process, uid, name: "weights".into(), bytes: 7 }),
+        Just(JournalEvent::BreakerOpened { uid, domain: domain(), failures: 8, retry: Duration::ZERO }),
+        (1u64..50).prop_map(|count| JournalEvent::WitnessLost { witness: "uvm-event", process: None, count }),
+    ]
+}
+
+/// Counts a journal's lines again, from their text alone, and compares each number with the metrics'.
+fn compare(journal: &str, samples: &BTreeMap<String, f64>) -> Result<(), TestCaseError> {
+    let mut counts: BTreeMap<(&str, Vec<String>), f64> = BTreeMap::new();
+    let mut add = |name: &'static str, labels: &[(&str, &str)], count: f64| {
+        let labels = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        *counts.entry((name, labels)).or_default() += count;
+    };
+    for line in journal.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let event = text(&line["event"]);
+        add("mps_events_total", &[("event", &event)], 1.0);
+        let verdict = &line["verdict"];
+        match event.as_str() {
+            "client-admitted" => {
+                add("mps_clients_admitted_total", &[("domain", &text(&line["domain"]))], 1.0);
+                add("mps_client_wait_seconds_count", &[], 1.0);
+                add("mps_client_wait_seconds_sum", &[], line["waited_ms"].as_f64().expect("a time") / 1e3);
+            }
+            "client-refused" => {
+                add("mps_clients_refused_total", &[("reason", &text(&line["reason"]).replace('-', "_"))], 1.0);
+            }
+            "client-ended" => {
+                let word = match &line["end"] {
+                    Value::String(word) => word.replace("out-of-memory", "out_of_memory"),
+                    end if end["signaled"].is_i64() => "signaled".to_owned(),
+                    end if end["exited"] == 0 => "exited".to_owned(),
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                        "failed".to_owned()
+                    }
+                };
+                add("mps_client_ends_total", &[("end", &word)], 1.0);
+            }
+            "server-exited" => {
+                add("mps_server_restarts_total", &[("reason", &text(&line["reason"]).replace('-', "_"))], 1.0);
+            }
+            "server-start-failed" => add("mps_server_restarts_total", &[("reason", "exec_failed")], 1.0),
+            "verdict" => {
+                add("mps_faults_total", &[], 1.0);
+                add("mps_verdicts_total", &[("confidence", &text(&verdict["confidence"]))], 1.0);
+                let gpu = text(&verdict["fault"]["gpu"]);
+                let culprits = f64::from(u8::from(!verdict["culprit"].is_null()));
+                add("mps_client_faults_total", &[("UUID", &gpu), ("role", "culprit")], culprits);
+                let isolated = verdict["isolated"] == true;
+                let victims =
+                    verdict["victims"].as_array().map_or(0, |victims| if isolated { 0 } else { victims.len() });
+                add("mps_client_faults_total", &[("UUID", &gpu), ("role", "victim")], victims as f64);
+                let result = if isolated { "isolated" } else { "escalated" };
+                add("mps_client_isolations_total", &[("result", result)], 1.0);
+                add("mps_recovery_seconds_count", &[("phase", "detect")], 1.0);
+            }
+            "verdict-corrected" => add("mps_verdict_corrections_total", &[], 1.0),
+            "funeral-ended" => {
+                add("mps_funerals_total", &[("reason", &text(&line["reason"]))], 1.0);
+                add("mps_funeral_seconds_sum", &[], line["held_ms"].as_f64().expect("a time") / 1e3);
+            }
+            "witness-lost" => {
+                add("mps_witness_lost_total", &[("witness", "uvm-event")], line["count"].as_f64().expect("a count"));
+            }
+            "server-ready" => {
+                add("mps_server_start_seconds_sum", &[], line["start_ms"].as_f64().expect("a time") / 1e3);
+            }
+            "server-swapped" => {
+                let seconds = line["after_ms"].as_f64().expect("a time") / 1e3;
+                add("mps_recovery_seconds_sum", &[("phase", "respawn")], seconds);
+            }
+            "fault-sign" => add("mps_fault_signs_total", &[("witness", &text(&line["witness"]))], 1.0),
+            "culprit-sanctioned" => {
+                add("mps_culprit_sanctions_total", &[("sanction", &text(&line["sanction"]))], 1.0);
+            }
+            "victim-terminated" => add("mps_victims_terminated_total", &[], 1.0),
+            "breaker-opened" => add("mps_breaker_opened_total", &[], 1.0),
+            // Counted by their name alone, as all are.
+            "region-escrowed" | "regions-released" | "regions-adopted" | "region-expired" => {}
+            other => panic!("the test does not know {other}"),
+        }
+    }
+    for ((name, labels), count) in counts {
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let counted = sum(samples, name, &labels);
+        prop_assert!(
+            (counted - count).abs() < 1e-6,
+            "{name} {labels:?}: the journal has {count}, the metrics {counted}"
+        );
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn journal_and_metrics_agree(events in prop::collection::vec(event(), 1..120)) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut recorder = Recorder::new(Some((folder.path(), u64::MAX)), false);
+        for event in &events {
+            prop_assert_eq!(recorder.record(event, SystemTime::now()), None);
+        }
+        let journal = std::fs::read_to_string(folder.path().join(FILE_NAME)).expect("written");
+        prop_assert_eq!(journal.lines().count(), events.len());
+        let text = recorder.openmetrics(&snapshot(), Extras::default());
+        compare(&journal, &samples(&text))?;
+        // Nothing is counted that the journal does not have.
+        prop_assert_eq!(sum(&samples(&text), "mps_events_total", &[]), events.len() as f64);
+    }
+}

@@ -1,0 +1,220 @@
+//! Where the driver puts every event of the journal, and from where reports about events are answered.
+//!
+//! ```text
+//!                         ┌──► journal file
+//! core ─Record─► driver ──┼──► metrics
+//!               recorder  ├──► recent events, fault ledger   (events, get_fault_list)
+//!                         └──► followers                     (events --follow)
+//! ```
+//! The driver owns one recorder. It gives it each event with [`Recorder::record`] and says the line that it gets back,
+//! if any. What somebody's clients do by themselves is written at a bounded rate, because anybody can connect and leave
+//! as often as he likes: who floods the journal must not push the faults out of it. The metrics count everything, and
+//! the journal says how many events are missing. The driver gives the recorder each command with [`Recorder::command`]; and it answers a [`Report`] with [`Recorder::answer`]
+//! or, for `events --follow`, [`Recorder::follow`].
+
+use super::journal::followers::{Followers, Following, TOO_MANY};
+use super::journal::recent::{Recent, Remembered};
+use super::journal::{Journal, Stamp};
+use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
+use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
+use crate::core::JournalEvent;
+use crate::report::{self, Fault, FaultLedger, Snapshot, Viewer};
+use remps_proto::admin::{CommandName, Report, reply};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Events of one user's clients: a thousand processes may come and go at once, and in the long run an hour of it fits
+/// into the journal's default size.
+const CLIENT_EVENTS: Rate = Rate { per_second: 20, burst: 5000 };
+
+/// What a session that follows gets: the events before, and those to come.
+#[derive(Debug)]
+pub struct Followed {
+    /// The newest events so far, as many as were asked for.
+    pub lines: Vec<String>,
+    /// The events to come; `None` when there are too many followers, which the lines say.
+    pub following: Option<Following>,
+}
+
+/// Everything that events go into.
+#[derive(Debug)]
+pub struct Recorder {
+    journal: Journal,
+    metrics: Metrics,
+    recent: Recent,
+    faults: FaultLedger,
+    followers: Followers,
+    limiter: Limiter,
+}
+
+impl Recorder {
+    /// A recorder with its journal in a directory, as [`Journal::open`] has it, that goes on after the events that are
+    /// there; `None` is no journal. `with_pids` gives the metrics series for single processes.
+    #[must_use]
+    pub fn new(journal: Option<(&Path, u64)>, with_pids: bool) -> Self {
+        let (journal, earlier) =
+            journal.map_or_else(|| (Journal::off(), Vec::new()), |(directory, cap)| Journal::open(directory, cap));
+        let (mut recent, mut faults) = (Recent::default(), FaultLedger::default());
+        for line in earlier {
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            let verdict = &value["verdict"];
+            if verdict.is_object() {
+                let time = value["time"].as_str().unwrap_or_default().to_owned();
+                faults.push(Fault::Earlier { time, verdict: verdict.clone() });
+            }
+            recent.push(Remembered::earlier(line));
+        }
+        let limiter = Limiter::new(CLIENT_EVENTS);
+        Self { journal, metrics: Metrics::new(with_pids), recent, faults, followers: Followers::default(), limiter }
+    }
+
+    /// Takes an event in; gives a line for `control.log`, if there is something to say about the journal itself.
+    #[must_use = "the line belongs into control.log"]
+    pub fn record(&mut self, event: &JournalEvent, now: SystemTime) -> Option<String> {
+        let suppressed = match bucket(event) {
+            Some(bucket) => match self.limiter.line(bucket, Instant::now()) {
+                Pace::Suppress => {
+                    self.metrics.observe(event);
+                    return None;
+                }
+                Pace::Write { suppressed: 0 } => Vec::new(),
+                Pace::Write { suppressed } => vec![(bucket, suppressed)],
+            },
+            // What is never suppressed comes with the counts of all that was.
+            None => self.limiter.take_suppressed(),
+        };
+        let mut remark = None;
+        for (bucket, count) in suppressed {
+            let uid = if let Bucket::Writer(uid) = bucket { Some(uid) } else { None };
+            remark = remark.or(self.write(&JournalEvent::EventsSuppressed { uid, count }, now));
+        }
+        remark.or(self.write(event, now))
+    }
+
+    fn write(&mut self, event: &JournalEvent, now: SystemTime) -> Option<String> {
+        let (stamp, line, remark) = self.journal.append(event, now);
+        self.metrics.observe(event);
+        if let JournalEvent::Verdict { verdict, users } | JournalEvent::VerdictCorrected { verdict, users } = event {
+            let Stamp { time, .. } = stamp.clone();
+            self.faults.push(Fault::Own { time, verdict: Box::new(verdict.clone()), users: users.clone() });
+        }
+        let remembered = Remembered::own(stamp, event.clone(), line);
+        self.followers.tell(&remembered);
+        self.recent.push(remembered);
+        remark
+    }
+
+    /// Counts a command. `name` is `None` for a word that is no command.
+    pub fn command(&mut self, name: Option<CommandName>, lines: &[String], user: UserClass, took: Duration) {
+        let word = name.map_or("unknown", CommandName::spelling);
+        self.metrics.command(word, result(name, lines), user, took);
+    }
+
+    /// The answer to one of ReMPS's own commands, from a picture of the daemon in which each client's `verdicts` may
+    /// be left empty. For `events --follow` it is what [`Recorder::follow`] begins with.
+    #[must_use]
+    pub fn answer(&self, report: Report, viewer: Viewer, snapshot: Snapshot, extras: Extras) -> Vec<String> {
+        match report {
+            Report::Faults { count, json } => self.faults.list(viewer, count, json),
+            Report::Client { pid, json } => report::client_state(&self.with_verdicts(snapshot), viewer, pid, json),
+            Report::Channels { pid, json } => report::channel_list(&snapshot, viewer, pid, json),
+            // Without a number of its own a follower wants what comes.
+            Report::Events { count: None, follow: true, .. } => Vec::new(),
+            Report::Events { count, json, .. } => self.recent.list(viewer, count, json),
+            Report::Status { json } => report::status(self.with_verdicts(snapshot), viewer, json),
+            Report::Vault { json } => report::vault_list(&snapshot.regions, viewer, json),
+            Report::Metrics if viewer.privileged => {
+                classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
+            }
+            Report::Metrics => vec![reply::insufficient_privileges(viewer.uid)],
+            Report::Misused(name) => vec![remps_proto::admin::report::usage(name)],
+        }
+    }
+
+    /// Begins `events --follow`.
+    #[must_use]
+    pub fn follow(&mut self, viewer: Viewer, count: Option<u32>, json: bool) -> Followed {
+        match self.followers.add(viewer, json) {
+            Some(following) => {
+                let lines = count.map(|count| self.recent.list(viewer, Some(count), json)).unwrap_or_default();
+                Followed { lines, following: Some(following) }
+            }
+            None => Followed { lines: vec![TOO_MANY.to_owned()], following: None },
+        }
+    }
+
+    /// All metrics in OpenMetrics' text format; the journal's own numbers are filled in here.
+    #[must_use]
+    pub fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
+        let extras = Extras { journal_lost: self.journal.lost(), followers: self.followers.count(), ..extras };
+        self.metrics.openmetrics(snapshot, extras)
+    }
+
+    /// Opens the journal anew by its name with the next event (SIGHUP).
+    pub fn reopen(&mut self) {
+        self.journal.reopen();
+    }
+
+    fn with_verdicts(&self, mut snapshot: Snapshot) -> Snapshot {
+        for client in &mut snapshot.clients {
+            client.verdicts = self.faults.against(client.process.pid, client.process.start_time);
+        }
+        snapshot
+    }
+}
+
+/// Whose events an event is counted among; `None` for one that nobody can cause as often as he likes. A client that ends
+/// in a fault is part of what is told of the fault.
+fn bucket(event: &JournalEvent) -> Option<Bucket> {
+    match event {
+        JournalEvent::ClientAdmitted { uid, .. }
+        | JournalEvent::ClientRefused { uid, .. }
+        | JournalEvent::ClientEnded { uid, incident: None, .. }
+        | JournalEvent::FuneralBegun { uid, .. }
+        | JournalEvent::FuneralEnded { uid, .. }
+        | JournalEvent::RegionEscrowed { uid, .. }
+        | JournalEvent::RegionsReleased { uid, .. }
+        | JournalEvent::RegionsAdopted { uid, .. }
+        | JournalEvent::RegionExpired { uid, .. } => Some(Bucket::Writer(*uid)),
+        JournalEvent::WitnessLost { process: Some(_), .. } | JournalEvent::WitnessMissing { process: Some(_), .. } => {
+            Some(Bucket::Chatter)
+        }
+        JournalEvent::DaemonStarted { .. }
+        | JournalEvent::DaemonTakenOver { .. }
+        | JournalEvent::DaemonEnded { .. }
+        | JournalEvent::ServerStarted { .. }
+        | JournalEvent::ServerStartFailed { .. }
+        | JournalEvent::ServerReady { .. }
+        | JournalEvent::StandbyReady { .. }
+        | JournalEvent::ServerTainted { .. }
+        | JournalEvent::ServerSwapped { .. }
+        | JournalEvent::ServerExited { .. }
+        | JournalEvent::ClientEnded { .. }
+        | JournalEvent::FaultSign { .. }
+        | JournalEvent::Verdict { .. }
+        | JournalEvent::VerdictCorrected { .. }
+        | JournalEvent::CulpritSanctioned { .. }
+        | JournalEvent::VictimTerminated { .. }
+        | JournalEvent::BreakerOpened { .. }
+        | JournalEvent::BreakerClosed { .. }
+        | JournalEvent::EventsSuppressed { .. }
+        | JournalEvent::WitnessLost { .. }
+        | JournalEvent::WitnessMissing { .. } => None,
+    }
+}
+
+/// What became of a command, by its answer.
+fn result(name: Option<CommandName>, lines: &[String]) -> CommandResult {
+    let first = lines.first().map(String::as_str).unwrap_or_default();
+    if name.is_none() || name.is_some_and(|name| first == remps_proto::admin::report::usage(name)) {
+        CommandResult::NotUnderstood
+    } else if first == reply::QUIT_REFUSED || first.starts_with(reply::INSUFFICIENT_PRIVILEGES) {
+        CommandResult::Refused
+    } else {
+        CommandResult::Answered
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What ReMPS's own commands are answered, as text and as JSON, from a picture of the daemon.
+//!
+//! | part | is |
+//! |---|---|
+//! | [`Snapshot`] | the picture: plain facts that the core and the driver fill in; the metrics' gauges come from it too |
+//! | [`status`], [`client_state`], [`channel_list`] | `status`, `get_client_state`, `get_channel_list` |
+//! | [`FaultLedger`] | the latest verdicts, and `get_fault_list` |
+//! | [`vault_list`] | `vault list` |
+//! | [`event_line`] | an event for a reader |
+//! | [`fitted`] | JSON in lines that pass the wire to the command line whole |
+//!
+//! # Who sees what
+//! Root and the daemon's owner see everything ([`Viewer`]). Everybody else sees his own domains, servers and clients,
+//! and the faults that hit them; of other users' culprits only pid and user. A process of somebody else is answered
+//! exactly as one that does not exist. Text from outside (command lines, cgroups, log records) never brings control
+//! characters into a terminal or a line end into a table.
+
+mod channels;
+mod client;
+mod faults;
+mod fit;
+mod line;
+mod snapshot;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod vault;
+
+pub use channels::channel_list;
+pub use client::{client_not_found, client_state};
+pub use faults::{Fault, FaultLedger};
+pub use fit::{LINE_LIMIT, fitted, fitted_within};
+pub use line::event_line;
+pub use snapshot::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, FuneralFacts, RegionFacts,
+    ServerFacts, ServerPhase, Snapshot, WitnessFacts,
+};
+pub use status::status;
+pub use vault::vault_list;
+
+use crate::core::Uid;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Viewer {
+    /// His user.
+    pub uid: Uid,
+    /// Whether he is root or the daemon's owner, and so may see everything.
+    pub privileged: bool,
+}
+
+impl Viewer {
+    /// Whether what belongs to a user is shown.
+    #[must_use]
+    pub fn may_see(self, uid: Uid) -> bool {
+        self.privileged || self.uid == uid
+    }
+}

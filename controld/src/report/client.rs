@@ -1,0 +1,63 @@
+//! `get_client_state PID`.
+
+use super::snapshot::{ClientFacts, Snapshot};
+use super::table::{NOTHING, harmless, or_nothing, span};
+use super::{Viewer, fitted};
+use crate::core::End;
+use crate::core::Pid;
+
+/// The answer for a process that is no client, or none that the asker may see.
+#[must_use]
+pub fn client_not_found(pid: Pid) -> String {
+    format!("Client {pid} not found")
+}
+
+/// The answer to `get_client_state`: one `name: value` a line, or one JSON object.
+///
+/// A pid may stand for a client that is gone and one that lives; the one that lives is meant.
+#[must_use]
+pub fn client_state(snapshot: &Snapshot, viewer: Viewer, pid: Pid, json: bool) -> Vec<String> {
+    let of_pid = snapshot.clients.iter().filter(|client| client.process.pid == pid && viewer.may_see(client.uid));
+    let Some(client) = of_pid.max_by_key(|client| (client.end.is_none(), client.process.start_time)) else {
+        return vec![client_not_found(pid)];
+    };
+    if json {
+        return vec![fitted(client)];
+    }
+    let width = ROWS.iter().map(|(name, _)| name.len() + 1).max().unwrap_or_default();
+    ROWS.iter().map(|(name, value)| format!("{:<width$} {}", format!("{name}:"), value(client))).collect()
+}
+
+type Row = (&'static str, fn(&ClientFacts) -> String);
+
+const ROWS: [Row; 16] = [
+    ("pid", |client| client.process.pid.to_string()),
+    ("start time", |client| client.process.start_time.to_string()),
+    ("uid", |client| client.uid.to_string()),
+    ("domain", |client| harmless(&client.domain)),
+    ("state", |client| client.phase.word().to_owned()),
+    ("end", |client| or_nothing(client.end.map(end))),
+    ("server", |client| or_nothing(client.server)),
+    ("contexts", |client| client.contexts.to_string()),
+    ("waited", |client| or_nothing(client.waited.map(span))),
+    ("command", |client| harmless(&client.identity.command)),
+    ("cgroup", |client| harmless(&client.identity.cgroup)),
+    ("container", |client| harmless(client.identity.container.as_deref().unwrap_or_default())),
+    ("pod", |client| harmless(client.identity.pod.as_deref().unwrap_or_default())),
+    ("faults followed", |client| if client.tracked { "yes" } else { "no" }.to_owned()),
+    ("descriptors held", |client| client.descriptors.to_string()),
+    ("culprit of", |client| {
+        let numbers: Vec<String> = client.verdicts.iter().map(u64::to_string).collect();
+        if numbers.is_empty() { NOTHING.to_owned() } else { format!("fault {}", numbers.join(", ")) }
+    }),
+];
+
+/// How a process ended, in words.
+fn end(end: End) -> String {
+    match end {
+        End::Exited(status) => format!("exited with status {status}"),
+        End::Signaled(signal) => format!("killed by signal {signal}"),
+        End::OutOfMemory => "killed by the kernel for want of memory".to_owned(),
+        End::Unknown => "gone, nobody could say how".to_owned(),
+    }
+}

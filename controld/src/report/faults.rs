@@ -1,0 +1,140 @@
+//! The latest verdicts, and `get_fault_list`.
+
+use super::table::{NOTHING, aligned, harmless, or_nothing};
+use super::{Viewer, fitted};
+use crate::core::Verdict;
+use crate::core::{Pid, Uid};
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// Verdicts that are remembered.
+const MOST_FAULTS: usize = 256;
+/// In JSON, what the line of a verdict has besides the verdict: when it was given.
+const TIME: &str = "time";
+
+const HEADING: [&str; 11] =
+    ["FAULT", "TIME", "CULPRIT", "UID", "SURE", "KIND", "ADDRESS", "DOMAIN", "VICTIMS", "WITNESSES", "COMMAND"];
+
+/// A verdict with the time when it was given.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// Given by this daemon.
+    Own {
+        /// When, in RFC 3339.
+        time: String,
+        /// The verdict.
+        verdict: Box<Verdict>,
+        /// The users whose processes it speaks of.
+        users: Vec<Uid>,
+    },
+    /// Given by an earlier one: the verdict as its journal has it. Only who may see everything sees it, since a
+    /// journal may have been written by anybody who can write to the log directory.
+    Earlier {
+        /// When, in RFC 3339.
+        time: String,
+        /// The verdict.
+        verdict: Value,
+    },
+}
+
+impl Fault {
+    /// The verdict as `viewer` may see it, with its time; `None` when it does not concern him.
+    fn seen_by(&self, viewer: Viewer) -> Option<Value> {
+        let (time, mut value) = match self {
+            Self::Own { time, verdict, users } => {
+                if !viewer.privileged && !users.contains(&viewer.uid) {
+                    return None;
+                }
+                let shown =
+                    if viewer.privileged { (**verdict).clone() } else { verdict.without_private_parts(viewer.uid) };
+                // A verdict has string keys and no number that JSON can't say.
+                (time, serde_json::to_value(shown).unwrap_or_default())
+            }
+            Self::Earlier { time, verdict } => (time, verdict.clone()),
+        };
+        if matches!(self, Self::Earlier { .. }) && !viewer.privileged {
+            return None;
+        }
+        if let Value::Object(map) = &mut value {
+            map.insert(TIME.to_owned(), Value::String(time.clone()));
+        }
+        Some(value)
+    }
+}
+
+/// The latest verdicts, oldest first, a bounded number of them.
+#[derive(Debug, Default)]
+pub struct FaultLedger {
+    faults: VecDeque<Fault>,
+}
+
+impl FaultLedger {
+    /// Remembers a verdict; the oldest is forgotten when there are too many.
+    pub fn push(&mut self, fault: Fault) {
+        if self.faults.len() >= MOST_FAULTS {
+            self.faults.pop_front();
+        }
+        self.faults.push_back(fault);
+    }
+
+    /// The numbers of this daemon's verdicts that name a process as culprit, oldest first.
+    #[must_use]
+    pub fn against(&self, pid: Pid, start_time: u64) -> Vec<u64> {
+        let own = self.faults.iter().filter_map(|fault| match fault {
+            Fault::Own { verdict, .. } => Some(verdict),
+            Fault::Earlier { .. } => None,
+        });
+        let named = own.filter(|verdict| {
+            verdict
+                .culprit
+                .as_ref()
+                .is_some_and(|culprit| culprit.process.pid == pid && culprit.process.start_time == start_time)
+        });
+        named.map(|verdict| verdict.number).collect()
+    }
+
+    /// The answer to `get_fault_list`: the newest `count` of those that `viewer` may see, oldest first.
+    #[must_use]
+    pub fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
+        let count = count.map_or(MOST_FAULTS, |count| usize::try_from(count).unwrap_or(MOST_FAULTS));
+        let mut newest: Vec<Value> =
+            self.faults.iter().rev().filter_map(|fault| fault.seen_by(viewer)).take(count).collect();
+        newest.reverse();
+        if json {
+            return newest.iter().map(fitted).collect();
+        }
+        aligned(&HEADING, &newest.iter().map(row).collect::<Vec<_>>())
+    }
+}
+
+/// A verdict's row, from its JSON, since an earlier daemon's is known in no other form.
+fn row(verdict: &Value) -> Vec<String> {
+    let text = |value: &Value| match value {
+        Value::Null => NOTHING.to_owned(),
+        Value::String(text) => harmless(text),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    };
+    let culprit = &verdict["culprit"];
+    let address = verdict["fault"]["address"].as_u64().map(|address| format!("{address:#x}"));
+    let count = |value: &Value| value.as_array().map(Vec::len);
+    let mut witnesses: Vec<String> =
+        verdict["witnesses"].as_array().into_iter().flatten().map(|testimony| text(&testimony["witness"])).collect();
+    witnesses.dedup();
+    let mut kind = text(&verdict["kind"]);
+    if let Some(corrected) = verdict["corrects"].as_u64() {
+        kind.push_str(&format!(", corrects {corrected}"));
+    }
+    vec![
+        text(&verdict["number"]),
+        text(&verdict[TIME]),
+        text(&culprit["pid"]),
+        text(&culprit["uid"]),
+        text(&verdict["confidence"]),
+        kind,
+        or_nothing(address),
+        text(&verdict["domain"]),
+        or_nothing(count(&verdict["victims"])),
+        if witnesses.is_empty() { NOTHING.to_owned() } else { witnesses.join(",") },
+        text(&culprit["command"]),
+    ]
+}

@@ -1,0 +1,336 @@
+//! The picture of the daemon that reports and gauges are made from.
+//!
+//! It is filled by whoever knows: the core its domains, servers and clients, the driver whether the holder is there and
+//! what witnesses and held descriptors there are. What nobody knows is `None` or absent, and never 0.
+
+use super::Viewer;
+use crate::core::SuspectIdentity;
+use crate::core::{End, ProcessKey};
+use crate::core::{Pid, ServerEpoch, Uid};
+use core::time::Duration;
+use serde::Serialize;
+
+/// The daemon itself.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DaemonFacts {
+    /// Its pid.
+    pub pid: Pid,
+    /// Its version.
+    pub version: &'static str,
+    /// The release whose answers it gives, as `580`.
+    pub personality: String,
+    /// The user who runs it.
+    pub owner: Uid,
+    /// Since its start.
+    #[serde(serialize_with = "seconds", rename = "uptime_s")]
+    pub uptime: Duration,
+    /// Whether it is about to end.
+    pub quitting: bool,
+    /// What else keeps it from admitting a client now: no holder, no server program.
+    pub obstacles: Vec<String>,
+    /// Version of the driver, where it is known.
+    pub driver: Option<String>,
+}
+
+/// What a domain does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DomainPhase {
+    /// It has no server and needs none.
+    Idle,
+    /// Its server is starting.
+    Starting,
+    /// Its server takes clients.
+    Serving,
+    /// Its server is tainted by a fault, and no other is ready yet.
+    Recovering,
+    /// Its servers kept failing, and none is started for a while.
+    Broken,
+}
+
+/// A fault domain.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DomainFacts {
+    /// Its name, as verdicts and events have it.
+    pub name: String,
+    /// The user whose server it is.
+    pub uid: Uid,
+    /// What it does.
+    pub phase: DomainPhase,
+    /// Its active server.
+    pub server: Option<Pid>,
+    /// The server that stands by.
+    pub standby: Option<Pid>,
+    /// Client processes on its servers.
+    pub clients: usize,
+    /// How many clients it may have; `None` is without limit.
+    pub max_clients: Option<usize>,
+    /// Clients that wait.
+    pub waiting: usize,
+    /// Whether it is a repeat offender's own.
+    pub quarantined: bool,
+    /// When a server is started again, from now.
+    #[serde(serialize_with = "maybe_seconds", rename = "retry_s")]
+    pub retry: Option<Duration>,
+}
+
+/// What a server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerPhase {
+    /// It has not said that it serves.
+    Initializing,
+    /// It takes clients.
+    Active,
+    /// It is ready and waits for the active one's end.
+    Standby,
+    /// It ends when its clients have left.
+    Draining,
+    /// A fault has tainted it; nobody is sent to it.
+    Fault,
+    /// It has been told to end, or has said that it does.
+    Ending,
+}
+
+impl ServerPhase {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Initializing, Self::Active, Self::Standby, Self::Draining, Self::Fault, Self::Ending];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Initializing => "initializing",
+            Self::Active => "active",
+            Self::Standby => "standby",
+            Self::Draining => "draining",
+            Self::Fault => "fault",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServerFacts {
+    /// Which start.
+    pub epoch: ServerEpoch,
+    /// Its pid; `None` until it is spawned.
+    pub pid: Option<Pid>,
+    /// The user it runs as.
+    pub uid: Uid,
+    /// Its domain.
+    pub domain: String,
+    /// What it does.
+    pub phase: ServerPhase,
+    /// Client processes on it.
+    pub clients: usize,
+    /// Since it said that it serves; `None` until then.
+    #[serde(serialize_with = "maybe_seconds", rename = "ready_s")]
+    pub ready: Option<Duration>,
+    /// What it costs on the GPU without clients, in bytes, where that is known.
+    pub memory_bytes: Option<u64>,
+}
+
+/// Where a client is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientPhase {
+    /// It waits for a server.
+    Waiting,
+    /// It does its handshake with a server.
+    Handshake,
+    /// It has contexts on a sound server.
+    Live,
+    /// Its server is tainted: its contexts are lost.
+    Lost,
+    /// Its process is gone.
+    Gone,
+}
+
+impl ClientPhase {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Handshake => "handshake",
+            Self::Live => "live",
+            Self::Lost => "lost",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// A client's process.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClientFacts {
+    /// Which.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its domain.
+    pub domain: String,
+    /// Where it is in its life.
+    pub phase: ClientPhase,
+    /// Its server; `None` while it waits.
+    pub server: Option<Pid>,
+    /// Its connections: one for each CUDA context.
+    pub contexts: usize,
+    /// How long its connection that came first has waited, if any does.
+    #[serde(serialize_with = "maybe_seconds", rename = "waited_s")]
+    pub waited: Option<Duration>,
+    /// What is known of it from `/proc`.
+    pub identity: SuspectIdentity,
+    /// `MPS_DOMAIN` of its environment.
+    pub label: Option<String>,
+    /// Whether its fault events are followed.
+    pub tracked: bool,
+    /// Copies of its UVM descriptors that are held.
+    pub descriptors: usize,
+    /// The verdicts that name it as culprit, oldest first.
+    pub verdicts: Vec<u64>,
+    /// How it ended.
+    pub end: Option<End>,
+}
+
+/// One channel or context of a client.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChannelFacts {
+    /// The hardware channel; `None` when only the context is known.
+    pub channel: Option<u32>,
+    /// The GPU, as `GPU-…`, where it is known.
+    pub gpu: Option<String>,
+    /// The client's connection of the context, where it is known.
+    pub context: Option<u64>,
+    /// The client.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its server.
+    pub server: Option<Pid>,
+    /// Who says so: `connection`, or the name of a witness.
+    pub source: &'static str,
+}
+
+/// Copies of a dead client's descriptors that are kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FuneralFacts {
+    /// The dead client.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its domain.
+    pub domain: String,
+    /// How many descriptors.
+    pub descriptors: usize,
+    /// GPU memory that they pin, in bytes, where that is known.
+    pub pinned_bytes: Option<u64>,
+    /// Since the client's end.
+    #[serde(serialize_with = "seconds", rename = "held_s")]
+    pub held: Duration,
+    /// Whether its work seems to be endless.
+    pub endless: bool,
+}
+
+/// GPU memory that is kept for a program.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RegionFacts {
+    /// Whose it is, or was.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its cgroup.
+    pub cgroup: String,
+    /// Names it within its process.
+    pub key: u64,
+    /// Under which another process may adopt it.
+    pub name: String,
+    /// The GPU.
+    pub gpu: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Where its owner has it mapped; 0 when it has not.
+    pub address: u64,
+    /// Whether the GPU's device file is held with it.
+    pub device_held: bool,
+    /// How much longer it is kept; `None` while its owner lives.
+    #[serde(serialize_with = "maybe_seconds", rename = "left_s")]
+    pub left: Option<Duration>,
+}
+
+/// A source of evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WitnessFacts {
+    /// Its name, as verdicts have it.
+    pub name: &'static str,
+    /// Why it can't be heard at all; `None` when it can.
+    pub missing: Option<String>,
+    /// Processes that it follows, for a witness that follows each.
+    pub attached: Option<usize>,
+    /// Processes that it should follow and can't.
+    pub refused: usize,
+}
+
+/// The whole picture.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// The daemon.
+    pub daemon: DaemonFacts,
+    /// Its fault domains.
+    pub domains: Vec<DomainFacts>,
+    /// Its servers, oldest first.
+    pub servers: Vec<ServerFacts>,
+    /// Its clients, and the last few that are gone.
+    pub clients: Vec<ClientFacts>,
+    /// Their channels.
+    pub channels: Vec<ChannelFacts>,
+    /// The dead whose descriptors are held.
+    pub funerals: Vec<FuneralFacts>,
+    /// The witnesses.
+    pub witnesses: Vec<WitnessFacts>,
+    /// The memory that is kept; `vault list` tells it, and not `status`, since there can be thousands.
+    #[serde(skip)]
+    pub regions: Vec<RegionFacts>,
+}
+
+impl Snapshot {
+    /// What keeps the daemon from admitting a client now; nothing when it is ready.
+    ///
+    /// A fault does not, since newcomers wait on their open connections; neither does one domain whose servers keep
+    /// failing while another's work.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<String> {
+        let quitting = self.daemon.quitting.then(|| "the daemon is about to end".to_owned());
+        let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);
+        let broken = broken.then(|| "the servers of every domain keep failing".to_owned());
+        quitting.into_iter().chain(self.daemon.obstacles.iter().cloned()).chain(broken).collect()
+    }
+
+    /// The part of it that somebody may see.
+    #[must_use]
+    pub fn seen_by(mut self, viewer: Viewer) -> Self {
+        if !viewer.privileged {
+            self.domains.retain(|domain| viewer.may_see(domain.uid));
+            self.servers.retain(|server| viewer.may_see(server.uid));
+            self.clients.retain(|client| viewer.may_see(client.uid));
+            self.channels.retain(|channel| viewer.may_see(channel.uid));
+            self.funerals.retain(|funeral| viewer.may_see(funeral.uid));
+            self.regions.retain(|region| viewer.may_see(region.uid));
+        }
+        self
+    }
+}
+
+/// Seconds with their fraction.
+fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+fn maybe_seconds<S: serde::Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => seconds(time, serializer),
+        None => serializer.serialize_none(),
+    }
+}

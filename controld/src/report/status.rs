@@ -1,0 +1,166 @@
+//! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
+
+use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, Snapshot};
+use super::table::{aligned, harmless, mebibytes, or_nothing, span};
+use super::{Viewer, fitted};
+use serde::Serialize;
+
+/// The answer to `status`, of what `viewer` may see.
+///
+/// As JSON it is one object over several lines, with each list's elements on lines of their own: the wire would cut a
+/// long line in two.
+#[must_use]
+pub fn status(snapshot: Snapshot, viewer: Viewer, json: bool) -> Vec<String> {
+    let obstacles = snapshot.obstacles();
+    let snapshot = snapshot.seen_by(viewer);
+    if json { as_json(&snapshot, &obstacles) } else { as_text(&snapshot, &obstacles) }
+}
+
+fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
+    let mut lines = vec!["{".to_owned()];
+    lines.push("\"daemon\":".to_owned());
+    lines.push(fitted(&snapshot.daemon));
+    lines.push(format!(",\"ready\":{},", obstacles.is_empty()));
+    lines.push("\"obstacles\":".to_owned());
+    lines.push(fitted(&obstacles));
+    lines.push(",".to_owned());
+    list(&mut lines, "domains", &snapshot.domains);
+    list(&mut lines, "servers", &snapshot.servers);
+    list(&mut lines, "clients", &snapshot.clients);
+    list(&mut lines, "funerals", &snapshot.funerals);
+    list(&mut lines, "witnesses", &snapshot.witnesses);
+    // The last list has no comma behind it.
+    if let Some(last) = lines.last_mut() {
+        last.pop();
+    }
+    lines.push("}".to_owned());
+    lines
+}
+
+fn list(lines: &mut Vec<String>, name: &str, elements: &[impl Serialize]) {
+    lines.push(format!("\"{name}\":["));
+    for (index, element) in elements.iter().enumerate() {
+        // A comma of its own line keeps the element within the limit of a line.
+        if index > 0 {
+            lines.push(",".to_owned());
+        }
+        lines.push(fitted(element));
+    }
+    lines.push("],".to_owned());
+}
+
+fn as_text(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
+    let daemon = &snapshot.daemon;
+    let ready = if obstacles.is_empty() { "ready".to_owned() } else { format!("not ready: {}", obstacles.join(", ")) };
+    let mut lines = vec![format!(
+        "Daemon {}, ReMPS {} in place of {}, up {}, {}",
+        daemon.pid,
+        daemon.version,
+        daemon.personality,
+        span(daemon.uptime),
+        harmless(&ready)
+    )];
+    for witness in &snapshot.witnesses {
+        let state = match (&witness.missing, witness.attached) {
+            (Some(reason), _) => format!("missing: {}", harmless(reason)),
+            (None, Some(attached)) if witness.refused > 0 => {
+                format!("follows {attached} clients, can't follow {}", witness.refused)
+            }
+            (None, Some(attached)) => format!("follows {attached} clients"),
+            (None, None) => "heard".to_owned(),
+        };
+        lines.push(format!("Witness {}: {state}", witness.name));
+    }
+    section(&mut lines, &["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"], domains(snapshot));
+    section(&mut lines, &["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"], servers(snapshot));
+    section(&mut lines, &["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"], clients(snapshot));
+    section(&mut lines, &["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"], funerals(snapshot));
+    lines
+}
+
+/// A table after an empty line; none without rows.
+fn section(lines: &mut Vec<String>, heading: &[&str], rows: Vec<Vec<String>>) {
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.extend(aligned(heading, &rows));
+    }
+}
+
+fn domains(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let row = |domain: &DomainFacts| {
+        let mut state = match domain.phase {
+            DomainPhase::Idle => "idle",
+            DomainPhase::Starting => "starting",
+            DomainPhase::Serving => "serving",
+            DomainPhase::Recovering => "recovering",
+            DomainPhase::Broken => "broken",
+        }
+        .to_owned();
+        if domain.quarantined {
+            state.push_str(", quarantine");
+        }
+        if let Some(retry) = domain.retry {
+            state.push_str(&format!(", retry in {}", span(retry)));
+        }
+        let clients = match domain.max_clients {
+            Some(most) => format!("{}/{most}", domain.clients),
+            None => domain.clients.to_string(),
+        };
+        vec![
+            harmless(&domain.name),
+            domain.uid.to_string(),
+            state,
+            or_nothing(domain.server),
+            or_nothing(domain.standby),
+            clients,
+            domain.waiting.to_string(),
+        ]
+    };
+    snapshot.domains.iter().map(row).collect()
+}
+
+fn servers(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let servers = snapshot.servers.iter().map(|server| {
+        vec![
+            or_nothing(server.pid),
+            server.uid.to_string(),
+            harmless(&server.domain),
+            server.phase.word().to_owned(),
+            server.clients.to_string(),
+            or_nothing(server.ready.map(span)),
+            or_nothing(server.memory_bytes.map(mebibytes)),
+        ]
+    });
+    servers.collect()
+}
+
+fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let here = snapshot.clients.iter().filter(|client| client.phase != ClientPhase::Gone);
+    let clients = here.map(|client| {
+        vec![
+            client.process.pid.to_string(),
+            client.uid.to_string(),
+            harmless(&client.domain),
+            client.phase.word().to_owned(),
+            or_nothing(client.server),
+            or_nothing(client.waited.map(span)),
+            harmless(&client.identity.command),
+        ]
+    });
+    clients.collect()
+}
+
+fn funerals(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let funerals = snapshot.funerals.iter().map(|funeral| {
+        let endless = if funeral.endless { ", endless" } else { "" };
+        vec![
+            funeral.process.pid.to_string(),
+            funeral.uid.to_string(),
+            harmless(&funeral.domain),
+            funeral.descriptors.to_string(),
+            or_nothing(funeral.pinned_bytes.map(mebibytes)),
+            format!("{}{endless}", span(funeral.held)),
+        ]
+    });
+    funerals.collect()
+}

@@ -1,0 +1,250 @@
+//! The answers of ReMPS's own commands: what they show, to whom, and that nothing from outside breaks them.
+
+use super::*;
+use crate::core::{
+    Confidence, End, MemoryFault, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Testimony, Verdict,
+};
+use core::time::Duration;
+use serde_json::Value;
+
+const OWNER: Viewer = Viewer { uid: 0, privileged: true };
+const ALICE: Viewer = Viewer { uid: 1000, privileged: false };
+const BOB: Viewer = Viewer { uid: 1001, privileged: false };
+
+fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdict {
+    let suspect = |(pid, uid)| Suspect {
+        process: ProcessKey { pid, start_time: 77 },
+        uid,
+        identity: SuspectIdentity {
+            cgroup: "/kubepods.slice/secret".to_owned(),
+            container: None,
+            pod: None,
+            command: "python train.py\x1b[2J\n0".to_owned(),
+        },
+    };
+    Verdict {
+        number,
+        incident: number,
+        server: 519,
+        epoch: ServerEpoch(1),
+        domain: "user 1000".to_owned(),
+        culprit: culprit.map(suspect),
+        confidence: if culprit.is_some() { Confidence::Certain } else { Confidence::Unknown },
+        kind: "memory fault",
+        fault: Some(MemoryFault {
+            address: 0x7f00_1000,
+            access: crate::core::Access::Write,
+            kind: "invalid PTE".to_owned(),
+            gpu: Some("GPU-74d43ed3".to_owned()),
+        }),
+        isolated: false,
+        channel: None,
+        xid: Some(31),
+        victims,
+        witnesses: vec![Testimony {
+            witness: "uvm-event",
+            names: culprit.map(|(pid, _)| pid),
+            after: Duration::ZERO,
+            text: "write".to_owned(),
+        }],
+        delay: Duration::from_micros(400),
+        corrects: None,
+    }
+}
+
+use crate::core::{Pid, Uid};
+
+fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
+    ClientFacts {
+        process: ProcessKey { pid, start_time: 77 },
+        uid,
+        domain: format!("user {uid}"),
+        phase,
+        server: Some(519),
+        contexts: 1,
+        waited: Some(Duration::from_secs(3725)),
+        identity: SuspectIdentity { command: format!("job-of-{uid}\n"), ..SuspectIdentity::default() },
+        label: None,
+        tracked: true,
+        descriptors: 2,
+        verdicts: vec![],
+        end: (phase == ClientPhase::Gone).then_some(End::Signaled(9)),
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let domain = |uid, phase| DomainFacts {
+        name: format!("user {uid}"),
+        uid,
+        phase,
+        server: Some(519),
+        standby: None,
+        clients: 1,
+        max_clients: Some(16),
+        waiting: 0,
+        quarantined: false,
+        retry: None,
+    };
+    Snapshot {
+        daemon: DaemonFacts {
+            pid: 7,
+            version: "0.1.0",
+            personality: "580".to_owned(),
+            owner: 0,
+            uptime: Duration::from_secs(90),
+            quitting: false,
+            obstacles: vec![],
+            driver: None,
+        },
+        domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
+        servers: vec![ServerFacts {
+            epoch: ServerEpoch(1),
+            pid: Some(519),
+            uid: 1000,
+            domain: "user 1000".to_owned(),
+            phase: ServerPhase::Active,
+            clients: 1,
+            ready: Some(Duration::from_secs(80)),
+            memory_bytes: Some(69 << 20),
+        }],
+        clients: vec![
+            client(42, 1000, ClientPhase::Live),
+            client(43, 1001, ClientPhase::Waiting),
+            client(44, 1000, ClientPhase::Gone),
+        ],
+        channels: vec![ChannelFacts {
+            channel: Some(0x2a),
+            gpu: None,
+            context: None,
+            process: ProcessKey { pid: 42, start_time: 77 },
+            uid: 1000,
+            server: Some(519),
+            source: "patched-module",
+        }],
+        regions: Vec::new(),
+        funerals: vec![],
+        witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(1), refused: 1 }],
+    }
+}
+
+fn ledger(faults: impl IntoIterator<Item = Verdict>) -> FaultLedger {
+    let mut ledger = FaultLedger::default();
+    for verdict in faults {
+        let users = vec![1000, 1001];
+        ledger.push(Fault::Own { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict: Box::new(verdict), users });
+    }
+    ledger
+}
+
+#[test]
+fn the_fault_list_has_the_newest_oldest_first() {
+    let ledger = ledger((1..=300).map(|number| verdict(number, Some((42, 1000)), vec![43])));
+    let lines = ledger.list(OWNER, Some(2), false);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("FAULT  TIME"));
+    assert!(lines[1].starts_with("299    2026-11-20T12:00:00.123Z  42       1000  certain  memory fault  0x7f001000"));
+    assert!(lines[2].starts_with("300 ") && !lines[2].contains('\n'), "{}", lines[2]);
+    assert_eq!(ledger.list(OWNER, None, false).len(), 256 + 1, "what is remembered is bounded");
+    assert_eq!(ledger.against(42, 77).len(), 256);
+    assert!(ledger.against(42, 78).is_empty(), "a later process with the same pid is another one");
+}
+
+#[test]
+fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
+    let ledger = ledger([verdict(1, Some((42, 1000)), vec![43])]);
+    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, true).join("\n");
+    assert!(shown(1000).contains("train.py"));
+    assert!(shown(1001).contains("\"pid\":42") && !shown(1001).contains("train.py") && !shown(1001).contains("secret"));
+    assert_eq!(shown(1002), "");
+    let value: Value = serde_json::from_str(&shown(1001)).expect("one object");
+    assert_eq!(value["time"], "2026-11-20T12:00:00.123Z");
+}
+
+#[test]
+fn an_earlier_daemons_faults_are_shown_as_its_own_to_the_owner_alone() {
+    let own = ledger([verdict(1, Some((42, 1000)), vec![43])]);
+    let mut earlier = FaultLedger::default();
+    let verdict = serde_json::to_value(verdict(1, Some((42, 1000)), vec![43])).expect("serialises");
+    earlier.push(Fault::Earlier { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict });
+    assert_eq!(earlier.list(OWNER, None, false), own.list(OWNER, None, false));
+    assert_eq!(earlier.list(OWNER, None, true), own.list(OWNER, None, true));
+    assert_eq!(earlier.list(ALICE, None, true), Vec::<String>::new());
+    let mut nonsense = FaultLedger::default();
+    nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: serde_json::json!([1, {"culprit": 7}]) });
+    assert_eq!(nonsense.list(OWNER, None, false).len(), 2);
+}
+
+#[test]
+fn status_as_json_is_one_object_whatever_is_in_it() {
+    let mut snapshot = snapshot();
+    snapshot.clients = (0..200).map(|pid| client(pid, 1000, ClientPhase::Live)).collect();
+    snapshot.clients[3].identity.cgroup = "/x".repeat(4000);
+    let lines = status(snapshot, OWNER, true);
+    assert!(lines.iter().all(|line| line.len() <= LINE_LIMIT), "a line is too long");
+    let value: Value = serde_json::from_str(&lines.join("\n")).expect("whole JSON");
+    assert_eq!(value["clients"].as_array().map(Vec::len), Some(200));
+    assert_eq!(value["ready"], true);
+    assert_eq!(value["servers"][0]["phase"], "active");
+}
+
+#[test]
+fn status_shows_a_user_his_own() {
+    let mine = status(snapshot(), ALICE, false).join("\n");
+    assert!(mine.contains("job-of-1000\\u{a}") && !mine.contains("1001"), "{mine}");
+    let all = status(snapshot(), OWNER, false).join("\n");
+    assert!(
+        all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 clients, can't follow 1"),
+        "{all}"
+    );
+    assert!(all.contains("1h02m") && all.contains("69 MiB") && !all.contains("gone"), "{all}");
+}
+
+#[test]
+fn readiness_is_lost_by_quitting_a_missing_holder_or_every_domains_failure() {
+    assert_eq!(snapshot().obstacles(), Vec::<String>::new());
+    let mut broken = snapshot();
+    broken.domains.remove(0);
+    assert_eq!(broken.obstacles().len(), 1);
+    broken.daemon.quitting = true;
+    broken.daemon.obstacles.push("the holder is gone".to_owned());
+    assert_eq!(broken.obstacles().len(), 3);
+    assert!(status(broken, OWNER, false)[0].contains("not ready: the daemon is about to end, the holder is gone"));
+}
+
+#[test]
+fn a_client_of_somebody_else_is_answered_like_one_that_does_not_exist() {
+    let snapshot = snapshot();
+    let state = client_state(&snapshot, ALICE, 42, false).join("\n");
+    assert!(state.contains("state:            live") && state.contains("command:          job-of-1000"), "{state}");
+    assert_eq!(client_state(&snapshot, BOB, 42, true), ["Client 42 not found"]);
+    assert_eq!(client_state(&snapshot, BOB, 99, true), ["Client 99 not found"]);
+    assert!(client_state(&snapshot, OWNER, 44, false).join("\n").contains("killed by signal 9"));
+    let json = client_state(&snapshot, OWNER, 43, true);
+    assert_eq!(serde_json::from_str::<Value>(&json[0]).expect("JSON")["phase"], "waiting");
+}
+
+#[test]
+fn channels_are_listed_by_client() {
+    let snapshot = snapshot();
+    let all = channel_list(&snapshot, OWNER, None, false);
+    assert_eq!(all[1], "42      1000  519     -        0x2a     -    patched-module");
+    assert_eq!(channel_list(&snapshot, ALICE, Some(42), false), all);
+    assert_eq!(channel_list(&snapshot, BOB, Some(42), false), ["Client 42 not found"]);
+    assert_eq!(channel_list(&snapshot, OWNER, Some(43), false).len(), 1, "a client without a known channel");
+    assert_eq!(channel_list(&snapshot, BOB, None, true), Vec::<String>::new());
+}
+
+#[test]
+fn an_event_is_told_with_its_values_and_nothing_that_moves_the_cursor() {
+    let event = serde_json::json!({
+        "seq": 9, "time": "2026-11-20T12:00:00.123Z", "event": "client-ended",
+        "process": {"pid": 42, "start_time": 77}, "uid": 1000, "domain": "user 1000",
+        "end": {"signaled": 9}, "incident": null, "text": "a\u{1b}[2J\"b\"", "users": [1, 2],
+    });
+    assert_eq!(
+        event_line(&event),
+        "2026-11-20T12:00:00.123Z client-ended domain=\"user 1000\" signaled=9 pid=42 start_time=77 \
+         text=\"a\\u{1b}[2J\\\"b\\\"\" uid=1000 users=1,2"
+    );
+    assert_eq!(event_line(&serde_json::json!(null)), "- -");
+}

@@ -1,0 +1,74 @@
+//! `vault list`: whose GPU memory is kept, and until when.
+
+use super::Viewer;
+use super::fitted;
+use super::snapshot::RegionFacts;
+use super::table::{NOTHING, aligned, harmless, mebibytes, span};
+
+const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "LEFT", "CGROUP"];
+
+/// The answer to `vault list`: a row for each region, oldest first. A user sees his own.
+#[must_use]
+pub fn vault_list(regions: &[RegionFacts], viewer: Viewer, json: bool) -> Vec<String> {
+    let seen = regions.iter().filter(|region| viewer.may_see(region.uid));
+    if json {
+        return seen.map(fitted).collect();
+    }
+    let rows: Vec<Vec<String>> = seen
+        .map(|region| {
+            vec![
+                if region.left.is_none() { region.process.pid.to_string() } else { NOTHING.to_owned() },
+                region.uid.to_string(),
+                harmless(&region.name),
+                harmless(&region.gpu),
+                mebibytes(region.bytes),
+                if region.address == 0 { NOTHING.to_owned() } else { format!("{:#x}", region.address) },
+                region.left.map_or_else(|| NOTHING.to_owned(), span),
+                harmless(&region.cgroup),
+            ]
+        })
+        .collect();
+    aligned(&HEADING, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ProcessKey;
+    use core::time::Duration;
+
+    fn region(uid: u32, name: &str, left: Option<Duration>) -> RegionFacts {
+        RegionFacts {
+            process: ProcessKey { pid: 42, start_time: 7 },
+            uid,
+            cgroup: "/a".into(),
+            key: 1,
+            name: name.into(),
+            gpu: "GPU-1".into(),
+            bytes: 2 << 20,
+            address: 0x7000_0000_0000,
+            device_held: true,
+            left,
+        }
+    }
+
+    #[test]
+    fn a_user_sees_his_own_regions_and_the_owner_all() {
+        let regions = [region(1000, "weights", None), region(1001, "", Some(Duration::from_secs(90)))];
+        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, false);
+        assert_eq!(
+            list(0, true),
+            [
+                "OWNER  UID   NAME     GPU    SIZE   ADDRESS         LEFT   CGROUP",
+                "42     1000  weights  GPU-1  2 MiB  0x700000000000  -      /a",
+                "-      1001  -        GPU-1  2 MiB  0x700000000000  1m30s  /a",
+            ]
+        );
+        assert_eq!(list(1001, false).len(), 2);
+        assert_eq!(list(1002, false).len(), 1, "a heading and nothing else");
+        let json = vault_list(&regions, Viewer { uid: 1001, privileged: false }, true);
+        let [line] = json.as_slice() else { panic!("{json:?}") };
+        let told: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&told["uid"], &told["left_s"], &told["bytes"]), (&1001.into(), &90.0.into(), &(2 << 20).into()));
+    }
+}

@@ -1,0 +1,171 @@
+//! Values that have the right type and still make no sense.
+
+use super::file::{ConfigFile, Domains, Override, Servers, VaultTable};
+use super::parse::{Faults, OVERRIDES};
+use crate::core::{Grouping, Sharing};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// A verdict that takes longer than this is of no use to anybody.
+const LONGEST_EVIDENCE_WINDOW: f64 = 60.0;
+/// The holder keeps at most 65536 things, connections and servers among them.
+const MOST_REGIONS: usize = 32_768;
+/// Components of a cgroup's path; the kernel itself warns of deeper trees than some tens.
+const DEEPEST_CGROUP: usize = 64;
+/// A label is shown in logs, metrics and answers.
+const LONGEST_LABEL: usize = 128;
+/// What a listening address on this machine's file system begins with.
+pub(crate) const UNIX_PREFIX: &str = "unix:";
+/// A Unix socket's path has room for this many bytes and the final zero.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
+    check_top(file, faults);
+    check_domains("domains", &file.domains, file.sharing, faults);
+    check_faults("faults", &file.faults, faults);
+    check_servers("servers", &file.servers, faults);
+    let funerals = &file.funerals;
+    check_seconds("funerals.hold_timeout", funerals.hold_timeout, faults);
+    if funerals.endless_hold != f64::INFINITY {
+        check_seconds("funerals.endless_hold", funerals.endless_hold, faults);
+    }
+    check_vault(&file.vault, faults);
+    check_path("witness.kmsg", &file.witness.kmsg, faults);
+    check_path("witness.notices", &file.witness.notices, faults);
+    if file.observe.journal && file.observe.journal_size_mib == 0 {
+        faults.add("observe.journal_size_mib", "a journal has at least 1 MiB; journal = false leaves it out");
+    }
+    if let Err(what) = check_listen(&file.observe.listen) {
+        faults.add("observe.listen", what);
+    }
+    for (index, entry) in file.overrides.iter().enumerate() {
+        check_override(&format!("{OVERRIDES}[{}]", index + 1), entry, &file.overrides[..index], file.sharing, faults);
+    }
+}
+
+fn check_vault(vault: &VaultTable, faults: &mut Faults) {
+    check_seconds("vault.ttl", vault.ttl, faults);
+    for (key, regions) in [("vault.regions_per_user", vault.regions_per_user), ("vault.regions", vault.regions)] {
+        if regions == 0 {
+            faults.add(key, "0 keeps nothing; enabled = false says so");
+        } else if regions > MOST_REGIONS {
+            faults.add(key, format!("more than the {MOST_REGIONS} that the holder process has room for"));
+        }
+    }
+}
+
+fn check_top(file: &ConfigFile, faults: &mut Faults) {
+    for (key, value) in [
+        ("drain_timeout", file.drain_timeout),
+        ("kill_timeout", file.kill_timeout),
+        ("start_timeout", file.start_timeout),
+        ("first_retry", file.first_retry),
+        ("largest_retry", file.largest_retry),
+        ("idle_timeout", file.idle_timeout),
+        ("successor_wait", file.successor_wait),
+    ] {
+        check_seconds(key, value, faults);
+    }
+}
+
+fn check_domains(name: &str, domains: &Domains, sharing: Sharing, faults: &mut Faults) {
+    if sharing == Sharing::Single && domains.by != Grouping::Uid {
+        faults.add(&format!("{name}.by"), "sharing = \"single\" has one server at a time, so only \"uid\" fits it");
+    }
+    if sharing == Sharing::Single && domains.standby {
+        faults.add(&format!("{name}.standby"), "sharing = \"single\" has one server at a time, so there is no standby");
+    }
+    if domains.cgroup_depth > DEEPEST_CGROUP {
+        faults.add(&format!("{name}.cgroup_depth"), format!("{} is more than {DEEPEST_CGROUP}", domains.cgroup_depth));
+    }
+}
+
+fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
+    for (key, value) in [
+        ("drain_timeout", values.drain_timeout),
+        ("evidence_window", values.evidence_window),
+        ("quarantine_window", values.quarantine_window),
+        ("refuse_for", values.refuse_for),
+    ] {
+        check_seconds(&format!("{name}.{key}"), value, faults);
+    }
+    if values.evidence_window > LONGEST_EVIDENCE_WINDOW {
+        faults.add(
+            &format!("{name}.evidence_window"),
+            format!("{} is more than {LONGEST_EVIDENCE_WINDOW} seconds", values.evidence_window),
+        );
+    }
+    let counts = values.quarantine_after != 0 || values.refuse_after != 0;
+    if counts && values.quarantine_window == 0.0 {
+        let what = "faults that count for 0 seconds are never counted; 0 for quarantine_after and refuse_after says so";
+        faults.add(&format!("{name}.quarantine_window"), what);
+    }
+    if values.refuse_after != 0 && values.refuse_for == 0.0 {
+        faults.add(&format!("{name}.refuse_for"), "to refuse for 0 seconds is not to refuse; say refuse_after = 0");
+    }
+}
+
+fn check_servers(name: &str, servers: &Servers, faults: &mut Faults) {
+    for (key, value) in [("breaker_window", servers.breaker_window), ("breaker_pause", servers.breaker_pause)] {
+        check_seconds(&format!("{name}.{key}"), value, faults);
+        if servers.breaker_failures != 0 && value == 0.0 {
+            faults.add(&format!("{name}.{key}"), "0 leaves the breaker without effect; say breaker_failures = 0");
+        }
+    }
+}
+
+fn check_override(name: &str, entry: &Override, earlier: &[Override], sharing: Sharing, faults: &mut Faults) {
+    let matching = &entry.matching;
+    if *matching == Default::default() {
+        faults.add(name, "names no clients: give uid, label or cgroup");
+    } else if let Some(first) = earlier.iter().position(|other| other.matching == *matching) {
+        faults.add(name, format!("is never looked at: {OVERRIDES}[{}] is for the same clients", first + 1));
+    }
+    if let Some(label) = &matching.label {
+        let sound = !label.is_empty() && label.len() <= LONGEST_LABEL && !label.chars().any(char::is_control);
+        if !sound {
+            let what = format!("must have 1 to {LONGEST_LABEL} bytes and no control characters");
+            faults.add(&format!("{name}.label"), what);
+        }
+    }
+    if matching.cgroup.as_ref().is_some_and(|cgroup| !cgroup.starts_with('/')) {
+        faults.add(&format!("{name}.cgroup"), "must be the path of a cgroup of version 2, which begins with /");
+    }
+    let first = faults.count();
+    check_domains(name, &entry.domains, sharing, faults);
+    check_faults(name, &entry.faults, faults);
+    check_servers(name, &entry.servers, faults);
+    faults.drop_inherited(first);
+}
+
+fn check_seconds(key: &str, value: f64, faults: &mut Faults) {
+    if Duration::try_from_secs_f64(value).is_err() {
+        faults.add(key, format!("{value} is no number of seconds"));
+    }
+}
+
+fn check_path(key: &str, path: &str, faults: &mut Faults) {
+    if !path.is_empty() && !Path::new(path).is_absolute() {
+        faults.add(key, format!("\"{path}\" must begin with /, or be empty"));
+    }
+}
+
+/// Whether metrics can be served there without being open to the network.
+fn check_listen(listen: &str) -> Result<(), String> {
+    if listen.is_empty() {
+        return Ok(());
+    }
+    if let Some(path) = listen.strip_prefix(UNIX_PREFIX) {
+        return match path.len() {
+            _ if !path.starts_with('/') => Err(format!("\"{path}\" must begin with /")),
+            0..=LONGEST_SOCKET_PATH => Ok(()),
+            length => Err(format!("a socket's path has at most {LONGEST_SOCKET_PATH} bytes, and this has {length}")),
+        };
+    }
+    match listen.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => Ok(()),
+        Ok(address) => Err(format!("{} is open to the network; only loopback addresses are served", address.ip())),
+        Err(_) => Err(format!("\"{listen}\" is neither {UNIX_PREFIX}/path nor 127.0.0.1:port")),
+    }
+}

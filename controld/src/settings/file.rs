@@ -1,0 +1,350 @@
+//! What `mps-control.toml` can hold, with the defaults.
+//!
+//! The keys are the fields, in the order of the man page `mps-control.toml(5)`. Times are in seconds, fractions
+//! allowed. Every field has a value, so that the defaults, written out, name every key there is; where a feature can be
+//! off, 0 or an empty text says so.
+
+use crate::core::vault::VaultPolicy;
+use crate::core::{BreakerPolicy, CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
+use crate::core::{DomainPolicy, VictimAction};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The configuration file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConfigFile {
+    /// `per-user` (default) or `single`, the vendor's rule. `multi-user` is the option `-M`.
+    pub sharing: Sharing,
+    /// How long SIGTERM lets clients finish.
+    pub drain_timeout: f64,
+    /// How long a server may take to end before it is killed.
+    pub kill_timeout: f64,
+    /// How long a server may take to become ready.
+    pub start_timeout: f64,
+    /// First delay after a failed start.
+    pub first_retry: f64,
+    /// Largest delay between starts.
+    pub largest_retry: f64,
+    /// How long a server without clients stays beside others; 0 is for ever.
+    pub idle_timeout: f64,
+    /// How many clients of one user may wait.
+    pub max_waiting_per_user: usize,
+    /// How long the holder process waits for a new daemon after this one was killed.
+    pub successor_wait: f64,
+    /// Largest size of each log file, in MiB; 0 is without limit.
+    pub log_size_mib: u64,
+    /// Log lines a second for each source before lines are dropped and counted; 0 is without limit.
+    pub log_lines_per_second: u32,
+    /// Which clients share a server.
+    pub domains: Domains,
+    /// What follows a fault.
+    pub faults: Faults,
+    /// What follows the failure of a server.
+    pub servers: Servers,
+    /// What is done for clients that die in the middle of their work.
+    pub funerals: Funerals,
+    /// Whose GPU memory is kept, and how much of it.
+    pub vault: VaultTable,
+    /// Who tells of faults.
+    pub witness: Witness,
+    /// What others can see of the daemon.
+    pub observe: Observe,
+    /// The tables `[[domain]]`, resolved: each is complete.
+    #[serde(skip)]
+    pub overrides: Vec<Override>,
+}
+
+/// The table `[domains]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Domains {
+    /// What clients must have in common to share a server.
+    pub by: Grouping,
+    /// For `by = "cgroup"`: how many leading components of the path name the group; 0 finds the unit in it.
+    pub cgroup_depth: usize,
+    /// How many clients a domain may have; 0 is without limit.
+    pub max_clients: usize,
+    /// Whether a second server stands beside the active one.
+    pub standby: bool,
+}
+
+/// The table `[faults]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// What is done with the culprit.
+    pub culprit: CulpritAction,
+    /// What is done with victims that linger.
+    pub victims: VictimAction,
+    /// How long a tainted server may take to drain.
+    pub drain_timeout: f64,
+    /// How long an incident waits for a better witness.
+    pub evidence_window: f64,
+    /// After how many faults an offender gets a domain of its own; 0 is never.
+    pub quarantine_after: u32,
+    /// For how long a fault counts.
+    pub quarantine_window: f64,
+    /// After how many faults an offender's clients are refused; 0 is never.
+    pub refuse_after: u32,
+    /// For how long they are.
+    pub refuse_for: f64,
+}
+
+/// The table `[servers]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Servers {
+    /// After how many failures no server is started for a while; 0 is never.
+    pub breaker_failures: u32,
+    /// For how long a failure counts.
+    pub breaker_window: f64,
+    /// How long no server is started.
+    pub breaker_pause: f64,
+}
+
+/// The table `[funerals]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Funerals {
+    /// Whether copies of clients' UVM descriptors are held.
+    pub hold: bool,
+    /// How long the copies of a client that died suddenly are kept.
+    pub hold_timeout: f64,
+    /// How much longer they are kept while others are on its server; `inf` is until these have left.
+    pub endless_hold: f64,
+}
+
+/// The table `[vault]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VaultTable {
+    /// Whether programs can give their GPU memory's descriptors into the daemon's keeping.
+    pub enabled: bool,
+    /// Most memory that is kept for one user, in GiB; 0 is without limit.
+    pub gib_per_user: u64,
+    /// Most regions of one user.
+    pub regions_per_user: usize,
+    /// Most memory of all users, in GiB; 0 is without limit.
+    pub gib: u64,
+    /// Most regions of all users.
+    pub regions: usize,
+    /// How long a named region is kept after its owner's end.
+    pub ttl: f64,
+}
+
+/// The table `[witness]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Witness {
+    /// Whether to listen to the UVM tools queue of each client.
+    pub uvm: bool,
+    /// Where Xid lines are read; empty is nowhere.
+    pub kmsg: String,
+    /// Where the patched module's notices are read; empty is nowhere.
+    pub notices: String,
+}
+
+/// The table `[observe]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Observe {
+    /// Whether to write the event journal.
+    pub journal: bool,
+    /// Largest size of the journal, in MiB.
+    pub journal_size_mib: u64,
+    /// Where metrics and health are served: `unix:/path` or `127.0.0.1:port`; empty is nowhere.
+    pub listen: String,
+    /// Whether metrics have series for single processes.
+    pub per_process_metrics: bool,
+}
+
+/// One table `[[domain]]`, with the values of the other tables for the keys that it does not name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Override {
+    /// Which clients are meant.
+    pub matching: DomainMatch,
+    /// `[domains]` as these clients have it. What concerns the grouping itself is the same for all.
+    pub domains: Domains,
+    /// `[faults]` as these clients have it.
+    pub faults: Faults,
+    /// `[servers]` as these clients have it.
+    pub servers: Servers,
+}
+
+impl Default for ConfigFile {
+    fn default() -> Self {
+        let policy = Policy::default();
+        Self {
+            sharing: policy.sharing,
+            drain_timeout: policy.drain_timeout.as_secs_f64(),
+            kill_timeout: policy.kill_timeout.as_secs_f64(),
+            start_timeout: policy.start_timeout.as_secs_f64(),
+            first_retry: policy.first_retry.as_secs_f64(),
+            largest_retry: policy.largest_retry.as_secs_f64(),
+            idle_timeout: policy.idle_timeout.unwrap_or_default().as_secs_f64(),
+            max_waiting_per_user: policy.max_waiting_per_user,
+            successor_wait: 600.0,
+            log_size_mib: 64,
+            log_lines_per_second: 1000,
+            domains: Domains::default(),
+            faults: Faults::default(),
+            servers: Servers::default(),
+            funerals: Funerals::default(),
+            vault: VaultTable::default(),
+            witness: Witness::default(),
+            observe: Observe::default(),
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl Default for Domains {
+    fn default() -> Self {
+        let policy = Policy::default();
+        Self {
+            by: policy.grouping,
+            cgroup_depth: policy.cgroup_depth,
+            max_clients: policy.domains.default.max_clients.unwrap_or(0),
+            standby: policy.domains.default.standby,
+        }
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        let policy = FaultPolicy::default();
+        Self {
+            culprit: policy.culprit,
+            victims: policy.victims,
+            drain_timeout: policy.drain_timeout.as_secs_f64(),
+            evidence_window: policy.evidence_window.as_secs_f64(),
+            quarantine_after: policy.quarantine_after,
+            quarantine_window: policy.quarantine_window.as_secs_f64(),
+            refuse_after: policy.refuse_after,
+            refuse_for: policy.refuse_for.as_secs_f64(),
+        }
+    }
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        let policy = BreakerPolicy::default();
+        Self {
+            breaker_failures: policy.failures,
+            breaker_window: policy.window.as_secs_f64(),
+            breaker_pause: policy.pause.as_secs_f64(),
+        }
+    }
+}
+
+impl Default for Funerals {
+    fn default() -> Self {
+        let policy = FuneralPolicy::default();
+        Self {
+            hold: policy.hold,
+            hold_timeout: policy.hold_timeout.as_secs_f64(),
+            endless_hold: policy.endless_hold.map_or(f64::INFINITY, |hold| hold.as_secs_f64()),
+        }
+    }
+}
+
+/// Bytes in a GiB.
+const GIB: u64 = 1 << 30;
+
+impl Default for VaultTable {
+    fn default() -> Self {
+        let policy = VaultPolicy::default();
+        let gib = |bytes: u64| if bytes == u64::MAX { 0 } else { bytes / GIB };
+        Self {
+            enabled: policy.enabled,
+            gib_per_user: gib(policy.user_bytes),
+            regions_per_user: policy.user_regions,
+            gib: gib(policy.bytes),
+            regions: policy.regions,
+            ttl: policy.ttl.as_secs_f64(),
+        }
+    }
+}
+
+impl Default for Witness {
+    fn default() -> Self {
+        Self { uvm: true, kmsg: "/dev/kmsg".into(), notices: "/dev/nvidia-uvm-mps".into() }
+    }
+}
+
+impl Default for Observe {
+    fn default() -> Self {
+        Self { journal: true, journal_size_mib: 16, listen: String::new(), per_process_metrics: false }
+    }
+}
+
+impl Override {
+    /// The policy of the clients meant.
+    #[must_use]
+    pub fn policy(&self) -> DomainPolicy {
+        domain_policy(&self.domains, &self.faults, &self.servers)
+    }
+}
+
+impl ConfigFile {
+    /// The policy of the domains that no override is for.
+    #[must_use]
+    pub fn domain_policy(&self) -> DomainPolicy {
+        domain_policy(&self.domains, &self.faults, &self.servers)
+    }
+
+    /// What is done for clients that die in the middle of their work.
+    #[must_use]
+    pub fn funeral_policy(&self) -> FuneralPolicy {
+        let Funerals { hold, hold_timeout, endless_hold } = self.funerals;
+        FuneralPolicy {
+            hold,
+            hold_timeout: seconds(hold_timeout),
+            endless_hold: (endless_hold != f64::INFINITY).then(|| seconds(endless_hold)),
+        }
+    }
+
+    /// Whose GPU memory is kept, and how much of it.
+    #[must_use]
+    pub fn vault_policy(&self) -> VaultPolicy {
+        let VaultTable { enabled, gib_per_user, regions_per_user, gib, regions, ttl } = self.vault;
+        let bytes = |gib: u64| if gib == 0 { u64::MAX } else { gib.saturating_mul(GIB) };
+        VaultPolicy {
+            enabled,
+            user_bytes: bytes(gib_per_user),
+            user_regions: regions_per_user,
+            bytes: bytes(gib),
+            regions,
+            ttl: seconds(ttl),
+        }
+    }
+}
+
+fn domain_policy(domains: &Domains, faults: &Faults, servers: &Servers) -> DomainPolicy {
+    DomainPolicy {
+        max_clients: Some(domains.max_clients).filter(|count| *count != 0),
+        standby: domains.standby,
+        faults: FaultPolicy {
+            culprit: faults.culprit,
+            victims: faults.victims,
+            quarantine_after: faults.quarantine_after,
+            quarantine_window: seconds(faults.quarantine_window),
+            refuse_after: faults.refuse_after,
+            refuse_for: seconds(faults.refuse_for),
+            drain_timeout: seconds(faults.drain_timeout),
+            evidence_window: seconds(faults.evidence_window),
+        },
+        breaker: BreakerPolicy {
+            failures: servers.breaker_failures,
+            window: seconds(servers.breaker_window),
+            pause: seconds(servers.breaker_pause),
+        },
+    }
+}
+
+/// A time of the file. Those that are none have been refused when it was read; a file made by hand in a program may
+/// hold one, and gets the longest time.
+pub(super) fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX)
+}

@@ -1,0 +1,236 @@
+//! What the environment and the configuration file say, read once at the start.
+//!
+//! The environment is the vendor's (`CUDA_MPS_*`). The file is ours and may be missing: `MPS_CONTROL_CONFIG` names it,
+//! else `/etc/nvidia-mps/mps-control.toml`. Unknown keys are errors, so that a misspelt one is not silently without
+//! effect; the man page `mps-control.toml(5)` lists them.
+//!
+//! | part | does |
+//! |---|---|
+//! | `file` | the keys, with their defaults, and the policies that they make |
+//! | `parse` | text to values, with every error in it |
+//! | `check` | values that have the right type and make no sense |
+//! | [`show`] | `--check-config`: every value with where it comes from |
+
+mod check;
+mod file;
+mod parse;
+pub mod show;
+
+pub use file::{ConfigFile, Domains, Faults, Funerals, Observe, Override, Servers, VaultTable, Witness};
+pub use parse::{ConfigFault, Lines};
+
+use crate::core::{DomainPolicies, Policy, Sharing};
+use file::seconds;
+use remps_proto::admin::defaults::Defaults;
+use remps_proto::admin::limits::{Percentage, Priority, parse_device_limits};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Where the vendor's daemon keeps its sockets.
+pub const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
+/// Where the vendor's daemon logs.
+pub const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
+/// The configuration file when the environment names none.
+pub const DEFAULT_CONFIG: &str = "/etc/nvidia-mps/mps-control.toml";
+/// In bytes; a larger file is none that an operator wrote.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Why the configuration can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file that was named can't be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not TOML, or has keys or values that are not known or make no sense.
+    #[error("{}", Listed(path, faults))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Everything that is wrong with it.
+        faults: Vec<ConfigFault>,
+    },
+}
+
+/// One line for each fault, with the file's name, as compilers write them.
+struct Listed<'a>(&'a Path, &'a [ConfigFault]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(path, faults) = self;
+        let lines: Vec<String> = faults.iter().map(|fault| format!("{}: {fault}", path.display())).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Where the values of the configuration file come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The file's path.
+    pub path: PathBuf,
+    /// Whether there is such a file.
+    pub found: bool,
+    /// The lines of its keys.
+    pub lines: Lines,
+}
+
+/// Everything that the start of the daemon needs to know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// `CUDA_MPS_PIPE_DIRECTORY`.
+    pub pipe_directory: PathBuf,
+    /// `CUDA_MPS_LOG_DIRECTORY`.
+    pub log_directory: PathBuf,
+    /// The configuration file's content, or its defaults.
+    pub file: ConfigFile,
+    /// Where that comes from.
+    pub source: Source,
+    /// What servers start with, from `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` and
+    /// `CUDA_MPS_CLIENT_PRIORITY`.
+    pub defaults: Defaults,
+    /// What is wrong with the environment, for the log.
+    pub remarks: Vec<String>,
+    /// `MPS_SERVER_BINARY`.
+    pub server_binary: Option<OsString>,
+    /// `PATH`.
+    pub search_path: Option<OsString>,
+    /// `MPS_PERSONALITY`.
+    pub personality: Option<String>,
+    /// `LD_LIBRARY_PATH`.
+    pub library_path: Option<OsString>,
+    /// `NOTIFY_SOCKET` of systemd.
+    pub notify_socket: Option<OsString>,
+}
+
+impl Settings {
+    /// The pipe directory alone, which is all that the command line needs.
+    #[must_use]
+    pub fn pipe_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+        directory(environment("CUDA_MPS_PIPE_DIRECTORY"), DEFAULT_PIPE_DIRECTORY)
+    }
+
+    /// The log directory alone, for whoever cannot use the configuration file.
+    #[must_use]
+    pub fn log_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+        directory(environment("CUDA_MPS_LOG_DIRECTORY"), DEFAULT_LOG_DIRECTORY)
+    }
+
+    /// Reads the environment, through `environment`, and the configuration file.
+    ///
+    /// # Errors
+    /// [`SettingsError`] when there is a configuration file that can't be used.
+    pub fn read(environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingsError> {
+        let named = environment("MPS_CONTROL_CONFIG").filter(|path| !path.is_empty());
+        Self::read_with(named.as_deref().map(Path::new), environment)
+    }
+
+    /// The same with this configuration file; without one the default path is tried.
+    ///
+    /// # Errors
+    /// [`SettingsError`] when there is a configuration file that can't be used.
+    pub fn read_with(
+        named: Option<&Path>,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, SettingsError> {
+        let (file, source) = read_file(named)?;
+        let mut remarks = Vec::new();
+        let mut defaults = Defaults::default();
+        let text = |name: &str| environment(name).map(|value| value.to_string_lossy().into_owned());
+        if let Some(value) = text("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") {
+            match Percentage::parse(value.as_bytes()) {
+                Ok(percentage) => defaults.set_percentage(percentage),
+                Err(error) => remarks.push(format!("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={value}: {error}")),
+            }
+        }
+        if let Some(value) = text("CUDA_MPS_CLIENT_PRIORITY") {
+            match Priority::parse(value.as_bytes()) {
+                Ok(priority) => defaults.set_priority(priority),
+                Err(error) => remarks.push(format!("CUDA_MPS_CLIENT_PRIORITY={value}: {error}")),
+            }
+        }
+        if let Some(value) = text("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
+            for limit in parse_device_limits(&value) {
+                match limit {
+                    Ok((device, limit)) => drop(defaults.set_limit(device, limit)),
+                    Err(error) => remarks.push(format!("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: {error}")),
+                }
+            }
+        }
+        Ok(Self {
+            pipe_directory: Self::pipe_directory(&environment),
+            log_directory: Self::log_directory(&environment),
+            file,
+            source,
+            defaults,
+            remarks,
+            server_binary: environment("MPS_SERVER_BINARY"),
+            search_path: environment("PATH"),
+            personality: text("MPS_PERSONALITY").filter(|value| !value.is_empty()),
+            library_path: environment("LD_LIBRARY_PATH"),
+            notify_socket: environment("NOTIFY_SOCKET"),
+        })
+    }
+
+    /// The policy that the core works by; owner, group and personality are the caller's to set.
+    #[must_use]
+    pub fn policy(&self, multi_user: bool) -> Policy {
+        let file = &self.file;
+        Policy {
+            sharing: if multi_user { Sharing::MultiUser } else { file.sharing },
+            drain_timeout: seconds(file.drain_timeout),
+            kill_timeout: seconds(file.kill_timeout),
+            start_timeout: seconds(file.start_timeout),
+            first_retry: seconds(file.first_retry),
+            largest_retry: seconds(file.largest_retry),
+            idle_timeout: Some(seconds(file.idle_timeout)).filter(|timeout| !timeout.is_zero()),
+            max_waiting_per_user: file.max_waiting_per_user,
+            grouping: file.domains.by,
+            cgroup_depth: file.domains.cgroup_depth,
+            domains: DomainPolicies {
+                default: file.domain_policy(),
+                overrides: file.overrides.iter().map(|entry| (entry.matching.clone(), entry.policy())).collect(),
+            },
+            funerals: file.funeral_policy(),
+            ..Policy::default()
+        }
+    }
+}
+
+fn directory(value: Option<OsString>, default: &str) -> PathBuf {
+    value.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from(default), PathBuf::from)
+}
+
+fn read_file(named: Option<&Path>) -> Result<(ConfigFile, Source), SettingsError> {
+    let path = named.unwrap_or(Path::new(DEFAULT_CONFIG)).to_owned();
+    let text = match read_bounded(&path) {
+        Ok(text) => text,
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+            return Ok((ConfigFile::default(), Source { path, found: false, lines: Lines::default() }));
+        }
+        Err(source) => return Err(SettingsError::Read { path, source }),
+    };
+    match parse::parse(&text) {
+        Ok((file, lines)) => Ok((file, Source { path, found: true, lines })),
+        Err(faults) => Err(SettingsError::Invalid { path, faults }),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_FILE {
+        let what = format!("is larger than {LARGEST_FILE} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

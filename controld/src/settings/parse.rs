@@ -1,0 +1,258 @@
+//! From the text of `mps-control.toml` to values, with every error in it and the line of every key.
+//!
+//! The known keys are those of the defaults, written out as TOML. Each key of the text is looked for there and tried
+//! alone, in otherwise sound values, so that one bad value does not hide the next.
+
+use super::check;
+use super::file::{ConfigFile, Override};
+use crate::core::DomainMatch;
+use std::collections::BTreeMap;
+use std::fmt;
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+/// The name of the tables with overrides.
+pub(super) const OVERRIDES: &str = "domain";
+/// The tables whose keys an override may have, except those of [`NOT_IN_OVERRIDES`].
+pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "servers"];
+/// Keys that concern the grouping itself, which comes before any override can be looked up.
+pub(super) const NOT_IN_OVERRIDES: [&str; 2] = ["by", "cgroup_depth"];
+/// The keys that say which clients an override is for.
+pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
+/// More errors than this are counted and not shown.
+const MOST_FAULTS: usize = 50;
+
+/// One thing that is wrong with the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFault {
+    /// Its line, from 1; `None` where the fault is something that is missing.
+    pub line: Option<usize>,
+    /// The key, as `faults.culprit`; empty when the text is no TOML.
+    pub key: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// Which line of the file each key is on, by its full name, such as `faults.culprit` or `domain[1].uid`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lines(BTreeMap<String, usize>);
+
+impl Lines {
+    /// The line of a key; `None` when the file does not have it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<usize> {
+        self.0.get(key).copied()
+    }
+
+    fn note(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let name = format!("{prefix}{}", key.get_ref());
+            self.0.insert(name.clone(), line_at(text, key.span().start));
+            self.note_value(text, &name, value);
+        }
+    }
+
+    fn note_value(&mut self, text: &str, name: &str, value: &Spanned<DeValue<'_>>) {
+        if let Some(table) = value.get_ref().as_table() {
+            self.note(text, &format!("{name}."), table);
+        }
+        for (index, item) in value.get_ref().as_array().into_iter().flatten().enumerate() {
+            let item_name = format!("{name}[{}]", index + 1);
+            self.0.insert(item_name.clone(), line_at(text, item.span().start));
+            self.note_value(text, &item_name, item);
+        }
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// Collects what is wrong.
+#[derive(Debug)]
+pub(super) struct Faults {
+    lines: Lines,
+    found: Vec<ConfigFault>,
+}
+
+impl Faults {
+    /// Notes that the value of `key` is wrong.
+    pub(super) fn add(&mut self, key: &str, what: impl Into<String>) {
+        // A key that an override lacks is told at the override.
+        let line = self.lines.get(key).or_else(|| self.lines.get(key.rsplit_once('.')?.0));
+        self.found.push(ConfigFault { line, key: key.to_owned(), what: what.into() });
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Drops those from number `first` on that an override has only inherited, and that are told where it inherits from.
+    pub(super) fn drop_inherited(&mut self, first: usize) {
+        let added = self.found.split_off(first);
+        let name = |key: &str| key.rsplit('.').next().map(str::to_owned);
+        let told =
+            |fault: &ConfigFault| self.found.iter().any(|a| a.what == fault.what && name(&a.key) == name(&fault.key));
+        let new: Vec<_> =
+            added.into_iter().filter(|fault| self.lines.get(&fault.key).is_some() || !told(fault)).collect();
+        self.found.extend(new);
+    }
+}
+
+/// Reads the text of the file.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of its lines.
+pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>> {
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    if !syntax.is_empty() {
+        return Err(syntax.iter().take(MOST_FAULTS).map(|error| syntax_fault(text, error)).collect());
+    }
+    let mut lines = Lines::default();
+    lines.note(text, "", document.get_ref());
+    // The same text has just been found to be TOML; whatever this parser still objects to is told as it says it.
+    let mut given: Table = toml::from_str(text).map_err(|error| vec![syntax_fault(text, &error)])?;
+    let overrides = given.remove(OVERRIDES);
+    let mut faults = Faults { lines, found: Vec::new() };
+    let mut sound = known();
+    merge(&mut sound, &given, &mut faults);
+    let mut file = typed(&sound);
+    if let Some(overrides) = &overrides {
+        file.overrides = read_overrides(&sound, overrides, &mut faults);
+    }
+    check::check(&file, &mut faults);
+    let Faults { lines, mut found } = faults;
+    if found.is_empty() {
+        return Ok((file, lines));
+    }
+    found.sort_by_key(|fault| fault.line);
+    let hidden = found.len().saturating_sub(MOST_FAULTS);
+    found.truncate(MOST_FAULTS);
+    if hidden > 0 {
+        found.push(ConfigFault { line: None, key: String::new(), what: format!("and {hidden} more errors") });
+    }
+    Err(found)
+}
+
+fn syntax_fault(text: &str, error: &toml::de::Error) -> ConfigFault {
+    let line = error.span().map(|span| line_at(text, span.start));
+    ConfigFault { line, key: String::new(), what: error.message().to_owned() }
+}
+
+/// Every key that there is, with its default.
+pub(super) fn known() -> Table {
+    Table::try_from(ConfigFile::default()).expect("every value of the defaults has a form in TOML")
+}
+
+/// A table that [`merge`] has made.
+fn typed(table: &Table) -> ConfigFile {
+    table.clone().try_into().expect("each value was tried when it was merged")
+}
+
+/// Takes over each value of `given` that is sound.
+fn merge(sound: &mut Table, given: &Table, faults: &mut Faults) {
+    let defaults = known();
+    for (name, value) in given {
+        match (defaults.get(name), value) {
+            (None, _) => faults.add(name, unknown(defaults.keys().map(String::as_str), "key or table")),
+            (Some(Value::Table(keys)), Value::Table(values)) => {
+                for (key, value) in values {
+                    let full = format!("{name}.{key}");
+                    if keys.contains_key(key) {
+                        set(sound, Some(name), key, value, &full, faults);
+                    } else {
+                        faults.add(&full, unknown(keys.keys().map(String::as_str), "key"));
+                    }
+                }
+            }
+            (Some(Value::Table(_)), _) => faults.add(name, format!("is a table, written as [{name}]")),
+            (Some(_), _) => set(sound, None, name, value, name, faults),
+        }
+    }
+}
+
+fn unknown<'a>(known: impl Iterator<Item = &'a str>, what: &str) -> String {
+    format!("no such {what}; there are {}", known.collect::<Vec<_>>().join(", "))
+}
+
+/// Puts one value in its place, if the whole can still be read with it.
+fn set(sound: &mut Table, table: Option<&str>, key: &str, value: &Value, full: &str, faults: &mut Faults) {
+    let mut tried = sound.clone();
+    let place = match table {
+        None => Some(&mut tried),
+        Some(name) => tried.get_mut(name).and_then(Value::as_table_mut),
+    };
+    place.expect("the caller has found the table").insert(key.to_owned(), value.clone());
+    match tried.clone().try_into::<ConfigFile>() {
+        Ok(_) => *sound = tried,
+        Err(error) => faults.add(full, error.message()),
+    }
+}
+
+fn read_overrides(sound: &Table, given: &Value, faults: &mut Faults) -> Vec<Override> {
+    let Some(entries) = given.as_array() else {
+        faults.add(OVERRIDES, format!("overrides are written as [[{OVERRIDES}]], with two brackets"));
+        return Vec::new();
+    };
+    let mut read = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let name = format!("{OVERRIDES}[{}]", index + 1);
+        match entry.as_table() {
+            Some(entry) => read.push(read_override(sound, &name, entry, faults)),
+            None => faults.add(&name, "is no table"),
+        }
+    }
+    read
+}
+
+fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> Override {
+    let mut effective = sound.clone();
+    let mut matching = DomainMatch::default();
+    for (key, value) in entry {
+        let full = format!("{name}.{key}");
+        match (key.as_str(), value) {
+            ("uid", Value::Integer(uid)) => match u32::try_from(*uid) {
+                Ok(uid) => matching.uid = Some(uid),
+                Err(_) => faults.add(&full, format!("{uid} is no user id")),
+            },
+            ("label", Value::String(label)) => matching.label = Some(label.clone()),
+            ("cgroup", Value::String(cgroup)) => matching.cgroup = Some(cgroup.clone()),
+            ("uid", _) => faults.add(&full, "must be a number"),
+            ("label" | "cgroup", _) => faults.add(&full, "must be a text"),
+            _ => match table_of(key) {
+                Some(table) => set(&mut effective, Some(table), key, value, &full, faults),
+                None => faults.add(&full, unknown(override_keys().iter().map(String::as_str), "key of an override")),
+            },
+        }
+    }
+    let ConfigFile { domains, faults, servers, .. } = typed(&effective);
+    Override { matching, domains, faults, servers }
+}
+
+/// The table that a key of an override is otherwise in.
+pub(super) fn table_of(key: &str) -> Option<&'static str> {
+    let defaults = known();
+    let has = |table: &&str| defaults.get(*table).and_then(Value::as_table).is_some_and(|keys| keys.contains_key(key));
+    OVERRIDABLE.into_iter().find(has).filter(|_| !NOT_IN_OVERRIDES.contains(&key))
+}
+
+/// Every key that an override may have.
+pub(super) fn override_keys() -> Vec<String> {
+    let defaults = known();
+    let tables = OVERRIDABLE.iter().filter_map(|table| defaults.get(*table).and_then(Value::as_table));
+    let keys = tables.flat_map(Table::keys).filter(|key| !NOT_IN_OVERRIDES.contains(&key.as_str())).cloned();
+    MATCHERS.into_iter().map(str::to_owned).chain(keys).collect()
+}

@@ -1,0 +1,122 @@
+//! Ends clients so that nobody else is harmed: the command `stop-client`, and `mps-stop` in hooks of containers.
+//!
+//! A client that is killed in the middle of a kernel takes its server's other clients along: the driver takes its
+//! memory away under the running work. One that is terminated at its server first can be killed without anybody
+//! noticing (measured on an H200: longest step of a bystander 6 ms instead of its end). So:
+//!
+//! ```text
+//!  find the client ──▶ [handles SIGTERM: SIGTERM, wait --grace] ──▶ terminate_client ──▶ SIGTERM ──▶ SIGKILL
+//!  (daemon's lists)                                                 (daemon, ~10 ms)     --timeout
+//! ```
+//!
+//! A process descriptor is opened before the daemon is asked, so no signal can reach a later process of the same pid.
+//! Without a daemon there is nobody to harm, and the signals are sent all the same: a hook must end what it was told
+//! to end.
+//!
+//! | part | does |
+//! |---|---|
+//! | `clients` | asks the daemon who is a client where, and to terminate one |
+//! | `view` | translates pids between this pid namespace and the daemon's |
+//! | `targets` | who is meant by the call |
+//! | `end` | signals and waits |
+
+mod clients;
+mod end;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use crate::cli::StopRequest;
+use clients::Clients;
+use std::io::Write;
+use std::path::Path;
+use targets::Target;
+
+/// Exit status when everything asked for was done.
+const DONE: u8 = 0;
+/// Exit status when a process lives on, or a client of another namespace could not be terminated.
+const NOT_DONE: u8 = 1;
+/// Where the kernel tells of processes.
+const PROC: &str = "/proc";
+
+/// Stops whom `request` names, with the daemon of `pipe_dir`; prints a line for each and returns the exit status.
+#[must_use]
+pub fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
+    let proc = Path::new(PROC);
+    let mut warnings = Vec::new();
+    let targets = targets::name(proc, &request.whom).and_then(|named| {
+        let clients = Clients::ask(pipe_dir).unwrap_or_else(|error| {
+            warnings.push(format!("{error}; nothing is terminated before it is ended"));
+            Clients::default()
+        });
+        targets::find(proc, named, &clients)
+    });
+    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let mut status = DONE;
+    match targets {
+        Ok(targets) => {
+            for target in targets {
+                let report = stop(pipe_dir, request, &target);
+                warnings.extend(report.warning);
+                // A closed standard output leaves nobody to tell, and is no reason to leave a client running.
+                let _ = writeln!(out, "{}: {}", target.name(), report.done);
+                if !report.complete {
+                    status = NOT_DONE;
+                }
+            }
+        }
+        Err(error) => {
+            warnings.push(error.to_string());
+            status = NOT_DONE;
+        }
+    }
+    for warning in warnings {
+        let _ = writeln!(err, "stop-client: {warning}");
+    }
+    status
+}
+
+/// What was done with one process.
+struct Report {
+    done: String,
+    complete: bool,
+    warning: Option<String>,
+}
+
+fn stop(pipe_dir: &Path, request: &StopRequest, target: &Target) -> Report {
+    let mut steps = Vec::new();
+    let mut warning = None;
+    let process = target.process.as_ref().filter(|_| request.signals);
+    if let Some(process) = process
+        && let Some(took) = end::let_it_end(process, request.grace)
+    {
+        let done = format!("ended by itself {:.1} s after SIGTERM", took.as_secs_f64());
+        return Report { done, complete: true, warning };
+    }
+    let mut terminated = true;
+    if let Some(client) = &target.client {
+        match clients::terminate(pipe_dir, client) {
+            Ok(()) => steps.push(format!("terminated at server {}", client.server)),
+            Err(error) => {
+                terminated = false;
+                steps.push("not terminated".to_owned());
+                warning = Some(format!("{}: {error}", target.name()));
+            }
+        }
+    } else {
+        steps.push("no client".to_owned());
+    }
+    let ended = match process {
+        None => {
+            steps.push("no signal sent".to_owned());
+            terminated
+        }
+        Some(process) => {
+            let (how, ended) = end::end(process, request.timeout);
+            steps.push(how);
+            ended
+        }
+    };
+    Report { done: steps.join(", "), complete: ended, warning }
+}

@@ -1,0 +1,61 @@
+//! The vault's door: the socket `shim`, where programs give their GPU memory's descriptors into the daemon's keeping.
+//!
+//! ```text
+//!   program ──connects──► Door ──a thread for each connection──► Session ──Request──► driver (decides, keeps)
+//!                                                                        ◄──answers──
+//! ```
+//! Peers send descriptors, and may send any: of a file system of theirs that never answers, of a socket that lingers
+//! when it is closed. Receiving such a one and closing it, even closing a connection in which it still lies, can hang in
+//! the kernel. So every connection is served by a thread of its own, which alone receives, examines and closes what the
+//! peer sends; what hangs there is that one connection, of which each user has a bounded number. The driver gets what
+//! has been proven to be GPU memory ([`descriptor`]), and closes it on threads made for that.
+//!
+//! What is left open: between receiving a foreign file and closing it, some microseconds, it is in the table of
+//! descriptors that all threads share. A process that is started just then gets a copy, which hangs at its `exec`, and
+//! whoever started it waits for that.
+//!
+//! | part | does |
+//! |---|---|
+//! | [`door`] | accepts, and bounds connections per user |
+//! | `session` | one connection: limits, deadlines, one request at a time |
+//! | [`client`] | who the peer is: process, user and cgroup, as the kernel says |
+//! | [`descriptor`] | what is kept, and what is refused |
+//! | [`device`] | `/dev/nvidiaN`, held open as long as memory of that GPU is kept |
+//! | [`note`] | what is written beside a region for the daemon's successor |
+//!
+//! # What identity means
+//! The process that connected, by its pid and start time. A connection that is passed on or inherited by a fork is of
+//! no use to the other process: each packet's sender is compared. A peer of a PID namespace that this daemon does not
+//! see has no pid here, and is refused.
+
+pub mod client;
+pub mod descriptor;
+pub mod device;
+pub mod door;
+pub mod note;
+mod session;
+
+use client::Client;
+use descriptor::Descriptor;
+use device::Device;
+use remps_proto::shim::{Answer, Ask};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// An answer, with the descriptor that goes beside it.
+pub type Reply = (Answer, Option<Arc<Descriptor>>);
+
+/// A request that has been understood, on its way to the driver.
+#[derive(Debug)]
+pub struct Request {
+    /// Who asks.
+    pub client: Arc<Client>,
+    /// What. Never a hello, which the session answers itself.
+    pub ask: Ask,
+    /// With an escrow, and only then: the descriptor, proven.
+    pub descriptor: Option<Descriptor>,
+    /// With an escrow: the GPU's device file, where it could be opened.
+    pub device: Option<Arc<Device>>,
+    /// session <--answers-- driver. The last of them ends the request.
+    pub reply: oneshot::Sender<Vec<Reply>>,
+}

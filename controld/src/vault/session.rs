@@ -1,0 +1,175 @@
+//! One connection at the vault's door, on a thread of its own.
+
+use super::client::{Client, identify};
+use super::descriptor::Descriptor;
+use super::device::Devices;
+use super::{Reply, Request};
+use crate::holder::socket::{receive, send};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
+use remps_proto::shim::{Answer, Ask, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, Welcome};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a peer may take to say hello, and to take an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests that a peer may make in one [`PACE`]; then it waits until that is over.
+const MOST_REQUESTS: u32 = 2048;
+/// The time that requests are counted over.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Why a connection ends. Nobody is told: the peer sees it.
+struct Over;
+
+pub(super) struct Session {
+    socket: OwnedFd,
+    welcome: Welcome,
+    requests: mpsc::Sender<Request>,
+    devices: Arc<Devices>,
+    client: Option<Arc<Client>>,
+    is_greeted: bool,
+    /// When the time that requests are counted over began, and how many there were.
+    pace: (Instant, u32),
+}
+
+impl Session {
+    pub(super) fn new(
+        socket: OwnedFd,
+        welcome: Welcome,
+        requests: mpsc::Sender<Request>,
+        devices: Arc<Devices>,
+    ) -> Self {
+        Self { socket, welcome, requests, devices, client: None, is_greeted: false, pace: (Instant::now(), 0) }
+    }
+
+    /// Serves until the peer closes, breaks the rules, or the driver hears no more.
+    pub(super) fn serve(mut self) {
+        if setsockopt(&self.socket, sockopt::PassCred, &true).is_err() {
+            return;
+        }
+        self.client = identify(&self.socket).ok().map(Arc::new);
+        let begin = Instant::now();
+        while self.turn(begin).is_ok() {}
+    }
+
+    /// Waits for one packet and answers it.
+    fn turn(&mut self, begin: Instant) -> Result<(), Over> {
+        let left = (!self.is_greeted).then(|| PATIENCE.saturating_sub(begin.elapsed()));
+        wait(self.socket.as_fd(), PollFlags::POLLIN, left)?;
+        let mut buffer = [0; MAX_MESSAGE_BYTES];
+        let mut got = match receive(self.socket.as_fd(), &mut buffer) {
+            Ok(got) => got,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNRESET) => return Ok(()),
+            Err(_) => return Err(Over),
+        };
+        // The end of a connection has no sender; an empty packet has one.
+        if got.bytes == 0 && got.sender.is_none() {
+            return Err(Over);
+        }
+        self.keep_pace();
+        let descriptor = match (got.fds.len(), got.descriptors_lost) {
+            (0 | 1, false) => Ok(got.fds.pop()),
+            _ => Err(Failure::DESCRIPTORS),
+        };
+        let sender = got.sender.map(|pid| pid.as_raw().cast_unsigned());
+        let (request, ask) = if got.truncated {
+            (0, Err(Failure::MALFORMED))
+        } else {
+            match FromShim::decode(&buffer[..got.bytes]) {
+                Ok(FromShim { request, ask }) => (request, Ok(ask)),
+                Err(DecodeError::Unknown { request }) => (request, Err(Failure::UNKNOWN_REQUEST)),
+                Err(_) => (0, Err(Failure::MALFORMED)),
+            }
+        };
+        let answers = match ask.and_then(|ask| Ok((ask, descriptor?))) {
+            Ok((ask, descriptor)) => self.answer(ask, descriptor, sender)?,
+            Err(failure) => failed(failure),
+        };
+        for (answer, descriptor) in answers {
+            self.send(ToShim { request, answer }, descriptor.as_deref())?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, ask: Ask, descriptor: Option<OwnedFd>, sender: Option<u32>) -> Result<Vec<Reply>, Over> {
+        let Some(client) = self.client.clone().filter(|client| Some(client.caller.process.pid) == sender) else {
+            return Ok(failed(Failure::IDENTITY));
+        };
+        let is_hello = matches!(ask, Ask::Hello { .. });
+        if is_hello == self.is_greeted {
+            return Ok(failed(Failure::NOT_GREETED));
+        }
+        let mut device = None;
+        let descriptor = match (&ask, descriptor) {
+            (Ask::Escrow(region), Some(descriptor)) => match Descriptor::prove(descriptor) {
+                Ok(descriptor) => {
+                    device = self.devices.get(&region.gpu);
+                    Some(descriptor)
+                }
+                // Closed here, where nobody waits.
+                Err(_) => return Ok(failed(Failure::WRONG_DESCRIPTOR)),
+            },
+            (Ask::Escrow(_), None) | (_, Some(_)) => return Ok(failed(Failure::DESCRIPTORS)),
+            (_, None) => None,
+        };
+        if is_hello {
+            self.is_greeted = true;
+            return Ok(vec![(Answer::Welcome(self.welcome), None)]);
+        }
+        // session <--answers-- driver
+        let (reply, answers) = oneshot::channel();
+        let asked = self.requests.blocking_send(Request { client, ask, descriptor, device, reply });
+        asked.map_err(|_| Over)?;
+        Ok(answers.blocking_recv().unwrap_or_else(|_| failed(Failure::QUITTING)))
+    }
+
+    fn send(&self, message: ToShim, descriptor: Option<&Descriptor>) -> Result<(), Over> {
+        let packet = message.encode().map_err(|_| Over)?;
+        let descriptors: Vec<BorrowedFd<'_>> = descriptor.map(AsFd::as_fd).into_iter().collect();
+        let begin = Instant::now();
+        loop {
+            match send(self.socket.as_fd(), &packet, &descriptors) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    let left = PATIENCE.saturating_sub(begin.elapsed());
+                    wait(self.socket.as_fd(), PollFlags::POLLOUT, Some(left))?;
+                }
+                Err(_) => return Err(Over),
+            }
+        }
+    }
+
+    /// Makes a peer that asks too fast wait, on its own thread.
+    fn keep_pace(&mut self) {
+        if self.pace.0.elapsed() >= PACE {
+            self.pace = (Instant::now(), 0);
+        }
+        self.pace.1 += 1;
+        if self.pace.1 > MOST_REQUESTS {
+            let left = PACE.saturating_sub(self.pace.0.elapsed());
+            let _ = poll(&mut [], PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO));
+        }
+    }
+}
+
+fn failed(failure: Failure) -> Vec<Reply> {
+    vec![(Answer::Failed(failure), None)]
+}
+
+/// Waits until a socket is ready; for ever without a limit.
+fn wait(socket: BorrowedFd<'_>, flags: PollFlags, limit: Option<Duration>) -> Result<(), Over> {
+    let timeout = match limit {
+        // Rounded up, so that a wait that is not over is never one of no time.
+        Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
+        None => PollTimeout::NONE,
+    };
+    let mut polled = [PollFd::new(socket, flags)];
+    match poll(&mut polled, timeout) {
+        Ok(0) => Err(Over),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,103 @@
+//! The command line and the label, out of a process's memory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+
+use super::{Memory, Missing};
+use crate::witness::proc_dir::{ProcDir, printable};
+
+/// The variable that names a client's fault domain.
+pub const LABEL_VARIABLE: &str = "MPS_DOMAIN";
+/// Longest label in bytes, as the settings allow it.
+pub const MAX_LABEL: usize = 128;
+/// Bytes of a command line that are kept.
+pub const MAX_COMMAND: usize = 256;
+/// Bytes of an environment that are searched. The kernel lets it have a quarter of the stack's limit, 2 MiB as a rule.
+pub const MAX_ENVIRONMENT: usize = 4 << 20;
+/// Bytes read in one turn.
+const CHUNK: usize = 64 * 1024;
+
+/// Reads both. May wait for as long as the process likes.
+pub(super) fn read(dir: &ProcDir) -> Memory {
+    let words = dir.file("cmdline").and_then(|file| words(&file)).map_err(|error| reason(&error));
+    let label = dir.file("environ").map_err(|error| reason(&error)).and_then(search);
+    let missing = words.as_ref().err().or(label.as_ref().err()).copied();
+    let words = words.unwrap_or_default();
+    Memory { command: command(&words), program: program(&words), label: label.unwrap_or_default(), missing }
+}
+
+fn reason(error: &io::Error) -> Missing {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => Missing::Forbidden,
+        // ESRCH and ENOENT as a rule.
+        _ => Missing::Ended,
+    }
+}
+
+/// The words of a command line, with a NUL after each, and no more of them than is kept.
+fn words(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One byte more than is kept tells nothing; but a character may begin with the last of them.
+    file.take(MAX_COMMAND as u64 + 4).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The words with blanks between them, at most [`MAX_COMMAND`] bytes.
+fn command(words: &[u8]) -> String {
+    cut(String::from_utf8_lossy(words).trim_end_matches('\0')).trim_end().to_owned()
+}
+
+/// The first of the words, at most [`MAX_COMMAND`] bytes of it.
+fn program(words: &[u8]) -> String {
+    cut(&String::from_utf8_lossy(words.split(|byte| *byte == 0).next().unwrap_or_default()))
+}
+
+fn cut(text: &str) -> String {
+    let text = printable(text);
+    text[..text.floor_char_boundary(MAX_COMMAND)].to_owned()
+}
+
+/// Looks for the label in an environment.
+///
+/// # Errors
+/// [`Missing::Large`] when it is not in the first [`MAX_ENVIRONMENT`] bytes of a larger one, [`Missing::BadLabel`] when it
+/// is no label, and whatever the reader says.
+pub(super) fn search(mut environment: impl Read) -> Result<Option<String>, Missing> {
+    let mut chunk = vec![0; CHUNK];
+    // The part of the current variable that has been read: no more than what a label's can have.
+    let longest = LABEL_VARIABLE.len() + 1 + MAX_LABEL;
+    let mut variable: Vec<u8> = Vec::with_capacity(longest + 1);
+    let mut searched = 0;
+    while searched < MAX_ENVIRONMENT {
+        let count = match environment.read(&mut chunk) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            other => other.map_err(|error| reason(&error))?,
+        };
+        if count == 0 {
+            return label(&variable);
+        }
+        searched += count;
+        let mut pieces = chunk[..count].split(|byte| *byte == 0).peekable();
+        while let Some(piece) = pieces.next() {
+            let room = (longest + 1).saturating_sub(variable.len());
+            variable.extend(&piece[..piece.len().min(room)]);
+            if pieces.peek().is_some() {
+                if let Some(label) = label(&variable)? {
+                    return Ok(Some(label));
+                }
+                variable.clear();
+            }
+        }
+    }
+    Err(Missing::Large)
+}
+
+/// The label, if a variable is its.
+fn label(variable: &[u8]) -> Result<Option<String>, Missing> {
+    let value = variable.strip_prefix(LABEL_VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    match std::str::from_utf8(value) {
+        Ok(label) if label.len() <= MAX_LABEL && !label.chars().any(char::is_control) => Ok(Some(label.to_owned())),
+        _ => Err(Missing::BadLabel),
+    }
+}

@@ -1,0 +1,11 @@
+//! The daemon's witnesses: what tells of faults, of ends, and of who a process is.
+//!
+//! Each module watches one source and turns what it says into values of [`crate::core`]; none decides anything.
+
+pub mod cgroup;
+pub mod end;
+pub mod identity;
+pub mod kmsg;
+pub mod notice;
+mod proc_dir;
+pub mod uvm;

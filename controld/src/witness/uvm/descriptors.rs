@@ -1,0 +1,257 @@
+//! Finds a client's UVM descriptors, and copies them.
+//!
+//! A CUDA process has two `/dev/nvidia-uvm` files open: the one that is its GPU address space, and one that holds its
+//! CPU address space for the driver (`UVM_INITIALIZE` and `UVM_MM_INITIALIZE`). While copies of both are open elsewhere
+//! the page tables of a client that dies in the middle of a kernel stay, and the kernel ends without harm to the
+//! others of its server; its GPU memory stays as long.
+//!
+//! # How they are found, and what a hostile client can do about it
+//! By the entries of `/proc/PID/fd`. A client may have anything there: files of a file system of its own that never
+//! answers, FIFOs, another device under the same name, a million descriptors. So
+//! - everything here runs on blocking threads, of which a bounded number are in use at a time ([`super::Uvm`]);
+//! - the name of an entry's file (`readlink`, which asks no file system) is only a filter: it must end in `nvidia-uvm`;
+//! - the proof is the device number (major of `nvidia-uvm` in `/proc/devices`, minor 0), asked of the kernel alone
+//!   (`statx` with `AT_STATX_DONT_SYNC`, which a file system in user space is not asked for). Nothing is opened by name;
+//! - the copy (`pidfd_getfd`) is proven again, since the client may have put another file in its place. Such a one is
+//!   closed where its closing can hang without harm ([`super::closing`]). No ioctl is made on an unproven file;
+//! - no more than [`MOST_LOOKED_AT`] entries are read, and no more than [`MOST_COPIES`](super::copies::MOST_COPIES) copies made. Descriptors get the
+//!   lowest free number and are listed in order, so a client that hides its own behind others harms itself alone.
+//!
+//! # Whose address space it is
+//! A descriptor can be inherited or sent. What is held already, as some client's, is never taken again as another's:
+//! a child made by fork is not blamed for its parent's address space, as long as the parent came first.
+//!
+//! # Which of the two is which
+//! The tools device refuses what is no address space with `NV_ERR_ILLEGAL_ACTION`: the second descriptor, and one that
+//! the client has only opened. By the driver's source (`uvm_release_mm` and `uvm_api_mm_initialize` in `uvm.c` of 580.142)
+//! the second is the one that saves the others: its last close stops the client's channels, and it keeps the address
+//! space open itself. The copy that a tracker has is of the first, and alone saves nobody where there is a second.
+//!
+//! # Without the right to trace
+//! `pidfd_getfd` needs what `ptrace` needs. Every CUDA process also listens on the abstract socket
+//! `cuda-uvmfd-<inode of its PID namespace>-<pid>` (type `SOCK_SEQPACKET`), whose name says that it hands its
+//! descriptor out. What a peer has to say there is not documented anywhere, and was not measured; it is not used here.
+//! The answer then is [`AttachError::NotPermitted`].
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use nix::unistd::Pid;
+
+use super::closing;
+use super::copies::{Held, MOST_COPIES, Registry};
+use super::error::AttachError;
+use crate::sys::uvm as sys;
+
+/// Entries of `/proc/PID/fd` that are read at most; about a tenth of a second.
+pub const MOST_LOOKED_AT: usize = 65_536;
+/// How the name of the file ends that is looked at more closely.
+const NAME_END: &[u8] = b"nvidia-uvm";
+/// What the kernel adds to the name of a file that was removed, as in a container that is being taken down.
+const REMOVED: &[u8] = b" (deleted)";
+/// What the driver calls itself in `/proc/devices`.
+const DRIVER: &str = "nvidia-uvm";
+/// Minor number of `/dev/nvidia-uvm`.
+const UVM_MINOR: u32 = 0;
+/// Minor number of `/dev/nvidia-uvm-tools`.
+pub(super) const TOOLS_MINOR: u32 = 1;
+
+/// The major number of the UVM driver, by the text of `/proc/devices`.
+#[must_use]
+pub fn find_major(devices: &str) -> Option<u32> {
+    let characters = devices.lines().skip_while(|line| *line != "Character devices:").skip(1);
+    characters.take_while(|line| !line.is_empty()).find_map(|line| {
+        let (number, name) = line.trim().split_once(' ')?;
+        (name.trim() == DRIVER).then(|| number.parse().ok())?
+    })
+}
+
+/// A descriptor of a client that is not held as an address space yet.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// The copy.
+    pub(super) held: Arc<Held>,
+    /// Whether it was not held at all before.
+    pub(super) is_new: bool,
+}
+
+/// What a look through a process's descriptors brings.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The UVM descriptors.
+    pub(super) found: Vec<Candidate>,
+    /// How many descriptors were looked at, UVM's or not.
+    pub(super) looked_at: usize,
+}
+
+/// Whether a path that `/proc/PID/fd` shows may be that of a UVM descriptor.
+fn may_be_uvm(path: &[u8]) -> bool {
+    path.strip_suffix(REMOVED).unwrap_or(path).ends_with(NAME_END)
+}
+
+/// Copies the UVM descriptors of a process that are not held as an address space, nor as another process's. Blocks; see
+/// the module's text.
+pub(super) fn take(registry: &Registry, major: u32, pid: Pid, process: BorrowedFd<'_>) -> Result<Taken, AttachError> {
+    const LOOK: &str = "look at the descriptors of the process";
+    if !closing::can_close_foreign() {
+        return Err(AttachError::Exhausted);
+    }
+    let folder = format!("/proc/{pid}/fd");
+    let entries = std::fs::read_dir(&folder).map_err(|error| AttachError::of_process(LOOK, error))?;
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut looked_at = 0;
+    for entry in entries {
+        let entry = entry.map_err(|error| AttachError::of_process(LOOK, error))?;
+        if looked_at == MOST_LOOKED_AT {
+            break;
+        }
+        looked_at += 1;
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
+        // An entry that has gone meanwhile is none.
+        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        if !may_be_uvm(target.as_os_str().as_bytes()) {
+            continue;
+        }
+        let path = CString::new(format!("{folder}/{number}")).expect("numbers and a fixed text have no NUL");
+        if !matches!(sys::device_at(&path), Ok(Some(device)) if device == (major, UVM_MINOR)) {
+            continue;
+        }
+        if let Some(candidate) = copy(registry, major, pid, process, number)?
+            && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
+        {
+            found.push(candidate);
+            if found.len() == MOST_COPIES {
+                break;
+            }
+        }
+    }
+    if found.is_empty() && looked_at == MOST_LOOKED_AT {
+        return Err(AttachError::TooManyDescriptors { looked_at });
+    }
+    Ok(Taken { found, looked_at })
+}
+
+fn copy(
+    registry: &Registry,
+    major: u32,
+    owner: Pid,
+    process: BorrowedFd<'_>,
+    number: RawFd,
+) -> Result<Option<Candidate>, AttachError> {
+    let descriptor = match sys::get_descriptor(process, number) {
+        Ok(descriptor) => descriptor,
+        // Closed meanwhile.
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
+        Err(error) => return Err(AttachError::of_process("copy a descriptor of the process", error)),
+    };
+    Ok(prove(registry, major, owner, descriptor, number))
+}
+
+/// What is left to do with a copy: nothing if it is not UVM's, or held already.
+fn prove(registry: &Registry, major: u32, owner: Pid, descriptor: OwnedFd, number: RawFd) -> Option<Candidate> {
+    if !matches!(sys::device_of(descriptor.as_fd()), Ok(Some(device)) if device == (major, UVM_MINOR)) {
+        closing::close_foreign(descriptor);
+        return None;
+    }
+    match registry.find(descriptor.as_fd(), number, owner) {
+        None => Some(Candidate { held: Held::new(descriptor, number, owner), is_new: true }),
+        Some(held) => {
+            // Not its last copy, which `held` has: this takes the kernel no time.
+            drop(descriptor);
+            held.may_become_space_of(owner).then_some(Candidate { held, is_new: false })
+        }
+    }
+}
+
+/// Proves descriptors that somebody has handed over as those of a process. Blocks as [`take`] does.
+pub(super) fn prove_given(
+    registry: &Registry,
+    major: u32,
+    owner: Pid,
+    given: Vec<OwnedFd>,
+) -> Result<Vec<Candidate>, AttachError> {
+    let mut found: Vec<Candidate> = Vec::new();
+    let mut given = given.into_iter();
+    // Each could be one whose closing hangs.
+    while closing::can_close_foreign() {
+        let Some(descriptor) = given.next() else { return Ok(found) };
+        let number = descriptor.as_raw_fd();
+        if let Some(candidate) = prove(registry, major, owner, descriptor, number)
+            && found.len() < MOST_COPIES
+            && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
+        {
+            found.push(candidate);
+        }
+    }
+    given.for_each(closing::close_foreign);
+    Err(AttachError::Exhausted)
+}
+
+/// Reads the major number of the driver.
+pub(super) fn read_major() -> io::Result<Option<u32>> {
+    std::fs::read_to_string("/proc/devices").map(|text| find_major(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::pidfd;
+    use std::fs::File;
+
+    /// `/dev/null` as a stand-in: its major number is 1 and its minor 3.
+    const DEVICES: &str =
+        "Character devices:\n  1 mem\n  5 /dev/tty\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n  7 nvidia-uvm\n";
+
+    #[test]
+    fn the_major_number_is_that_of_the_character_device() {
+        assert_eq!(find_major(DEVICES), Some(511));
+        assert_eq!(find_major(&DEVICES.replace("511 nvidia-uvm\n", "")), None);
+        assert_eq!(find_major("Character devices:\n511 nvidia-uvm-tools\n"), None);
+        assert_eq!(find_major(""), None);
+    }
+
+    #[test]
+    fn names_are_a_filter_and_no_more() {
+        assert!(may_be_uvm(b"/dev/nvidia-uvm") && may_be_uvm(b"/nvidia-uvm (deleted)"));
+        assert!(!may_be_uvm(b"/dev/nvidia-uvm-tools") && !may_be_uvm(b"/dev/nvidia0") && !may_be_uvm(b"pipe:[1]"));
+    }
+
+    #[test]
+    fn a_file_of_the_right_name_that_is_no_such_device_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let _decoy = File::create(folder.path().join("nvidia-uvm")).unwrap();
+        let fifo = folder.path().join("fifo-nvidia-uvm");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
+        let _fifo = File::options().read(true).write(true).open(&fifo).unwrap();
+        let own = Pid::this();
+        let process = pidfd::open(own).unwrap();
+        let found = take(&Registry::default(), 511, own, process.as_fd()).unwrap();
+        assert_eq!(found.found.len(), 0);
+        assert!(found.looked_at >= 5, "{}", found.looked_at);
+    }
+
+    #[test]
+    fn a_file_that_was_swapped_in_is_not_kept() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let own = Pid::this();
+        let process = pidfd::open(own).unwrap();
+        let taken = copy(&Registry::default(), 511, own, process.as_fd(), writer.as_raw_fd()).unwrap();
+        assert!(taken.is_none());
+        drop(writer);
+        // The copy is closed too, or this would not end.
+        assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_said_to_be_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let process = pidfd::open(pid).unwrap();
+        child.wait().unwrap();
+        let error = take(&Registry::default(), 511, pid, process.as_fd()).unwrap_err();
+        assert!(matches!(error, AttachError::Gone), "{error}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Pitched allocation, and several attributes of an address at once.
+
+use super::memory::{account, discount};
+use crate::abi::{In, Out, entry_points};
+use crate::allocations::Owner;
+use crate::codes::Code;
+use crate::contexts::current;
+use crate::driver::driver;
+use std::ffi::c_uint;
+
+/// Alignment of rows in bytes, as on the H200.
+const PITCH: usize = 512;
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and the number for device memory.
+const MEMORY_TYPE: c_uint = 2;
+const DEVICE_MEMORY: u32 = 2;
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const DEVICE_ORDINAL: c_uint = 9;
+/// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR` and `CU_POINTER_ATTRIBUTE_RANGE_SIZE`.
+const RANGE_START: c_uint = 11;
+const RANGE_SIZE: c_uint = 12;
+
+entry_points! {
+    fn cuMemAllocPitch_v2(address: Out<usize>, pitch: Out<usize>, width: usize, height: usize, element: c_uint) {
+        let (driver, context) = current()?;
+        let row = width.checked_next_multiple_of(PITCH).ok_or(Code::INVALID_VALUE)?;
+        let size = row.checked_mul(height).ok_or(Code::INVALID_VALUE)?;
+        if !matches!(element, 4 | 8 | 16) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let mut tables = driver.tables();
+        account(&mut tables, context.device, size)?;
+        let memory = tables.ranges.allocate(size, Owner::Context(context.handle), context.device);
+        if memory.is_err() {
+            discount(&mut tables, context.device, size);
+        }
+        address.put(memory?)?;
+        pitch.put(row)
+    }
+
+    fn cuPointerGetAttributes(count: c_uint, attributes: In<c_uint>, places: In<usize>, address: usize) {
+        let (start, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
+        for index in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
+            let place = places.at(index)?;
+            match attributes.at(index)? {
+                MEMORY_TYPE => Out::<u32>::at(place).put(DEVICE_MEMORY)?,
+                DEVICE_ORDINAL => Out::<u32>::at(place).put(range.device)?,
+                RANGE_START => Out::<usize>::at(place).put(start)?,
+                RANGE_SIZE => Out::<usize>::at(place).put(range.size)?,
+                _ => return Err(Code::NOT_SUPPORTED),
+            }
+        }
+        Ok(())
+    }
+}

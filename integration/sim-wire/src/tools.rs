@@ -1,0 +1,133 @@
+//! How the simulated driver library tells the simulated tools device of a fatal memory fault.
+//!
+//! Whoever pretends to have `/dev/nvidia-uvm-tools` listens on a datagram socket `PID.tools` in the directory that
+//! `MPS_SIM_UVM_DIR` names; the library sends each fault to all of them. On real hardware the kernel does this.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the directory; without it nobody is told.
+pub const DIRECTORY: &str = "MPS_SIM_UVM_DIR";
+/// Ends the name of a listener's socket.
+const SUFFIX: &str = "tools";
+/// Bytes of an event.
+const LENGTH: usize = 32;
+
+/// A fatal fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The number of the address space.
+    pub space: u64,
+    /// Virtual address.
+    pub address: u64,
+    /// When, by [`super::uvm::event_time`].
+    pub time: u64,
+    /// `UvmEventFaultType`.
+    pub fault_type: u8,
+    /// `UvmEventMemoryAccessType`.
+    pub access_type: u8,
+    /// `UvmEventFatalReason`.
+    pub reason: u8,
+    /// Index of the processor: 0 is the CPU, then the GPUs by ordinal.
+    pub processor: u16,
+}
+
+impl Event {
+    fn encode(&self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        for (index, word) in [self.space, self.address, self.time].iter().enumerate() {
+            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        let [low, high] = self.processor.to_le_bytes();
+        bytes[24..29].copy_from_slice(&[self.fault_type, self.access_type, self.reason, low, high]);
+        bytes
+    }
+
+    fn decode(bytes: [u8; LENGTH]) -> Self {
+        let word = |index: usize| u64::from_le_bytes(core::array::from_fn(|byte| bytes[index * 8 + byte]));
+        Self {
+            space: word(0),
+            address: word(1),
+            time: word(2),
+            fault_type: bytes[24],
+            access_type: bytes[25],
+            reason: bytes[26],
+            processor: u16::from_le_bytes([bytes[27], bytes[28]]),
+        }
+    }
+
+    /// Sends it to all who listen in the directory. A listener that has gone, or whose queue is full, misses it.
+    ///
+    /// # Errors
+    /// When the directory can't be read or no socket be had.
+    pub fn send(&self, directory: &Path) -> io::Result<()> {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        for entry in directory.read_dir()?.flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == SUFFIX) {
+                // See above.
+                let _ = socket.send_to(&self.encode(), path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tools device that listens.
+#[derive(Debug)]
+pub struct Listener(UnixDatagram);
+
+impl Listener {
+    /// Listens in the directory, in the place of an earlier process of the same pid.
+    ///
+    /// # Errors
+    /// The system call's.
+    pub fn bind(directory: &Path) -> io::Result<Self> {
+        let path = socket_of(directory, std::process::id());
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        UnixDatagram::bind(path).map(Self)
+    }
+
+    /// Waits for the next event.
+    ///
+    /// # Errors
+    /// The system call's; `InvalidData` for a datagram that is none.
+    pub fn next(&self) -> io::Result<Event> {
+        let mut bytes = [0; LENGTH];
+        match self.0.recv(&mut bytes)? {
+            LENGTH => Ok(Event::decode(bytes)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// The socket of a process that listens.
+#[must_use]
+pub fn socket_of(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(pid.to_string()).with_extension(SUFFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_arrives_as_it_was_sent_and_the_absent_are_no_error() {
+        let directory = std::env::temp_dir().join(format!("sim-wire-tools-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let event =
+            Event { space: 1, address: 0x10, time: 3, fault_type: 2, access_type: 2, reason: 1, processor: 0x102 };
+        event.send(&directory).unwrap();
+        drop(UnixDatagram::bind(directory.join("1.tools")).unwrap());
+        let listener = Listener::bind(&directory).unwrap();
+        event.send(&directory).unwrap();
+        assert_eq!(listener.next().unwrap(), event);
+        drop(Listener::bind(&directory).unwrap());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

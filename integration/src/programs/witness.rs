@@ -1,0 +1,321 @@
+//! `mps-witness`: watches one client through the UVM tools queue, with the daemon's own code.
+//!
+//! ```text
+//! mps-witness [--wait SECONDS] [--hold SECONDS] [--given N]… PID
+//! mps-witness [--wait SECONDS] [--hold SECONDS] -- PROGRAM [ARGUMENT…]
+//! ```
+//! With a program it starts that first, with the same standard output, and looks from its first moment on.
+//!
+//! - `attached`: the queue's version, the client's descriptors that are held (the address space first), whether both
+//!   kinds are among them, and the milliseconds since the process's start. For a PID the kernel tells that to 10 ms
+//!   only.
+//! - `completed`: the second descriptor came later.
+//! - `fault`: address, access, fault type, GPU, the driver's reason, and how many milliseconds ago the driver noted it.
+//! - `ended`: the process has ended; then `closed`, with the time that the kernel took to close tracker and copies.
+//!
+//! A process that opens another address space has all these lines for that too, with the next number as `space`.
+//!
+//! With `--hold` only the copies are kept, for so many seconds whatever becomes of the process, and then closed.
+//! `--given N` instead of looking into the process takes the inherited descriptor of this number, as often as it is
+//! there, as from a client that hands its descriptors over.
+//! `--wait`, 30 else, is how long an address space is waited for. A refusal is a line `failed` and exit status 1.
+
+use super::report::{Report, milliseconds};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+use remps_controld::core::MemoryFault;
+use remps_controld::io::process::start_time;
+use remps_controld::sys::uvm::get_descriptor;
+use remps_controld::sys::{pidfd, polled};
+use remps_controld::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
+use serde_json::{Value, json};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+
+/// How long an address space is waited for.
+const WAIT: Duration = Duration::from_secs(30);
+/// Between two looks for the second descriptor.
+const COMPLETION_PERIOD: Duration = Duration::from_millis(5);
+/// Looks for it.
+const COMPLETION_LOOKS: u32 = 2000;
+
+/// How long a second address space is waited for: for as long as the process lives.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Why it can't go on.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    #[error(transparent)]
+    System(#[from] io::Error),
+    #[error(transparent)]
+    Task(#[from] JoinError),
+}
+
+#[derive(Debug)]
+struct Options {
+    wait: Duration,
+    hold: Option<Duration>,
+    given: Vec<RawFd>,
+    pid: Option<Pid>,
+    program: Vec<String>,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self { wait: WAIT, hold: None, given: Vec::new(), pid: None, program: Vec::new() };
+        let seconds = |text: Option<String>| Duration::try_from_secs_f64(text?.parse().ok()?).ok();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--wait" => options.wait = seconds(arguments.next())?,
+                "--hold" => options.hold = Some(seconds(arguments.next())?),
+                "--given" => options.given.push(arguments.next()?.parse().ok().filter(|number| *number > 2)?),
+                "--" => options.program = arguments.by_ref().collect(),
+                pid => options.pid = Some(Pid::from_raw(pid.parse().ok().filter(|&pid: &i32| pid > 0)?)),
+            }
+        }
+        (options.pid.is_some() == options.program.is_empty()).then_some(options)
+    }
+}
+
+/// The program.
+#[must_use]
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let report = Report::begin();
+    let Some(options) = Options::parse(arguments) else {
+        let text = "mps-witness [--wait SECONDS] [--hold SECONDS] PID | -- PROGRAM [ARGUMENT…]";
+        report.say("usage", json!({ "text": text }));
+        return ExitCode::from(2);
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(report, &error),
+    };
+    match runtime.block_on(watch(report, options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(report, &error),
+    }
+}
+
+fn fail(report: Report, error: &dyn std::error::Error) -> ExitCode {
+    report.say("failed", json!({ "error": error.to_string() }));
+    ExitCode::FAILURE
+}
+
+/// The process that is watched.
+struct Client {
+    pid: Pid,
+    pidfd: OwnedFd,
+    started: Instant,
+}
+
+impl Client {
+    fn of_pid(pid: Pid) -> io::Result<Self> {
+        let pidfd = pidfd::open(pid)?;
+        let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|rate| u32::try_from(rate).ok());
+        let start = start_time(pid).zip(per_second.filter(|rate| *rate > 0));
+        let age = start.map(|(ticks, rate)| since_boot().saturating_sub(ticks_to_time(ticks, rate)));
+        let started = Instant::now().checked_sub(age.unwrap_or_default()).unwrap_or_else(Instant::now);
+        Ok(Self { pid, pidfd, started })
+    }
+
+    fn of_program(words: &[String]) -> io::Result<Self> {
+        let started = Instant::now();
+        let child = Command::new(&words[0]).args(&words[1..]).spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        Ok(Self { pid, pidfd: pidfd::open(pid)?, started })
+    }
+
+    /// Readable when the process has ended.
+    fn end(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        polled::register(self.pidfd.try_clone()?, Interest::READABLE)
+    }
+}
+
+fn ticks_to_time(ticks: u64, per_second: u32) -> Duration {
+    Duration::from_secs(ticks) / per_second
+}
+
+fn clock(clock: ClockId) -> Duration {
+    clock_gettime(clock).map(Duration::from).unwrap_or_default()
+}
+
+fn since_boot() -> Duration {
+    clock(ClockId::CLOCK_BOOTTIME)
+}
+
+async fn watch(report: Report, options: Options) -> Result<(), Failure> {
+    let uvm = Uvm::open()?;
+    let client = Arc::new(match options.pid {
+        Some(pid) => Client::of_pid(pid)?,
+        None => Client::of_program(&options.program)?,
+    });
+    let mut tasks = JoinSet::new();
+    let mut deadline = Instant::now() + options.wait;
+    for number in 1.. {
+        let first = if number == 1 { take_given(&options.given)? } else { Vec::new() };
+        let attached = match first.is_empty() {
+            true => uvm.attach_when_ready(client.pid, client.pidfd.as_fd(), deadline).await,
+            false => uvm.attach_given(client.pid, first).await,
+        };
+        let attached = match attached {
+            Err(AttachError::Gone) if number > 1 => break,
+            attached => attached?,
+        };
+        let space = Space { report, client: Arc::clone(&client), uvm: Arc::clone(&uvm), number };
+        space.say_attached(&attached);
+        if let Some(time) = options.hold {
+            return space.hold(attached, time).await;
+        }
+        tasks.spawn(space.follow(attached));
+        deadline = Instant::now() + FOR_EVER;
+    }
+    while let Some(result) = tasks.join_next().await {
+        result??;
+    }
+    Ok(())
+}
+
+/// Duplicates of inherited descriptors.
+fn take_given(numbers: &[RawFd]) -> io::Result<Vec<OwnedFd>> {
+    // As from any other process: the same open files.
+    let own = pidfd::open(Pid::this())?;
+    numbers.iter().map(|&number| get_descriptor(own.as_fd(), number)).collect()
+}
+
+/// One address space of the process.
+struct Space {
+    report: Report,
+    client: Arc<Client>,
+    uvm: Arc<Uvm>,
+    number: u32,
+}
+
+impl Space {
+    fn say(&self, event: &str, fields: Value) {
+        let mut all = json!({
+            "client": self.client.pid.as_raw(),
+            "space": self.number,
+            "since_start_ms": milliseconds(self.client.started.elapsed()),
+        });
+        if let (Value::Object(all), Value::Object(fields)) = (&mut all, fields) {
+            all.extend(fields);
+        }
+        self.report.say(event, all);
+    }
+
+    fn say_attached(&self, Attached { tracker, copies }: &Attached) {
+        self.say(
+            "attached",
+            json!({
+                "queue": format!("{:?}", tracker.version()),
+                "descriptors": copies.numbers(),
+                "is_complete": copies.is_complete(),
+            }),
+        );
+    }
+
+    /// Looks for the second descriptor.
+    async fn complete(&self, copies: &mut Copies) -> Result<(), Failure> {
+        match self.uvm.complete(copies, self.client.pidfd.as_fd()).await {
+            Err(AttachError::Gone) => return Ok(()),
+            result => result?,
+        }
+        if copies.is_complete() {
+            self.say("completed", json!({ "descriptors": copies.numbers() }));
+        }
+        Ok(())
+    }
+
+    async fn hold(self, Attached { tracker, mut copies }: Attached, time: Duration) -> Result<(), Failure> {
+        tracker.close().done().await;
+        for _ in 0..COMPLETION_LOOKS {
+            if copies.is_complete() {
+                break;
+            }
+            pass(COMPLETION_PERIOD).await;
+            self.complete(&mut copies).await?;
+        }
+        let ended = self.client.end()?;
+        let begin = Instant::now();
+        if timeout(time, ended.readable()).await.is_ok() {
+            self.say("ended", json!({}));
+            pass(time.saturating_sub(begin.elapsed())).await;
+        }
+        let took = copies.close().done().await;
+        self.say("closed", json!({ "copies_ms": milliseconds(took) }));
+        Ok(())
+    }
+
+    async fn follow(self, Attached { mut tracker, mut copies }: Attached) -> Result<(), Failure> {
+        let ended = self.client.end()?;
+        let mut looks = 0;
+        loop {
+            let is_looking = !copies.is_complete() && looks < COMPLETION_LOOKS;
+            tokio::select! {
+                biased;
+                fault = tracker.next() => self.say_fault(&fault?, &mut tracker),
+                _ = ended.readable() => break,
+                () = pass(COMPLETION_PERIOD), if is_looking => {
+                    looks += 1;
+                    self.complete(&mut copies).await?;
+                }
+            }
+        }
+        self.say("ended", json!({ "not_culpable": tracker.not_culpable() }));
+        let tracker_took = tracker.close().done().await;
+        let copies_took = copies.close().done().await;
+        let took = json!({ "tracker_ms": milliseconds(tracker_took), "copies_ms": milliseconds(copies_took) });
+        self.say("closed", took);
+        Ok(())
+    }
+
+    fn say_fault(&self, fault: &MemoryFault, tracker: &mut Tracker) {
+        let last = tracker.last().expect("a fault was just given");
+        let ago = clock(ClockId::CLOCK_MONOTONIC_RAW).saturating_sub(Duration::from_nanos(last.time));
+        self.say(
+            "fault",
+            json!({
+                "address": format!("{:#x}", fault.address),
+                "access": fault.access.to_string(),
+                "kind": fault.kind,
+                "gpu": fault.gpu,
+                "reason": format!("{:?}", last.reason),
+                "ago_ms": milliseconds(ago),
+                "dropped": tracker.newly_dropped(),
+            }),
+        );
+    }
+}
+
+/// Lets time pass: nothing is waited for.
+async fn pass(time: Duration) {
+    // It always runs out.
+    let _ = timeout(time, std::future::pending::<()>()).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Option<Options> {
+        Options::parse(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn it_takes_a_pid_or_a_program_and_not_both() {
+        assert_eq!(parse(&["--hold", "2.5", "12"]).unwrap().hold, Some(Duration::from_millis(2500)));
+        assert_eq!(parse(&["--", "prog", "--hold"]).unwrap().program, ["prog", "--hold"]);
+        for wrong in [&["12", "--", "prog"][..], &[], &["0"], &["--hold", "x", "1"]] {
+            assert!(parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The whole path with the real daemon: a client's fault, the tools queue that the daemon reads, the verdict in
+//! `control.log`; and the funerals that the daemon holds itself. The server of the simulation blames the wrong client,
+//! as NVIDIA's does.
+
+use integration::lab::LIMIT;
+use integration::lab::process::Process;
+use integration::lab::stage::long_or;
+use integration::lab::watch::wait_for;
+use integration::sim::{Sim, error_of, find_event, held};
+use integration::under_test::{Subject, for_each, only_ours};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use sim_wire::uvm;
+use std::fs;
+
+/// How often a client faults in one daemon's life.
+const FAULTS: usize = 20;
+/// The same with `REMPS_LONG=1`.
+const MANY_FAULTS: usize = 1000;
+/// So that the same program may fault again and again beside the others.
+const NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\n";
+/// Clients of a server.
+const CLIENTS: usize = 3;
+
+fn once(test: impl Fn(&Subject)) {
+    for_each(only_ours().map(|subjects| subjects.into_iter().skip(1).collect()), test);
+}
+
+/// A bench with the simulated kernel module and a configuration.
+fn watched(subject: &Subject, config: &str) -> Sim {
+    let mut sim = Sim::watched(subject, &[]);
+    let path = sim.lab.dir().join("mps-control.toml");
+    fs::write(&path, config).expect("the bench's folder is ours");
+    sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", &path);
+    sim.lab.start(&[]);
+    sim
+}
+
+fn bystander(sim: &Sim) -> Process {
+    sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready")
+}
+
+fn error_so_far(process: &Process) -> Option<u64> {
+    find_event(&process.output(), "error")?.get("code")?.as_u64()
+}
+
+fn is_unharmed(sim: &Sim, process: &Process) {
+    let lines = || process.output().matches("progress").count();
+    let before = lines();
+    let dir = sim.lab.dir();
+    wait_for(dir, dir, LIMIT, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
+    assert_eq!(error_so_far(process), None, "{}\n{}", process.output(), sim.lab.log("control.log"));
+}
+
+/// The verdicts so far, without the time before and the number.
+fn verdicts(sim: &Sim) -> Vec<String> {
+    let log = sim.lab.log("control.log");
+    log.lines().filter_map(|line| Some(line.split_once("] Fault ")?.1.split_once("): ")?.1.to_owned())).collect()
+}
+
+fn wait_verdicts(sim: &Sim, count: usize) -> Vec<String> {
+    let logs = sim.lab.dir().join("log");
+    wait_for(&logs, &logs, LIMIT, "a verdict", || verdicts(sim).len() >= count);
+    verdicts(sim)
+}
+
+/// Three clients, of which the one at `place` did wrong when everybody was there.
+struct Bench {
+    culprit: Pid,
+    culprits_end: Option<u64>,
+    others: Vec<Process>,
+}
+
+fn fault(sim: &Sim, place: usize, kind: &str, others_do: Option<Signal>) -> Bench {
+    let gate = sim.lab.dir().join("gate");
+    let _ = fs::remove_file(&gate);
+    mkfifo(&gate, Mode::S_IRWXU).expect("the bench's folder is ours");
+    let aggressor = || {
+        let process = Process::start(sim.command("mps-aggressor", &[kind]).env("MPS_SIM_FAULT_GATE", &gate));
+        sim.wait_event(&process, "launched");
+        process
+    };
+    let mut clients: Vec<Process> = (0..CLIENTS)
+        .map(|index| match index {
+            index if index == place => aggressor(),
+            _ => bystander(sim),
+        })
+        .collect();
+    let aggressor = clients.remove(place);
+    clients.iter().for_each(|other| others_do.iter().for_each(|signal| other.signal(*signal)));
+    drop(fs::OpenOptions::new().write(true).open(&gate).expect("the culprit waits there"));
+    let culprit = aggressor.pid();
+    Bench { culprit, culprits_end: error_of(&sim.finish(aggressor)), others: clients }
+}
+
+#[test]
+fn the_culprit_of_a_memory_fault_is_named_whoever_it_is_again_and_again() {
+    once(|subject| {
+        let sim = watched(subject, NO_QUARANTINE);
+        let mut descriptors = Vec::new();
+        let faults = long_or(MANY_FAULTS, FAULTS);
+        for number in 0..faults {
+            let bench = fault(&sim, number % CLIENTS, "oob", None);
+            assert_eq!(bench.culprits_end, Some(700));
+            let victims: Vec<Pid> = bench.others.iter().map(Process::pid).collect();
+            for victim in bench.others {
+                assert_eq!(error_of(&sim.finish(victim)), Some(700));
+            }
+            let verdict = wait_verdicts(&sim, number + 1).pop().expect("there is one");
+            let named = format!("client {} (user ", bench.culprit);
+            assert!(verdict.starts_with(&named), "{number}: it was {}: {verdict}", bench.culprit);
+            assert!(verdict.contains("memory fault, write of 0x10, invalid PTE"), "{verdict}");
+            // On a busy machine the server's log may come first.
+            let (_, witnesses) = verdict.split_once("; certain, by ").expect("nothing is surer");
+            assert!(witnesses.contains("uvm-event"), "{verdict}");
+            let (_, lost) = verdict.split_once("lost with it: ").expect("it says who else is lost");
+            let mut lost: Vec<i32> = lost.split(' ').map(|pid| pid.parse().expect("a pid")).collect();
+            lost.sort_unstable();
+            let mut expected: Vec<i32> = victims.iter().map(|pid| pid.as_raw()).collect();
+            expected.sort_unstable();
+            assert_eq!(lost, expected, "{verdict}");
+            // Everybody has left: what is kept of them goes, and the daemon is as it was.
+            let daemon = sim.lab.daemon().expect("it runs");
+            let count = || fs::read_dir(format!("/proc/{daemon}/fd")).map_or(0, Iterator::count);
+            if number >= CLIENTS {
+                let most = descriptors.iter().copied().max().unwrap_or(0);
+                let dir = sim.lab.dir();
+                wait_for(dir, dir, LIMIT, "as few descriptors as before", || count() <= most);
+            }
+            descriptors.push(count());
+        }
+        assert_eq!(verdicts(&sim).len(), faults);
+    });
+}
+
+#[test]
+fn of_other_faults_nobody_innocent_is_blamed() {
+    once(|subject| {
+        let sim = watched(subject, NO_QUARANTINE);
+        for (number, kind) in ["trap", "misaligned", "trap"].into_iter().enumerate() {
+            // The server stays in its fault as long as somebody lingers, as victims do on a GPU.
+            let bench = fault(&sim, number, kind, Some(Signal::SIGSTOP));
+            let verdict = wait_verdicts(&sim, number + 1).pop().expect("there is one");
+            for victim in bench.others {
+                assert!(!verdict.starts_with(&format!("client {} (", victim.pid())), "{kind}: {verdict}");
+                victim.signal(Signal::SIGCONT);
+                assert_ne!(error_of(&sim.finish(victim)), None, "{kind}");
+            }
+        }
+    });
+}
+
+/// A client in a kernel, killed, with the busy word that says how long the kernel goes on.
+fn killed_in(sim: &Sim, arguments: &[&str]) -> (Pid, fs::File) {
+    let client = sim.start("mps-aggressor", arguments, "launched");
+    let file = held::look_at(client.pid());
+    let dir = sim.lab.dir();
+    // Launching returns before the kernel runs.
+    wait_for(dir, dir, LIMIT, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
+    let pid = client.pid();
+    client.signal(Signal::SIGKILL);
+    drop(sim.finish(client));
+    sim.lab.wait_log("server.log", &format!("Client process {pid} disconnected"));
+    (pid, file)
+}
+
+#[test]
+fn a_client_killed_in_a_finite_kernel_harms_nobody() {
+    once(|subject| {
+        let sim = watched(subject, "[funerals]\nhold_timeout = 3\n");
+        let other = bystander(&sim);
+        for _ in 0..3 {
+            let (_, file) = killed_in(&sim, &["long", "--for-ms", "1000"]);
+            let dir = sim.lab.dir();
+            wait_for(dir, dir, LIMIT, "its end", || uvm::busy_until(&file).is_ok_and(|until| until < uvm::now()));
+            is_unharmed(&sim, &other);
+        }
+        assert_eq!(verdicts(&sim), Vec::<String>::new(), "nobody is blamed");
+    });
+}
+
+#[test]
+fn of_a_client_killed_in_an_endless_kernel_everything_is_kept_while_others_are_there() {
+    once(|subject| {
+        let sim = watched(subject, "[funerals]\nhold_timeout = 0.5\nendless_hold = 2\n");
+        let other = bystander(&sim);
+        let (pid, file) = killed_in(&sim, &["endless"]);
+        is_unharmed(&sim, &other);
+        sim.lab.wait_log("control.log", &format!("Client {pid} died"));
+        assert!(uvm::is_held(&file).expect("the file is open"), "the operator is told while they are kept");
+        assert_eq!(error_of(&sim.finish(other)), Some(700), "until `endless_hold` is over");
+    });
+}

@@ -1,0 +1,127 @@
+//! A client that dies in the middle of a kernel while somebody keeps copies of its UVM descriptors: by the daemon's own
+//! code in `mps-witness`, as measured on an H200 for both copies, and by the driver's source for one of them.
+
+use integration::lab::process::Process;
+use integration::lab::watch::wait_for;
+use integration::lab::{LIMIT, Lab};
+use integration::sim::{Sim, error_of, find_event, held};
+use integration::under_test::{for_each, subjects};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use sim_wire::uvm::{self, Kind};
+use std::fs::File;
+
+/// `--hold`: longer than the kernel, and than any test has to wait between two of its steps.
+const HOLD: &str = "3";
+
+fn wait(lab: &Lab, what: &str, fact: impl Fn() -> bool) {
+    wait_for(lab.dir(), lab.dir(), LIMIT, what, fact);
+}
+
+fn error_so_far(process: &Process) -> Option<u64> {
+    find_event(&process.output(), "error")?.get("code")?.as_u64()
+}
+
+/// A client in a kernel of `--for-ms`, or for ever, and its busy word.
+fn in_kernel(sim: &Sim, arguments: &[&str]) -> (Process, File) {
+    let process = sim.start("mps-aggressor", arguments, "launched");
+    let file = held::look_at(process.pid());
+    // Launching returns before the kernel runs.
+    wait(&sim.lab, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
+    (process, file)
+}
+
+/// A client that works on and on, and often says so.
+fn bystander(sim: &Sim) -> Process {
+    sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready")
+}
+
+/// Waits until a bystander has worked for longer than a fault takes to reach it.
+fn is_unharmed(sim: &Sim, process: &Process) {
+    let lines = || process.output().matches("progress").count();
+    let before = lines();
+    wait(&sim.lab, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
+    assert_eq!(error_so_far(process), None, "{}", process.output());
+}
+
+/// `mps-witness` that keeps the client's copies.
+fn keeper(sim: &Sim, of: Pid) -> Process {
+    let keeper = Process::start(&mut sim.witness(&["--hold", HOLD, &of.to_string()]));
+    sim.wait_event(&keeper, "attached");
+    keeper
+}
+
+fn kill(sim: &Sim, process: &Process) {
+    process.signal(Signal::SIGKILL);
+    sim.lab.wait_log("server.log", &format!("Client process {} disconnected", process.pid()));
+}
+
+#[test]
+fn a_client_killed_in_a_finite_kernel_harms_nobody_while_its_copies_are_kept() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = bystander(&sim);
+        let (dying, busy) = in_kernel(&sim, &["long", "--for-ms", "2500"]);
+        let keeper = keeper(&sim, dying.pid());
+        kill(&sim, &dying);
+        wait(&sim.lab, "the kernel's end", || uvm::busy_until(&busy).is_ok_and(|until| until < uvm::now()));
+        assert!(uvm::is_held(&busy).expect("the file is open"), "{subject}: the copies are kept beyond its end");
+        let kept = sim.finish(keeper);
+        assert!(find_event(&kept.stdout_text(), "closed").is_some(), "{subject}: {}", kept.stdout_text());
+        assert!(!uvm::is_held(&busy).expect("the file is open"), "{subject}: and nobody keeps them now");
+        is_unharmed(&sim, &other);
+    });
+}
+
+#[test]
+fn a_client_killed_in_an_endless_kernel_harms_everybody_when_its_copies_go() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = bystander(&sim);
+        let (dying, busy) = in_kernel(&sim, &["endless"]);
+        let keeper = keeper(&sim, dying.pid());
+        kill(&sim, &dying);
+        assert!(uvm::is_held(&busy).expect("the file is open"), "{subject}");
+        is_unharmed(&sim, &other);
+        drop(sim.finish(keeper));
+        assert_eq!(error_of(&sim.finish(other)), Some(700), "{subject}: when they are closed");
+    });
+}
+
+#[test]
+fn the_second_descriptor_is_the_one_that_saves() {
+    for_each(subjects(), |subject| {
+        for (kind, saves) in [(Kind::SPACE, false), (Kind::MM, true)] {
+            let sim = Sim::started(subject, &[]);
+            let other = bystander(&sim);
+            let (dying, busy) = in_kernel(&sim, &["long", "--for-ms", "1500"]);
+            let copy = held::copy(dying.pid(), kind).expect("a process of ours may be asked for its descriptors");
+            kill(&sim, &dying);
+            wait(&sim.lab, "the kernel's end", || uvm::busy_until(&busy).is_ok_and(|until| until < uvm::now()));
+            drop(copy);
+            if saves {
+                is_unharmed(&sim, &other);
+            } else {
+                assert_eq!(error_of(&sim.finish(other)), Some(700), "{subject}: a copy of {kind:?} alone");
+            }
+        }
+    });
+}
+
+#[test]
+fn gpu_memory_of_the_dead_stays_as_long_as_a_copy_of_either_descriptor() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let client = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let memory = held::Memory::of(client.pid());
+        let in_use = memory.in_use(0);
+        assert_ne!(in_use, 0, "{subject}");
+        let [space, mm] = held::copies(client.pid()).expect("a process of ours may be asked for its descriptors");
+        kill(&sim, &client);
+        assert_eq!(memory.in_use(0), in_use, "{subject}: both are kept");
+        drop(space);
+        assert_eq!(memory.in_use(0), in_use, "{subject}: the second keeps the first");
+        drop(mm);
+        assert_eq!(memory.in_use(0), 0, "{subject}");
+    });
+}

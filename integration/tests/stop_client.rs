@@ -1,0 +1,237 @@
+//! `stop-client`: it ends those who are meant, and nobody else notices.
+
+use integration::lab::process::{Finished, Process};
+use integration::lab::{LIMIT, watch};
+use integration::sim::{Sim, error_of, find_event, held};
+use integration::under_test::{Skipped, Subject, for_each, subjects};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use remps_proto::admin::Personality;
+use sim_wire::uvm;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// `--seconds` of a bystander that has to live through the test.
+const LONG_ENOUGH: &[&str] = &["--seconds", "3"];
+/// `--seconds` of one that is ended by it.
+const FOR_EVER: &[&str] = &["--seconds", "60"];
+
+/// Our program with `stop-client`, whoever is the daemon.
+fn stop(sim: &Sim, arguments: &[&str]) -> Finished {
+    let tool = Subject::ours(Personality::V580).expect("it builds");
+    sim.lab.finish(&mut sim.lab.command_of(&tool, &[&["stop-client"], arguments].concat()), b"")
+}
+
+#[track_caller]
+fn assert_done(finished: &Finished, says: &str) {
+    assert_eq!((finished.code, finished.stderr_text().as_str()), (Some(0), ""), "{finished:?}");
+    assert!(finished.stdout_text().contains(says), "{finished:?}");
+}
+
+fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
+    watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
+}
+
+/// A client in a kernel that never ends.
+fn in_endless_kernel(sim: &Sim) -> Process {
+    let process = sim.start("mps-aggressor", &["endless"], "launched");
+    let file = held::look_at(process.pid());
+    wait(sim, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
+    process
+}
+
+/// A shell that does what is told on SIGTERM, and is no client.
+fn shell(sim: &Sim, on_sigterm: &str) -> Process {
+    // Reading from a FIFO that nobody writes is waiting without another process.
+    let fifo = sim.lab.dir().join("never-written");
+    let script = format!(
+        "mkfifo {0}; exec 3<>{0}; trap '{on_sigterm}' TERM; echo '{{\"event\":\"ready\"}}'; while :; do read line <&3; done",
+        fifo.display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]);
+    let process = Process::start(&mut command);
+    sim.wait_event(&process, "ready");
+    process
+}
+
+#[test]
+fn a_client_in_an_endless_kernel_is_ended_and_its_bystanders_go_on() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let client = in_endless_kernel(&sim);
+        let (server, pid) = (sim.server(), client.pid().to_string());
+        let finished = stop(&sim, &["--timeout", "5", &pid]);
+        assert_done(&finished, &format!("{pid}: terminated at server {server}, ended"));
+        let _ = sim.finish(client);
+        let unharmed = sim.finish(other);
+        assert_eq!(error_of(&unharmed), None, "{subject}");
+        assert!(find_event(&unharmed.stdout_text(), "end").is_some(), "{subject}");
+    });
+}
+
+#[test]
+fn who_does_not_end_by_sigterm_is_killed_after_the_timeout() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let stubborn = shell(&sim, "");
+        let pid = stubborn.pid().to_string();
+        assert_done(&stop(&sim, &["--timeout", "0.2", &pid]), "after SIGKILL");
+        assert_eq!(sim.finish(stubborn).signal, Some(Signal::SIGKILL as i32), "{subject}");
+    });
+}
+
+#[test]
+fn who_handles_sigterm_may_end_by_itself_when_it_is_given_grace() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let graceful = shell(&sim, "exit 3");
+        assert_done(&stop(&sim, &["--grace", "10", &graceful.pid().to_string()]), "ended by itself");
+        assert_eq!(sim.finish(graceful).code, Some(3), "{subject}");
+        // One that does not handle it is terminated first, whatever grace there is: the signal would end it at once.
+        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let client = in_endless_kernel(&sim);
+        assert_done(&stop(&sim, &["--grace", "10", &client.pid().to_string()]), "terminated at server");
+        let _ = sim.finish(client);
+        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+    });
+}
+
+#[test]
+fn without_signals_a_client_loses_its_work_and_nothing_else() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let client = sim.start("mps-bystander", FOR_EVER, "ready");
+        assert_done(&stop(&sim, &["--no-signal", &client.pid().to_string()]), "no signal sent");
+        assert_eq!(error_of(&sim.finish(client)), Some(810), "{subject}");
+    });
+}
+
+#[test]
+fn without_a_daemon_a_process_is_ended_all_the_same() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let process = shell(&sim, "exit 0");
+        let finished = stop(&sim, &[&process.pid().to_string()]);
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        assert!(finished.stderr_text().contains("no daemon answers"), "{finished:?}");
+        assert_eq!(sim.finish(process).code, Some(0), "{subject}");
+    });
+}
+
+#[test]
+fn all_clients_of_a_namespace_are_ended_and_who_is_no_client_lives() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let clients = [0, 1].map(|_| sim.start("mps-bystander", FOR_EVER, "ready"));
+        let bystander = shell(&sim, "exit 0");
+        let finished = stop(&sim, &["--all-of", "self"]);
+        assert_done(&finished, "terminated");
+        assert_eq!(finished.stdout_text().lines().count(), clients.len(), "{finished:?}");
+        for client in clients {
+            let _ = sim.finish(client);
+        }
+        assert!(!bystander.ended_within(std::time::Duration::ZERO), "{subject}");
+        assert_eq!(sim.lab.ask(&format!("get_client_list {}\n", sim.server())), "", "{subject}");
+    });
+}
+
+/// A cgroup of the test's own, in whatever hierarchy it may make one.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn make() -> Result<Self, Skipped> {
+        let name = format!("mps-test-{}", std::process::id());
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"];
+        for path in roots.map(|root| PathBuf::from(root).join(&name)) {
+            if fs::create_dir(&path).is_ok() {
+                if path.join("cgroup.procs").exists() {
+                    return Ok(Self(path));
+                }
+                let _ = fs::remove_dir(&path);
+            }
+        }
+        Err(Skipped("no right to make a cgroup".to_owned()))
+    }
+
+    fn add(&self, pid: Pid) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).expect("a process of ours can be moved");
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // One that still has a process stays, which is the machine's only trace of a failed test.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn all_clients_of_a_cgroup_are_ended_and_those_of_others_live() {
+    let cgroup = match Cgroup::make() {
+        Ok(cgroup) => cgroup,
+        Err(skipped) => return skipped.report(),
+    };
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let (client, no_client) = (in_endless_kernel(&sim), shell(&sim, "exit 0"));
+        cgroup.add(client.pid());
+        cgroup.add(no_client.pid());
+        let path = cgroup.0.to_str().expect("a plain path").to_owned();
+        let finished = stop(&sim, &["--cgroup", &path]);
+        assert_done(&finished, &format!("{}: terminated", client.pid()));
+        assert_eq!(finished.stdout_text().lines().count(), 1, "{finished:?}");
+        let _ = sim.finish(client);
+        assert!(!no_client.ended_within(std::time::Duration::ZERO), "{subject}");
+        no_client.signal(Signal::SIGKILL);
+        let _ = sim.finish(no_client);
+        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+    });
+}
+
+#[test]
+fn a_hook_in_a_container_terminates_its_own_clients_and_no_others() {
+    let unshare = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    if !Command::new("unshare").args(unshare).arg("true").status().is_ok_and(|status| status.success()) {
+        return Skipped("no right to make a process namespace".to_owned()).report();
+    }
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let like = sim.command("mps-bystander", FOR_EVER);
+        let mut command = Command::new("unshare");
+        // The first process outlives the client, because its end would be that of everything in there, the hook too.
+        let init = r#""$@"; echo '{"event":"left"}'; mkfifo "$0"; read line < "$0""#;
+        let fifo = sim.lab.dir().join("never-written");
+        command.args(unshare).args(["sh", "-c", init]).arg(fifo);
+        command.arg(like.get_program()).args(like.get_args()).env_clear();
+        command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("PATH", "/usr/bin:/bin");
+        let container = Process::start(&mut command);
+        sim.wait_event(&container, "ready");
+        let first = fs::read_to_string(format!("/proc/{0}/task/{0}/children", container.pid())).expect("it has one");
+        let tool = Subject::ours(Personality::V580).expect("it builds");
+        let hook = |arguments: &[&str]| {
+            let like = sim.lab.command_of(&tool, &[&["stop-client"], arguments].concat());
+            let mut command = Command::new("nsenter");
+            command.args(["--target", first.trim(), "--pid", "--mount"]).arg(like.get_program());
+            command.args(like.get_args()).env_clear();
+            command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.env("PATH", "/usr/bin:/bin");
+            sim.lab.finish(&mut command, b"")
+        };
+        // Pid 1 of the container is somebody else for the daemon.
+        let refused = hook(&["1"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr_text().contains("--all-of self"), "{refused:?}");
+        assert!(find_event(&container.output(), "error").is_none(), "{}", container.output());
+        assert_done(&hook(&["--all-of", "self"]), "(the daemon's pid): terminated");
+        sim.wait_event(&container, "left");
+        let error = find_event(&container.output(), "error").expect("it has lost its work");
+        assert_eq!(error["code"], 810, "{subject}");
+        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+    });
+}

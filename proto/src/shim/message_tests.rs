@@ -1,0 +1,163 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn region() -> Region {
+    Region {
+        key: 0x7000_0000_0001,
+        name: "llm/weights".into(),
+        gpu: "GPU-5e90f0d2-1111-2222-3333-444455556666".into(),
+        bytes: 2 << 20,
+        address: 0x7f00_0000_0000,
+        handle_type: 1,
+        flags: 5,
+        owner: 0,
+        left_ms: 0,
+    }
+}
+
+fn any_word(most: usize) -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), "[!-~]{1,40}", Just("n".repeat(most))]
+}
+
+fn any_region() -> impl Strategy<Value = Region> {
+    let numbers = (any::<u64>(), 1..=u64::MAX, any::<u64>(), any::<u64>(), any::<u64>());
+    (any_word(MAX_NAME_BYTES), any_word(MAX_GPU_BYTES), numbers, any::<u32>(), any::<u32>()).prop_map(
+        |(name, gpu, (key, bytes, address, flags, left_ms), handle_type, owner)| Region {
+            key,
+            name,
+            gpu,
+            bytes,
+            address,
+            handle_type,
+            flags,
+            owner,
+            left_ms,
+        },
+    )
+}
+
+fn any_ask() -> impl Strategy<Value = Ask> {
+    prop_oneof![
+        (any::<u32>(), any::<u64>())
+            .prop_map(|(version, bits)| Ask::Hello { version, capabilities: Capabilities(bits) }),
+        any_region().prop_map(Ask::Escrow),
+        any::<u64>().prop_map(|key| Ask::Release { key }),
+        any_word(MAX_NAME_BYTES).prop_map(|name| Ask::List { name }),
+        "[!-~]{1,128}".prop_map(|name| Ask::Adopt { name }),
+        "[!-~]{1,128}".prop_map(|name| Ask::Discard { name }),
+        (any::<u32>(), any::<bool>()).prop_map(|(error, own_work)| Ask::Report { error, own_work }),
+        Just(Ask::HandBack),
+        Just(Ask::Where),
+    ]
+}
+
+fn any_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        (any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>(), any::<u64>()).prop_map(
+            |(version, bits, most_bytes, most_regions, ttl_ms)| Answer::Welcome(Welcome {
+                version,
+                capabilities: Capabilities(bits),
+                most_bytes,
+                most_regions,
+                ttl_ms
+            })
+        ),
+        any_region().prop_map(Answer::Region),
+        any::<u32>().prop_map(|regions| Answer::Done { regions }),
+        any::<u32>().prop_map(|reason| Answer::Failed(Failure(reason))),
+        (any::<u64>(), any::<u32>()).prop_map(|(server, state)| Answer::Epoch { server, state: ServerState(state) }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_request_comes_back_as_it_went(request in any::<u64>(), ask in any_ask()) {
+        let message = FromShim { request, ask };
+        let packet = message.clone().encode().unwrap();
+        prop_assert!(!packet.is_empty(), "an empty packet would look like the end of the connection");
+        prop_assert_eq!(FromShim::decode(&packet).unwrap(), message);
+    }
+
+    #[test]
+    fn an_answer_comes_back_as_it_went(request in any::<u64>(), answer in any_answer()) {
+        let message = ToShim { request, answer };
+        let packet = message.clone().encode().unwrap();
+        prop_assert!(!packet.is_empty(), "an empty packet would look like the end of the connection");
+        prop_assert_eq!(ToShim::decode(&packet).unwrap(), message);
+    }
+
+    #[test]
+    fn a_damaged_message_gives_a_message_or_an_error(
+        ask in any_ask(),
+        at in any::<prop::sample::Index>(),
+        change in 1..=u8::MAX,
+    ) {
+        let mut packet = FromShim { request: 1, ask }.encode().unwrap();
+        let at = at.index(packet.len());
+        packet[at] ^= change;
+        if let Ok(message) = FromShim::decode(&packet) {
+            prop_assert_eq!(FromShim::decode(&message.clone().encode().unwrap()).unwrap(), message);
+        }
+        let _ = FromShim::decode(&packet[..at]);
+        let _ = ToShim::decode(&packet);
+    }
+}
+
+#[test]
+fn a_message_has_these_bytes() {
+    let bytes = FromShim { request: 3, ask: Ask::Release { key: 7 } }.encode().unwrap();
+    assert_eq!(bytes, [0x08, 3, 0x22, 2, 0x08, 7]);
+    let bytes = ToShim { request: 3, answer: Answer::Failed(Failure::QUOTA) }.encode().unwrap();
+    assert_eq!(bytes, [0x08, 3, 0x2a, 2, 0x08, 7]);
+}
+
+#[test]
+fn what_is_too_large_or_odd_is_refused_on_both_sides() {
+    let escrow = |region| FromShim { request: 1, ask: Ask::Escrow(region) };
+    let too_long = escrow(Region { name: "n".repeat(MAX_NAME_BYTES + 1), ..region() });
+    assert!(matches!(too_long.encode(), Err(DecodeError::TooLarge { what: "name", .. })));
+    for odd in ["two words", "new\nline", "\u{1b}[31m", "ä"] {
+        let named = Region { name: odd.into(), ..region() };
+        assert!(matches!(escrow(named).encode(), Err(DecodeError::Value(_))), "{odd:?}");
+        let raw = wire::FromShim { request: 1, content: Some(Asked::Adopt(wire::Adopt { name: odd.into() })) };
+        assert!(matches!(FromShim::decode(&raw.encode_to_vec()), Err(DecodeError::Value(_))), "{odd:?}");
+    }
+    assert!(matches!(escrow(Region { bytes: 0, ..region() }).encode(), Err(DecodeError::Value(_))));
+    let nameless = FromShim { request: 1, ask: Ask::Adopt { name: String::new() } };
+    assert!(matches!(nameless.encode(), Err(DecodeError::Value(_))));
+    let empty = wire::FromShim { request: 1, content: Some(Asked::Escrow(wire::Escrow { region: None })) };
+    assert!(matches!(FromShim::decode(&empty.encode_to_vec()), Err(DecodeError::Value(_))));
+    assert!(matches!(FromShim::decode(&[0; MAX_MESSAGE_BYTES + 1]), Err(DecodeError::TooLarge { .. })));
+}
+
+#[test]
+fn a_request_of_a_later_version_still_has_its_number() {
+    // Field 99 is nobody's.
+    let packet = [0x08, 9, 0x9a, 0x06, 0];
+    assert_eq!(FromShim::decode(&packet), Err(DecodeError::Unknown { request: 9 }));
+}
+
+#[test]
+fn the_largest_message_is_within_the_limit() {
+    let region = Region {
+        key: u64::MAX,
+        name: "n".repeat(MAX_NAME_BYTES),
+        gpu: "g".repeat(MAX_GPU_BYTES),
+        bytes: u64::MAX,
+        address: u64::MAX,
+        handle_type: u32::MAX,
+        flags: u64::MAX,
+        owner: u32::MAX,
+        left_ms: u64::MAX,
+    };
+    let packet = FromShim { request: u64::MAX, ask: Ask::Escrow(region) }.encode().unwrap();
+    assert!(packet.len() < MAX_MESSAGE_BYTES / 2, "{}", packet.len());
+}
+
+#[test]
+fn capabilities_are_had_all_or_not() {
+    let both = Capabilities::VAULT.and(Capabilities::REPORTS);
+    assert!(both.has(Capabilities::VAULT) && both.has(both));
+    assert!(!Capabilities::VAULT.has(both) && !both.has(Capabilities::EPOCHS));
+}

@@ -1,0 +1,115 @@
+//! Messages between the preload library and the control daemon: what keeps GPU memory beyond a process's end.
+//!
+//! ```text
+//! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where     FromShim
+//! daemon -> library   Welcome, Region …, Done or Failed; Epoch also by itself                   ToShim
+//! ```
+//! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow, and beside each Region
+//! that answers a HandBack or an Adopt. Every request gets exactly one last answer ([`Answer::is_last`]), in order. Who
+//! asks is what the kernel says of the sender, never what a message says.
+//!
+//! # Keys and names
+//! A key names a region within its process and a name a group of regions of one process, within its user. At any time a
+//! name has one owner. A named region outlives its owner for a while, and the first process of the same user that asks
+//! adopts all regions of the name at once. To adopt first and escrow then keeps keys from meeting.
+//!
+//! # After a lost connection
+//! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
+//! release of what is not there fails with [`Failure::NOT_FOUND`], and who adopts what it has already gets it again.
+
+mod message;
+
+/// The types generated from `shim.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
+pub mod wire {
+    include!("gen/remps.shim.v1.rs");
+}
+
+pub use message::{Answer, Ask, DecodeError, FromShim, Region, ToShim, Welcome};
+
+/// Version of the protocol that this code speaks. Both sides go on with the lower one.
+pub const VERSION: u32 = 1;
+/// Name of the socket in the pipe directory.
+pub const SOCKET_NAME: &str = "shim";
+/// Largest message in bytes; a longer packet is not a message.
+pub const MAX_MESSAGE_BYTES: usize = 1024;
+/// Longest name of a group of regions, in bytes.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Longest name of a GPU, in bytes: `GPU-` or `MIG-` and a UUID have 40.
+pub const MAX_GPU_BYTES: usize = 64;
+
+/// Bits of what one side can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// Regions: Escrow, Release, List, HandBack, Adopt and Discard.
+    pub const VAULT: Self = Self(1);
+    /// Errors are heard: Report.
+    pub const REPORTS: Self = Self(1 << 1);
+    /// The server of a process is told to who asks: Where.
+    pub const EPOCHS: Self = Self(1 << 2);
+    /// It is told without being asked too, when it changes.
+    pub const NEWS: Self = Self(1 << 3);
+
+    /// Whether all of these are among them.
+    #[must_use]
+    pub const fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+crate::open_enum! {
+    /// Why a request is not done.
+    pub struct Failure: u32 {
+        /// The packet is no message, or one with a value that can't be.
+        MALFORMED = 1,
+        /// The daemon does not know this request.
+        UNKNOWN_REQUEST = 2,
+        /// The first request must be a hello, and no other may be.
+        NOT_GREETED = 3,
+        /// The daemon keeps nothing.
+        SWITCHED_OFF = 4,
+        /// An escrow needs exactly one descriptor, and any other request none.
+        DESCRIPTORS = 5,
+        /// The descriptor is not one of GPU memory.
+        WRONG_DESCRIPTOR = 6,
+        /// The user has as many bytes or regions as it may, or all users together have.
+        QUOTA = 7,
+        /// The process has another region with this key.
+        KEY_IN_USE = 8,
+        /// The name has another owner, or what a dead owner left: adopt or discard that first.
+        NAME_IN_USE = 9,
+        /// There is no such region or name.
+        NOT_FOUND = 10,
+        /// The owner of the name lives.
+        OWNER_LIVES = 11,
+        /// Who asks could not be told, or is not who connected, as a forked child.
+        IDENTITY = 12,
+        /// What is kept could not be made safe against the daemon's own end; nothing was kept.
+        NOT_SAFE = 13,
+        /// Too many connections of this user, or of all.
+        TOO_MANY_CONNECTIONS = 14,
+        /// The daemon ends.
+        QUITTING = 15,
+    }
+}
+
+crate::open_enum! {
+    /// How the server of a process is.
+    pub struct ServerState: u32 {
+        /// The process has no server.
+        NONE = 0,
+        /// It serves.
+        HEALTHY = 1,
+        /// It has met a fault that its clients share.
+        TAINTED = 2,
+        /// It is gone.
+        GONE = 3,
+    }
+}
