@@ -6,7 +6,8 @@
 //! context on. Nothing tells when the dead client's work has drained: the server has forgotten it 20 ms after the
 //! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
 //!
-//! - not at all after an orderly exit, which waits for the work, and when nobody else is on the server;
+//! - not at all after an orderly exit, which waits for the work, when nobody else is on the server, and of a client whose
+//!   fault was isolated (`remains.rs`);
 //! - for `hold_timeout` after a sudden death, since they also pin the dead client's memory;
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
 //!   then, and the copies are closed when the others have left, or after `endless_hold`.
@@ -87,7 +88,10 @@ impl Core {
             self.suspect(now, process.server);
         }
         if process.copies > 0 {
-            self.bury(now, key, process, domain, end);
+            self.bury(now, key, process, domain.clone(), end);
+        }
+        if process.condemned {
+            self.await_last_trace(now, pid, process, domain);
         }
     }
 
@@ -133,14 +137,6 @@ impl Core {
     #[must_use]
     pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
         self.funerals.contains_key(&key) || self.client_process(key).is_some()
-    }
-
-    /// The patched module says that nothing of a client is left.
-    pub(super) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
-        self.channels.remove_va_space(va_space);
-        if let Some(key) = process.filter(|key| self.client_process(*key).is_none()) {
-            self.drained(now, key);
-        }
     }
 
     fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {

@@ -93,6 +93,15 @@ pub enum Input {
         /// Its name.
         channel: Channel,
     },
+    /// The patched module knows of an address space.
+    AddressSpaceAdded {
+        /// The module's number of it.
+        va_space: u64,
+        /// Whose.
+        process: ProcessKey,
+        /// Whether the module has cut the client off from its memory.
+        condemned: bool,
+    },
     /// The last trace of a client is gone: its page tables, its channels, its memory.
     AddressSpaceGone {
         /// The module's number of it.
@@ -100,8 +109,10 @@ pub enum Input {
         /// Whose it was.
         process: Option<ProcessKey>,
     },
-    /// What the patched module told of channels is void.
+    /// What the patched module told of channels and address spaces is void.
     HardwareForgotten,
+    /// It has told of all that there are.
+    HardwareKnown,
     /// The work of a client that died is known to have ended.
     Drained {
         /// Whose.

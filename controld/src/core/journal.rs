@@ -238,6 +238,20 @@ pub enum JournalEvent {
         #[serde(serialize_with = "maybe_milliseconds", rename = "for_ms")]
         lasts: Option<Duration>,
     },
+    /// A culprit whose fault was isolated has ended, and the patched module was asked what is left of it.
+    CulpritGone {
+        /// The culprit.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// Whether nothing is left; else the module's last record did not come in time.
+        complete: bool,
+        /// Since its process ended.
+        #[serde(serialize_with = "milliseconds", rename = "after_ms")]
+        after: Duration,
+    },
     /// A victim that lingered on a tainted server was ended.
     VictimTerminated {
         /// The incident.
@@ -395,6 +409,7 @@ impl JournalEvent {
             Self::VerdictCorrected { .. } => "verdict-corrected",
             Self::CulpritSanctioned { .. } => "culprit-sanctioned",
             Self::VictimTerminated { .. } => "victim-terminated",
+            Self::CulpritGone { .. } => "culprit-gone",
             Self::FuneralBegun { .. } => "funeral-begun",
             Self::FuneralEnded { .. } => "funeral-ended",
             Self::RegionEscrowed { .. } => "region-escrowed",

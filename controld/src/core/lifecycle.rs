@@ -388,6 +388,7 @@ impl Core {
             return;
         };
         self.end_funerals_of(now, epoch, FuneralEnd::ServerEnded);
+        self.forget_remains_of(epoch);
         for (pid, process) in self.processes_of(epoch) {
             // The process lives on; its copies are of use no more, and a new context of it brings new ones.
             if process.copies > 0 {

@@ -11,6 +11,7 @@
 //! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
 //! | `blame`, `sanctions` | who it was, and what becomes of it |
 //! | `funeral` | what is done for a client that died in the middle of its work |
+//! | `remains` | whether anything is left of a client whose fault was isolated |
 //! | `commands`, `questions` | what the command line is answered |
 //! | `picture` | what reports and metrics are made from |
 //! | [`vault`] | whose each kept region of GPU memory is, and until when |
@@ -41,6 +42,7 @@ mod picture;
 mod policy;
 mod questions;
 mod quit;
+mod remains;
 mod sanctions;
 pub mod saved;
 mod server;
@@ -75,6 +77,7 @@ use domain::{Domain, Domains};
 use funeral::Funeral;
 use questions::{Gather, Question};
 use quit::Quit;
+use remains::{Remains, Spaces};
 use remps_proto::admin::defaults::Defaults;
 use sanctions::{Ending, Offenders};
 use slab::Slab;
@@ -99,6 +102,8 @@ pub struct Core {
     verdicts: Verdicts,
     deaths: Deaths,
     funerals: BTreeMap<ProcessKey, Funeral>,
+    remains: BTreeMap<ProcessKey, Remains>,
+    spaces: Spaces,
     offenders: Offenders,
     endings: BTreeMap<ProcessKey, Ending>,
     channels: Channels,
@@ -129,6 +134,8 @@ impl Core {
             verdicts: Verdicts::new(),
             deaths: Deaths::new(),
             funerals: BTreeMap::new(),
+            remains: BTreeMap::new(),
+            spaces: Spaces::default(),
             offenders: Offenders::default(),
             endings: BTreeMap::new(),
             channels: Channels::default(),
@@ -156,7 +163,11 @@ impl Core {
             Input::ChannelAdded { process, channel, facts } => drop(self.channels.add(process, channel, facts)),
             Input::ChannelRemoved { channel } => drop(self.channels.remove(&channel)),
             Input::AddressSpaceGone { va_space, process } => self.address_space_gone(now, va_space, process),
-            Input::HardwareForgotten => self.channels.forget_hardware(),
+            Input::AddressSpaceAdded { va_space, process, condemned } => {
+                self.address_space_added(now, va_space, process, condemned);
+            }
+            Input::HardwareForgotten => self.hardware_forgotten(),
+            Input::HardwareKnown => self.hardware_known(now),
             Input::Drained { process } => self.drained(now, process),
             Input::ClientDone { connection, status } => self.client_done(now, connection, status),
             Input::ProcessGone { pid, end } => self.process_gone(now, pid, end),
@@ -186,7 +197,7 @@ impl Core {
         let standbys = self.domains.iter().filter_map(wants_standby);
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
-        let own = [self.quit_deadline(), self.idle_deadline()];
+        let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline()];
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
 
@@ -223,6 +234,7 @@ impl Core {
             self.advance_suspects(now);
             self.advance_incidents(now);
             self.advance_funerals(now);
+            self.advance_remains(now);
             self.advance_endings(now);
             self.advance_idle(now);
             self.advance_domains(now);

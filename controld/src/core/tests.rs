@@ -28,6 +28,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::Exception { server, named }),
         1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::ForgedRecord { server, named }),
         1 => (0usize..8).prop_map(Action::IsolatedFault),
+        3 => (0usize..8, any::<bool>()).prop_map(|(index, there)| Action::AddressSpace { index, there }),
         2 => (0usize..8).prop_map(Action::SuddenDeath),
     ]
 }

@@ -327,6 +327,13 @@ impl Driver {
                 None => self.say("The patched module tells of a fault that is nobody's, or of a process not seen here"),
             },
             NoticeEvent::SnapshotBegins => self.feed(Input::HardwareForgotten),
+            NoticeEvent::SnapshotEnds => self.feed(Input::HardwareKnown),
+            NoticeEvent::VaSpaceAdded(client) => {
+                if let Some(process) = client.process {
+                    let (va_space, condemned) = (client.va_space, client.is_condemned);
+                    self.feed(Input::AddressSpaceAdded { va_space, process, condemned });
+                }
+            }
             NoticeEvent::ChannelAdded(client, channel, facts) => {
                 if let Some(process) = client.process {
                     let (channel, facts) = (Channel::Hardware(channel), ChannelFacts::Hardware(facts));
@@ -355,12 +362,9 @@ impl Driver {
                     self.say(&format!("The kernel has killed client {}, whose fault was isolated", process.pid));
                 }
             }
-            NoticeEvent::SnapshotEnds
-            | NoticeEvent::VaSpaceAdded(_)
-            | NoticeEvent::Held(_)
-            | NoticeEvent::HoldEnds(_)
-            | NoticeEvent::Refused(..)
-            | NoticeEvent::Unknown(_) => tracing::debug!(?event, "notice"),
+            NoticeEvent::Held(_) | NoticeEvent::HoldEnds(_) | NoticeEvent::Refused(..) | NoticeEvent::Unknown(_) => {
+                tracing::debug!(?event, "notice");
+            }
         }
     }
 }

@@ -195,6 +195,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::Verdict { .. }
         | JournalEvent::VerdictCorrected { .. }
         | JournalEvent::CulpritSanctioned { .. }
+        | JournalEvent::CulpritGone { .. }
         | JournalEvent::VictimTerminated { .. }
         | JournalEvent::BreakerOpened { .. }
         | JournalEvent::BreakerClosed { .. }

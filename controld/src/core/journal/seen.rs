@@ -25,6 +25,7 @@ impl JournalEvent {
             | Self::ClientEnded { uid: of, .. }
             | Self::FaultSign { uid: of, .. }
             | Self::CulpritSanctioned { uid: of, .. }
+            | Self::CulpritGone { uid: of, .. }
             | Self::VictimTerminated { uid: of, .. }
             | Self::FuneralBegun { uid: of, .. }
             | Self::FuneralEnded { uid: of, .. }

@@ -1,5 +1,7 @@
 //! Faults, each in one short story: who is named, who is served where, and what is kept of the dead.
 
+mod remains;
+
 use super::*;
 use remps_proto::mps::server::{Reply, Request};
 use std::sync::Arc;

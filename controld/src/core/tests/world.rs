@@ -67,6 +67,11 @@ pub(super) enum Action {
     },
     /// The patched module has isolated a fault.
     IsolatedFault(usize),
+    /// It tells that an address space is there, or gone.
+    AddressSpace {
+        index: usize,
+        there: bool,
+    },
     /// A client dies in the middle of its work.
     SuddenDeath(usize),
     /// The daemon is killed is killed and a successor takes over.
@@ -123,6 +128,8 @@ pub(super) struct World {
     watched: BTreeSet<u32>,
     /// Whose descriptors the driver has copies of, the living and the dead.
     copies: BTreeSet<ProcessKey>,
+    /// The address spaces that the module knows.
+    spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
     /// How many processes have had this pid and are dead.
     births: BTreeMap<u32, u64>,
@@ -151,6 +158,7 @@ impl World {
             dispatched: BTreeMap::new(),
             watched: BTreeSet::new(),
             copies: BTreeSet::new(),
+            spaces: BTreeMap::new(),
             verdicts: Vec::new(),
             births: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -267,6 +275,9 @@ impl World {
     }
 
     fn recorded(&mut self, event: JournalEvent) {
+        if let JournalEvent::CulpritGone { process, complete: true, .. } = event {
+            assert!(self.spaces.values().all(|owner| *owner != process), "nothing is left of who is said to be gone");
+        }
         let (JournalEvent::Verdict { verdict, .. } | JournalEvent::VerdictCorrected { verdict, .. }) = event else {
             return;
         };
@@ -399,6 +410,10 @@ impl World {
             let lives = self.homes.contains_key(&funeral.pid) && self.key(funeral.pid) == *funeral;
             assert!(!lives, "a funeral is of one who is dead");
         }
+        for remains in self.core.remains.keys() {
+            let lives = self.homes.contains_key(&remains.pid) && self.key(remains.pid) == *remains;
+            assert!(!lives, "what is left is of one who is dead");
+        }
         assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
         for (connection, peer) in &self.waiting {
             assert_eq!(self.core.waiting_peer(*connection), Some(*peer));
@@ -460,6 +475,19 @@ impl World {
                 if let Some(pid) = self.homes.keys().nth(index).copied() {
                     let (process, isolation) = (self.key(pid), Isolation::Isolated);
                     self.feed(Input::Evidence(Evidence::Notice { process, fault: fault(), channel: None, isolation }));
+                }
+            }
+            Action::AddressSpace { index, there: true } => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    let (va_space, process) = (self.number(), self.key(pid));
+                    self.spaces.insert(va_space, process);
+                    self.feed(Input::AddressSpaceAdded { va_space, process, condemned: false });
+                }
+            }
+            Action::AddressSpace { index, there: false } => {
+                if let Some((&va_space, &process)) = self.spaces.iter().nth(index) {
+                    self.spaces.remove(&va_space);
+                    self.feed(Input::AddressSpaceGone { va_space, process: Some(process) });
                 }
             }
             Action::Exception { server, named } => {
@@ -647,6 +675,10 @@ impl World {
                 self.perform(effect);
             }
         }
+        for (va_space, process) in self.spaces.clone() {
+            self.feed(Input::AddressSpaceAdded { va_space, process, condemned: false });
+        }
+        self.feed(Input::HardwareKnown);
         for (connection, peer) in waiting {
             self.waiting.insert(connection, peer);
             self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });

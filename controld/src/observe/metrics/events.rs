@@ -138,6 +138,7 @@ impl EventMetrics {
             | JournalEvent::DaemonEnded { .. }
             | JournalEvent::ServerStarted { .. }
             | JournalEvent::ServerTainted { .. }
+            | JournalEvent::CulpritGone { .. }
             | JournalEvent::FuneralBegun { .. }
             | JournalEvent::RegionEscrowed { .. }
             | JournalEvent::RegionsReleased { .. }
