@@ -67,6 +67,12 @@ pub const POINTS: &[&str] = &[
     "adoption-noted",
     "owner-end-seen",
     "owner-end-noted",
+    "commit-asked",
+    "commit-held",
+    "commit-safe",
+    "succession-known",
+    "succession-noted",
+    "succession-safe",
     "vault-restored",
     // Another holder.
     "holder-replaced",

@@ -11,14 +11,19 @@
 //! belong to one process, dead or alive, and are adopted all at once. Nothing of one user is ever seen, counted against
 //! or given to another, root included: root has other ways.
 //!
+//! A name also has a title ([`Title`]): how far its owner has come, and which server it was on.
+//!
 //! Pure: the driver has the descriptors, and does what this says.
 //!
 //! # Invariants
 //! Every region has an owner that lives or a deadline · what a user has is within its quota at every escrow · a name has
 //! one owner · a process has no two regions of one key.
 
+mod names;
 #[cfg(test)]
 mod tests;
+
+pub use names::{NameId, Predecessor, Standing, Title};
 
 use super::evidence::ProcessKey;
 use super::ids::Uid;
@@ -109,6 +114,7 @@ pub struct Vault {
     kept: BTreeMap<RegionId, Kept>,
     by_key: BTreeMap<(ProcessKey, u64), RegionId>,
     by_name: BTreeMap<(Uid, String), BTreeSet<RegionId>>,
+    names: names::Names,
     next: u64,
 }
 
@@ -116,7 +122,14 @@ impl Vault {
     /// An empty one.
     #[must_use]
     pub const fn new(policy: VaultPolicy) -> Self {
-        Self { policy, kept: BTreeMap::new(), by_key: BTreeMap::new(), by_name: BTreeMap::new(), next: 1 }
+        Self {
+            policy,
+            kept: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            names: names::Names::new(),
+            next: 1,
+        }
     }
 
     /// The rules in force.
@@ -162,11 +175,13 @@ impl Vault {
     /// regions of the name are its own, because a name has one owner. Returns those that have changed hands.
     pub fn finish_adoptions(&mut self) -> Vec<RegionId> {
         let mut moved = Vec::new();
-        for ids in self.by_name.clone().into_values() {
-            let all: Vec<&Kept> = ids.iter().filter_map(|id| self.kept.get(id)).collect();
-            let Some(owner) = all.iter().find(|kept| kept.until.is_none()).map(|kept| kept.owner.clone()) else {
-                continue;
-            };
+        let titled: BTreeMap<(Uid, String), Caller> = self.living_titles().into_iter().collect();
+        for (name, ids) in self.by_name.clone() {
+            let living = ids.iter().filter_map(|id| self.kept.get(id)).find(|kept| kept.until.is_none());
+            let Some(owner) = titled.get(&name).or(living.map(|kept| &kept.owner)).cloned() else { continue };
+            if self.titled_owner(name.0, &name.1).is_some_and(|titled| titled != owner.process) {
+                self.give_title(name.0, &name.1, &owner);
+            }
             let strays: Vec<RegionId> =
                 ids.into_iter().filter(|id| self.kept[id].owner.process != owner.process).collect();
             moved.extend(strays.iter().filter(|id| self.give(**id, &owner)));
@@ -202,6 +217,7 @@ impl Vault {
             ids.remove(&id);
             if ids.is_empty() {
                 self.by_name.remove(&name);
+                self.tidy_title(name.0, &name.1);
             }
         }
         Some(kept)
@@ -229,6 +245,7 @@ impl Vault {
         if keys.len() != ids.len() {
             return Err(Failure::KEY_IN_USE);
         }
+        self.give_title(caller.uid, name, caller);
         for id in &ids {
             self.give(*id, caller);
         }
@@ -241,14 +258,20 @@ impl Vault {
     /// `NOT_FOUND`, `OWNER_LIVES`.
     pub fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
         let ids = self.orphans(caller, name)?;
+        self.discard_title(caller.uid, name);
         Ok(ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect())
     }
 
     /// The regions of a name that has no living owner but the caller.
     fn orphans(&self, caller: &Caller, name: &str) -> Result<Vec<RegionId>, Failure> {
-        let ids = self.by_name.get(&(caller.uid, name.to_owned())).ok_or(Failure::NOT_FOUND)?;
-        let lives = |id: &RegionId| self.kept[id].until.is_none() && self.kept[id].owner.process != caller.process;
-        if ids.iter().any(lives) { Err(Failure::OWNER_LIVES) } else { Ok(ids.iter().copied().collect()) }
+        match self.standing(caller, name) {
+            Standing::Nobody => Err(Failure::NOT_FOUND),
+            Standing::Taken => Err(Failure::OWNER_LIVES),
+            Standing::Own | Standing::Free(_) => {
+                let ids = self.by_name.get(&(caller.uid, name.to_owned()));
+                Ok(ids.into_iter().flatten().copied().collect())
+            }
+        }
     }
 
     /// A process has ended: its named regions get a deadline. Returns those, and those that are taken out at once.
@@ -262,19 +285,21 @@ impl Vault {
             }
         }
         let closed = nameless.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect();
+        self.titles_of_ended(process, until);
         (named, closed)
     }
 
     /// When the next region's time is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.kept.values().filter_map(|kept| kept.until).min()
+        self.kept.values().filter_map(|kept| kept.until).chain(self.titles_deadline()).min()
     }
 
     /// Takes out the regions whose time is over.
     pub fn expire(&mut self, now: Duration) -> Vec<(RegionId, Kept)> {
         let due: Vec<RegionId> =
             self.kept.iter().filter(|(_, kept)| kept.until.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
+        self.expire_titles(now);
         due.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
     }
 
@@ -297,18 +322,19 @@ impl Vault {
         usage
     }
 
-    /// Whether a process has a region.
+    /// Whether a process has a region or a name.
     #[must_use]
     pub fn has(&self, process: ProcessKey) -> bool {
-        self.of_process(process).next().is_some()
+        self.of_process(process).next().is_some() || self.has_title(process)
     }
 
     fn owner_of_name(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
         if name.is_empty() {
             return None;
         }
-        let ids = self.by_name.get(&(uid, name.to_owned()))?;
-        ids.first().and_then(|id| self.kept.get(id)).map(|kept| kept.owner.process)
+        let ids = self.by_name.get(&(uid, name.to_owned()));
+        let of_region = ids.and_then(|ids| ids.first()).and_then(|id| self.kept.get(id)).map(|kept| kept.owner.process);
+        of_region.or_else(|| self.titled_owner(uid, name))
     }
 
     fn put(&mut self, id: RegionId, kept: Kept) {

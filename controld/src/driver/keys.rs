@@ -2,7 +2,7 @@
 //!
 //! Keys of accepted connections come from the holder and have their highest bit set; all others are the daemon's.
 
-use crate::core::vault::RegionId;
+use crate::core::vault::{NameId, RegionId};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
 use prost::Message;
 
@@ -18,6 +18,7 @@ pub(super) const LOG_FIFO: u64 = 4;
 /// The listening socket `shim`.
 pub(super) const SHIM_LISTENER: u64 = 5;
 
+const NAME_SPACE: u64 = 1 << 58;
 /// Requests that the holder always refuses, so that its answer says how far it has read.
 const FENCE_SPACE: u64 = 1 << 59;
 const REGION_SPACE: u64 = 1 << 60;
@@ -33,6 +34,16 @@ pub(super) fn region(id: RegionId) -> u64 {
 /// The region that has this key.
 pub(super) fn region_of(key: u64) -> Option<RegionId> {
     (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
+}
+
+/// What is noted of a name of the vault.
+pub(super) fn name(id: NameId) -> u64 {
+    NAME_SPACE | (id.0 & (NAME_SPACE - 1))
+}
+
+/// The name whose title has this key.
+pub(super) fn name_of(key: u64) -> Option<NameId> {
+    (key & !(NAME_SPACE - 1) == NAME_SPACE).then_some(NameId(key & (NAME_SPACE - 1)))
 }
 
 /// A fence.
@@ -130,5 +141,10 @@ mod tests {
             assert_eq!((region_of(key), fence_of(key)), (None, None));
         }
         assert_eq!((region_of(fence(9)), fence_of(region(RegionId(9)))), (None, None));
+        assert_eq!(name_of(name(NameId(9))), Some(NameId(9)));
+        assert_eq!([region_of(name(NameId(9))).map(|id| id.0), fence_of(name(NameId(9)))], [None; 2]);
+        for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), stderr(server), STATE, LOG_BACKLOG_KEY] {
+            assert_eq!(name_of(key), None);
+        }
     }
 }

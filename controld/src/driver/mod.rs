@@ -22,6 +22,7 @@ mod processes;
 mod reports;
 mod restore;
 mod session;
+mod succession;
 mod vault;
 mod witnesses;
 
@@ -276,6 +277,7 @@ impl Driver {
                 self.feed(Input::Tick);
             }
         }
+        self.succeed();
         if self.log.has_suppressed() {
             self.log.report_suppressed();
         }

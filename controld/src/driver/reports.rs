@@ -65,6 +65,7 @@ pub(super) fn recorder(settings: &Settings) -> Recorder {
 impl Driver {
     /// Puts an event into the journal and wherever else events go.
     pub(super) fn record(&mut self, event: &JournalEvent) {
+        self.vault.hear(event);
         if let Some(remark) = self.recorder.record(event, SystemTime::now()) {
             self.say(&remark);
         }

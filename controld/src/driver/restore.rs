@@ -81,7 +81,7 @@ struct Found {
 impl Found {
     fn sort(held: Vec<Held>) -> Self {
         let mut found = Self::default();
-        let (regions, others) = held.into_iter().partition(|held| held.kind == Kind::REGION);
+        let (regions, others) = held.into_iter().partition(|held| [Kind::REGION, Kind::NAME].contains(&held.kind));
         found.regions = regions;
         for Held { key, kind, state, mut fds, .. } in others {
             let fd = fds.pop();

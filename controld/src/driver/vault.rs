@@ -7,6 +7,8 @@
 //! the last one to close pays for the freeing of memory, and that must be a thread of this process and never the holder,
 //! for which everybody waits.
 //!
+//! A release is answered when the memory is free: [`succession`](super::succession) has what goes on about names.
+//!
 //! # After the daemon's death
 //! | killed | found by the successor |
 //! |---|---|
@@ -14,9 +16,12 @@
 //! | after that | the region, with its owner, or a deadline from now on if the owner ended meanwhile |
 //! | in the middle of an adoption | some regions of a name with the new owner: it is given the rest |
 //! | before a release is told | the region; its owner asks again, or ends |
+//! | before a commit is held | the commit before; the program was not answered and asks again |
+//! | in the middle of a succession | the title or some regions with the new owner: it is given the rest, and asks again |
 
+use super::succession::Waiting;
 use super::{Driver, keys};
-use crate::core::vault::{Caller, Kept, RegionId, Vault};
+use crate::core::vault::{Caller, Kept, NameId, RegionId, Vault};
 use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
@@ -26,10 +31,10 @@ use crate::settings::Settings;
 use crate::vault::descriptor::Descriptor;
 use crate::vault::device::Device;
 use crate::vault::door::Door;
-use crate::vault::note::Note;
+use crate::vault::note::{Note, TitleNote};
 use crate::vault::{Reply, Request};
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +50,7 @@ const FENCE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The descriptors of one region.
 #[derive(Debug, Clone)]
-struct Files {
+pub(super) struct Files {
     memory: Arc<Descriptor>,
     device: Option<Arc<Device>>,
 }
@@ -59,11 +64,36 @@ impl Files {
 
 /// What is done when the holder has read everything before a fence.
 #[derive(Debug)]
-enum Fenced {
-    /// Answers a request, whose region may have been refused meanwhile.
-    Answer { region: Option<RegionId>, answers: Vec<Reply>, reply: oneshot::Sender<Vec<Reply>> },
-    /// Closes what the holder has closed.
-    Close { _files: Vec<Files> },
+pub(super) enum Fenced {
+    /// Answers a request, whose region or title may have been refused meanwhile.
+    Answer {
+        region: Option<RegionId>,
+        name: Option<NameId>,
+        point: &'static str,
+        answers: Vec<Reply>,
+        reply: oneshot::Sender<Vec<Reply>>,
+    },
+    /// Closes what the holder has closed, and then answers whoever asked for it.
+    Close { files: Vec<Files>, then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)> },
+}
+
+impl Fenced {
+    fn close(files: Vec<Files>) -> Self {
+        Self::Close { files, then: None }
+    }
+}
+
+/// Closes files on other threads, and answers when the kernel is done with those that nobody else has.
+fn close_and_tell(files: Vec<Files>, answers: Vec<Reply>, reply: oneshot::Sender<Vec<Reply>>) {
+    let memories = files.into_iter().filter_map(|files| Arc::into_inner(files.memory));
+    let closings: Vec<_> = memories.filter_map(Descriptor::close).collect();
+    tokio::spawn(async move {
+        for closing in closings {
+            closing.done().await;
+        }
+        // A program that has gone meanwhile needs no answer.
+        let _ = reply.send(answers);
+    });
 }
 
 /// What the vault's tasks tell.
@@ -78,7 +108,8 @@ pub(super) enum VaultNews {
 /// The vault's rules with the descriptors.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    rules: Vault,
+    pub(super) rules: Vault,
+    pub(super) waiting: Waiting,
     files: HashMap<RegionId, Files>,
     watched: HashMap<ProcessKey, AbortHandle>,
     // sessions --requests--> driver
@@ -105,6 +136,7 @@ impl Keeper {
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
         Self {
             rules: Vault::new(settings.file.vault_policy()),
+            waiting: Waiting::default(),
             files: HashMap::new(),
             watched: HashMap::new(),
             requests_tx,
@@ -132,7 +164,7 @@ impl Keeper {
 
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
-        self.rules.next_deadline().into_iter().chain(overdue).min()
+        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).min()
     }
 
     /// What reports and metrics say.
@@ -158,7 +190,7 @@ impl Keeper {
     }
 
     /// These regions and that it was all, with their descriptors or without.
-    fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
+    pub(super) fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
         let regions = ids.iter().filter_map(|id| {
             let files = self.files.get(id).filter(|_| with_descriptors);
             Some((self.answer_of(self.rules.get(*id)?, now), files.map(|files| Arc::clone(&files.memory))))
@@ -167,7 +199,7 @@ impl Keeper {
     }
 
     /// Reports when a process ends; at once, when it has ended already.
-    fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
+    pub(super) fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
         if self.watched.contains_key(&process) {
             return;
         }
@@ -186,6 +218,7 @@ impl Keeper {
     /// Stops watching a process that owns nothing any more.
     fn forget(&mut self, process: ProcessKey) {
         if !self.rules.has(process)
+            && !self.waiting.has(process)
             && let Some(watch) = self.watched.remove(&process)
         {
             watch.abort();
@@ -193,7 +226,7 @@ impl Keeper {
     }
 }
 
-fn done(regions: usize) -> Reply {
+pub(super) fn done(regions: usize) -> Reply {
     (Answer::Done { regions: u32::try_from(regions).unwrap_or(u32::MAX) }, None)
 }
 
@@ -213,7 +246,10 @@ impl Driver {
         self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
         let welcome = Welcome {
             version: VERSION,
-            capabilities: Capabilities::VAULT.and(Capabilities::REPORTS).and(Capabilities::EPOCHS),
+            capabilities: Capabilities::VAULT
+                .and(Capabilities::REPORTS)
+                .and(Capabilities::EPOCHS)
+                .and(Capabilities::STATE),
             most_bytes: policy.user_bytes.min(policy.bytes),
             most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
             ttl_ms: u64::try_from(policy.ttl.as_millis()).unwrap_or(u64::MAX),
@@ -231,6 +267,13 @@ impl Driver {
     pub(super) fn take_over_vault(&mut self, found: Vec<Held>) {
         let (now, policy) = (self.now(), *self.vault.rules.policy());
         for Held { key, state, fds, .. } in found {
+            if let Some(id) = keys::name_of(key) {
+                match TitleNote::read(&state, now, policy.ttl).filter(|_| policy.enabled) {
+                    Some((name, title)) => self.vault.rules.restore_title(id, name, title),
+                    None => self.kept(self.holder.release(key)),
+                }
+                continue;
+            }
             let mut fds = fds.into_iter();
             let kept = Note::read(&state, now, policy.ttl).filter(|_| policy.enabled);
             let memory = fds.next().map(|fd| Arc::new(Descriptor::proven(fd)));
@@ -243,17 +286,16 @@ impl Driver {
             self.vault.rules.restore(id, kept);
         }
         let nameless: Vec<RegionId> = self.vault.rules.remove_nameless_orphans();
-        self.close_regions(&nameless);
+        self.close_regions(&nameless, None);
         let moved = self.vault.rules.finish_adoptions();
         self.note_regions(&moved);
-        let owners: Vec<(RegionId, ProcessKey)> = self
-            .vault
-            .rules
-            .iter()
-            .filter(|(_, kept)| kept.until.is_none())
-            .map(|(id, kept)| (id, kept.owner.process))
+        let regions = self.vault.rules.iter().filter(|(_, kept)| kept.until.is_none());
+        let titles = self.vault.rules.titles().filter(|(_, _, title)| title.until.is_none());
+        let owners: BTreeSet<ProcessKey> = regions
+            .map(|(_, kept)| kept.owner.process)
+            .chain(titles.map(|(_, _, title)| title.owner.process))
             .collect();
-        for (_, process) in owners {
+        for process in owners {
             let pid = super::processes::kernel_pid(process.pid);
             // Opened first and looked at then: what has the start time now is what was opened.
             let opened = open_process(pid).and_then(|opened| match start_time(pid) == Some(process.start_time) {
@@ -266,6 +308,7 @@ impl Driver {
             self.vault.rules.iter().filter(|(_, kept)| kept.until.is_some()).map(|(id, _)| id).collect();
         // Their deadline now counts for the next successor too.
         self.note_regions(&orphans);
+        self.hold_titles();
         reached("vault-restored");
     }
 
@@ -277,6 +320,7 @@ impl Driver {
         for id in self.vault.files.keys() {
             self.hold_region(*id);
         }
+        self.hold_titles();
         // The answer to this one may be lost with the holder before; then it is sent again.
         if let Some((number, _)) = self.vault.in_flight {
             self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
@@ -289,7 +333,26 @@ impl Driver {
         }
     }
 
-    fn note_regions(&self, ids: &[RegionId]) {
+    fn hold_titles(&self) {
+        for (id, name, title) in self.vault.rules.titles() {
+            self.kept(self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, self.now()), &[]));
+        }
+    }
+
+    /// Tells the holder what has changed about names.
+    pub(super) fn note_titles(&mut self) {
+        let now = self.now();
+        for (id, title) in self.vault.rules.take_changed_titles() {
+            self.kept(match title {
+                Some((name, title)) => {
+                    self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, now), &[])
+                }
+                None => self.holder.release(keys::name(id)),
+            });
+        }
+    }
+
+    pub(super) fn note_regions(&self, ids: &[RegionId]) {
         for id in ids {
             if let Some(kept) = self.vault.rules.get(*id) {
                 self.kept(self.holder.update(keys::region(*id), &Note::of(kept, self.now())));
@@ -303,7 +366,7 @@ impl Driver {
         self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
     }
 
-    fn fence(&mut self, fenced: Fenced) {
+    pub(super) fn fence(&mut self, fenced: Fenced) {
         self.vault.last_fence += 1;
         self.vault.fenced.push_back((self.vault.last_fence, fenced));
         if self.vault.in_flight.is_none() {
@@ -320,15 +383,31 @@ impl Driver {
                 return true;
             }
             while let Some((_, fenced)) = self.vault.fenced.pop_front_if(|(fence, _)| *fence <= number) {
-                if let Fenced::Answer { answers, reply, .. } = fenced {
-                    reached("region-safe");
-                    // A program that has gone meanwhile needs no answer.
-                    let _ = reply.send(answers);
+                match fenced {
+                    Fenced::Answer { point, answers, reply, .. } => {
+                        reached(point);
+                        // A program that has gone meanwhile needs no answer.
+                        let _ = reply.send(answers);
+                    }
+                    Fenced::Close { files, then: Some((answers, reply)) } => close_and_tell(files, answers, reply),
+                    Fenced::Close { files, then: None } => drop(files),
                 }
             }
             self.vault.in_flight = None;
             if !self.vault.fenced.is_empty() {
                 self.send_fence(self.vault.last_fence);
+            }
+            return true;
+        }
+        if let Some(refused) = keys::name_of(key) {
+            tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
+            self.vault.rules.remove_title(refused);
+            for (_, fenced) in &mut self.vault.fenced {
+                if let Fenced::Answer { name: Some(name), answers, .. } = fenced
+                    && *name == refused
+                {
+                    *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
+                }
             }
             return true;
         }
@@ -356,6 +435,9 @@ impl Driver {
     }
 
     fn vault_asked(&mut self, request: Request) {
+        if matches!(request.ask, Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. }) {
+            return self.name_asked(request);
+        }
         let Request { client, ask, descriptor, device, reply } = request;
         let (caller, now) = (&client.caller, self.now());
         let answers = match ask {
@@ -368,16 +450,20 @@ impl Driver {
                     Ok(id) => {
                         let files = Files { memory: Arc::new(descriptor), device };
                         let before = self.vault.files.insert(id, files);
+                        let server = self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0);
+                        self.vault.rules.note_server(caller, &name, server);
+                        self.note_titles();
                         self.hold_region(id);
                         reached("region-held");
                         let opened = client.pidfd.try_clone();
                         let pid = super::processes::kernel_pid(caller.process.pid);
                         self.vault
                             .watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
-                        self.fence(Fenced::Answer { region: Some(id), answers: vec![done(1)], reply });
+                        let (answers, point) = (vec![done(1)], "region-safe");
+                        self.fence(Fenced::Answer { region: Some(id), name: None, point, answers, reply });
                         match before {
                             // The same again, which is nothing new.
-                            Some(files) => self.fence(Fenced::Close { _files: vec![files] }),
+                            Some(files) => self.fence(Fenced::close(vec![files])),
                             None => self.record(&JournalEvent::RegionEscrowed {
                                 process: caller.process,
                                 uid: caller.uid,
@@ -391,15 +477,14 @@ impl Driver {
                     Err(failure) => Err(failure),
                 }
             }
-            Ask::Release { key } => self.vault.rules.release(caller, key).map(|kept| {
-                self.released(caller.process, caller.uid, vec![kept]);
-                vec![done(1)]
-            }),
-            Ask::Discard { name } => self.vault.rules.discard(caller, &name).map(|all| {
-                let count = all.len();
-                self.released(caller.process, caller.uid, all);
-                vec![done(count)]
-            }),
+            Ask::Release { key } => match self.vault.rules.release(caller, key) {
+                Ok(kept) => return self.released(caller.process, caller.uid, vec![kept], Some(reply)),
+                Err(failure) => Err(failure),
+            },
+            Ask::Discard { name } => match self.vault.rules.discard(caller, &name) {
+                Ok(all) => return self.released(caller.process, caller.uid, all, Some(reply)),
+                Err(failure) => Err(failure),
+            },
             Ask::List { name } => {
                 let fits = |kept: &Kept| kept.owner.uid == caller.uid && (name.is_empty() || kept.region.name == name);
                 let ids: Vec<RegionId> =
@@ -413,6 +498,7 @@ impl Driver {
             Ask::Adopt { name } => match self.vault.rules.adopt(caller, &name) {
                 Ok(ids) => {
                     reached("adoption-known");
+                    self.note_titles();
                     self.note_regions(&ids);
                     reached("adoption-noted");
                     let pid = super::processes::kernel_pid(caller.process.pid);
@@ -423,7 +509,13 @@ impl Driver {
                         ids.iter().filter_map(|id| self.vault.rules.get(*id)).map(|kept| kept.region.bytes).sum();
                     let (process, uid, regions) = (caller.process, caller.uid, ids.len());
                     self.record(&JournalEvent::RegionsAdopted { process, uid, name, regions, bytes });
-                    return self.fence(Fenced::Answer { region: None, answers, reply });
+                    return self.fence(Fenced::Answer {
+                        region: None,
+                        name: None,
+                        point: "region-safe",
+                        answers,
+                        reply,
+                    });
                 }
                 Err(failure) => Err(failure),
             },
@@ -440,16 +532,19 @@ impl Driver {
                 };
                 Ok(vec![(Answer::Epoch { server, state }, None)])
             }
-            // The session answers it itself.
-            Ask::Hello { .. } => Err(Failure::NOT_GREETED),
+            // The session answers the first itself; the others were sorted out above.
+            Ask::Hello { .. } | Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. } => {
+                Err(Failure::NOT_GREETED)
+            }
         };
         // A program that has gone meanwhile needs no answer.
         let _ = reply.send(answers.unwrap_or_else(|failure| vec![(Answer::Failed(failure), None)]));
     }
 
     /// Lets go of regions that the rules have let go of: the holder first.
-    fn close_regions(&mut self, ids: &[RegionId]) {
-        if ids.is_empty() {
+    fn close_regions(&mut self, ids: &[RegionId], then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)>) {
+        self.note_titles();
+        if ids.is_empty() && then.is_none() {
             return;
         }
         let mut files = Vec::new();
@@ -458,25 +553,33 @@ impl Driver {
             self.kept(self.holder.release(keys::region(*id)));
         }
         reached("region-released");
-        self.fence(Fenced::Close { _files: files });
+        self.fence(Fenced::Close { files, then });
     }
 
     fn owner_ended(&mut self, process: ProcessKey) {
         reached("owner-end-seen");
         self.vault.watched.remove(&process);
+        self.vault.waiting.forget(process);
         let (orphaned, closed) = self.vault.rules.ended(self.now(), process);
+        self.note_titles();
         self.note_regions(&orphaned);
         reached("owner-end-noted");
         if let Some(uid) = closed.first().map(|(_, kept)| kept.owner.uid) {
-            self.released(process, uid, closed);
+            self.released(process, uid, closed, None);
         }
     }
 
-    /// Regions were given up.
-    fn released(&mut self, process: ProcessKey, uid: Uid, gone: Vec<(RegionId, Kept)>) {
+    /// Regions were given up; whoever asked for it is told when their memory is free.
+    fn released(
+        &mut self,
+        process: ProcessKey,
+        uid: Uid,
+        gone: Vec<(RegionId, Kept)>,
+        reply: Option<oneshot::Sender<Vec<Reply>>>,
+    ) {
         let bytes = gone.iter().map(|(_, kept)| kept.region.bytes).sum();
         let ids: Vec<RegionId> = gone.into_iter().map(|(id, _)| id).collect();
-        self.close_regions(&ids);
+        self.close_regions(&ids, reply.map(|reply| (vec![done(ids.len())], reply)));
         self.vault.forget(process);
         self.record(&JournalEvent::RegionsReleased { process, uid, regions: ids.len(), bytes });
     }
@@ -489,7 +592,7 @@ impl Driver {
         }
         let expired = self.vault.rules.expire(now);
         let ids: Vec<RegionId> = expired.iter().map(|(id, _)| *id).collect();
-        self.close_regions(&ids);
+        self.close_regions(&ids, None);
         for (_, kept) in expired {
             let (Caller { process, uid, .. }, Region { name, bytes, .. }) = (kept.owner, kept.region);
             self.record(&JournalEvent::RegionExpired { process, uid, name, bytes });

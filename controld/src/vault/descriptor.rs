@@ -8,7 +8,7 @@
 //! memory is such. What is shipped can't be told to.
 
 use crate::sys::uvm::device_of;
-use crate::witness::uvm::closing;
+use crate::witness::uvm::closing::{self, Closing};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -37,6 +37,12 @@ impl Descriptor {
     #[must_use]
     pub fn proven(descriptor: OwnedFd) -> Self {
         Self(Some(descriptor))
+    }
+
+    /// Closes it on another thread; who waits for that knows when the kernel is done.
+    #[must_use]
+    pub fn close(mut self) -> Option<Closing> {
+        self.0.take().map(|descriptor| closing::close(vec![descriptor]))
     }
 }
 

@@ -7,13 +7,16 @@
 //! | `release KEY`, `discard NAME` | | `done N` |
 //! | `adopt NAME`, `hand-back` | takes memory and looks whether it is the same to the bit | `1 intact, 2 torn, done 2` |
 //! | `list` | | `1 owned, 2 orphaned, done 2` |
+//! | `commit NAME N` | notes that it has come to N | `done 0` |
+//! | `succeed NAME MS`, `stand NAME MS` | adopts a name as soon as that can be; the latter also waits for a first owner | `after 12 at 3 at rest SERVER, 1 intact, done 1` |
+//! | `fate PID` | | `TAINTED` |
 //! | end of input | ends | |
 //!
 //! A request that fails is answered `failed REASON`. It is a program and not a thread of the test because the daemon
 //! tells owners apart by their process.
 
 use integration::lab::escrow::{Patient, Told, is_intact, memory, region};
-use remps_proto::shim::{Answer, Ask};
+use remps_proto::shim::{Answer, Ask, Commit, Inherited, Rest};
 use std::io::{BufRead, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -41,6 +44,17 @@ fn request(line: &str) -> Option<Ask> {
         ["discard", word] => Ask::Discard { name: name(word) },
         ["adopt", word] => Ask::Adopt { name: name(word) },
         ["hand-back"] => Ask::HandBack,
+        ["commit", word, number] => {
+            let (generation, data) = (number.parse().ok()?, number.as_bytes().to_vec());
+            Ask::Commit { name: name(word), commit: Commit { generation, data, ranges: Vec::new() } }
+        }
+        [how @ ("succeed" | "stand"), word, wait] => Ask::Succeed {
+            name: name(word),
+            wait_ms: wait.parse().ok()?,
+            even_if_nobody: *how == "stand",
+            least: Rest::PROCESS,
+        },
+        ["fate", pid] => Ask::Fate { pid: pid.parse().ok()? },
         ["list"] => Ask::List { name: String::new() },
         ["report", error] => Ask::Report { error: error.parse().ok()?, own_work: true },
         ["where"] => Ask::Where,
@@ -57,6 +71,11 @@ fn told((answer, memory): Told) -> String {
             format!("{} {}", region.key, if region.owner == 0 { "orphaned" } else { "owned" })
         }
         (Answer::Done { regions }, _) => format!("done {regions}"),
+        (Answer::Inherited(Inherited { commit, predecessor, rest, .. }), _) => {
+            let generation = commit.map_or_else(|| "no commit".to_owned(), |commit| commit.generation.to_string());
+            format!("after {predecessor} at {generation} at rest {rest}")
+        }
+        (Answer::Epoch { state, .. }, _) => state.to_string(),
         (Answer::Failed(failure), _) => format!("failed {failure}"),
         (other, _) => format!("{other:?}"),
     }

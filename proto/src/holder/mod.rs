@@ -60,6 +60,8 @@ crate::open_enum! {
         REGION = 10,
         /// The listening socket `shim`, from which the daemon itself accepts: kept until giving up.
         LISTENER_SHIM = 11,
+        /// What is noted of a name in the vault, without descriptors: kept until giving up.
+        NAME = 12,
     }
 }
 

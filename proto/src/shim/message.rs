@@ -3,7 +3,10 @@
 use prost::Message as _;
 
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
-use super::{Capabilities, Failure, MAX_GPU_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, ServerState};
+use super::{
+    Capabilities, Failure, MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
+    MAX_RANGES, Rest, ServerState,
+};
 
 /// Why a packet is not a message, or a message cannot be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +58,43 @@ pub struct Region {
     pub left_ms: u64,
 }
 
+/// A part of kept memory that has a label.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Range {
+    /// The label, not empty. Printable ASCII without blanks.
+    pub label: String,
+    /// Where it begins.
+    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// The library's own.
+    pub flags: u64,
+}
+
+/// How far the owner of a name has come.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// The program's own number for it.
+    pub generation: u64,
+    /// The program's own bytes.
+    pub data: Vec<u8>,
+    /// Where what it has lies.
+    pub ranges: Vec<Range>,
+}
+
+/// What the owner of a name left.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inherited {
+    /// Its last commit, if there was one.
+    pub commit: Option<Commit>,
+    /// Its pid; that of the caller where it was the owner already.
+    pub predecessor: u32,
+    /// The server that it was on; 0 when none is known.
+    pub server: u64,
+    /// What is known of its work.
+    pub rest: Rest,
+}
+
 /// What the library asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
@@ -98,6 +138,29 @@ pub enum Ask {
     },
     /// Tell which server this process has.
     Where,
+    /// Note how far the owner of a name has come.
+    Commit {
+        /// The name, not empty.
+        name: String,
+        /// How far.
+        commit: Commit,
+    },
+    /// Adopt a name as soon as its owner is gone and what it left is at rest.
+    Succeed {
+        /// The name, not empty.
+        name: String,
+        /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
+        wait_ms: u64,
+        /// Wait also while nobody has the name.
+        even_if_nobody: bool,
+        /// The least that must be known of the predecessor's work.
+        least: Rest,
+    },
+    /// Tell how the server of another process of this user is, or was when the process ended.
+    Fate {
+        /// Its pid, as the daemon sees it.
+        pid: u32,
+    },
 }
 
 /// A request of the library.
@@ -145,6 +208,8 @@ pub enum Answer {
         /// How it is.
         state: ServerState,
     },
+    /// What a predecessor left; its regions follow, and [`Done`](Self::Done).
+    Inherited(Inherited),
 }
 
 /// A message of the daemon.
@@ -195,16 +260,67 @@ impl Region {
     }
 }
 
+impl Commit {
+    fn check(&self) -> Result<(), DecodeError> {
+        limited("commit", self.data.len(), MAX_COMMIT_BYTES)?;
+        limited("ranges", self.ranges.len(), MAX_RANGES)?;
+        for range in &self.ranges {
+            word("label", &range.label, MAX_LABEL_BYTES, "a label has characters that are not printable ASCII")?;
+            if range.label.is_empty() || range.address.checked_add(range.bytes).is_none() {
+                return Err(DecodeError::Value("a range has no label or no end"));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(generation: u64, data: Vec<u8>, ranges: Vec<wire::Range>) -> Self {
+        let range = |wire::Range { label, address, bytes, flags }| Range { label, address, bytes, flags };
+        Self { generation, data, ranges: ranges.into_iter().map(range).collect() }
+    }
+
+    fn write(self) -> (u64, Vec<u8>, Vec<wire::Range>) {
+        let range = |Range { label, address, bytes, flags }| wire::Range { label, address, bytes, flags };
+        (self.generation, self.data, self.ranges.into_iter().map(range).collect())
+    }
+}
+
+impl Inherited {
+    fn read(inherited: wire::Inherited) -> Result<Self, DecodeError> {
+        let wire::Inherited { is_committed, generation, data, ranges, predecessor, server, rest } = inherited;
+        let commit = is_committed.then(|| Commit::read(generation, data, ranges));
+        commit.as_ref().map_or(Ok(()), Commit::check)?;
+        Ok(Self { commit, predecessor, server, rest: Rest(rest) })
+    }
+
+    fn write(self) -> wire::Inherited {
+        let Self { commit, predecessor, server, rest } = self;
+        let is_committed = commit.is_some();
+        let (generation, data, ranges) = commit.unwrap_or_default().write();
+        wire::Inherited { is_committed, generation, data, ranges, predecessor, server, rest: rest.0 }
+    }
+}
+
 impl Ask {
     fn check(&self) -> Result<(), DecodeError> {
         match self {
             Self::Escrow(region) => region.check(),
             Self::List { name: text } => name(text),
-            Self::Adopt { name: text } | Self::Discard { name: text } if text.is_empty() => {
+            Self::Adopt { name: text }
+            | Self::Discard { name: text }
+            | Self::Commit { name: text, .. }
+            | Self::Succeed { name: text, .. }
+                if text.is_empty() =>
+            {
                 Err(DecodeError::Value("a name is missing"))
             }
-            Self::Adopt { name: text } | Self::Discard { name: text } => name(text),
-            Self::Hello { .. } | Self::Release { .. } | Self::HandBack | Self::Report { .. } | Self::Where => Ok(()),
+            Self::Adopt { name: text } | Self::Discard { name: text } | Self::Succeed { name: text, .. } => name(text),
+            Self::Commit { name: text, commit } => name(text).and_then(|()| commit.check()),
+            Self::Hello { .. }
+            | Self::Release { .. }
+            | Self::HandBack
+            | Self::Report { .. }
+            | Self::Where
+            | Self::Fate { .. } => Ok(()),
         }
     }
 }
@@ -229,6 +345,13 @@ impl FromShim {
             Asked::Discard(discard) => Ask::Discard { name: discard.name },
             Asked::Report(report) => Ask::Report { error: report.error, own_work: report.own_work },
             Asked::Where(wire::Where {}) => Ask::Where,
+            Asked::Commit(wire::Commit { name, generation, data, ranges }) => {
+                Ask::Commit { name, commit: Commit::read(generation, data, ranges) }
+            }
+            Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least }) => {
+                Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }
+            }
+            Asked::Fate(wire::Fate { pid }) => Ask::Fate { pid },
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -250,6 +373,14 @@ impl FromShim {
             Ask::Discard { name } => Asked::Discard(wire::Discard { name }),
             Ask::Report { error, own_work } => Asked::Report(wire::Report { error, own_work }),
             Ask::Where => Asked::Where(wire::Where {}),
+            Ask::Commit { name, commit } => {
+                let (generation, data, ranges) = commit.write();
+                Asked::Commit(wire::Commit { name, generation, data, ranges })
+            }
+            Ask::Succeed { name, wait_ms, even_if_nobody, least } => {
+                Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least: least.0 })
+            }
+            Ask::Fate { pid } => Asked::Fate(wire::Fate { pid }),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }
@@ -259,7 +390,7 @@ impl Answer {
     /// Whether nothing more comes in answer to the same request.
     #[must_use]
     pub const fn is_last(&self) -> bool {
-        !matches!(self, Self::Region(_))
+        !matches!(self, Self::Region(_) | Self::Inherited(_))
     }
 }
 
@@ -283,6 +414,7 @@ impl ToShim {
             Answered::Done(done) => Answer::Done { regions: done.regions },
             Answered::Failed(failed) => Answer::Failed(Failure(failed.reason)),
             Answered::Epoch(epoch) => Answer::Epoch { server: epoch.server, state: ServerState(epoch.state) },
+            Answered::Inherited(inherited) => Answer::Inherited(Inherited::read(inherited)?),
         };
         Ok(Self { request, answer })
     }
@@ -307,6 +439,10 @@ impl ToShim {
             Answer::Done { regions } => Answered::Done(wire::Done { regions }),
             Answer::Failed(reason) => Answered::Failed(wire::Failed { reason: reason.0 }),
             Answer::Epoch { server, state } => Answered::Epoch(wire::Epoch { server, state: state.0 }),
+            Answer::Inherited(inherited) => {
+                inherited.commit.as_ref().map_or(Ok(()), Commit::check)?;
+                Answered::Inherited(inherited.write())
+            }
         };
         encoded(&wire::ToShim { request: self.request, content: Some(content) })
     }

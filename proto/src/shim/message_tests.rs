@@ -37,6 +37,14 @@ fn any_region() -> impl Strategy<Value = Region> {
     )
 }
 
+fn any_commit() -> impl Strategy<Value = Commit> {
+    let range = ("[!-~]{1,64}", 0..u64::MAX / 2, 0..u64::MAX / 2, any::<u64>())
+        .prop_map(|(label, address, bytes, flags)| Range { label, address, bytes, flags });
+    let ranges = prop_oneof![prop::collection::vec(range.clone(), 0..4), prop::collection::vec(range, MAX_RANGES)];
+    let data = prop_oneof![prop::collection::vec(any::<u8>(), 0..9), Just(vec![0xff; MAX_COMMIT_BYTES])];
+    (any::<u64>(), data, ranges).prop_map(|(generation, data, ranges)| Commit { generation, data, ranges })
+}
+
 fn any_ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
         (any::<u32>(), any::<u64>())
@@ -47,6 +55,11 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         "[!-~]{1,128}".prop_map(|name| Ask::Adopt { name }),
         "[!-~]{1,128}".prop_map(|name| Ask::Discard { name }),
         (any::<u32>(), any::<bool>()).prop_map(|(error, own_work)| Ask::Report { error, own_work }),
+        ("[!-~]{1,128}", any_commit()).prop_map(|(name, commit)| Ask::Commit { name, commit }),
+        ("[!-~]{1,128}", any::<u64>(), any::<bool>(), any::<u32>()).prop_map(
+            |(name, wait_ms, even_if_nobody, least)| Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }
+        ),
+        any::<u32>().prop_map(|pid| Ask::Fate { pid }),
         Just(Ask::HandBack),
         Just(Ask::Where),
     ]
@@ -67,6 +80,14 @@ fn any_answer() -> impl Strategy<Value = Answer> {
         any::<u32>().prop_map(|regions| Answer::Done { regions }),
         any::<u32>().prop_map(|reason| Answer::Failed(Failure(reason))),
         (any::<u64>(), any::<u32>()).prop_map(|(server, state)| Answer::Epoch { server, state: ServerState(state) }),
+        (prop::option::of(any_commit()), any::<u32>(), any::<u64>(), any::<u32>()).prop_map(
+            |(commit, predecessor, server, rest)| Answer::Inherited(Inherited {
+                commit,
+                predecessor,
+                server,
+                rest: Rest(rest)
+            })
+        ),
     ]
 }
 
@@ -160,4 +181,27 @@ fn capabilities_are_had_all_or_not() {
     let both = Capabilities::VAULT.and(Capabilities::REPORTS);
     assert!(both.has(Capabilities::VAULT) && both.has(both));
     assert!(!Capabilities::VAULT.has(both) && !both.has(Capabilities::EPOCHS));
+}
+
+#[test]
+fn a_commit_beyond_its_limits_is_refused_by_both_sides() {
+    let range = Range { label: "weights".into(), address: 1 << 40, bytes: 5, flags: 0 };
+    let sound = Commit { generation: 7, data: vec![1; MAX_COMMIT_BYTES], ranges: vec![range.clone(); MAX_RANGES] };
+    let wrong = [
+        Commit { data: vec![1; MAX_COMMIT_BYTES + 1], ..sound.clone() },
+        Commit { ranges: vec![range.clone(); MAX_RANGES + 1], ..sound.clone() },
+        Commit { ranges: vec![Range { label: String::new(), ..range.clone() }], ..sound.clone() },
+        Commit { ranges: vec![Range { label: "two words".into(), ..range.clone() }], ..sound.clone() },
+        Commit { ranges: vec![Range { bytes: u64::MAX, ..range }], ..sound.clone() },
+    ];
+    let ask = |name: &str, commit| FromShim { request: 1, ask: Ask::Commit { name: name.into(), commit } }.encode();
+    assert!(ask("llm", sound.clone()).is_ok());
+    assert!(ask("", sound).is_err());
+    for commit in wrong {
+        let (generation, data, ranges) = commit.clone().write();
+        let content = wire::Commit { name: "llm".into(), generation, data, ranges };
+        let packet = wire::FromShim { request: 1, content: Some(Asked::Commit(content)) }.encode_to_vec();
+        assert!(FromShim::decode(&packet).is_err(), "{commit:?}");
+        assert!(ask("llm", commit).is_err());
+    }
 }

@@ -1,8 +1,9 @@
 //! Messages between the preload library and the control daemon: what keeps GPU memory beyond a process's end.
 //!
 //! ```text
-//! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where     FromShim
-//! daemon -> library   Welcome, Region …, Done or Failed; Epoch also by itself                   ToShim
+//! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
+//!                     Commit, Succeed, Fate                                                        FromShim
+//! daemon -> library   Welcome, Inherited, Region …, Done or Failed; Epoch                        ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow, and beside each Region
 //! that answers a HandBack or an Adopt. Every request gets exactly one last answer ([`Answer::is_last`]), in order. Who
@@ -12,6 +13,12 @@
 //! A key names a region within its process and a name a group of regions of one process, within its user. At any time a
 //! name has one owner. A named region outlives its owner for a while, and the first process of the same user that asks
 //! adopts all regions of the name at once. To adopt first and escrow then keeps keys from meeting.
+//!
+//! # Commits and succession
+//! The owner of a name notes with a Commit how far it has come: a number, some bytes, and where what it has lies. A
+//! Succeed adopts the name when its owner has ended *and* its work is at rest; it is answered when that is so, or with
+//! [`Failure::NOT_YET`] when its time is over, and may be asked again. What is known of the predecessor's work then is a
+//! [`Rest`], and never less than was asked for. A standby waits with it while the name's owner lives.
 //!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
@@ -24,14 +31,20 @@ pub mod wire {
     include!("gen/remps.shim.v1.rs");
 }
 
-pub use message::{Answer, Ask, DecodeError, FromShim, Region, ToShim, Welcome};
+pub use message::{Answer, Ask, Commit, DecodeError, FromShim, Inherited, Range, Region, ToShim, Welcome};
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.
 pub const VERSION: u32 = 1;
 /// Name of the socket in the pipe directory.
 pub const SOCKET_NAME: &str = "shim";
-/// Largest message in bytes; a longer packet is not a message.
-pub const MAX_MESSAGE_BYTES: usize = 1024;
+/// Largest message in bytes; a longer packet is not a message. A commit with all that it may have fits.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// Most of the program's own bytes in a commit.
+pub const MAX_COMMIT_BYTES: usize = 4096;
+/// Most ranges in a commit.
+pub const MAX_RANGES: usize = 64;
+/// Longest label of a range, in bytes.
+pub const MAX_LABEL_BYTES: usize = 64;
 /// Longest name of a group of regions, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 /// Longest name of a GPU, in bytes: `GPU-` or `MIG-` and a UUID have 40.
@@ -50,6 +63,8 @@ impl Capabilities {
     pub const EPOCHS: Self = Self(1 << 2);
     /// It is told without being asked too, when it changes.
     pub const NEWS: Self = Self(1 << 3);
+    /// Commit, Succeed and Fate.
+    pub const STATE: Self = Self(1 << 4);
 
     /// Whether all of these are among them.
     #[must_use]
@@ -97,6 +112,10 @@ crate::open_enum! {
         TOO_MANY_CONNECTIONS = 14,
         /// The daemon ends.
         QUITTING = 15,
+        /// The owner of the name lives, or its work is not known to be at rest, and the time is over: ask again.
+        NOT_YET = 16,
+        /// Another process waits for the same name, or succeeded first.
+        NAME_TAKEN = 17,
     }
 }
 
@@ -111,5 +130,23 @@ crate::open_enum! {
         TAINTED = 2,
         /// It is gone.
         GONE = 3,
+    }
+}
+
+crate::open_enum! {
+    /// What is known of the work that the last owner of a name had given to the GPU.
+    pub struct Rest: u32 {
+        /// Nothing, as nobody had the name before.
+        NONE = 0,
+        /// Its process is reaped. If it was a client of a server that lives, a kernel that it had launched may still run.
+        PROCESS = 1,
+        /// Its process is reaped, and the server that it was on is reaped too or it was on none: no channel is left.
+        SERVER = 2,
+    }
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self::NONE
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use remps_proto::shim::{Commit, Rest};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -117,8 +118,76 @@ fn an_adoption_that_was_cut_short_is_finished() {
     assert_eq!(vault.escrow(&alive, region(3, "")), Ok(RegionId(7)));
 }
 
+fn commit(generation: u64) -> Commit {
+    Commit { generation, data: vec![7], ranges: Vec::new() }
+}
+
+#[test]
+fn a_commit_is_adopted_with_its_name_and_goes_with_it() {
+    let mut vault = vault();
+    let (first, second, other) = (caller(1, 1000), caller(2, 1000), caller(3, 1001));
+    vault.escrow(&first, region(1, "llm")).unwrap();
+    vault.note_server(&first, "llm", 5);
+    let id = vault.commit(&first, "llm", commit(1)).unwrap();
+    assert_eq!(vault.commit(&first, "llm", commit(2)), Ok(id));
+    assert_eq!(vault.commit(&second, "llm", commit(9)), Err(Failure::NAME_IN_USE));
+    assert!(vault.commit(&other, "llm", commit(9)).is_ok(), "another user's name");
+    assert_eq!(vault.standing(&second, "llm"), Standing::Taken);
+    vault.ended(Duration::ZERO, first.process);
+    assert_eq!(vault.standing(&second, "llm"), Standing::Free(first.process));
+    assert_eq!(vault.commit(&second, "llm", commit(9)), Err(Failure::NAME_IN_USE), "adopt or discard it first");
+    assert_eq!(vault.adopt(&second, "llm").map(|ids| ids.len()), Ok(1));
+    let predecessor = Predecessor { pid: 1, server: 5, rest: Rest::SERVER };
+    vault.note_predecessor(&second, "llm", predecessor, 6);
+    let title = vault.title(1000, "llm").unwrap().clone();
+    assert_eq!((title.commit, title.predecessor), (Some(commit(2)), Some(predecessor)));
+    assert_eq!((title.owner, title.server, title.until), (second.clone(), 6, None));
+    vault.discard(&second, "llm").unwrap();
+    assert_eq!((vault.standing(&second, "llm"), vault.has(second.process)), (Standing::Nobody, false));
+}
+
+#[test]
+fn a_name_without_regions_lasts_as_long_as_its_commit_is_worth_keeping() {
+    let mut vault = vault();
+    let owner = caller(1, 1000);
+    vault.escrow(&owner, region(1, "a")).unwrap();
+    vault.note_server(&owner, "a", 5);
+    vault.release(&owner, 1).unwrap();
+    assert_eq!(vault.standing(&owner, "a"), Standing::Nobody, "nothing is left of it");
+    vault.commit(&owner, "a", commit(1)).unwrap();
+    vault.ended(Duration::ZERO, owner.process);
+    assert_eq!(vault.next_deadline(), Some(TTL));
+    vault.expire(TTL);
+    assert_eq!((vault.standing(&owner, "a"), vault.next_deadline()), (Standing::Nobody, None));
+    let told = vault.take_changed_titles();
+    assert_eq!(told.iter().filter(|(_, title)| title.is_none()).count(), 2, "the holder is told of each: {told:?}");
+}
+
+#[test]
+fn one_user_has_so_many_names_and_no_more() {
+    let mut vault = vault();
+    for number in 0..256 {
+        vault.commit(&caller(1, 1000), &number.to_string(), commit(1)).unwrap();
+    }
+    assert_eq!(vault.commit(&caller(2, 1000), "one-more", commit(1)), Err(Failure::QUOTA));
+    assert!(vault.commit(&caller(3, 1001), "one-more", commit(1)).is_ok());
+}
+
+#[test]
+fn an_adoption_that_was_cut_short_after_the_title_is_finished() {
+    let mut vault = vault();
+    let (dead, alive) = (caller(1, 1000), caller(2, 1000));
+    vault.restore(RegionId(5), Kept { owner: dead, region: region(1, "llm"), until: Some(TTL) });
+    let title = Title { owner: alive.clone(), until: None, server: 0, predecessor: None, commit: Some(commit(3)) };
+    vault.restore_title(NameId(4), "llm".into(), title);
+    assert_eq!(vault.finish_adoptions(), [RegionId(5)]);
+    assert_eq!(vault.standing(&alive, "llm"), Standing::Own);
+    assert_eq!(vault.commit(&alive, "other", commit(1)), Ok(NameId(5)));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
+    Commit { pid: u32, name: usize },
     Escrow { pid: u32, key: u64, name: usize },
     Release { pid: u32, key: u64 },
     Adopt { pid: u32, name: usize },
@@ -132,6 +201,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (pid.clone(), key.clone(), name.clone()).prop_map(|(pid, key, name)| Step::Escrow { pid, key, name }),
         1 => (pid.clone(), key).prop_map(|(pid, key)| Step::Release { pid, key }),
+        1 => (pid.clone(), name.clone()).prop_map(|(pid, name)| Step::Commit { pid, name }),
         2 => (pid.clone(), name.clone()).prop_map(|(pid, name)| Step::Adopt { pid, name }),
         1 => (pid.clone(), name).prop_map(|(pid, name)| Step::Discard { pid, name }),
         2 => pid.prop_map(|pid| Step::End { pid }),
@@ -173,6 +243,11 @@ impl World {
                 assert_eq!(kept.until, None, "what nobody can adopt is not kept");
             }
         }
+        for (_, name, title) in vault.titles() {
+            assert_eq!(title.until.is_none(), self.is_alive(title.owner.process), "an owner or a deadline: {title:?}");
+            let owner = owners.get(&(title.owner.uid, name));
+            assert!(owner.is_none_or(|owner| *owner == title.owner.process), "a name has one owner");
+        }
         assert_eq!(vault.by_key.len(), vault.kept.len());
         let policy = vault.policy;
         assert!(!vault.usage(|_| true).exceeds(policy.regions, policy.bytes));
@@ -196,6 +271,8 @@ proptest! {
                     }
                 }
                 Step::Release { pid, key } => drop(vault.release(&world.who(pid), key)),
+                Step::Commit { pid, name } if NAMES[name].is_empty() => drop(world.who(pid)),
+                Step::Commit { pid, name } => drop(vault.commit(&world.who(pid), NAMES[name], commit(1))),
                 Step::Adopt { pid, name } => {
                     let who = world.who(pid);
                     for id in vault.adopt(&who, NAMES[name]).unwrap_or_default() {
