@@ -96,8 +96,10 @@ struct uvm_mps_decision {
 __u32 uvm_mps_window(unsigned int level);
 void uvm_mps_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d);
 
-/* The hardware counts a GPU's subcontexts over all its MIG instances, drivers
- * and records within one: UVM_MPS_UNKNOWN for one before the instance's first. */
+/*
+ * The hardware counts a GPU's subcontexts over all its MIG instances, drivers
+ * and records within one: UVM_MPS_UNKNOWN for one before the instance's first.
+ */
 __u32 uvm_mps_ve_id(__u32 hardware, __u32 first_of_instance);
 
 /* Limits how many fault records one client may put into the ring. */
@@ -114,8 +116,10 @@ void uvm_mps_meter_init(struct uvm_mps_meter *m, __u64 now_ns);
 unsigned int uvm_mps_meter_take(struct uvm_mps_meter *m, __u64 now_ns);
 __u32 uvm_mps_meter_drain(struct uvm_mps_meter *m);
 
-/* Records that a reader at `next` has lost in a ring of `slots` whose next
- * record will have the number `head`. */
+/*
+ * Records that a reader at `next` has lost in a ring of `slots` whose next
+ * record will have the number `head`.
+ */
 __u64 uvm_mps_ring_lost(__u64 head, __u64 next, __u64 slots);
 
 #endif

@@ -48,8 +48,10 @@ static u8 reason_of(const uvm_fault_buffer_entry_t *entry)
 	}
 }
 
-/* Under MPS the clients are subcontexts of one TSG. A TSG of one client has
- * nobody else to protect, and the driver's own error is the better answer. */
+/*
+ * Under MPS the clients are subcontexts of one TSG. A TSG of one client has
+ * nobody else to protect, and the driver's own error is the better answer.
+ */
 static bool tsg_is_shared(uvm_gpu_va_space_t *gpu_va_space, bool replayable, struct uvm_mps_record *rec)
 {
 	uvm_parent_gpu_t *parent = gpu_va_space->gpu->parent;

@@ -33,8 +33,10 @@ void uvm_mps_gpu_va_space_fini(uvm_gpu_va_space_t *gpu_va_space);
  */
 bool uvm_mps_replayable_fault(uvm_gpu_va_space_t *gpu_va_space, uvm_fault_buffer_entry_t *entry);
 
-/* In place of a channel kill, with the VA space lock (read) held. True: the
- * entry is no longer fatal, and the channel's faulted bit is to be cleared. */
+/*
+ * In place of a channel kill, with the VA space lock (read) held. True: the
+ * entry is no longer fatal, and the channel's faulted bit is to be cleared.
+ */
 bool uvm_mps_nonreplayable_fault(uvm_gpu_va_space_t *gpu_va_space,
 				 uvm_user_channel_t *channel,
 				 uvm_fault_buffer_entry_t *entry);

@@ -125,8 +125,10 @@ struct uvm_mps_policy {
 /* uvm_mps_policy.flags: isolate a client even where nobody shares its TSG. */
 #define UVM_MPS_ALONE		(1u << 0)
 
-/* CLAIM: the caller ends this client; the kernel's deadline starts anew.
- * RELEASE: stop holding this client's page tables (kill_ms is ignored). */
+/*
+ * CLAIM: the caller ends this client; the kernel's deadline starts anew.
+ * RELEASE: stop holding this client's page tables (kill_ms is ignored).
+ */
 struct uvm_mps_claim {
 	__u64 va_space_id;
 	__u32 kill_ms;

@@ -80,6 +80,7 @@ struct emu_access {
 	u32 handle;
 	u64 va;
 	u32 type;		/* enum emu_access_type */
+	bool host;		/* by the channel's host engine */
 	u32 force_type;		/* a hardware fault type instead of a walk, or EMU_WALK */
 	u64 until_ns;		/* repeat until then */
 	enum { EMU_READY, EMU_FAULTED, EMU_DONE, EMU_DEAD } state;
@@ -130,7 +131,7 @@ void emu_try(struct emu_access *access);
 void emu_replay(void);
 void emu_cancel_va(u64 pdb, u64 va);
 void emu_cancel_instance(u64 instance);
-void emu_clear_faulted(u32 chid);
+void emu_clear_faulted(u32 chid, bool host);
 void emu_report_fault(const void *packet);
 bool emu_interrupt(void);
 void emu_finish(struct emu_access *access, u32 result);

@@ -39,6 +39,7 @@ struct emu_access_request {
 	__u32 count;		/* accesses at once: va, va + stride, ... */
 	__u32 force_type;	/* NV_PFAULT_FAULT_TYPE of a packet to send as it is, or EMU_WALK */
 	__u32 repeat_ms;	/* not 0: return at once, repeat one access for so long */
+	__u32 host;		/* 1: by the channel's host engine (PBDMA), as of a semaphore or a pushbuffer */
 	/* out */
 	__u32 results[4];	/* how many ended as which enum emu_result */
 	__u32 faults;		/* packets sent for them */

@@ -149,7 +149,7 @@ static bool host_method(struct emu_channel *c, u32 method, u32 data)
 		return semaphore(c, data);
 	case NVC46F_CLEAR_FAULTED:
 		emu.status.clear_faulted++;
-		emu_clear_faulted(data & 0x7fffffff);
+		emu_clear_faulted(data & 0x7fffffff, !(data >> 31));	/* TYPE: PBDMA or ENG */
 		return true;
 	default:
 		return true;	/* NOP, WFI, SET_OBJECT */

@@ -16,8 +16,10 @@
 #define FAULT_ATOMIC	15u
 #define ENGINE_GRAPHICS	64u
 #define ENGINE_CE0	15u
+#define ENGINE_HOST0	32u
 #define CLIENT_GPC_T1_0	1u
 #define CLIENT_HUB_CE0	0xdu
+#define CLIENT_HUB_HOST	6u
 #define PTR_MASK	0xfffffu	/* of the GET register; the rest are clear bits */
 
 void *emu_phys_ptr(bool vid, u64 addr)
@@ -119,12 +121,18 @@ static void kill_tsg(u32 tsg)
 	}
 }
 
-/* Any channel of the TSG and engine for an SM, the very one for a copy engine. */
+/* Not an SM's: such a fault is not replayable and names its very channel. */
+static bool by_hub(const struct emu_access *access)
+{
+	return access->host || EMU_CHANNEL_CE(access->handle);
+}
+
+/* Any channel of the TSG and engine for an SM, the very one for a copy engine or host. */
 static struct emu_user_channel *reported_channel(const struct emu_access *access)
 {
 	struct emu_user_channel *channel;
 
-	if (EMU_CHANNEL_CE(access->handle))
+	if (by_hub(access))
 		return emu_user_channel(access->handle);
 	list_for_each_entry(channel, &emu.user_channels, node) {
 		if (EMU_CHANNEL_TSG(channel->handle) == EMU_CHANNEL_TSG(access->handle) &&
@@ -137,7 +145,8 @@ static struct emu_user_channel *reported_channel(const struct emu_access *access
 static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u32 fault)
 {
 	static const u8 access_types[] = { 0, 1, 2, 3 };
-	bool ce = EMU_CHANNEL_CE(access->handle);
+	u32 client = access->host ? CLIENT_HUB_HOST : CLIENT_HUB_CE0;
+	bool hub = by_hub(access);
 	u64 now = ktime_get_ns();
 
 	w[0] = (u32)instance & 0xfffff000;
@@ -146,10 +155,11 @@ static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u
 	w[3] = (u32)((access->va >> 32) & 0x1ffff);
 	w[4] = (u32)now;
 	w[5] = (u32)(now >> 32);
-	w[6] = ce ? ENGINE_CE0 : ENGINE_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
+	w[6] = access->host ? ENGINE_HOST0 : hub ? ENGINE_CE0 :
+	       ENGINE_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
 	smp_wmb();
-	WRITE_ONCE(w[7], fault | (ce ? 0 : 1 << 7) | (ce ? CLIENT_HUB_CE0 : CLIENT_GPC_T1_0) << 8 |
-		   (u32)access_types[access->type] << 16 | (ce ? 1u << 20 : 0) | 1u << 30 | 1u << 31);
+	WRITE_ONCE(w[7], fault | (hub ? 0 : 1 << 7) | (hub ? client : CLIENT_GPC_T1_0) << 8 |
+		   (u32)access_types[access->type] << 16 | (hub ? 1u << 20 : 0) | 1u << 30 | 1u << 31);
 }
 
 /* Sends the packet unless the buffer is full; then the next tick tries again. */
@@ -163,7 +173,7 @@ static void post(struct emu_access *access, u32 fault)
 	}
 	access->state = EMU_FAULTED;
 	access->posted = false;
-	if (EMU_CHANNEL_CE(access->handle)) {
+	if (by_hub(access)) {
 		if (emu.shadow_count == EMU_FAULTS)
 			return;
 		fill_packet((u32 *)emu.shadow[emu.shadow_count], access, channel->instance, fault);
@@ -213,17 +223,17 @@ void emu_try(struct emu_access *access)
 }
 
 /* Tries all that wait for it; an access may end and free itself, or fault again. */
-static void retry_all(bool ce, u32 chid)
+static void retry_all(bool hub, u32 chid, bool host)
 {
 	struct emu_access *access, *next;
 
 	list_for_each_entry_safe(access, next, &emu.accesses, node) {
 		struct emu_user_channel *channel;
 
-		if (access->state != EMU_FAULTED || EMU_CHANNEL_CE(access->handle) != ce)
+		if (access->state != EMU_FAULTED || by_hub(access) != hub || access->host != host)
 			continue;
-		channel = ce ? emu_user_channel(access->handle) : NULL;
-		if (!ce || (channel && channel->chid == chid))
+		channel = hub ? emu_user_channel(access->handle) : NULL;
+		if (!hub || (channel && channel->chid == chid))
 			emu_try(access);
 	}
 }
@@ -231,12 +241,13 @@ static void retry_all(bool ce, u32 chid)
 void emu_replay(void)
 {
 	emu.status.replays++;
-	retry_all(false, 0);
+	retry_all(false, 0, false);
 }
 
-void emu_clear_faulted(u32 chid)
+/* One engine of a channel goes on: its host (PBDMA), or what executes its methods. */
+void emu_clear_faulted(u32 chid, bool host)
 {
-	retry_all(true, chid);
+	retry_all(true, chid, host);
 }
 
 void emu_cancel_va(u64 pdb, u64 va)

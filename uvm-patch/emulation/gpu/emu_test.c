@@ -20,6 +20,7 @@ static struct emu_access *new_access(const struct emu_access_request *r, u32 n, 
 	access->va = r->va + n * r->stride;
 	access->type = r->type;
 	access->force_type = r->force_type;
+	access->host = r->host;
 	access->until_ns = r->repeat_ms ? ktime_get_ns() + r->repeat_ms * 1000000ull : 0;
 	access->done = done;
 
@@ -71,7 +72,7 @@ static long do_access(void __user *arg)
 
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
-	if (!r.count || r.count > MAX_COUNT || r.type > EMU_PREFETCH)
+	if (!r.count || r.count > MAX_COUNT || r.type > EMU_PREFETCH || r.host > 1)
 		return -EINVAL;
 	memset(r.results, 0, sizeof(r.results));
 	r.faults = 0;

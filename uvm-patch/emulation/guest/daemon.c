@@ -16,6 +16,7 @@
 #define SERVER	"/bin/nvidia-cuda-mps-server"
 #define CLIENT	"/bin/mps-lab-client"
 #define LOG	"/control.log"	/* its standard output, in the foreground */
+#define EVENTS	"/log/events.jsonl"
 #define FUNERAL	"[funerals]\nhold_timeout = 2.0\nendless_hold = 0.0\n"
 
 /* Whether somebody accepts connections there. */
@@ -138,6 +139,67 @@ void the_daemon_names_and_ends_the_culprit(void)
 	CHECK(!strstr(program_output(LOG), "takes no new clients"));
 	client_end(&other, ENDS_BY_EXIT);
 	finish(&daemon, failures_before);
+}
+
+/* An event of this process in the daemon's journal, from the pid on; NULL if it does not come. */
+static const char *journal_says(const char *event, pid_t pid, unsigned int ms)
+{
+	uint64_t deadline = now_ms() + ms;
+	char name[64], process[64];
+
+	snprintf(name, sizeof(name), "\"event\":\"%s\"", event);
+	snprintf(process, sizeof(process), "\"process\":{\"pid\":%d,", pid);
+	do {
+		const char *line = program_output(EVENTS);
+
+		for (; (line = strstr(line, name)) != NULL; line++) {
+			const char *at = strstr(line, process), *end = strchr(line, '\n');
+
+			if (at && end && at < end)
+				return at;
+		}
+		usleep(5000);
+	} while (now_ms() < deadline);
+	return NULL;
+}
+
+/* The copies of its descriptors go with it, so that the module's last record can come; the daemon waits for that. */
+void the_daemon_waits_until_nothing_is_left_of_the_culprit(void)
+{
+	unsigned long failures_before = failures;
+	struct uvm_mps_record held;
+	struct program daemon;
+	struct client culprit, other;
+	uint32_t tsg = fresh_tsg();
+	const char *gone;
+	size_t n;
+
+	NEEDS(patched, "the stock module has no such device");
+	NEEDS(is_here(), "the daemon is not in the machine: tools/emulate --program");
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 60000, SINKS, 0);
+	daemon = start_daemon();
+	culprit = attach(tsg, 1, "/culprit.out");
+	other = attach(tsg, 2, "/other.out");
+	notices_read(&n);
+
+	/* The module keeps the page tables of the client that the daemon has ended: it is not gone yet. */
+	CHECK(gpu_access(culprit.gr, EMU_WRITE, WILD).results[EMU_SPARSE] == 1);
+	CHECK(notices_wait(UVM_MPS_HELD, culprit.pid, PATIENCE_MS, &held));
+	CHECK(client_wait(&culprit, PATIENCE_MS));
+	CHECK(journal_says("client-ended", culprit.pid, PATIENCE_MS) != NULL);
+	CHECK(!journal_says("culprit-gone", culprit.pid, 500));
+	CHECK(!va_space_gone(0, 500));
+	CHECK(works(&other, "/other.out"));
+
+	/* Nobody else has its descriptors: the last record comes with the end of the module's own hold. */
+	CHECK(release(held.va_space_id) == 0);
+	CHECK(va_space_gone(0, PATIENCE_MS));
+	gone = journal_says("culprit-gone", culprit.pid, PATIENCE_MS);
+	CHECK(gone && strstr(gone, "\"complete\":true") && strstr(gone, "\"complete\":true") < strchr(gone, '\n'));
+	CHECK(works(&other, "/other.out"));
+	client_end(&other, ENDS_BY_EXIT);
+	finish(&daemon, failures_before);
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
 }
 
 /* With the stock module by the driver's own tools queue, with the patched one by a notice, too. */

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* /dev/nvidia-uvm-mps itself. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "scene.h"
 
@@ -54,4 +57,78 @@ void the_device_keeps_its_promises(void)
 	}
 	close(fd);
 	end_both(&a, &b);
+}
+
+/* How the clients of one reader look in its PID namespace: its exit status, 0 if as they must. */
+static int look_from_within(pid_t outside)
+{
+	struct uvm_mps_record r[8];
+	int fd = mps_open(O_RDONLY | O_NONBLOCK), wrong = 0;
+	ssize_t n = read(fd, r, sizeof(r));
+
+	/* A client of an outer namespace cannot be seen from here. */
+	wrong |= n < (ssize_t)sizeof(r[0]) || r[0].type != UVM_MPS_VASPACE_ADD || r[0].tgid != 0;
+	wrong |= (pid_t)r[0].tgid_init != outside ? 2 : 0;
+
+	/* This process is the first of its own. */
+	wrong |= getpid() != 1 || !churn(1) ? 4 : 0;
+	n = read(fd, r, sizeof(r[0]));
+	wrong |= n != (ssize_t)sizeof(r[0]) || r[0].type != UVM_MPS_VASPACE_ADD || r[0].tgid != 1 ? 8 : 0;
+	wrong |= r[0].tgid_init <= 1 ? 16 : 0;
+	return wrong;
+}
+
+void a_process_has_the_number_of_the_readers_namespace(void)
+{
+	struct uvm_mps_record rec;
+	struct client a;
+	pid_t child;
+	int status;
+
+	NEEDS(patched, "the stock module has no such device");
+	NEEDS(access("/proc/self/ns/pid", F_OK) == 0, "this kernel has no PID namespaces");
+	a = client_start(fresh_tsg(), 1);
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		if (unshare(CLONE_NEWPID))
+			_exit(64);
+		child = fork();
+		if (child == 0)
+			_exit(look_from_within(a.pid));
+		_exit(waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 65);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+	if (WEXITSTATUS(status))
+		printf("  from within its namespace: %#x\n", WEXITSTATUS(status));
+	CHECK(WEXITSTATUS(status) == 0);
+
+	/* From outside every process can be seen, by the number that it has here. */
+	CHECK(notices_wait(UVM_MPS_VASPACE_ADD, a.pid, PATIENCE_MS, &rec) && rec.tgid == rec.tgid_init);
+	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec) && rec.tgid > 1 && rec.tgid == rec.tgid_init);
+	client_end(&a, ENDS_CLEANLY);
+	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* What tools/emulate does with the list of tested versions, UVM_MPS_TESTED_LIST. */
+void an_untested_driver_only_observes(void)
+{
+	struct uvm_mps_policy p = { UVM_MPS_ABI_VERSION, UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0 }, now;
+	struct uvm_mps_info info = { 0 };
+	int fd;
+
+	NEEDS(patched, "the stock module has no such device");
+	NEEDS(option("mps.untested"), "this driver is on the list: UVM_MPS_TESTED_LIST=/dev/null tools/emulate");
+	CHECK(module_unload());
+	CHECK(module_load("uvm_mps_untested=0 uvm_mps_mode=2"));
+	fd = mps_open(O_RDWR);
+	CHECK(ioctl(fd, UVM_MPS_IOC_INFO, &info) == 0 && info.tested == 0);
+	CHECK(ioctl(fd, UVM_MPS_IOC_GET_POLICY, &now) == 0 && now.mode == UVM_MPS_OBSERVE);
+	CHECK(ioctl(fd, UVM_MPS_IOC_SET_POLICY, &p) == -1 && errno == EOPNOTSUPP);
+	CHECK(ioctl(fd, UVM_MPS_IOC_GET_POLICY, &now) == 0 && now.mode == UVM_MPS_OBSERVE);
+	close(fd);
+	CHECK(module_unload());
+	CHECK(module_load(""));
+	notices_open();
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
 }

@@ -147,6 +147,20 @@ void class_o_a_copy_engine_fault_restarts_its_channel(void)
 	end_both(&a, &b);
 }
 
+/* As of a semaphore in memory that is not there. */
+void class_o_a_host_fault_restarts_its_channel(void)
+{
+	struct emu_status before = gpu_status(), after;
+	struct client a, b;
+
+	two_clients(&a, &b);
+	expect(&a, &b, client_host_access(&a, WILD), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
+	after = gpu_status();
+	CHECK(after.reports == before.reports + (patched ? 0 : 1));
+	CHECK(!patched || client_access(&a, true, EMU_WRITE, RANGE, 1, 0).results[EMU_OK] == 1);
+	end_both(&a, &b);
+}
+
 /* Classes that cannot be isolated pass through unchanged, with a notice. */
 void classes_h_to_k_pass_through_with_a_notice(void)
 {

@@ -157,6 +157,19 @@ struct emu_access_request client_access(struct client *c, bool ce, uint32_t type
 	return o.access;
 }
 
+struct emu_access_request client_host_access(struct client *c, uint64_t va)
+{
+	struct order o = { .verb = DO_ACCESS };
+
+	o.access.handle = c->ce;
+	o.access.type = EMU_READ;
+	o.access.va = va;
+	o.access.count = 1;
+	o.access.force_type = EMU_WALK;
+	o.access.host = 1;
+	return obey(c, o).access;
+}
+
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va)
 {
 	struct order o = { .verb = DO_ACCESS };

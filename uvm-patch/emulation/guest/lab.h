@@ -50,6 +50,8 @@ bool client_wait(struct client *c, unsigned int ms);	/* false: still alive */
 
 struct emu_access_request client_access(struct client *c, bool ce, uint32_t type, uint64_t va,
 					uint32_t count, uint64_t stride);
+/* An access by the host engine of its copy-engine channel, as of a semaphore. */
+struct emu_access_request client_host_access(struct client *c, uint64_t va);
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va);
 /* An access of the client's work on the GPU, which may outlive the process. */
 struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va);

@@ -51,7 +51,7 @@ bool module_load(const char *parameters)
 	/* The driver takes 64 chunks of memory at once for managed memory; this GPU has 40. */
 	snprintf(all, sizeof(all), "uvm_perf_pma_batch_nonpinned_order=0 %s %s %s", parameters,
 		 option("mps.debug") ? "uvm_debug_prints=1" : "",
-		 patched && option("mps.untested") ? "uvm_mps_untested=1" : "");
+		 patched && option("mps.untested") && !strstr(parameters, "uvm_mps_untested=") ? "uvm_mps_untested=1" : "");
 	if (!load("/nvidia-uvm.ko", all))
 		return false;
 	make_node();

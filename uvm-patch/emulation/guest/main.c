@@ -51,6 +51,7 @@ int main(void)
 	RUN(class_d_dead_managed_memory_is_served);
 	RUN(a_prefetch_harms_nobody);
 	RUN(class_o_a_copy_engine_fault_restarts_its_channel);
+	RUN(class_o_a_host_fault_restarts_its_channel);
 	RUN(classes_h_to_k_pass_through_with_a_notice);
 	RUN(a_client_that_nobody_shares_with_is_left_to_the_driver);
 	RUN(observing_changes_nothing_but_tells);
@@ -62,12 +63,15 @@ int main(void)
 	RUN(a_zombie_fault_names_the_dead_client);
 	RUN(teardown_in_every_order_leaves_nothing);
 	RUN(the_device_keeps_its_promises);
+	RUN(a_process_has_the_number_of_the_readers_namespace);
 	RUN(from_packet_to_replay_takes_about_as_long_as_the_cancel);
 	RUN(a_hundred_thousand_faults_leave_nothing);
 
 	RUN(the_daemons_reader_sees_what_the_module_tells);
 	RUN(the_daemon_names_and_ends_the_culprit);
+	RUN(the_daemon_waits_until_nothing_is_left_of_the_culprit);
 	RUN(the_daemon_replaces_the_server_when_the_fault_is_not_isolated);
+	RUN(an_untested_driver_only_observes);
 	RUN(the_module_comes_back_after_an_unload);
 	RUN(class_d_living_managed_memory_is_left_to_the_driver);
 	RUN(the_self_test_passes);

@@ -15,6 +15,7 @@
 
 #define READER	"/bin/mps-notices"
 #define OUTPUT	"/notices.json"
+#define FULL_RING_MS	(3 * PATIENCE_MS)	/* to print a whole ring of records */
 
 static struct program start_reader(char *until, char *count)
 {
@@ -129,7 +130,7 @@ static void losses_are_counted_exactly(void)
 	CHECK(waitpid(reader.pid, NULL, WUNTRACED) == reader.pid);
 	CHECK(churn(CHURN));
 	kill(reader.pid, SIGCONT);
-	CHECK(program_wait(&reader, PATIENCE_MS) == 0);
+	CHECK(program_wait(&reader, FULL_RING_MS) == 0);
 	lost = number(line_with("lost"), "\"count\":");
 	printf("  lost %lld of %u records\n", lost, 2 * CHURN);
 	CHECK(lost == 2 * CHURN - RING);

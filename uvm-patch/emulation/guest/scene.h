@@ -49,6 +49,7 @@ void class_d_dead_managed_memory_is_served(void);
 void class_d_living_managed_memory_is_left_to_the_driver(void);
 void a_prefetch_harms_nobody(void);
 void class_o_a_copy_engine_fault_restarts_its_channel(void);
+void class_o_a_host_fault_restarts_its_channel(void);
 void classes_h_to_k_pass_through_with_a_notice(void);
 void a_client_that_nobody_shares_with_is_left_to_the_driver(void);
 void observing_changes_nothing_but_tells(void);
@@ -60,12 +61,15 @@ void sudden_death_harms_nobody_while_the_tables_are_held(void);
 void a_zombie_fault_names_the_dead_client(void);
 void teardown_in_every_order_leaves_nothing(void);
 void the_device_keeps_its_promises(void);
+void a_process_has_the_number_of_the_readers_namespace(void);
+void an_untested_driver_only_observes(void);
 void from_packet_to_replay_takes_about_as_long_as_the_cancel(void);
 void a_hundred_thousand_faults_leave_nothing(void);
 void the_module_comes_back_after_an_unload(void);
 void the_self_test_passes(void);
 void the_daemons_reader_sees_what_the_module_tells(void);
 void the_daemon_names_and_ends_the_culprit(void);
+void the_daemon_waits_until_nothing_is_left_of_the_culprit(void);
 void the_daemon_replaces_the_server_when_the_fault_is_not_isolated(void);
 
 #endif
