@@ -24,6 +24,31 @@ struct mps_shim_region {
  * set. Ranges whose descriptor the program has closed are not among them. */
 size_t mps_shim_regions(struct mps_shim_region *regions, size_t room);
 
+/* The last recovery of this process, with MPS_SHIM_REPLAY. Fields are added at the end alone. */
+struct mps_shim_recovery {
+    uint64_t count;           /* recoveries so far */
+    uint64_t refused;         /* times that one was refused or failed, for the reason below */
+    uint32_t error;           /* CUresult that began it */
+    uint32_t lost_streams;    /* streams with work that is not known to have been done; 0: nothing was lost */
+    uint64_t ranges_in_doubt; /* kept ranges that lost work may have written: all of them, or none */
+    uint64_t bytes_in_doubt;
+    uint64_t modules_anew;    /* modules that may have variables, which began anew with the values in their images */
+    uint64_t objects;         /* streams, events, modules and the like that were made again */
+    uint64_t total_us;
+    /* wait, unmap, name, file, load, init, context, map, objects, amputate */
+    uint64_t step_us[10];
+    uint32_t descriptors;     /* of the dead copy of the driver, that were cut off */
+    uint32_t mappings;
+    uint32_t unmapped;        /* ranges that the dead copy has unmapped */
+    uint32_t not_unmapped;    /* and has not */
+    uint32_t tries;           /* times that a server was not ready */
+    uint32_t was_prepared;    /* whether the copy's file was made in advance */
+    char reason[160];
+};
+
+/* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
+uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,6 +13,7 @@ use crate::{
     daemon, fork,
     guard::{Bypass, Driver},
     keep, log,
+    replay::{self, belongings},
     settings::{self, Requirement},
     sys::CUresult,
 };
@@ -56,10 +57,15 @@ pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Re
 
 /// The program's call, after which memory is kept if that is wanted.
 fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
+    let interval = if replay::is_armed() { None } else { belongings::Interval::begin() };
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(flags) });
+    if let Some(interval) = interval {
+        interval.end();
+    }
     if answer.is_success() && settings::is_keeping() {
         keep::begin();
+        replay::arm();
     }
     answer
 }

@@ -1,8 +1,8 @@
 //! The preloaded library for CUDA programs under ReMPS.
 //!
 //! It stands between a program and the driver's library and lets everything pass, except that it can refuse to start
-//! CUDA without the MPS control daemon (`MPS_SHIM_REQUIRE`), and that it can keep what a program has on the GPU
-//! (`MPS_SHIM_KEEP`). [`api`] lists every function of the driver; the lines with an arrow are the table of contents.
+//! CUDA without the MPS control daemon (`MPS_SHIM_REQUIRE`), that it can keep what a program has on the GPU
+//! (`MPS_SHIM_KEEP`), and that it can give a program whose driver is dead a fresh one (`MPS_SHIM_REPLAY`). [`api`] lists every function of the driver; the lines with an arrow are the table of contents.
 //!
 //! ```text
 //!  program, cudart, ctypes        this library                                        libcuda.so.1
@@ -32,6 +32,7 @@ mod init;
 mod keep;
 mod log;
 mod proc_address;
+mod replay;
 mod resolve;
 mod settings;
 mod sys;

@@ -79,6 +79,32 @@ macro_rules! hooks {
 
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
+                if $crate::replay::is_armed() {
+                    let subject = $crate::replay::Subject::default()$(.with($argument))*;
+                    return $crate::replay::through(&HOOK, &subject, &mut |is_renamed| {
+                        if !is_renamed {
+                            // SAFETY: the program's own call, with its own arguments.
+                            return unsafe { call($($argument),*) };
+                        }
+                        $(
+                            let Ok($argument) = $crate::replay::Argument::hold($argument) else {
+                                return $crate::replay::untranslatable(&HOOK);
+                            };
+                        )*
+                        // SAFETY: the program's own call, with handles of the driver that lives.
+                        let answer = unsafe { call($(<$type as $crate::replay::Argument>::pass(&$argument)),*) };
+                        if answer.is_success() {
+                            $(<$type as $crate::replay::Argument>::name_results(&$argument);)*
+                        }
+                        answer
+                    });
+                }
+                // SAFETY: the program's own call, with its own arguments.
+                unsafe { call($($argument),*) }
+            }
+
+            /// The call in the handles of the driver that lives.
+            unsafe extern "C" fn call($($argument: $type),*) -> CUresult {
                 let Some(address) = HOOK.driver_for_call() else {
                     return CUresult::CUDA_ERROR_STUB_LIBRARY;
                 };

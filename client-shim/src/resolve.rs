@@ -218,6 +218,19 @@ pub(crate) fn keep_loaded(address: NonNull<c_void>) -> Result<(), Bypass> {
     Ok(())
 }
 
+/// The path of the library around `address`.
+pub(crate) fn library_of(address: NonNull<c_void>) -> Option<&'static CStr> {
+    let path = file_of(address);
+    // SAFETY: paths in the linker's records are C strings that live as long as the library is loaded, and the driver's is
+    // never unloaded.
+    if path.is_null() { None } else { Some(unsafe { CStr::from_ptr(path) }) }
+}
+
+/// Puts another library in the place of the one that functions are looked up in; the one before.
+pub(crate) fn exchange_library(handle: *mut c_void) -> *mut c_void {
+    KEPT.swap(handle, Ordering::AcqRel)
+}
+
 /// The path of the library around `address`, null if there is none.
 fn file_of(address: NonNull<c_void>) -> *const c_char {
     let mut library = mem::MaybeUninit::<libc::Dl_info>::zeroed();
@@ -229,7 +242,7 @@ fn file_of(address: NonNull<c_void>) -> *const c_char {
 }
 
 /// A lookup by the real `dlsym`, with this library as its caller.
-fn find(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
+pub(crate) fn find(handle: *mut c_void, name: &CStr) -> Option<NonNull<c_void>> {
     let real = real_dlsym()?;
     // SAFETY: the handle is the program's or our own, the name a C string.
     NonNull::new(unsafe { real(handle, name.as_ptr()) })

@@ -16,6 +16,8 @@ const REQUIRE: &CStr = c"MPS_SHIM_REQUIRE";
 const LOG: &CStr = c"MPS_SHIM_LOG";
 const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
+const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
+const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
 const PIPE_DIRECTORY: &CStr = c"CUDA_MPS_PIPE_DIRECTORY";
 
 /// Where libcuda looks when `CUDA_MPS_PIPE_DIRECTORY` is not set.
@@ -118,6 +120,47 @@ fn parse_keep(value: &OsStr) -> Option<Keep> {
     }
 }
 
+/// The value of `MPS_SHIM_REPLAY`.
+const IN_PLACE: &str = "in-place";
+
+/// Whether `MPS_SHIM_REPLAY` asks for recoveries. The environment is looked at once. A value that is not known, and one
+/// without the state that it needs, is complained of and asks for nothing.
+pub(crate) fn is_replaying() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static REPLAYING: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match REPLAYING.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let value = variable(REPLAY).unwrap_or_default();
+            let is_wanted = match value.to_str() {
+                Some("" | "0") => false,
+                Some(IN_PLACE) if is_recording() => true,
+                Some(IN_PLACE) if is_server() => false,
+                Some(IN_PLACE) => {
+                    log::complain(format_args!("MPS_SHIM_REPLAY needs MPS_SHIM_KEEP={STATE}: nothing is recovered"));
+                    false
+                }
+                _ => {
+                    log::complain(format_args!(
+                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\" but {value:?}: nothing is recovered"
+                    ));
+                    false
+                }
+            };
+            REPLAYING.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
+            is_wanted
+        }
+        known => known == YES,
+    }
+}
+
+/// Whether the driver waits for each kernel in the call that launches it, so that the call reports the kernel's own
+/// error.
+pub(crate) fn are_launches_blocking() -> bool {
+    variable(LAUNCH_BLOCKING).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// Where `MPS_SHIM_REPORT` wants the report of what was kept: `stderr` or a path. `None` for nowhere.
 pub(crate) fn report() -> Option<OsString> {
     variable(REPORT).filter(|value| !value.is_empty())
@@ -160,8 +203,8 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LOG, PIPE_DIRECTORY, REPORT, REQUIRE, Requirement, is_server, parse_keep,
-        parse_requirement,
+        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE, Requirement,
+        is_server, parse_keep, parse_requirement,
     };
     use crate::api;
 
@@ -172,7 +215,8 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, KEEP, REPORT, LOG, PIPE_DIRECTORY].map(|name| name.to_str().unwrap());
+        let ours =
+            [REQUIRE, KEEP, REPLAY, REPORT, LOG, PIPE_DIRECTORY, LAUNCH_BLOCKING].map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));

@@ -9,6 +9,7 @@ use std::{
 use crate::{
     api::{self, Class},
     guard::Bypass,
+    replay::{self, Effect},
     resolve,
 };
 
@@ -18,9 +19,20 @@ pub(crate) struct Hook {
     pub(crate) name: &'static CStr,
     /// What it deals with.
     class: Class,
+    /// What it does to a stream's work.
+    effect: Effect,
+    /// Whether the default stream is the thread's own.
+    is_per_thread: bool,
     entry: Entry,
-    /// The driver's own function, or [`MISSING`]. Once known it never changes, and its library is never unloaded.
+    /// The driver's own function, or [`MISSING`]. Its library is never unloaded. Once known it changes only when another
+    /// copy of the driver takes over, while nobody is inside one ([`replay`](crate::replay)).
     driver: AtomicPtr<c_void>,
+}
+
+/// Whether a name, which ends in NUL, is that of a function whose default stream is the thread's own.
+const fn is_for_threads(name: &[u8]) -> bool {
+    let end = name.len() - 1;
+    end > 5 && name[end - 5] == b'_' && name[end - 4] == b'p' && name[end - 3] == b't'
 }
 
 /// Stands for a function that the driver does not have. No function has this address.
@@ -36,10 +48,13 @@ unsafe impl Sync for Entry {}
 impl Hook {
     /// A row whose driver's function is still unknown. `name` ends in NUL, `entry` is the exported function.
     pub(crate) const fn new(name: &'static str, entry: *const (), class: Class) -> Self {
+        let effect = Effect::of(name.as_bytes(), class);
+        let is_per_thread = is_for_threads(name.as_bytes());
         let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
             panic!("the table's macro ends every name in NUL");
         };
-        Self { name, class, entry: Entry(entry), driver: AtomicPtr::new(ptr::null_mut()) }
+        let driver = AtomicPtr::new(ptr::null_mut());
+        Self { name, class, effect, is_per_thread, entry: Entry(entry), driver }
     }
 
     /// Our function in the driver's place.
@@ -50,6 +65,30 @@ impl Hook {
     /// Whether our function is handed out in the driver's place.
     pub(crate) fn is_active(&self) -> bool {
         self.class.is_active()
+    }
+
+    /// What it does to a stream's work.
+    pub(crate) fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Whether the default stream is the thread's own for it.
+    pub(crate) fn is_per_thread(&self) -> bool {
+        self.is_per_thread
+    }
+
+    /// Puts what is found in another copy of the driver in the place of what is known; the address before.
+    pub(crate) fn exchange(&self, find: impl FnOnce() -> Option<NonNull<c_void>>) -> *mut c_void {
+        let known = self.driver.load(Ordering::Acquire);
+        if !known.is_null() {
+            self.driver.store(find().map_or(MISSING, NonNull::as_ptr), Ordering::Release);
+        }
+        known
+    }
+
+    /// Puts an address back that [`Self::exchange`] has given.
+    pub(crate) fn restore(&self, address: *mut c_void) {
+        self.driver.store(address, Ordering::Release);
     }
 
     /// Its word of the fork page.
@@ -94,7 +133,8 @@ impl Hook {
     /// Takes `address` for the driver's own function, unless another one is known: the first one found stays.
     pub(crate) fn learn(&self, address: NonNull<c_void>) -> Result<(), Bypass> {
         let known = self.driver.load(Ordering::Acquire);
-        if known == address.as_ptr() {
+        // The program may look for the function in the copy that it has loaded itself, which another one stands for now.
+        if known == address.as_ptr() || replay::is_former(address) {
             return Ok(());
         }
         if !known.is_null() && known != MISSING {

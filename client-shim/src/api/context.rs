@@ -1,7 +1,7 @@
 //! Contexts, primary and other, green contexts, and what they are set to.
 #![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
 
-use crate::keep::{contexts, record};
+use crate::keep::{contexts, current, record};
 
 hooks! {
     Context;
@@ -27,12 +27,12 @@ hooks! {
         fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit);
         fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
         fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
-        fn cuCtxPopCurrent_v2(pctx: *mut CUcontext);
-        fn cuCtxPushCurrent_v2(ctx: CUcontext);
+        fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) => current::pop;
+        fn cuCtxPushCurrent_v2(ctx: CUcontext) => current::push;
         fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
         fn cuCtxResetPersistingL2Cache();
-        fn cuCtxSetCacheConfig(config: CUfunc_cache);
-        fn cuCtxSetCurrent(ctx: CUcontext);
+        fn cuCtxSetCacheConfig(config: CUfunc_cache) => record::context_cache;
+        fn cuCtxSetCurrent(ctx: CUcontext) => current::set;
         fn cuCtxSetFlags(flags: c_uint);
         fn cuCtxSetLimit(limit: CUlimit, value: usize) => record::limit;
         fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
@@ -48,10 +48,10 @@ hooks! {
         );
         fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, type_: CUdevResourceType);
         fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
-        fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => contexts::primary;
-        fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => contexts::primary;
-        fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice);
-        fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint);
+        fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => contexts::release;
+        fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => contexts::reset;
+        fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) => current::retain;
+        fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint) => current::set_flags;
         fn cuGreenCtxCreate(ctx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: c_uint) made GreenContext(ctx);
         fn cuGreenCtxDestroy(ctx: CUgreenCtx) gone(ctx);
         fn cuGreenCtxGetDevResource(ctx: CUgreenCtx, resource: *mut CUdevResource, type_: CUdevResourceType);
@@ -69,14 +69,14 @@ hooks! {
             dev: CUdevice,
         ) made OtherContext(pctx);
         fn cuCtxDestroy(ctx: CUcontext) => contexts::destroy;
-        fn cuCtxPopCurrent(pctx: *mut CUcontext);
-        fn cuCtxPushCurrent(ctx: CUcontext);
+        fn cuCtxPopCurrent(pctx: *mut CUcontext) => current::pop;
+        fn cuCtxPushCurrent(ctx: CUcontext) => current::push;
         fn cuDevSmResourceSplit(
             result: *mut CUdevResource, nb_groups: c_uint, input: *const CUdevResource,
             remainder: *mut CUdevResource, flags: c_uint, group_params: *mut CU_DEV_SM_RESOURCE_GROUP_PARAMS,
         );
-        fn cuDevicePrimaryCtxRelease(dev: CUdevice) => contexts::primary;
-        fn cuDevicePrimaryCtxReset(dev: CUdevice) => contexts::primary;
-        fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint);
+        fn cuDevicePrimaryCtxRelease(dev: CUdevice) => contexts::release;
+        fn cuDevicePrimaryCtxReset(dev: CUdevice) => contexts::reset;
+        fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint) => current::set_flags;
     }
 }

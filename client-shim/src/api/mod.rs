@@ -15,7 +15,7 @@ pub(crate) mod kernel;
 #[cfg(test)]
 mod left_alone;
 pub(crate) mod library;
-mod lookup;
+pub(crate) mod lookup;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 pub(crate) mod module;
@@ -114,6 +114,12 @@ impl Class {
 /// Every hook.
 pub(crate) fn hooks() -> impl Iterator<Item = &'static Hook> {
     CLASSES.iter().copied().flatten().copied()
+}
+
+/// Names and argument types of all functions.
+#[cfg(test)]
+pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TEXTS.iter().copied().flatten().copied()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ hooks! {
         fn cuStreamGetPriority(stream: CUstream, priority: *mut c_int);
         fn cuStreamIsCapturing(stream: CUstream, capture_status: *mut CUstreamCaptureStatus);
         fn cuStreamQuery(stream: CUstream);
-        fn cuStreamSetAttribute(stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue);
+        fn cuStreamSetAttribute(stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue) => record::stream_attribute;
         fn cuStreamSynchronize(stream: CUstream);
         fn cuStreamUpdateCaptureDependencies_v2(
             stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
@@ -112,7 +112,7 @@ hooks! {
         fn cuStreamGetPriority_ptsz(stream: CUstream, priority: *mut c_int);
         fn cuStreamIsCapturing_ptsz(stream: CUstream, capture_status: *mut CUstreamCaptureStatus);
         fn cuStreamQuery_ptsz(stream: CUstream);
-        fn cuStreamSetAttribute_ptsz(stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue);
+        fn cuStreamSetAttribute_ptsz(stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue) => record::stream_attribute;
         fn cuStreamSynchronize_ptsz(stream: CUstream);
         fn cuStreamUpdateCaptureDependencies(
             stream: CUstream, dependencies: *mut CUgraphNode, num_dependencies: usize, flags: c_uint,

@@ -70,6 +70,13 @@ macro_rules! kinds {
     (opaque as $type:ty: $($alias:ident),+ $(,)?) => {
         $(pub(crate) type $alias = $type;)+
     };
+    (with_handles: $($name:ident),+ $(,)?) => {
+        $(
+            /// Never looked into.
+            #[repr(transparent)]
+            pub(crate) struct $name(c_void);
+        )+
+    };
 }
 
 // A handle.
@@ -77,8 +84,8 @@ kinds! {
     handles:
     CUarray, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent,
     CUexternalMemory, CUexternalSemaphore, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUgraphicsResource,
-    CUgreenCtx, CUkernel, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray, CUmodule,
-    CUstream, CUsurfref, CUtexref, CUuserObject,
+    CUgreenCtx, CUkernel, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool,
+    CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject,
 }
 
 // A function of the program's, passed along.
@@ -106,24 +113,29 @@ kinds! {
 // A number that names something.
 kinds! {
     aliases NUMBERS of c_ulonglong:
-    CUdeviceptr, CUgraphConditionalHandle, CUmemGenericAllocationHandle, CUsurfObject, CUtexObject,
+    CUdeviceptr, CUgraphConditionalHandle, CUsurfObject, CUtexObject,
 }
 
 // A structure behind a pointer, passed along.
 kinds! {
     opaque as c_void:
     CUDA_ARRAY3D_DESCRIPTOR, CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY_MEMORY_REQUIREMENTS, CUDA_ARRAY_SPARSE_PROPERTIES,
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
-    CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
-    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
-    CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_LAUNCH_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMCPY3D_PEER,
-    CUDA_MEMSET_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC,
-    CUDA_TEXTURE_DESC, CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUarrayMapInfo, CUcliqueInfo, CUctxCreateParams,
-    CUdevResource, CUdevprop, CUexecAffinityParam, CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUgraphNodeParams,
-    CUkernelNodeAttrValue, CUlaunchConfig, CUlogicalEndpointProp, CUmemDecompressParams, CUmemPoolProps,
-    CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamAttrValue, CUstreamBatchMemOpParams,
-    CUstreamCigCaptureParams, CUtensorMap, CUuuid,
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
+    CUDA_HOST_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
+    CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUcliqueInfo, CUctxCreateParams, CUdevResource, CUdevprop, CUexecAffinityParam,
+    CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUkernelNodeAttrValue, CUlogicalEndpointProp, CUmemDecompressParams,
+    CUmemPoolProps, CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamAttrValue,
+    CUstreamBatchMemOpParams, CUstreamCigCaptureParams, CUtensorMap, CUuuid,
+}
+
+// The same with handles in it.
+kinds! {
+    with_handles:
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
+    CUgraphNodeParams,
 }
 
 // Newer than the header that the tests compare with.
@@ -183,6 +195,35 @@ pub(crate) struct CUmemAllocationProp {
     pub(crate) reserved: [c_uchar; 4],
 }
 
+/// How a kernel is launched.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CUlaunchConfig {
+    /// Blocks.
+    pub(crate) grid: [c_uint; 3],
+    /// Threads of a block.
+    pub(crate) block: [c_uint; 3],
+    /// Dynamic shared memory in bytes.
+    pub(crate) shared_memory: c_uint,
+    /// Where.
+    pub(crate) stream: CUstream,
+    /// More.
+    pub(crate) attributes: *const CUlaunchAttribute,
+    /// How many of these.
+    pub(crate) attribute_count: c_uint,
+}
+
+/// Something about a launch.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CUlaunchAttribute {
+    /// What.
+    pub(crate) id: c_uint,
+    padding: c_uint,
+    /// Its value. Where it names an event, that comes first.
+    pub(crate) value: [usize; 8],
+}
+
 /// 64 bytes by which another process opens memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +247,8 @@ mod tests {
             ("CUlogIterator", size_of::<CUlogIterator>(), size_of::<sys::CUlogIterator>()),
             ("CUmemLocation", size_of::<CUmemLocation>(), size_of::<sys::CUmemLocation>()),
             ("CUmemAccessDesc", size_of::<CUmemAccessDesc>(), size_of::<sys::CUmemAccessDesc>()),
+            ("CUlaunchConfig", size_of::<CUlaunchConfig>(), size_of::<sys::CUlaunchConfig>()),
+            ("CUlaunchAttribute", size_of::<CUlaunchAttribute>(), size_of::<sys::CUlaunchAttribute>()),
             ("CUmemAllocationProp", size_of::<CUmemAllocationProp>(), size_of::<sys::CUmemAllocationProp>()),
             ("CUipcMemHandle", size_of::<CUipcMemHandle>(), size_of::<sys::CUipcMemHandle>()),
             ("CUipcEventHandle", size_of::<CUipcEventHandle>(), size_of::<sys::CUipcEventHandle>()),

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{is_on, recipes::KINDS, record, with};
-use crate::{api::types::CUdeviceptr, settings, sys::CUresult};
+use crate::{api::types::CUdeviceptr, replay::threads, settings, sys::CUresult};
 
 /// Declares the reasons and their texts.
 macro_rules! reasons {
@@ -120,6 +120,10 @@ pub(crate) fn lost_range(function: &'static str, reason: Reason, address: CUdevi
 /// An object was made that cannot be made again.
 pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
     if is_on() {
+        if reason == Reason::OtherContext {
+            // Whoever makes a context has it as the current one.
+            threads::push(usize::try_from(object).unwrap_or_default());
+        }
         account().add(function, reason, object, 0);
     }
 }
@@ -147,6 +151,13 @@ pub(crate) fn after_free(address: CUdeviceptr, answer: CUresult) -> CUresult {
         account().remove(address);
     }
     answer
+}
+
+/// What there is now that cannot be made again: function and reason.
+pub(crate) fn living() -> Vec<(&'static str, &'static str)> {
+    let account = account();
+    let living = account.counts.iter().filter(|(_, count)| count.live > 0);
+    living.map(|((function, reason), _)| (*function, reason.text())).collect()
 }
 
 impl Account {

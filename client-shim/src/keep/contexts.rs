@@ -17,6 +17,7 @@ use crate::{
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
     guard::{Bypass, Driver},
+    replay::threads,
     settings,
     sys::CUresult,
 };
@@ -26,16 +27,37 @@ pub(crate) fn destroy(driver: &mut Driver<cuCtxDestroy_v2::Signature>, context: 
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(context) });
     if answer.is_success() {
+        threads::destroyed(context.0);
         end(context)?;
     }
     Ok(answer)
 }
 
-/// Logic of `cuDevicePrimaryCtxReset` and of `cuDevicePrimaryCtxRelease`, whose last call destroys the context.
-pub(crate) fn primary(
+/// Logic of `cuDevicePrimaryCtxReset`.
+pub(crate) fn reset(
     driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
     device: CUdevice,
 ) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        with(|store| store.contexts.reset(device))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuDevicePrimaryCtxRelease`, whose last call destroys the context.
+pub(crate) fn release(
+    driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
+    device: CUdevice,
+) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        with(|store| store.contexts.release(device))?;
+    }
+    Ok(answer)
+}
+
+fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
     let before = with(|store| store.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(device) });

@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "descriptors of the program's are moved, looked at and closed by number")]
 
 use std::{
+    collections::BTreeSet,
     ffi::c_int,
     mem::MaybeUninit,
     sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
@@ -98,7 +99,8 @@ impl Drop for Held {
     }
 }
 
-fn identity_of(descriptor: c_int) -> Option<(u64, u64)> {
+/// Which file a descriptor is of: device and inode.
+pub(crate) fn identity_of(descriptor: c_int) -> Option<(u64, u64)> {
     let mut status = MaybeUninit::<libc::stat64>::zeroed();
     // `glibc.rs` has this one under an old version, and not `fstat`.
     // SAFETY: the kernel writes to the structure, whatever the number is.
@@ -106,6 +108,12 @@ fn identity_of(descriptor: c_int) -> Option<(u64, u64)> {
     // SAFETY: zeroed is a valid value, filled in or not.
     let status = unsafe { status.assume_init() };
     (!failed).then_some((status.st_dev, status.st_ino))
+}
+
+/// The numbers of all that are held.
+pub(crate) fn numbers() -> BTreeSet<c_int> {
+    let held = HELD[..END.load(Ordering::Acquire)].iter().map(|place| place.load(Ordering::Acquire));
+    held.filter(|number| *number != NONE).collect()
 }
 
 /// The first number of the upper half. Read each time: a program may change its limit.

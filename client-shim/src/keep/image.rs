@@ -54,6 +54,74 @@ fn large(part: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(bytes)).ok()
 }
 
+/// Section of a cubin with a module's variables that begin with a value, and with zeros.
+const VARIABLES: [&[u8]; 2] = [b".nv.global.init", b".nv.global"];
+
+/// Whether a module made of this image has variables that its kernels can write, as far as can be told. They begin anew
+/// in a module that is made again. In a text the constants that compilers make for messages are known by their type; a
+/// cubin does not tell them apart; and a fat binary, whose parts are compressed, may have any.
+pub(crate) fn has_variables(image: &[u8]) -> bool {
+    if image.starts_with(&ELF) {
+        return elf_sections(image).any(|(name, size)| size > 0 && VARIABLES.contains(&name));
+    }
+    if image.starts_with(&FAT) {
+        return true;
+    }
+    text_has_variables(&String::from_utf8_lossy(image))
+}
+
+fn text_has_variables(text: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut statement = String::new();
+    for line in text.lines() {
+        for character in line.split("//").next().unwrap_or_default().chars() {
+            match character {
+                // An initialiser's braces belong to the statement.
+                '{' if !statement.contains('=') => {
+                    depth += 1;
+                    statement.clear();
+                }
+                '}' if !statement.contains('=') => {
+                    depth = depth.saturating_sub(1);
+                    statement.clear();
+                }
+                ';' => {
+                    if depth == 0 && is_variable(&statement) {
+                        return true;
+                    }
+                    statement.clear();
+                }
+                _ => statement.push(character),
+            }
+        }
+        statement.push(' ');
+    }
+    false
+}
+
+fn is_variable(statement: &str) -> bool {
+    let mut words = statement.split_whitespace();
+    let is_text = statement.contains('=') && statement.contains(".b8");
+    words.any(|word| word == ".global") && !is_text && !statement.contains(".extern")
+}
+
+/// Names and sizes of a cubin's sections.
+fn elf_sections(image: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
+    let bytes = |at: usize, length: usize| image.get(at..at.checked_add(length)?);
+    let header = bytes(0, ELF_PART);
+    let (table, count, names) =
+        header.and_then(|header| Some((large(header, 40)?, small(header, 60), small(header, 62)))).unwrap_or_default();
+    let section = move |index: usize| bytes(table.checked_add(index * ELF_PART)?, ELF_PART);
+    let text_start = section(names).and_then(|section| large(section, 24)).unwrap_or(usize::MAX);
+    (0..count).filter_map(move |index| {
+        let section = section(index)?;
+        let name = usize::try_from(u32::from_le_bytes(section[..4].try_into().ok()?)).ok()?;
+        let name = image.get(text_start.checked_add(name)?..)?;
+        let end = name.iter().position(|byte| *byte == 0)?;
+        Some((&name[..end], large(section, 32)?))
+    })
+}
+
 /// A copy of the image at `start`; `None` if it has no sensible length.
 ///
 /// # Safety
@@ -116,7 +184,7 @@ unsafe fn elf_length(image: *const u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::copy;
+    use super::{copy, has_variables};
 
     fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
         // SAFETY: each is an image, with bytes behind it that are none of it.
@@ -128,6 +196,33 @@ mod tests {
         assert_eq!(copied(b".version 8.0\0rest"), Some(b".version 8.0\0".to_vec()));
         assert_eq!(copied(b"\0"), Some(b"\0".to_vec()));
         assert_eq!(copied(b"\x7f\0"), Some(b"\x7f\0".to_vec()), "only begins like another kind");
+    }
+
+    #[test]
+    fn variables_that_kernels_can_write_are_found() {
+        let text = |text: &str| has_variables(text.as_bytes());
+        let head = ".version 8.0\n.target sm_80\n";
+        assert!(!text(head));
+        assert!(text(&format!("{head}.visible .global .align 4 .u32 counter;\n")));
+        assert!(text(&format!("{head}.global .align 4 .u32 counter = 5;\n")));
+        assert!(!text(&format!("{head}.global .align 1 .b8 message[7] = {{97, 98}};\n")));
+        assert!(!text(&format!("{head}// .global .u32 no;\n.extern .global .u32 other;\n")));
+        assert!(!text(&format!("{head}.entry k() {{ ld.global.u32 %r1, [%rd1]; .reg .global; }}\n")));
+        assert!(text(&format!("{head}.entry k() {{ ret; }}\n.global .b32 after[4];\n")));
+        assert!(has_variables(&0xba55_ed50_u32.to_le_bytes()));
+
+        // A cubin with the table at 64: names first, then a section by that name.
+        let mut image = vec![0_u8; 64 + 2 * 64];
+        image[..4].copy_from_slice(b"\x7fELF");
+        image[40..48].copy_from_slice(&64_u64.to_le_bytes());
+        image[60..62].copy_from_slice(&2_u16.to_le_bytes());
+        let names = image.len() as u64;
+        image[64 + 24..64 + 32].copy_from_slice(&names.to_le_bytes());
+        image[128..132].copy_from_slice(&1_u32.to_le_bytes());
+        image.extend(b"\0.nv.global\0");
+        assert!(!has_variables(&image), "it is empty");
+        image[128 + 32] = 4;
+        assert!(has_variables(&image));
     }
 
     #[test]

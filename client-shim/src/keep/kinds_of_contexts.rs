@@ -4,12 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::types::CUdevice;
 
+/// A device's primary context, as the program uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Retained {
+    /// Its handle; 0 before it is retained.
+    pub(crate) context: usize,
+    /// How often it is retained.
+    pub(crate) count: u32,
+    /// What `cuDevicePrimaryCtxSetFlags` has said.
+    pub(crate) flags: Option<u32>,
+}
+
 /// Which contexts are primary.
 #[derive(Debug, Default)]
 pub(crate) struct Contexts {
     /// By device. A primary context has the same handle as long as the process lives.
     primary: BTreeMap<CUdevice, usize>,
     others: BTreeSet<usize>,
+    retained: BTreeMap<CUdevice, Retained>,
 }
 
 impl Contexts {
@@ -30,6 +42,44 @@ impl Contexts {
     /// A device's primary context.
     pub(crate) fn primary(&self, device: CUdevice) -> Option<usize> {
         self.primary.get(&device).copied()
+    }
+
+    /// The program has retained a device's context.
+    pub(crate) fn retain(&mut self, device: CUdevice, context: usize) {
+        let retained = self.retained.entry(device).or_default();
+        retained.context = context;
+        retained.count += 1;
+    }
+
+    /// The program has released it.
+    pub(crate) fn release(&mut self, device: CUdevice) {
+        if let Some(retained) = self.retained.get_mut(&device) {
+            retained.count = retained.count.saturating_sub(1);
+        }
+    }
+
+    /// The program has reset it, and must retain it again.
+    pub(crate) fn reset(&mut self, device: CUdevice) {
+        if let Some(retained) = self.retained.get_mut(&device) {
+            retained.count = 0;
+        }
+    }
+
+    /// The program has set its flags.
+    pub(crate) fn set_flags(&mut self, device: CUdevice, flags: u32) {
+        self.retained.entry(device).or_default().flags = Some(flags);
+    }
+
+    /// All that are retained, or have flags.
+    pub(crate) fn retained(&self) -> impl Iterator<Item = (CUdevice, Retained)> {
+        self.retained.iter().map(|(&device, &retained)| (device, retained))
+    }
+
+    /// Contexts have other handles now.
+    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        self.primary.values_mut().for_each(|context| *context = current(*context));
+        self.retained.values_mut().for_each(|retained| retained.context = current(retained.context));
+        self.others = self.others.iter().map(|context| current(*context)).collect();
     }
 
     /// A context has ended: another one may get its handle.

@@ -21,7 +21,7 @@ use crate::{
         },
         types::{
             CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
-            CUmemGenericAllocationHandle,
+            CUmemGenericAllocationHandle, Key as _,
         },
     },
     guard::{Bypass, Driver},
@@ -72,7 +72,7 @@ pub(crate) fn create(
             created(handle, size, asked.location.id, false)?;
         } else {
             let reason = if is_for_a_device { Reason::NotExportable } else { Reason::NotOnADevice };
-            own(|own| own.create(handle, bytes(size), asked.location.id, None, false))?;
+            own(|own| own.create(handle.key(), bytes(size), asked.location.id, None, false))?;
             account::passed("cuMemCreate", reason, bytes(size));
         }
     }
@@ -93,7 +93,7 @@ fn created(
         let reason = if is_exported { Reason::NoDescriptor } else { Reason::NotExportable };
         account::passed("cuMemCreate", reason, bytes(size));
     }
-    own(|own| own.create(handle, bytes(size), device, held, is_exportable_by_us))
+    own(|own| own.create(handle.key(), bytes(size), device, held, is_exportable_by_us))
 }
 
 /// Logic of `cuMemImportFromShareableHandle`: memory of another process is kept by a copy of the descriptor it came by.
@@ -114,7 +114,7 @@ pub(crate) fn import(
         }
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
-        own(|own| own.create(handle, 0, UNKNOWN_DEVICE, held, false))?;
+        own(|own| own.create(handle.key(), 0, UNKNOWN_DEVICE, held, false))?;
     }
     Ok(answer)
 }
@@ -124,7 +124,7 @@ pub(crate) fn release(
     driver: &mut Driver<cuMemRelease::Signature>,
     handle: CUmemGenericAllocationHandle,
 ) -> Result<CUresult, Bypass> {
-    let released = own(|own| own.release(handle))?;
+    let released = own(|own| own.release(handle.key()))?;
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(handle) });
     if !answer.is_success() {
@@ -144,7 +144,7 @@ pub(crate) fn retain(
     if answer.is_success() && !handle.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
-        own(|own| own.retain(handle, bytes(address.addr())))?;
+        own(|own| own.retain(handle.key(), bytes(address.addr())))?;
     }
     Ok(answer)
 }
@@ -157,7 +157,7 @@ pub(crate) fn properties(
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(properties, handle) });
-    if answer.is_success() && !properties.is_null() && own(|own| own.is_exportable_by_us(handle))? {
+    if answer.is_success() && !properties.is_null() && own(|own| own.is_exportable_by_us(handle.key()))? {
         // SAFETY: the driver has just written there.
         let mut said = unsafe { properties.read_unaligned() };
         said.handle_types &= !DESCRIPTOR;
@@ -178,7 +178,7 @@ pub(crate) fn map(
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(address, size, offset, handle, flags) });
-    if answer.is_success() && !own(|own| own.map(address, bytes(size), bytes(offset), handle))? {
+    if answer.is_success() && !own(|own| own.map(address, bytes(size), bytes(offset), handle.key()))? {
         account::passed("cuMemMap", Reason::UnknownObject, bytes(size));
     }
     Ok(answer)

@@ -16,22 +16,24 @@
 pub(crate) mod account;
 pub(crate) mod allocation;
 pub(crate) mod contexts;
-mod descriptors;
+pub(crate) mod current;
+pub(crate) mod descriptors;
 mod extents;
 pub(crate) mod freeing;
 mod image;
-mod kinds_of_contexts;
+pub(crate) use image::has_variables;
+pub(crate) mod kinds_of_contexts;
 pub(crate) mod mapping;
 pub(crate) mod ordered;
-mod own;
+pub(crate) mod own;
 pub(crate) mod pointers;
-mod recipes;
+pub(crate) mod recipes;
 pub(crate) mod record;
 pub(crate) mod record_code;
 pub(crate) mod record_library;
-mod region;
+pub(crate) mod region;
 mod regions;
-mod store;
+pub(crate) mod store;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -58,7 +60,7 @@ pub(crate) fn is_on() -> bool {
 }
 
 /// Works on the store.
-fn with<T>(work: impl FnOnce(&mut Store) -> T) -> Result<T, Bypass> {
+pub(crate) fn with<T>(work: impl FnOnce(&mut Store) -> T) -> Result<T, Bypass> {
     if !is_on() {
         return Err(Bypass::NotKeeping);
     }

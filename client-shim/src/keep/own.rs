@@ -4,6 +4,8 @@
 //! An allocation lives as long as a handle or a mapping of it: then its descriptor is dropped, or a program that puts
 //! its memory to sleep by releasing it would free nothing.
 
+pub(crate) mod again;
+
 use std::collections::BTreeMap;
 
 use super::{descriptors::Held, regions::KeptRange};

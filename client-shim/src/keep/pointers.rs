@@ -14,7 +14,7 @@ use crate::{
         types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
     },
     guard::{Bypass, Driver},
-    log,
+    log, replay,
     sys::CUresult,
 };
 
@@ -110,7 +110,7 @@ pub(crate) fn attributes(
 /// Puts our answer in the place of the driver's where they differ.
 fn correct(data: *mut c_void, attribute: CUpointer_attribute, start: u64, block: &Block) {
     let number = match attribute {
-        CONTEXT => u64::try_from(block.context).unwrap_or_default(),
+        CONTEXT => u64::try_from(replay::name_of(block.context)).unwrap_or_default(),
         BUFFER_ID => FIRST_BUFFER + block.number,
         RANGE_START_ADDR => start,
         RANGE_SIZE => block.size,

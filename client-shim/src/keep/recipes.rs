@@ -3,6 +3,8 @@
 //! A recipe is kept by the driver's handle, which stays the object's name for the program. What is made of something
 //! goes with it: functions with their module, kernels with their library, and everything with its context.
 
+mod again;
+
 use std::{
     collections::BTreeMap,
     ffi::{CString, c_int, c_uint},
@@ -33,6 +35,8 @@ pub(crate) enum Setting {
     Cache(Option<c_int>),
     /// `cuCtxSetLimit`.
     Limit(c_uint),
+    /// One of the eight words of what `cuStreamSetAttribute` was given.
+    StreamAttribute(c_uint, u8),
 }
 
 /// How to make an object again. Contexts and other objects are named by their handles.

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     api::{
-        context::cuCtxSetLimit,
+        context::{cuCtxSetCacheConfig, cuCtxSetLimit},
         event::{cuEventCreate, cuEventDestroy_v2},
         host::{cuMemHostRegister_v2, cuMemHostUnregister},
-        stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2},
-        types::{CUevent, CUlimit, CUstream, Key as _},
+        stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSetAttribute},
+        types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
     guard::{Bypass, Driver},
     settings,
@@ -30,7 +30,7 @@ use crate::{
 static RECIPES: Mutex<Option<Recipes>> = Mutex::new(None);
 
 /// Works on the recipes, if they are kept in this process.
-pub(super) fn with<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypass> {
+pub(crate) fn with<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypass> {
     if !settings::is_recording() || !super::is_on() {
         return Err(Bypass::NotKeeping);
     }
@@ -50,6 +50,11 @@ pub(super) fn keep(function: &'static str, handle: usize, recipe: Recipe) -> Res
 /// How many recipes there are of each kind, and bytes of images; none where they are not kept.
 pub(super) fn totals() -> ([u64; KINDS.len()], u64) {
     with(|recipes| recipes.totals()).unwrap_or_default()
+}
+
+/// The context that a stream was made in, if that is known.
+pub(crate) fn stream_context(stream: usize) -> Option<usize> {
+    with(|recipes| recipes.stream_context(stream)).ok()?
 }
 
 /// A context has ended, and everything in it.
@@ -181,6 +186,42 @@ pub(crate) fn limit(
     if answer.is_success() {
         let context = context()?;
         with(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))?;
+    }
+    Ok(answer)
+}
+
+/// Words of what a stream's attribute can be.
+const ATTRIBUTE_WORDS: u8 = 8;
+
+/// Logic of `cuStreamSetAttribute`.
+pub(crate) fn stream_attribute(
+    driver: &mut Driver<cuStreamSetAttribute::Signature>,
+    stream: CUstream,
+    attribute: CUstreamAttrID,
+    value: *const CUstreamAttrValue,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(stream, attribute, value) });
+    if answer.is_success() && !value.is_null() {
+        for word in 0..ATTRIBUTE_WORDS {
+            // SAFETY: a value has so many words, in whichever way they are used.
+            let read = unsafe { value.cast::<u64>().wrapping_add(usize::from(word)).read_unaligned() };
+            with(|recipes| recipes.set(stream.0, Setting::StreamAttribute(attribute, word), read))?;
+        }
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuCtxSetCacheConfig`.
+pub(crate) fn context_cache(
+    driver: &mut Driver<cuCtxSetCacheConfig::Signature>,
+    preference: CUfunc_cache,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(preference) });
+    if answer.is_success() {
+        let context = context()?;
+        with(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))?;
     }
     Ok(answer)
 }

@@ -9,7 +9,7 @@ use std::ptr;
 
 use super::descriptors::{Held, NotHeld};
 use crate::{
-    api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemLocation},
+    api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
     sys::CUresult,
 };
 
@@ -22,7 +22,7 @@ pub(super) const PINNED: u32 = 1;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 pub(super) const DEVICE: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
-pub(super) const DESCRIPTOR: u32 = 1;
+pub(crate) const DESCRIPTOR: u32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const READ_WRITE: u32 = 3;
 /// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
@@ -85,7 +85,7 @@ impl Region {
         if driver!(query::cuDeviceGetAttribute(&raw mut is_rdma_capable, RDMA_SUPPORTED, device)).is_success() {
             properties.is_rdma_capable = u8::from(is_rdma_capable == 1);
         }
-        let mut handle = 0;
+        let mut handle = CUmemGenericAllocationHandle(0);
         checked(driver!(mapping::cuMemCreate(&raw mut handle, length(size), &raw const properties, 0)))?;
         let region = Self::map(handle, device, size, wanted, peers);
         // What is mapped and exported stays; what is not is freed.
@@ -93,7 +93,13 @@ impl Region {
         region
     }
 
-    fn map(handle: u64, device: CUdevice, size: u64, wanted: u64, peers: &[CUdevice]) -> Result<Self, Failure> {
+    fn map(
+        handle: CUmemGenericAllocationHandle,
+        device: CUdevice,
+        size: u64,
+        wanted: u64,
+        peers: &[CUdevice],
+    ) -> Result<Self, Failure> {
         let mut descriptor = -1;
         let into = (&raw mut descriptor).cast();
         checked(driver!(mapping::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0)))?;

@@ -5,6 +5,8 @@
 //! little, one with much has few slabs (a remap costs about 37 µs for each, published for an A100), and what is lost by
 //! rounding stays below that share.
 
+pub(crate) mod again;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{

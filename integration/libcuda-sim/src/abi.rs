@@ -104,8 +104,8 @@ impl Text {
 }
 
 /// Runs a driver function; a panic becomes `CUDA_ERROR_UNKNOWN`.
-pub(crate) fn enter(function: impl FnOnce() -> Outcome) -> Code {
-    match catch_unwind(AssertUnwindSafe(function)) {
+pub(crate) fn enter(name: &str, function: impl FnOnce() -> Outcome) -> Code {
+    match catch_unwind(AssertUnwindSafe(|| crate::copies::before(name).and_then(|()| function()))) {
         Ok(Ok(())) => Code::SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => Code::UNKNOWN,
@@ -119,7 +119,7 @@ macro_rules! entry_points {
             #[expect(unsafe_code, reason = "exported under the name that C programs ask for")]
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> crate::codes::Code {
-                crate::abi::enter(move || $body)
+                crate::abi::enter(stringify!($name), move || $body)
             }
         )+
 

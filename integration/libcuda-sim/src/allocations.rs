@@ -18,6 +18,8 @@ pub(crate) enum Owner {
     Context(usize),
     /// `cuMemHostAlloc`.
     Host,
+    /// `cuMemHostRegister`: memory of the program's own.
+    Registered,
     /// `cuMemMap`, with whether `cuMemSetAccess` has made it accessible.
     Mapping {
         /// The allocation's handle.
@@ -77,7 +79,7 @@ impl Ranges {
     /// Frees what [`Self::allocate`] gave; the bytes it had.
     pub(crate) fn free(&mut self, address: usize) -> Outcome<Range> {
         let range = *self.0.get(&address).ok_or(Code::INVALID_VALUE)?;
-        if matches!(range.owner, Owner::Mapping { .. }) {
+        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered) {
             return Err(Code::INVALID_VALUE);
         }
         self.0.remove(&address);

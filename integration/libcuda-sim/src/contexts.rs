@@ -65,9 +65,7 @@ impl Driver {
 
     /// Handle of a device's primary context: the same for the life of the process.
     pub(crate) fn primary_handle(device: u32) -> usize {
-        /// Below all other handles.
-        const FIRST_PRIMARY: usize = 0x5e80_0000;
-        FIRST_PRIMARY + usize::try_from(device).expect("an ordinal is small") * 0x1000
+        crate::copies::first_handle() + usize::try_from(device).expect("an ordinal is small") * 0x1000
     }
 
     /// `cuDevicePrimaryCtxRetain`.

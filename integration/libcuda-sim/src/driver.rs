@@ -3,6 +3,7 @@
 use crate::allocations::Ranges;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
+use crate::copies;
 use crate::mps::{self, Link};
 use crate::ptx::Module;
 use crate::stream::Event;
@@ -92,8 +93,9 @@ struct ProcessLink {
     is_lost: Arc<AtomicBool>,
 }
 
-/// Handles look like pointers, so that a program that confuses them with small numbers is found out.
-const FIRST_HANDLE: usize = 0x5e90_0000;
+/// Handles look like pointers, so that a program that confuses them with small numbers is found out. Those of primary
+/// contexts come first.
+const FIRST_OTHER_HANDLE: usize = 0x10_0000;
 const HANDLE_STEP: usize = 0x10;
 
 extern "C" fn at_exit() {
@@ -133,7 +135,7 @@ pub(crate) fn initialise() -> Outcome {
         descriptor,
         daemon,
         process_link: Mutex::new(process_link),
-        next_handle: AtomicUsize::new(FIRST_HANDLE),
+        next_handle: AtomicUsize::new(copies::first_handle() + FIRST_OTHER_HANDLE),
     };
     if DRIVER.set(driver).is_ok() {
         register_exit();

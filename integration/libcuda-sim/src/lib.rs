@@ -15,6 +15,9 @@
 //! | `MPS_SIM_FAULT_GATE` | a FIFO: a kernel does wrong when somebody has opened it for writing | at once |
 //! | `MPS_SIM_UVM_DIR` | where tools devices listen for memory faults | nobody is told |
 //! | `MPS_SIM_UVM_EVENT_US` | from a memory fault to their event, in microseconds | 300 |
+//! | `MPS_SIM_END_AT` | `COPY:FUNCTION[:CALL]`: the process is killed when that copy of the library is called so | |
+//! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999 | |
+//! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
 //!
 //! What it does not have: memory pools but the default one, graphs, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
@@ -24,6 +27,7 @@ mod allocations;
 mod codes;
 mod context;
 mod contexts;
+mod copies;
 mod device;
 mod driver;
 mod entry;

@@ -11,6 +11,7 @@ pub mod first_alloc;
 pub mod gpu;
 pub mod memory_probe;
 pub mod notices;
+pub mod replay_probe;
 pub mod report;
 pub mod survivor;
 pub mod witness;

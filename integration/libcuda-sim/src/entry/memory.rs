@@ -1,7 +1,7 @@
 //! Allocation.
 
 use crate::abi::{Out, entry_points};
-use crate::allocations::Owner;
+use crate::allocations::{Owner, Range};
 use crate::codes::{Code, Outcome};
 use crate::contexts::current;
 use crate::device::TOTAL_MEMORY;
@@ -115,7 +115,7 @@ entry_points! {
     fn cuPointerGetAttribute(value: Out<u32>, attribute: c_uint, address: usize) {
         let (_, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
         match attribute {
-            MEMORY_TYPE if range.owner == Owner::Host => value.put(HOST_MEMORY),
+            MEMORY_TYPE if matches!(range.owner, Owner::Host | Owner::Registered) => value.put(HOST_MEMORY),
             MEMORY_TYPE => value.put(DEVICE_MEMORY),
             DEVICE_ORDINAL => value.put(range.device),
             _ => Err(Code::NOT_SUPPORTED),
@@ -126,8 +126,26 @@ entry_points! {
         Err(Code::NOT_SUPPORTED)
     }
 
-    fn cuMemHostRegister_v2(_address: usize, _size: usize, _flags: c_uint) {
-        Err(Code::NOT_SUPPORTED)
+    fn cuMemHostRegister_v2(address: usize, size: usize, _flags: c_uint) {
+        let (driver, context) = current()?;
+        let mut tables = driver.tables();
+        let end = address.checked_add(size).ok_or(Code::INVALID_VALUE)?;
+        if address == 0 || size == 0 || (address..end).step_by(4096).any(|at| tables.ranges.find(at).is_some()) {
+            return Err(Code::INVALID_VALUE);
+        }
+        tables.ranges.0.insert(address, Range { size, owner: Owner::Registered, device: context.device });
+        Ok(())
+    }
+
+    fn cuMemHostUnregister(address: usize) {
+        let (driver, _) = current()?;
+        let mut tables = driver.tables();
+        match tables.ranges.0.get(&address) {
+            Some(range) if range.owner == Owner::Registered => {}
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        tables.ranges.0.remove(&address);
+        Ok(())
     }
 
     fn cuCtxEnablePeerAccess(_peer: usize, _flags: c_uint) {

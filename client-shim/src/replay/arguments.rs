@@ -1,0 +1,304 @@
+//! The arguments of the driver's functions by their types: which are handles, which point to some.
+//!
+//! | type | after a recovery |
+//! |---|---|
+//! | a handle | is translated |
+//! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
+//! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
+//! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
+//! | anything else | is passed as it is |
+#![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
+
+use std::ptr;
+
+use super::names;
+use crate::api::types::{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray,
+    CUarrayMapInfo, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory,
+    CUexternalSemaphore, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphicsResource,
+    CUgreenCtx, CUipcEventHandle, CUipcMemHandle, CUkernel, CUlaunchAttribute, CUlaunchConfig, CUlibrary, CUlinkState,
+    CUlogsCallbackHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
+    CUmemoryPool, CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar,
+    c_uint, c_ulonglong, c_ushort, c_void,
+};
+use crate::sys::{CUdriverProcAddressQueryResult, CUresult};
+
+/// A call cannot be translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Untranslatable;
+
+/// What a call is about, in the program's own names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// The stream, if it names one. 0 is one too.
+    pub(super) stream: Option<usize>,
+    /// The event, if it names one.
+    pub(super) event: usize,
+}
+
+impl Subject {
+    /// With one more argument.
+    pub(crate) fn with<T: Argument>(mut self, argument: T) -> Self {
+        argument.describe(&mut self);
+        self
+    }
+}
+
+/// An argument.
+pub(crate) trait Argument: Copy {
+    /// What is kept during the call to be passed in its place.
+    type Held;
+
+    /// Translates it.
+    fn hold(self) -> Result<Self::Held, Untranslatable>;
+
+    /// What is passed.
+    fn pass(held: &Self::Held) -> Self;
+
+    /// Translates back what the driver has written with success.
+    fn name_results(_held: &Self::Held) {}
+
+    /// Adds what it says of the call.
+    fn describe(self, _subject: &mut Subject) {}
+}
+
+/// Something that an argument points to.
+pub(crate) trait Pointee: Sized {
+    /// A translated copy of it.
+    type Copy;
+
+    /// A translated copy where one is needed.
+    ///
+    /// # Safety
+    /// It is the program's argument of this type, or null.
+    unsafe fn copy(_pointer: *const Self) -> Result<Option<Self::Copy>, Untranslatable> {
+        Ok(None)
+    }
+
+    /// The copy as what it is a copy of.
+    fn original(_copy: &Self::Copy) -> *const Self {
+        ptr::null()
+    }
+
+    /// Translates back what the driver has written there.
+    ///
+    /// # Safety
+    /// As above, and the driver has returned success.
+    unsafe fn name_result(_pointer: *mut Self) {}
+
+    /// Adds what it says of the call.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn describe(_pointer: *const Self, _subject: &mut Subject) {}
+}
+
+macro_rules! plain {
+    ($($type:ty),+ $(,)?) => {
+        $(impl Argument for $type {
+            type Held = Self;
+
+            fn hold(self) -> Result<Self, Untranslatable> {
+                Ok(self)
+            }
+
+            fn pass(held: &Self) -> Self {
+                *held
+            }
+        })+
+    };
+}
+
+macro_rules! pointed_at {
+    ($($type:ty),+ $(,)?) => {
+        $(impl Pointee for $type {
+            type Copy = ();
+        })+
+    };
+}
+
+macro_rules! translated {
+    ($($handle:ident $(($describe:ident))?),+ $(,)?) => {
+        $(
+            impl Argument for $handle {
+                type Held = Self;
+
+                fn hold(self) -> Result<Self, Untranslatable> {
+                    Ok(Self(names::current_of(self.0)))
+                }
+
+                fn pass(held: &Self) -> Self {
+                    *held
+                }
+
+                $(fn describe(self, subject: &mut Subject) {
+                    $describe(self, subject);
+                })?
+            }
+
+            impl Pointee for $handle {
+                type Copy = ();
+
+                unsafe fn name_result(pointer: *mut Self) {
+                    if !pointer.is_null() {
+                        // SAFETY: by the contract the driver has written there.
+                        let written = unsafe { pointer.read_unaligned() };
+                        // SAFETY: as above.
+                        unsafe { pointer.write_unaligned(Self(names::name_of(written.0))) };
+                    }
+                }
+            }
+        )+
+    };
+}
+
+macro_rules! untranslatable {
+    ($($type:ty),+ $(,)?) => {
+        $(impl Pointee for $type {
+            type Copy = ();
+
+            unsafe fn copy(pointer: *const Self) -> Result<Option<()>, Untranslatable> {
+                if pointer.is_null() { Ok(None) } else { Err(Untranslatable) }
+            }
+        })+
+    };
+}
+
+fn is_of_stream(stream: CUstream, subject: &mut Subject) {
+    subject.stream = Some(stream.0);
+}
+
+fn is_of_event(event: CUevent, subject: &mut Subject) {
+    subject.event = event.0;
+}
+
+translated! {
+    CUcontext, CUevent(is_of_event), CUfunction, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
+    CUstream(is_of_stream),
+}
+
+// Handles of what is not made again: whoever has one was not recovered, or got it afterwards.
+plain! {
+    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraph, CUgraphExec,
+    CUgraphNode, CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUsurfref, CUtexref, CUuserObject,
+}
+pointed_at! {
+    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraph, CUgraphExec,
+    CUgraphNode, CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUsurfref, CUtexref, CUuserObject,
+}
+
+plain!(
+    c_int,
+    c_uint,
+    c_uchar,
+    c_ushort,
+    c_ulonglong,
+    usize,
+    f32,
+    CUresult,
+    CUmemLocation,
+    CUipcMemHandle,
+    CUipcEventHandle
+);
+pointed_at! {
+    c_void, c_char, c_int, c_uint, c_ulonglong, usize, f32, *mut c_void, *const c_void, *const c_char, *mut usize,
+    *const CUgraphNode, *const c_int, CUmemLocation, CUmemAccessDesc, CUmemAllocationProp, CUipcMemHandle,
+    CUipcEventHandle, CUdriverProcAddressQueryResult,
+}
+untranslatable! {
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
+    CUgraphNodeParams,
+}
+
+/// What is passed in a pointer's place.
+#[derive(Debug)]
+pub(crate) struct Place<T: Pointee> {
+    pointer: *mut T,
+    copy: Option<T::Copy>,
+}
+
+impl<T: Pointee> Argument for *const T {
+    type Held = Place<T>;
+
+    fn hold(self) -> Result<Place<T>, Untranslatable> {
+        // SAFETY: it is the program's argument.
+        Ok(Place { pointer: self.cast_mut(), copy: unsafe { T::copy(self) }? })
+    }
+
+    fn pass(held: &Place<T>) -> Self {
+        held.copy.as_ref().map_or(held.pointer.cast_const(), T::original)
+    }
+
+    fn describe(self, subject: &mut Subject) {
+        // SAFETY: it is the program's argument.
+        unsafe { T::describe(self, subject) };
+    }
+}
+
+impl<T: Pointee> Argument for *mut T {
+    type Held = Place<T>;
+
+    fn hold(self) -> Result<Place<T>, Untranslatable> {
+        // SAFETY: it is the program's argument.
+        Ok(Place { pointer: self, copy: unsafe { T::copy(self) }? })
+    }
+
+    fn pass(held: &Place<T>) -> Self {
+        held.pointer
+    }
+
+    fn name_results(held: &Place<T>) {
+        // SAFETY: it is the program's argument, and the driver has returned success.
+        unsafe { T::name_result(held.pointer) };
+    }
+}
+
+/// Attributes with an event in them: `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`, `…_LAUNCH_COMPLETION_EVENT`.
+const WITH_EVENT: [c_uint; 2] = [6, 12];
+
+/// A launch in today's handles.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    config: Box<CUlaunchConfig>,
+    /// What the configuration points to.
+    _attributes: Vec<CUlaunchAttribute>,
+}
+
+impl Pointee for CUlaunchConfig {
+    type Copy = Launch;
+
+    unsafe fn copy(pointer: *const Self) -> Result<Option<Launch>, Untranslatable> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: by the contract.
+        let mut config = Box::new(unsafe { pointer.read_unaligned() });
+        let count = if config.attributes.is_null() { 0 } else { config.attribute_count };
+        let mut attributes: Vec<CUlaunchAttribute> = (0..usize::try_from(count).unwrap_or_default())
+            // SAFETY: the configuration says that there are so many.
+            .map(|at| unsafe { config.attributes.wrapping_add(at).read_unaligned() })
+            .collect();
+        for attribute in attributes.iter_mut().filter(|attribute| WITH_EVENT.contains(&attribute.id)) {
+            attribute.value[0] = names::current_of(attribute.value[0]);
+        }
+        config.stream = CUstream(names::current_of(config.stream.0));
+        if !attributes.is_empty() {
+            config.attributes = attributes.as_ptr();
+        }
+        Ok(Some(Launch { config, _attributes: attributes }))
+    }
+
+    fn original(copy: &Launch) -> *const Self {
+        &raw const *copy.config
+    }
+
+    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
+        if !pointer.is_null() {
+            // SAFETY: by the contract.
+            let config = unsafe { pointer.read_unaligned() };
+            is_of_stream(config.stream, subject);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which of the process's descriptors the driver has opened.
+//!
+//! The driver opens files when it is initialised and when it makes a context. What is there after such a call and was
+//! not there before it, is the driver's, if the process had no other thread that could have opened it. Where there were
+//! others only such files count as no program opens in passing:
+//!
+//! | file | with other threads |
+//! |---|---|
+//! | `/dev/nvidia…` | the driver's |
+//! | a socket of the kind that MPS speaks over (local, `SOCK_SEQPACKET`), or with the driver's name | the driver's |
+//! | a pipe of which this process has one end: the other one is a server's | the driver's |
+//! | anything else | nobody's, and stays open |
+//!
+//! A descriptor is remembered with its file, and is not touched once another file has its number.
+#![expect(unsafe_code, reason = "descriptors of the process are looked at by number")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{c_int, c_void},
+    fs, mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::keep::descriptors;
+
+/// Which file a descriptor is of: device and inode.
+pub(super) type Identity = (u64, u64);
+
+/// An open descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Open {
+    identity: Identity,
+    /// What `/proc` says that it is.
+    link: String,
+}
+
+type Snapshot = BTreeMap<c_int, Open>;
+
+/// What the copy of the driver that lives now has.
+#[derive(Debug, Default)]
+pub(super) struct Belongings {
+    /// Its descriptors.
+    pub(super) descriptors: BTreeMap<c_int, Identity>,
+    /// Threads that there were when it had last opened something: its own, and one of the program's.
+    threads: BTreeSet<c_int>,
+}
+
+static LIVING: Mutex<Option<Belongings>> = Mutex::new(None);
+
+fn living() -> MutexGuard<'static, Option<Belongings>> {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn numbers(folder: &str) -> BTreeSet<c_int> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn snapshot() -> Snapshot {
+    let held = descriptors::numbers();
+    let open = numbers("/proc/self/fd").into_iter().filter(|number| !held.contains(number));
+    open.filter_map(|number| {
+        let identity = descriptors::identity_of(number)?;
+        let link = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+        Some((number, Open { identity, link: link.to_string_lossy().into_owned() }))
+    })
+    .collect()
+}
+
+/// A call of the driver that opens files.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    before: Snapshot,
+    is_alone: bool,
+}
+
+impl Interval {
+    /// Begins before the call. `None` if nobody will ask.
+    pub(crate) fn begin() -> Option<Self> {
+        super::is_wanted().then(Self::begin_anyway)
+    }
+
+    pub(super) fn begin_anyway() -> Self {
+        let threads = numbers("/proc/self/task");
+        let known = living().as_ref().map(|of| of.threads.clone()).unwrap_or_default();
+        // SAFETY: asks for this thread's number.
+        let own = c_int::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0);
+        let is_alone = threads.iter().all(|thread| *thread == own || known.contains(thread));
+        Self { before: snapshot(), is_alone }
+    }
+
+    /// Ends after the call: what has come is the driver's.
+    pub(crate) fn end(self) {
+        let after = snapshot();
+        let new: Vec<(c_int, &Open)> = after
+            .iter()
+            .filter(|(number, open)| self.before.get(number).is_none_or(|before| before.identity != open.identity))
+            .map(|(number, open)| (*number, open))
+            .collect();
+        let mut living = living();
+        let living = living.get_or_insert_default();
+        for (number, open) in &new {
+            let ends = after.values().filter(|other| other.identity == open.identity).count();
+            if self.is_alone || is_drivers(*number, open, ends) {
+                living.descriptors.insert(*number, open.identity);
+            }
+        }
+        living.threads = if self.is_alone { numbers("/proc/self/task") } else { BTreeSet::new() };
+    }
+}
+
+fn is_drivers(number: c_int, open: &Open, ends: usize) -> bool {
+    let link = open.link.as_str();
+    link.starts_with("/dev/nvidia")
+        || (link.starts_with("pipe:") && ends == 1)
+        || (link.starts_with("socket:") && is_drivers_socket(number))
+}
+
+pub(super) fn option(socket: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<c_int>()).ok()?;
+    let place = (&raw mut value).cast::<c_void>();
+    // SAFETY: there is room for as much as is said.
+    let failed = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, place, &raw mut length) } != 0;
+    (!failed).then_some(value)
+}
+
+fn is_drivers_socket(number: c_int) -> bool {
+    let is_local = option(number, libc::SO_DOMAIN) == Some(libc::AF_UNIX);
+    is_local
+        && (option(number, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET) || super::socket_name::of(number).is_some())
+}
+
+/// The living copy is dead: what it had.
+pub(super) fn take() -> Belongings {
+    mem::take(&mut *living()).unwrap_or_default()
+}
+
+/// The copy of before lives on.
+pub(super) fn put_back(belongings: Belongings) {
+    *living() = Some(belongings);
+}

@@ -1,0 +1,191 @@
+//! The gate that every call of a program passes while replay is on, so that the driver can be exchanged when nobody is
+//! in it.
+//!
+//! A passer counts itself in before it looks whether the gate is closed, and whoever closes the gate looks at the counts
+//! afterwards: so either sees the other. The counts are spread over many cache lines, by thread. A thread that is inside
+//! already, because the driver called back, passes without being counted again, or it would wait for itself.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Counts. More threads than that share some.
+const SHARDS: usize = 64;
+
+#[repr(align(128))]
+struct Shard(AtomicUsize);
+
+static INSIDE: [Shard; SHARDS] = [const { Shard(AtomicUsize::new(0)) }; SHARDS];
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+static CHANGES: Mutex<()> = Mutex::new(());
+static CHANGED: Condvar = Condvar::new();
+
+thread_local! {
+    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn changes() -> MutexGuard<'static, ()> {
+    CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard() -> &'static AtomicUsize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut index = SHARD.get();
+    if index == usize::MAX {
+        index = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        SHARD.set(index);
+    }
+    &INSIDE[index].0
+}
+
+/// While it lives, this thread is inside.
+#[derive(Debug)]
+pub(super) struct Pass(&'static AtomicUsize);
+
+/// Whether this thread is inside already.
+pub(super) fn is_inside() -> bool {
+    IS_INSIDE.get()
+}
+
+/// Goes in; waits while the gate is closed, for `patience` at most. `None` if it stays closed.
+pub(super) fn enter(patience: Duration) -> Option<Pass> {
+    let shard = shard();
+    shard.fetch_add(1, Ordering::SeqCst);
+    if IS_CLOSED.load(Ordering::SeqCst) {
+        return enter_later(shard, patience);
+    }
+    IS_INSIDE.set(true);
+    Some(Pass(shard))
+}
+
+#[cold]
+fn enter_later(shard: &'static AtomicUsize, patience: Duration) -> Option<Pass> {
+    let deadline = Instant::now() + patience;
+    let mut guard = changes();
+    loop {
+        // Given up under the lock, so that whoever waits for the counts does not miss it.
+        shard.fetch_sub(1, Ordering::SeqCst);
+        CHANGED.notify_all();
+        while IS_CLOSED.load(Ordering::SeqCst) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        shard.fetch_add(1, Ordering::SeqCst);
+        if !IS_CLOSED.load(Ordering::SeqCst) {
+            IS_INSIDE.set(true);
+            return Some(Pass(shard));
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        if IS_CLOSED.load(Ordering::SeqCst) {
+            let _locked = changes();
+            CHANGED.notify_all();
+        }
+    }
+}
+
+/// While it lives, nobody goes in. There is one at a time.
+#[derive(Debug)]
+pub(super) struct Closed(());
+
+/// Closes the gate. The caller is outside, and no other thread closes it.
+pub(super) fn close() -> Closed {
+    IS_CLOSED.store(true, Ordering::SeqCst);
+    Closed(())
+}
+
+impl Closed {
+    /// Waits until nobody is inside any longer, for `patience` at most; how many still are.
+    pub(super) fn wait(&self, patience: Duration) -> usize {
+        let deadline = Instant::now() + patience;
+        let mut guard = changes();
+        loop {
+            let inside = INSIDE.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if inside == 0 || left.is_zero() {
+                return inside;
+            }
+            guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let _locked = changes();
+        IS_CLOSED.store(false, Ordering::SeqCst);
+        CHANGED.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc,
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::{close, enter, is_inside};
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// One test, since there is one gate.
+    #[test]
+    fn whoever_closes_it_finds_nobody_inside_and_is_not_kept_by_one_who_stays() {
+        // A thread stays inside.
+        let (leave, asked) = mpsc::channel::<()>();
+        let (told, is_in) = mpsc::channel();
+        let stuck = thread::spawn(move || {
+            let pass = enter(LONG).expect("it is open");
+            assert!(is_inside());
+            told.send(()).unwrap();
+            asked.recv().unwrap();
+            drop(pass);
+            assert!(!is_inside());
+        });
+        is_in.recv().unwrap();
+        let closed = close();
+        assert_eq!(closed.wait(Duration::from_millis(10)), 1);
+        assert!(enter(Duration::from_millis(10)).is_none(), "it stays closed");
+        leave.send(()).unwrap();
+        assert_eq!(closed.wait(LONG), 0);
+        stuck.join().unwrap();
+        drop(closed);
+
+        // Many threads pass while it is closed and opened again.
+        let end = Instant::now() + Duration::from_millis(200);
+        let passers: Vec<_> = (0..4)
+            .map(|_| {
+                thread::spawn(move || {
+                    let mut passed = 0_u32;
+                    while Instant::now() < end {
+                        drop(enter(LONG).expect("it opens again"));
+                        passed += 1;
+                    }
+                    passed
+                })
+            })
+            .collect();
+        while Instant::now() < end {
+            let closed = close();
+            assert_eq!(closed.wait(LONG), 0);
+            drop(closed);
+        }
+        assert!(passers.into_iter().all(|passer| passer.join().unwrap() > 0));
+    }
+}

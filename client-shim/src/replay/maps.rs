@@ -1,0 +1,60 @@
+//! The process's address space, as `/proc/self/maps` shows it.
+
+use std::{fs, io};
+
+/// A mapped range.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Range {
+    /// First address.
+    pub(super) start: u64,
+    /// Behind the last one.
+    pub(super) end: u64,
+    /// Such as `rw-p`.
+    pub(super) access: String,
+    /// The rest of the line, from the offset on: offset, device, inode, path.
+    pub(super) rest: String,
+}
+
+impl Range {
+    fn parse(line: &str) -> Option<Self> {
+        let (range, rest) = line.split_once(' ')?;
+        let (access, rest) = rest.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self { start: number(start)?, end: number(end)?, access: access.to_owned(), rest: rest.to_owned() })
+    }
+
+    /// The path, empty for anonymous memory.
+    pub(super) fn path(&self) -> &str {
+        self.rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start()
+    }
+
+    /// Whether it shares an address with another range.
+    pub(super) fn meets(&self, base: u64, size: u64) -> bool {
+        self.start < base.saturating_add(size) && base < self.end
+    }
+}
+
+/// All of it.
+///
+/// # Errors
+/// The system's.
+pub(super) fn read() -> io::Result<Vec<Range>> {
+    Ok(fs::read_to_string("/proc/self/maps")?.lines().filter_map(Range::parse).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+
+    #[test]
+    fn lines_are_read() {
+        let line = "7f12000-7f14000 rw-s 00001000 00:05 1042                       /dev/nvidia-uvm";
+        let range = Range::parse(line).unwrap();
+        assert_eq!((range.start, range.end, range.path()), (0x7f1_2000, 0x7f1_4000, "/dev/nvidia-uvm"));
+        assert!(range.meets(0x7f1_3000, 1) && !range.meets(0x7f1_4000, 1));
+        let anonymous = Range::parse("700000000000-700000200000 ---p 00000000 00:00 0 ").unwrap();
+        assert_eq!((anonymous.path(), anonymous.access.as_str()), ("", "---p"));
+        assert!(!super::read().unwrap().is_empty());
+    }
+}

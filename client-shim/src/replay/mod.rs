@@ -1,0 +1,162 @@
+//! `MPS_SHIM_REPLAY=in-place`: a program whose context has died goes on with a fresh copy of the driver.
+//!
+//! A CUDA program that was hit by a fault, its own or a neighbour's, gets the same error from every call until it ends:
+//! the driver's library never recovers. But the memory is still there ([`keep`](crate::keep)), and how everything else was
+//! made is known. So a private copy of the driver's library is loaded beside the dead one, is given the same memory at
+//! the same addresses and the same objects, and takes over ([`recovery`] has the steps).
+//!
+//! ```text
+//!  program ── api ── gate ── names, progress ── logic of the hook ──► the copy that lives
+//!                      │ the answer is one of errors                     ▲
+//!                      └──► recovery: everybody out, load, rebuild, amputate the dead one
+//! ```
+//!
+//! Before the first recovery a call costs the gate, its notes of work, and nothing for names. Without the setting it
+//! costs one look at a flag.
+//!
+//! Not recovered, with the reason on standard error and in `mps_shim_last_recovery`: a program with anything that
+//! [`account`](crate::keep::account) counts, private tables of the driver's among it, so for now one without cudart; one
+//! in the middle of a capture; one with a thread that does not come out of the driver; one that the operator has
+//! terminated. A forked child never is: it has no driver.
+#![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
+
+mod amputation;
+mod arguments;
+pub(crate) mod belongings;
+mod copy;
+mod effects;
+mod errors;
+mod gate;
+mod last;
+mod maps;
+mod names;
+mod objects;
+mod progress;
+mod rebuild;
+mod recovery;
+mod signals;
+mod socket_name;
+pub(crate) mod threads;
+
+use std::{
+    ffi::c_void,
+    mem::MaybeUninit,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
+};
+
+pub(crate) use arguments::{Argument, Subject};
+pub(crate) use effects::Effect;
+pub(crate) use names::name_of;
+
+use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook};
+use recovery::Verdict;
+
+/// How long a call waits while another thread recovers: longer than any recovery takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// Where the library that the program has loaded begins.
+static FORMER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether calls pass the gate.
+pub(crate) fn is_armed() -> bool {
+    IS_ARMED.load(Ordering::Relaxed)
+}
+
+/// Whether this process is to be recovered, so that what the driver opens is to be known.
+pub(crate) fn is_wanted() -> bool {
+    settings::is_replaying()
+}
+
+/// From now on calls pass the gate: the driver has been initialised in this process.
+pub(crate) fn arm() {
+    if !is_wanted() || is_armed() {
+        return;
+    }
+    // SAFETY: the handler is a function of ours in a library that is never unloaded.
+    let is_known_in_children = unsafe { libc::pthread_atfork(None, None, Some(disarm)) } == 0;
+    if !is_known_in_children || !copy::learn() {
+        log::complain(format_args!("MPS_SHIM_REPLAY: the driver's file is not found, so nothing is recovered"));
+        return;
+    }
+    let base = cuInit::HOOK.driver().and_then(base_of).unwrap_or(0);
+    FORMER.store(base, Ordering::Release);
+    copy::prepare();
+    IS_ARMED.store(true, Ordering::Release);
+}
+
+/// Runs in a forked child before anything else does.
+extern "C" fn disarm() {
+    IS_ARMED.store(false, Ordering::Relaxed);
+}
+
+/// Where the library around an address begins.
+fn base_of(address: NonNull<c_void>) -> Option<usize> {
+    let mut library = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `dladdr` looks the address up and never reads there.
+    let found = unsafe { glibc::dladdr(address.as_ptr(), library.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed is a valid value, filled in or not.
+    let base = unsafe { library.assume_init() }.dli_fbase;
+    found.then_some(base.addr())
+}
+
+/// Whether an address is one of the copy that the program has loaded itself, and another copy lives now.
+pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
+    recovery::generation() > 0 && base_of(address) == Some(FORMER.load(Ordering::Acquire))
+}
+
+/// One call of a hooked function, with names for handles if `call` is told so.
+pub(crate) fn through(hook: &'static Hook, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
+    if gate::is_inside() {
+        return call(recovery::generation() > 0);
+    }
+    let mut is_again = false;
+    let mut known = CUresult::CUDA_ERROR_UNKNOWN;
+    loop {
+        let Some(pass) = gate::enter(PATIENCE) else { return known };
+        let generation = recovery::generation();
+        threads::arrive(generation);
+        let work = progress::begin(hook.effect(), subject, hook.is_per_thread());
+        if generation > 0
+            && let Some(error) = owed(hook.effect(), &work)
+        {
+            work.end(error);
+            return error;
+        }
+        let answer = call(generation > 0);
+        work.end(answer);
+        let Some(meaning) = errors::meaning(answer) else { return answer };
+        // A question in the middle of a capture would break it.
+        let is_capturing = keep::with(|store| store.captures > 0).unwrap_or(true);
+        if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
+            return answer;
+        }
+        drop(pass);
+        known = answer;
+        match recovery::after(answer, meaning, hook.effect(), generation, is_again) {
+            Verdict::Again => is_again = true,
+            Verdict::Answer(answer) => return answer,
+        }
+    }
+}
+
+/// The error that this call has to report, because work was lost and the program has not heard of it from this thread,
+/// or from anybody about this stream.
+fn owed(effect: Effect, work: &progress::Work) -> Option<CUresult> {
+    let (lossy, error) = recovery::lossy();
+    if lossy == 0 {
+        return None;
+    }
+    let is_owed = threads::is_owed(lossy, effect);
+    let of_stream = work.owed();
+    if is_owed { Some(error) } else { of_stream.filter(|_| threads::came_after(lossy)) }
+}
+
+/// A call that cannot be translated.
+pub(crate) fn untranslatable(hook: &Hook) -> CUresult {
+    let name = hook.name.to_str().unwrap_or("?");
+    log::complain(format_args!("{name} cannot be used after a recovery: CUDA_ERROR_NOT_SUPPORTED (801)"));
+    CUresult::CUDA_ERROR_NOT_SUPPORTED
+}

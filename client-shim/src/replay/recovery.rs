@@ -1,0 +1,352 @@
+//! One recovery, from the answer that began it to the copy of the driver that stands in the dead one's place.
+//!
+//! | step | what is done | if it fails |
+//! |---|---|---|
+//! | wait | the gate closes, all threads come out | refused for good: a thread that is in the dead copy would stay there |
+//! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rebuild`](super::rebuild) |
+//! | name | the driver's socket name becomes free | refused |
+//! | file, load | a copy of the driver's file, loaded | refused |
+//! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
+//! | map | the same memory at the same addresses | refused |
+//! | objects | everything else, by its recipe | refused |
+//! | amputate | the dead copy is cut off | |
+//!
+//! A program that was refused has what it would have had without this library: a dead driver that answers each call with
+//! the error. After the first step that changes something nothing is tried again.
+//!
+//! What the program is told: if all work of all streams is known to be done, nothing was lost, and the call that found
+//! out is made again. Otherwise each thread that was there gets the error once, and so does the first use of a stream
+//! with lost work by a thread that was not.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    amputation, belongings, copy,
+    effects::Effect,
+    errors::Meaning,
+    gate,
+    last::{self, Clock, Recovery, Step},
+    names,
+    objects::Objects,
+    progress,
+    rebuild::{Failed, Memory, Renamed, checked},
+    signals::NoBrokenPipe,
+    socket_name, threads,
+};
+use crate::{
+    api::types::{CUcontext, CUdevice},
+    keep::{self, account, record},
+    log, settings,
+    sys::CUresult,
+};
+
+/// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
+/// 150 ms.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a server may not be ready, and the time between two questions.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// Answers of a server that is not ready yet.
+const NOT_READY: [u32; 3] = [805, 806, 807];
+/// The server has died: what ran on its channels may still run.
+const SERVER_DIED: u32 = 806;
+/// Reasons that are told at most.
+const MOST_REASONS: usize = 3;
+
+/// How many recoveries there were; the number of the copy that lives.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+/// The last recovery that lost work, 0 for none, and its error.
+static LOSSY: AtomicU64 = AtomicU64::new(0);
+static LOSSY_ERROR: AtomicU32 = AtomicU32::new(0);
+
+/// What is only touched by whoever recovers.
+#[derive(Debug)]
+struct Attempts {
+    /// Nothing will be tried again.
+    is_given_up: bool,
+    /// What was told last.
+    told: String,
+}
+
+static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, told: String::new() });
+
+/// The number of the copy that lives.
+pub(super) fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// The last recovery that lost work, and its error.
+pub(super) fn lossy() -> (u64, CUresult) {
+    (LOSSY.load(Ordering::Acquire), CUresult(LOSSY_ERROR.load(Ordering::Acquire)))
+}
+
+/// What becomes of a call that has found the context dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is made again.
+    Again,
+    /// It has this answer.
+    Answer(CUresult),
+}
+
+/// Why there is no recovery.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    /// It can be asked again: the program may get rid of what is in the way.
+    #[error("{0}")]
+    Obstacle(String),
+    #[error("{0} threads do not come out of the driver")]
+    Stuck(usize),
+    #[error("{0}: {1}")]
+    System(&'static str, String),
+    #[error("{} answers {}", .0.call, .0.answer.0)]
+    Driver(Failed),
+    #[error("the server has died with work on it that may still run, and its memory cannot be unmapped ({0})")]
+    NotQuiet(u32),
+}
+
+impl From<Failed> for Refusal {
+    fn from(failed: Failed) -> Self {
+        Self::Driver(failed)
+    }
+}
+
+/// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
+pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
+    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if generation() == seen {
+        if attempts.is_given_up {
+            return Verdict::Answer(answer);
+        }
+        let outcome = match meaning {
+            Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
+            Meaning::Dead | Meaning::Perhaps => recover(answer),
+        };
+        match outcome {
+            Ok(recovery) => tell(&recovery),
+            Err(refusal) => {
+                attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_));
+                refuse(&mut attempts, answer, &refusal);
+                return Verdict::Answer(answer);
+            }
+        }
+    }
+    drop(attempts);
+    let lost = lossy().0 > seen;
+    if lost || is_again || effect == Effect::ReadsEvents {
+        threads::told(generation());
+        Verdict::Answer(answer)
+    } else {
+        Verdict::Again
+    }
+}
+
+fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
+    let text = refusal.to_string();
+    let mut last = last::get();
+    last.refused += 1;
+    last.error = answer.0;
+    last.set_reason(&text);
+    last::set(last);
+    if attempts.told != text {
+        log::complain(format_args!("not recovered from CUDA error {}: {text}", answer.0));
+        attempts.told = text;
+    }
+}
+
+fn tell(recovery: &Recovery) {
+    let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
+    let steps =
+        last::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
+    log::complain(format_args!(
+        "recovered from CUDA error {error} in {total} us, number {count}; streams with lost work: {lost_streams}, modules \
+         begun anew: {modules_anew};{steps}"
+    ));
+}
+
+/// What is in the way of a recovery.
+fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
+    let mut all = of_memory;
+    if keep::with(|store| store.captures).unwrap_or(0) > 0 {
+        all.push("a stream is being captured".to_owned());
+    }
+    all.extend(account::living().into_iter().map(|(function, reason)| format!("{function}: {reason}")));
+    if all.is_empty() {
+        return Ok(());
+    }
+    let more = all.len().saturating_sub(MOST_REASONS);
+    all.truncate(MOST_REASONS);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    Err(Refusal::Obstacle(all.join("; ") + &more))
+}
+
+/// All of it. Nobody else recovers.
+fn recover(error: CUresult) -> Result<Recovery, Refusal> {
+    let mut recovery =
+        Recovery { count: last::get().count + 1, refused: last::get().refused, error: error.0, ..Recovery::none() };
+    let mut clock = Clock::begin();
+    obstacles(Memory::survey().1)?;
+    let closed = gate::close();
+    let inside = closed.wait(PATIENCE);
+    if inside > 0 {
+        return Err(Refusal::Stuck(inside));
+    }
+    // A thread may have made something until the gate was closed.
+    let (memory, of_memory) = Memory::survey();
+    obstacles(of_memory)?;
+    let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
+    let objects = Objects::survey();
+    clock.ended(Step::Wait, &mut recovery);
+
+    let busy = progress::busy();
+    let is_blocking = settings::are_launches_blocking();
+    recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
+    let is_lossy = busy > 0 || is_blocking || recovery.modules_anew > 0;
+    recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
+    if busy > 0 || is_blocking {
+        let ranges = memory.ranges();
+        recovery.ranges_in_doubt = u64::try_from(ranges.len()).unwrap_or(u64::MAX);
+        recovery.bytes_in_doubt = ranges.iter().map(|(_, size)| size).sum();
+    }
+    recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
+
+    let _no_broken_pipe = NoBrokenPipe::begin();
+    let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
+    rename(&renamed);
+    if is_lossy {
+        progress::lose(error);
+        LOSSY_ERROR.store(error.0, Ordering::Release);
+        LOSSY.store(recovery.count, Ordering::Release);
+    } else {
+        progress::lose(CUresult::CUDA_SUCCESS);
+    }
+    GENERATION.store(recovery.count, Ordering::Release);
+    last::set(recovery);
+    drop(closed);
+    copy::prepare();
+    Ok(recovery)
+}
+
+/// Puts a fresh copy in the dead one's place; the handles of everything that was made again.
+fn exchange(
+    memory: &Memory,
+    objects: &Objects,
+    is_busy: bool,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<Renamed, Refusal> {
+    let pending = keep::with(keep::store::Store::free_all_pending).unwrap_or_default();
+    let given = memory.give_back();
+    (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
+    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED {
+        return Err(Refusal::NotQuiet(given.last));
+    }
+    // Empty by now: the store does not know them any longer, so nobody maps them again.
+    drop(pending);
+    let (memory, _) = Memory::survey();
+    let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
+    clock.ended(Step::Unmap, recovery);
+
+    let listeners =
+        socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
+    clock.ended(Step::Name, recovery);
+    let (file, was_prepared) =
+        copy::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
+    recovery.was_prepared = u32::from(was_prepared);
+    clock.ended(Step::File, recovery);
+
+    let mapped = amputation::mappings();
+    let dead = belongings::take();
+    let interval = belongings::Interval::begin_anyway();
+    let loaded = copy::load(&file, recovery.count);
+    clock.ended(Step::Load, recovery);
+    let fresh = match loaded {
+        Ok(fresh) => fresh,
+        Err(text) => {
+            belongings::put_back(dead);
+            return Err(Refusal::System("the copy of the driver cannot be loaded", text));
+        }
+    };
+    let before = fresh.take_over();
+    let made = rebuild(&memory, objects, clock, recovery);
+    interval.end();
+    match made {
+        Ok(renamed) => {
+            let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
+            (recovery.descriptors, recovery.mappings) = (cut.descriptors, cut.mappings);
+            clock.ended(Step::Amputate, recovery);
+            Ok(renamed)
+        }
+        Err(failed) => {
+            // What the fresh copy has is given back, and the dead one answers the program as it would have.
+            before.restore();
+            let fresh = belongings::take();
+            let _cut = amputation::perform(&fresh, Vec::new(), &[], &[]);
+            belongings::put_back(dead);
+            std::mem::forget(listeners);
+            Err(failed.into())
+        }
+    }
+}
+
+fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    clock.ended(Step::Init, recovery);
+    let contexts = memory.make_contexts(|device| {
+        let mut context = CUcontext(0);
+        let retain = |device: CUdevice, context: &mut CUcontext| {
+            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
+        };
+        patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
+        Ok(context)
+    })?;
+    clock.ended(Step::Context, recovery);
+    let mut renamed = memory.map(&contexts)?;
+    clock.ended(Step::Map, recovery);
+    objects.make(&mut renamed)?;
+    // This thread's own stack is put in place when it goes in again.
+    checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
+    clock.ended(Step::Objects, recovery);
+    Ok(renamed)
+}
+
+/// Asks again as long as a server is not ready.
+fn patiently(
+    deadline: Instant,
+    recovery: &mut Recovery,
+    call: &'static str,
+    mut ask: impl FnMut() -> CUresult,
+) -> Result<(), Failed> {
+    loop {
+        let answer = ask();
+        if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+            return checked(call, answer);
+        }
+        recovery.tries += 1;
+        thread::park_timeout(BETWEEN_TRIES);
+    }
+}
+
+/// Everything has other handles now.
+fn rename(renamed: &Renamed) {
+    let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
+    let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
+    // What is not kept has no handles here.
+    let _nothing = keep::with(|store| store.rename(current));
+    let _nothing = record::with(|recipes| recipes.rename(current));
+    publish(pairs);
+}
+
+#[expect(unsafe_code, reason = "the table of names may only be changed while nobody reads it")]
+fn publish(pairs: Vec<(usize, usize)>) {
+    // SAFETY: called by `recover` alone, while the gate is closed and nobody is inside.
+    unsafe { names::publish(pairs.into_iter()) };
+}

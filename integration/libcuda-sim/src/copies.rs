@@ -1,0 +1,115 @@
+//! Several copies of this library in one process, and what a test wants to happen in one of them.
+//!
+//! A copy's handles are addresses in a range of its own that cannot be read, so that a handle of another copy is found
+//! in no table, and a program that follows one is found out. Which range is free tells which copy it is.
+#![expect(unsafe_code, reason = "reserves a range of addresses, and ends the process")]
+
+use crate::codes::{Code, Outcome};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::signal::{Signal, raise};
+use sim_wire::script::Script;
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where the first copy's handles are. Nothing else of a process is near.
+const FIRST: usize = 0x2e00_0000_0000;
+/// Bytes of a copy's range.
+const LENGTH: usize = 1 << 30;
+/// Copies that are told apart.
+const MOST: usize = 64;
+
+/// One copy.
+#[derive(Debug)]
+struct Copy {
+    /// From 1.
+    number: usize,
+    base: usize,
+}
+
+fn copy() -> &'static Copy {
+    static COPY: OnceLock<Copy> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let length = NonZeroUsize::new(LENGTH).expect("it is not 0");
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
+        let is_free = |base: &usize| {
+            let place = NonZeroUsize::new(*base);
+            // SAFETY: the flag keeps it from touching anything that is mapped.
+            let got = unsafe { mmap_anonymous(place, length, ProtFlags::PROT_NONE, flags) };
+            got.is_ok_and(|got| got.as_ptr().addr() == *base)
+        };
+        let found = (0..MOST).map(|number| FIRST + number * LENGTH).find(is_free).unwrap_or(FIRST);
+        Copy { number: (found - FIRST) / LENGTH + 1, base: found }
+    })
+}
+
+/// Where this copy's handles begin.
+pub(crate) fn first_handle() -> usize {
+    copy().base
+}
+
+/// What a test wants: `COPY:FUNCTION`, with `:NUMBER` for another call of it than the first.
+#[derive(Debug)]
+struct Wanted {
+    copy: usize,
+    function: String,
+    call: usize,
+    seen: AtomicUsize,
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let (copy, function) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+        let call = parts.next().map_or(Some(1), |number| number.parse().ok())?;
+        Some(Self { copy, function, call, seen: AtomicUsize::new(0) })
+    }
+
+    fn is_now(&self, function: &str) -> bool {
+        self.function == function
+            && copy().number == self.copy
+            && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.call
+    }
+}
+
+/// What is wanted, each read once.
+fn wanted() -> &'static [Option<Wanted>; 3] {
+    static WANTED: OnceLock<[Option<Wanted>; 3]> = OnceLock::new();
+    WANTED.get_or_init(|| {
+        let script = Script::load();
+        ["MPS_SIM_END_AT", "MPS_SIM_FAIL_AT", "MPS_SIM_STAY_AT"].map(|name| Wanted::parse(&script.text(name)?))
+    })
+}
+
+/// Before each function: the process ends, the function fails, or never returns, if that is wanted here.
+pub(crate) fn before(function: &str) -> Outcome {
+    let [end, fail, stay] = wanted();
+    if end.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
+        // It cannot fail for this process itself.
+        let _ended = raise(Signal::SIGKILL);
+    }
+    if stay.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
+        loop {
+            std::thread::park();
+        }
+    }
+    if fail.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
+        return Err(Code::UNKNOWN);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, copy};
+
+    #[test]
+    fn a_test_names_a_copy_a_function_and_a_call() {
+        let wanted = Wanted::parse("1:cuMemMap:2").expect("it is sound");
+        assert_eq!(copy().number, 1);
+        let seen = ["cuMemMap", "cuInit", "cuMemMap", "cuMemMap"].map(|function| wanted.is_now(function));
+        assert_eq!(seen, [false, false, true, false]);
+        assert!(!Wanted::parse("2:cuMemMap").expect("it is sound").is_now("cuMemMap"));
+        assert!(Wanted::parse("cuMemMap").is_none());
+    }
+}

@@ -1,0 +1,289 @@
+//! `mps-replay-probe`: a program that is recovered in place again and again, and that checks everything it has.
+//!
+//! ```text
+//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] [--variable]
+//!                  [--pinned] [--stuck] [--maps FOLDER]
+//! ```
+//! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
+//! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
+//! once. A *round* uses all of it and compares every byte.
+//!
+//! - `--faults oob,trap`: after a first round it does wrong itself, once for each kind, and goes on: a line `fault` says
+//!   what the call answered that found out, and what came after.
+//! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
+//!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way.
+//! - `--variable` asks for the address of a module's variable first, `--pinned` for host memory of the driver's, `--stuck`
+//!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
+//! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
+//!
+//! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
+//! right in every round, and whatever a lost kernel may have changed was told to be in doubt.
+
+mod last;
+mod observed;
+mod worker;
+mod workload;
+
+use super::gpu::{Argument, GpuError, initialise};
+use super::report::{Report, milliseconds};
+use last::Recovery;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use worker::Worker;
+use workload::Workload;
+
+/// An address that nothing is ever mapped at.
+const WILD: u64 = 0x10;
+/// How long others' faults are waited for.
+const SECONDS: u64 = 30;
+/// Between two rounds of an idle program.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+struct Options {
+    faults: Vec<String>,
+    recoveries: u64,
+    patience: Duration,
+    is_busy: bool,
+    threads: usize,
+    has_library: bool,
+    has_variable: bool,
+    has_pinned: bool,
+    is_stuck: bool,
+    maps: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self {
+            faults: Vec::new(),
+            recoveries: 0,
+            patience: Duration::from_secs(SECONDS),
+            is_busy: false,
+            threads: 2,
+            has_library: false,
+            has_variable: false,
+            has_pinned: false,
+            is_stuck: false,
+            maps: None,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--faults" => options.faults = arguments.next()?.split(',').map(str::to_owned).collect(),
+                "--recoveries" => options.recoveries = arguments.next()?.parse().ok()?,
+                "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
+                "--busy" => options.is_busy = true,
+                "--threads" => options.threads = arguments.next()?.parse().ok()?,
+                "--library" => options.has_library = true,
+                "--variable" => options.has_variable = true,
+                "--pinned" => options.has_pinned = true,
+                "--stuck" => options.is_stuck = true,
+                "--maps" => options.maps = Some(arguments.next()?.into()),
+                _ => return None,
+            }
+        }
+        let known = ["oob", "trap", "misaligned", "assert"];
+        options.faults.iter().all(|kind| known.contains(&kind.as_str())).then_some(options)
+    }
+}
+
+/// The program.
+#[must_use]
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let report = Report::begin();
+    let Some(options) = Options::parse(arguments) else {
+        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] \
+                    [--variable] [--pinned] [--stuck] [--maps FOLDER]";
+        report.say("usage", json!({ "text": text }));
+        return ExitCode::from(2);
+    };
+    report.end(initialise().and_then(|()| Probe::new(report, &options)?.run()), json!({}))
+}
+
+/// Something that is not the driver's fault.
+fn failed(call: &'static str, error: impl std::fmt::Display) -> GpuError {
+    GpuError { call, code: 0, name: error.to_string() }
+}
+
+/// The program at work.
+struct Probe<'a> {
+    report: Report,
+    options: &'a Options,
+    workload: Workload,
+    workers: Vec<Worker>,
+    is_intact: bool,
+}
+
+impl<'a> Probe<'a> {
+    fn new(report: Report, options: &'a Options) -> Result<Self, GpuError> {
+        let begin = Instant::now();
+        let mut workload = Workload::new(options.has_library)?;
+        if options.has_variable {
+            workload.ask_for_variable()?;
+        }
+        if options.has_pinned {
+            workload.ask_for_host_memory()?;
+        }
+        let workers = (0..options.threads).map(|_| Worker::start(workload.context())).collect::<Result<_, _>>()?;
+        if options.is_stuck {
+            workload.leave_a_thread_in_the_driver()?;
+        }
+        let mut probe = Self { report, options, workload, workers, is_intact: true };
+        probe.whole_round()?;
+        report.say("ready", json!({ "made_ms": milliseconds(begin.elapsed()), "has_shim": last::get().is_some() }));
+        Ok(probe)
+    }
+
+    fn run(mut self) -> Result<Value, GpuError> {
+        let faults = self.options.faults.clone();
+        for kind in &faults {
+            self.own_fault(kind)?;
+        }
+        let mut told = 0;
+        let mut unaware = 0;
+        let deadline = Instant::now() + self.options.patience;
+        let target = u64::try_from(faults.len()).unwrap_or(u64::MAX).saturating_add(self.options.recoveries);
+        while count() < target {
+            if Instant::now() > deadline {
+                return Err(failed("--recoveries", "no fault has come in time"));
+            }
+            match self.wait_for_a_recovery(deadline)? {
+                Some(_) => told += 1,
+                None => unaware += 1,
+            }
+        }
+        let recovery = last::get().map(|last| last.describe());
+        let fields = json!({
+            "is_intact": self.is_intact, "recoveries": count(), "told": told, "unaware": unaware, "rounds": self.workload.rounds(),
+            "last": recovery,
+        });
+        Ok(fields)
+    }
+
+    /// One round of everybody.
+    fn whole_round(&mut self) -> Result<(), GpuError> {
+        self.workload.round()?;
+        for worker in &self.workers {
+            worker.round()?;
+        }
+        self.check()
+    }
+
+    fn check(&mut self) -> Result<(), GpuError> {
+        let wrong = self.workload.wrong()?;
+        if !wrong.is_empty() {
+            self.is_intact = false;
+            self.report.say("wrong", json!({ "what": wrong }));
+        }
+        Ok(())
+    }
+
+    fn observe(&self, name: &str) {
+        if let Some(folder) = &self.options.maps {
+            observed::write(folder, name);
+        }
+    }
+
+    /// Does wrong, finds out, and goes on.
+    fn own_fault(&mut self, kind: &str) -> Result<(), GpuError> {
+        let before = count();
+        self.observe(&format!("{before}-before-{kind}"));
+        let arguments = match kind {
+            "oob" | "misaligned" => vec![Argument::U64(if kind == "oob" { WILD } else { self.workload.scratch() })],
+            _ => Vec::new(),
+        };
+        let launched = self.workload.launch(kind, &arguments);
+        let begin = Instant::now();
+        let answer = launched.and_then(|()| self.workload.synchronize());
+        let found = begin.elapsed();
+        let code = answer.as_ref().err().map_or(0, |error| error.code);
+        let recovery = last::get();
+        self.observe(&format!("{before}-after-{kind}"));
+        let again = Instant::now();
+        let next = self.workload.synchronize();
+        let next_ms = milliseconds(again.elapsed());
+        // Each thread that was there hears of it once.
+        let heard: Vec<Value> = self
+            .workers
+            .iter()
+            .map(|worker| {
+                let first = worker.round();
+                let second = worker.round();
+                json!([code_of(&first), code_of(&second)])
+            })
+            .collect();
+        let round = next.clone().and_then(|()| self.whole_round());
+        self.report.say(
+            "fault",
+            json!({
+                "kind": kind, "answer": code, "found_ms": milliseconds(found), "next": code_of(&next), "next_ms": next_ms,
+                "round": code_of(&round), "round_error": round.as_ref().err().map(ToString::to_string), "threads": heard,
+                "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| last.describe()),
+            }),
+        );
+        if count() == before {
+            return Err(answer.err().unwrap_or_else(|| failed("fault", "it was not found out")));
+        }
+        round
+    }
+
+    /// Does rounds until it was recovered once more; the error that it was told of, if it was told.
+    fn wait_for_a_recovery(&mut self, deadline: Instant) -> Result<Option<u32>, GpuError> {
+        let before = count();
+        self.observe(&format!("{before}-before"));
+        let mut told = None;
+        while count() == before {
+            if Instant::now() > deadline {
+                return Err(failed("--recoveries", "no fault has come in time"));
+            }
+            if let Err(error) = self.step() {
+                if count() == before {
+                    // What it has lost it must not keep.
+                    return Err(error);
+                }
+                told = Some(error.code);
+                self.workload.begin_anew()?;
+            }
+        }
+        let recovery: Option<Recovery> = last::get();
+        let is_told_right = recovery.as_ref().is_none_or(|last| last.is_lossy() == told.is_some());
+        for worker in &self.workers {
+            // A thread that was there hears of what was lost once.
+            if worker.round().is_err() {
+                worker.round()?;
+            }
+        }
+        if self.options.is_busy {
+            self.workload.begin_anew()?;
+        }
+        self.whole_round()?;
+        self.observe(&format!("{before}-after"));
+        self.report.say(
+            "recovered",
+            json!({
+                "told": told, "is_told_right": is_told_right, "is_intact": self.is_intact,
+                "recovery": recovery.map(|last| last.describe()),
+            }),
+        );
+        Ok(told)
+    }
+
+    fn step(&mut self) -> Result<(), GpuError> {
+        if self.options.is_busy {
+            return self.workload.keep_busy();
+        }
+        self.workload.round()?;
+        std::thread::park_timeout(BETWEEN_ROUNDS);
+        Ok(())
+    }
+}
+
+fn count() -> u64 {
+    last::get().map_or(0, |last| last.count())
+}
+
+fn code_of<T>(result: &Result<T, GpuError>) -> u32 {
+    result.as_ref().err().map_or(0, |error| error.code)
+}

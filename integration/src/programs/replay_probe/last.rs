@@ -1,0 +1,76 @@
+//! What the preloaded library says of the last recovery.
+#![expect(unsafe_code, reason = "the library's function is found by name")]
+
+use serde_json::{Map, Value, json};
+
+/// Names of the steps.
+const STEPS: [&str; 10] = ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
+/// Bytes of a reason.
+const REASON: usize = 160;
+
+/// `struct mps_shim_recovery`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Recovery {
+    count: u64,
+    refused: u64,
+    error: u32,
+    lost_streams: u32,
+    ranges_in_doubt: u64,
+    bytes_in_doubt: u64,
+    modules_anew: u64,
+    objects: u64,
+    total_us: u64,
+    step_us: [u64; STEPS.len()],
+    descriptors: u32,
+    mappings: u32,
+    unmapped: u32,
+    not_unmapped: u32,
+    tries: u32,
+    was_prepared: u32,
+    reason: [u8; REASON],
+}
+
+/// What it says; `None` if it is not preloaded.
+pub(super) fn get() -> Option<Recovery> {
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_last_recovery".as_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: the function of this name has this type, by the library's header.
+    let ask =
+        unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*mut Recovery, usize) -> u64>(found) };
+    // SAFETY: zeros are a valid value.
+    let mut recovery: Recovery = unsafe { std::mem::zeroed() };
+    // SAFETY: there is as much room as is said.
+    unsafe { ask(&raw mut recovery, size_of::<Recovery>()) };
+    Some(recovery)
+}
+
+impl Recovery {
+    /// Recoveries so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether the program has to be told.
+    pub(super) fn is_lossy(&self) -> bool {
+        self.lost_streams > 0 || self.modules_anew > 0
+    }
+
+    /// All of it.
+    pub(super) fn describe(&self) -> Value {
+        let steps: Map<String, Value> =
+            STEPS.iter().zip(self.step_us).map(|(name, time)| ((*name).to_owned(), json!(time))).collect();
+        let end = self.reason.iter().position(|byte| *byte == 0).unwrap_or(REASON);
+        json!({
+            "count": self.count, "refused": self.refused, "error": self.error, "lost_streams": self.lost_streams,
+            "ranges_in_doubt": self.ranges_in_doubt, "bytes_in_doubt": self.bytes_in_doubt,
+            "modules_anew": self.modules_anew, "objects": self.objects, "total_us": self.total_us, "steps_us": steps,
+            "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
+            "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
+            "reason": String::from_utf8_lossy(&self.reason[..end]),
+        })
+    }
+}

@@ -1,0 +1,316 @@
+//! Everything that the program has, and a round that uses it.
+#![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+use super::failed;
+use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
+use crate::programs::memory_probe::mapped::map_new;
+use crate::programs::memory_probe::{allocate, check};
+use cudarc::driver::sys;
+use std::alloc::{Layout, alloc_zeroed};
+
+/// Bytes of what is allocated and never changed.
+const SIZES: [usize; 6] = [1_000, 70_000, 1 << 20, 3 << 20, 33 << 20, (64 << 20) + 4];
+/// Bytes of what it maps itself.
+const MAPPED: usize = 4 << 20;
+/// Length of the pattern: a prime, which keeps pages apart.
+const PERIOD: usize = 251;
+/// Words that a round counts up.
+const WORDS: u32 = 1 << 18;
+const WORDS_BYTES: usize = WORDS as usize * 4;
+/// How long the kernels of a busy program take, in nanoseconds, and how many are on their way.
+const BUSY: u64 = 200_000;
+const ON_THEIR_WAY: usize = 8;
+
+/// Whether every word has this value.
+pub(super) fn words_are(words: &[u32], value: u32) -> bool {
+    words.iter().all(|word| *word == value)
+}
+
+fn pattern(size: usize, seed: u8) -> Vec<u8> {
+    let period: Vec<u8> = (0..PERIOD).map(|at| at.to_le_bytes()[0].wrapping_add(seed)).collect();
+    let mut bytes = period.repeat(size.div_ceil(PERIOD));
+    bytes.truncate(size);
+    bytes
+}
+
+/// A block that never changes.
+struct Block {
+    address: u64,
+    size: usize,
+    seed: u8,
+}
+
+/// All of it.
+pub(super) struct Workload {
+    gpu: Gpu,
+    blocks: Vec<Block>,
+    counter: u64,
+    count: u32,
+    rounds: u64,
+    streams: [Stream; 2],
+    events: [sys::CUevent; 2],
+    increment: Kernel,
+    spin: Kernel,
+    /// Page-aligned memory of this process that the GPU writes to.
+    host: *mut u32,
+    /// A kernel of a library, if there is one.
+    of_library: Option<sys::CUkernel>,
+}
+
+impl Workload {
+    pub(super) fn new(has_library: bool) -> Result<Self, GpuError> {
+        let mut gpu = Gpu::open(0)?;
+        let mut blocks = Vec::new();
+        for (size, seed) in SIZES.into_iter().zip(1..) {
+            blocks.push(Block { address: allocate(size)?, size, seed });
+        }
+        blocks.push(Block { address: map_new(MAPPED)?, size: MAPPED, seed: 77 });
+        for Block { address, size, seed } in &blocks {
+            let bytes = pattern(*size, *seed);
+            // SAFETY: the source is as long as the copy; the driver checks the destination.
+            check("cuMemcpyHtoD", unsafe { sys::cuMemcpyHtoD_v2(*address, bytes.as_ptr().cast(), *size) })?;
+        }
+        let counter = allocate(WORDS_BYTES)?;
+        gpu.clear(counter, WORDS_BYTES)?;
+        let streams = [stream(0, None)?, stream(1, Some(-1))?];
+        let events = [event()?, event()?];
+        let (increment, spin) = (gpu.kernel("increment")?, gpu.kernel("spin")?);
+        let layout = Layout::from_size_align(WORDS_BYTES, 4096).map_err(|error| failed("alloc", error))?;
+        // SAFETY: the layout has a size.
+        let host = unsafe { alloc_zeroed(layout) }.cast::<u32>();
+        if host.is_null() {
+            return Err(failed("alloc", "no memory"));
+        }
+        // SAFETY: the range is this process's until it ends.
+        check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(host.cast(), WORDS_BYTES, 0) })?;
+        let of_library = has_library.then(library_kernel).transpose()?;
+        gpu.synchronize()?;
+        Ok(Self { gpu, blocks, counter, count: 0, rounds: 0, streams, events, increment, spin, host, of_library })
+    }
+
+    /// The current context's handle.
+    pub(super) fn context(&self) -> usize {
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the result is a variable of ours.
+        let _null_if_refused = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
+        context.expose_provenance()
+    }
+
+    /// Rounds so far.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// An address in memory that may be written to.
+    pub(super) fn scratch(&self) -> u64 {
+        self.counter
+    }
+
+    /// Has the address of a variable, if the module has any.
+    pub(super) fn ask_for_variable(&mut self) -> Result<(), GpuError> {
+        let (mut module, mut address, mut size) = (std::ptr::null_mut(), 0, 0);
+        // SAFETY: the result is a variable of ours, and the image ends with NUL.
+        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()) })?;
+        // SAFETY: the results are variables of ours.
+        let answer =
+            unsafe { sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, c"assert_text".as_ptr()) };
+        check("cuModuleGetGlobal", answer)
+    }
+
+    /// Has host memory of the driver's.
+    pub(super) fn ask_for_host_memory(&self) -> Result<(), GpuError> {
+        let mut address = std::ptr::null_mut();
+        // SAFETY: the result is a variable of ours.
+        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut address, WORDS_BYTES, 0) })
+    }
+
+    /// Starts a thread that waits in the driver for a function of the host's that does not end.
+    pub(super) fn leave_a_thread_in_the_driver(&self) -> Result<(), GpuError> {
+        extern "C" fn wait(_data: *mut std::ffi::c_void) {
+            loop {
+                std::thread::park();
+            }
+        }
+        let context = self.context();
+        let (told, is_in) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let context: sys::CUcontext = std::ptr::with_exposed_provenance_mut(context);
+            let mut stream = std::ptr::null_mut();
+            // SAFETY: the primary context is retained until the process ends.
+            let set = check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) });
+            // SAFETY: the result is a variable of ours.
+            let made = set.and_then(|()| check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut stream, 1) }));
+            // SAFETY: the function waits for ever and touches nothing.
+            let answer = made.map(|()| unsafe { sys::cuLaunchHostFunc(stream, Some(wait), std::ptr::null_mut()) });
+            // The other side waits for it.
+            let _heard = told.send(answer.and_then(|answer| check("cuLaunchHostFunc", answer)));
+            let mut priority = 0;
+            // SAFETY: the result is a variable of ours. The simulated driver can be told to stay here.
+            let _unused = unsafe { sys::cuStreamGetPriority(stream, &raw mut priority) };
+            // SAFETY: the stream is this thread's.
+            let _never = unsafe { sys::cuStreamSynchronize(stream) };
+        });
+        is_in.recv().map_err(|error| failed("thread", error))?
+    }
+
+    /// Launches a kernel on the first stream.
+    pub(super) fn launch(&mut self, kind: &str, arguments: &[Argument]) -> Result<(), GpuError> {
+        let kernel = self.gpu.kernel(kind)?;
+        self.gpu.launch_in(self.streams[0], kernel, 1, arguments)
+    }
+
+    /// Waits for the first stream.
+    pub(super) fn synchronize(&self) -> Result<(), GpuError> {
+        synchronize(self.streams[0])
+    }
+
+    fn count_up(&mut self, stream: Stream) -> Result<(), GpuError> {
+        let arguments = [Argument::U64(self.counter), Argument::U32(WORDS)];
+        match self.of_library {
+            Some(kernel) => self.count_by_library(kernel, stream)?,
+            None => self.gpu.launch_in(stream, self.increment, WORDS, &arguments)?,
+        }
+        Ok(())
+    }
+
+    fn count_by_library(&self, kernel: sys::CUkernel, stream: Stream) -> Result<(), GpuError> {
+        let (address, words) = (self.counter, WORDS);
+        let mut places =
+            [(&raw const address).cast_mut().cast::<std::ffi::c_void>(), (&raw const words).cast_mut().cast()];
+        // SAFETY: the kernel takes these arguments; a kernel stands for its function, by the documentation.
+        let answer = unsafe {
+            sys::cuLaunchKernel(
+                kernel.cast(),
+                WORDS / 256,
+                1,
+                1,
+                256,
+                1,
+                1,
+                0,
+                stream.0,
+                places.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernel", answer)
+    }
+
+    /// Counts up on one stream, then on the other one, reads the words into host memory, and compares. A call that
+    /// fails leaves the words in doubt.
+    pub(super) fn round(&mut self) -> Result<(), GpuError> {
+        let [first, second] = self.streams;
+        self.count_up(first)?;
+        record(self.events[0], first)?;
+        // SAFETY: both live as long as the process.
+        check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(second.0, self.events[0], 0) })?;
+        self.count_up(second)?;
+        let copied = unsafe_copy(self.host, self.counter, second);
+        check("cuMemcpyDtoHAsync", copied)?;
+        record(self.events[1], second)?;
+        // SAFETY: it lives as long as the process.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.events[1]) })?;
+        synchronize(first)?;
+        self.count += 2;
+        self.rounds += 1;
+        // SAFETY: the range has so many words, and the copy has ended.
+        let words = unsafe { std::slice::from_raw_parts(self.host, WORDS as usize) };
+        if words_are(words, self.count) {
+            Ok(())
+        } else {
+            let found = words.iter().find(|word| **word != self.count).copied().unwrap_or(0);
+            Err(failed("increment", format_args!("a word is {found} in place of {}", self.count)))
+        }
+    }
+
+    /// Has work on its way all the time; finds out what has become of it one by one.
+    pub(super) fn keep_busy(&mut self) -> Result<(), GpuError> {
+        for _ in 0..ON_THEIR_WAY {
+            self.gpu.launch_in(self.streams[1], self.spin, 1, &[Argument::U64(BUSY)])?;
+        }
+        self.count_up(self.streams[0])?;
+        synchronize(self.streams[0])
+    }
+
+    /// After lost work: the words begin anew.
+    pub(super) fn begin_anew(&mut self) -> Result<(), GpuError> {
+        synchronize(self.streams[0])?;
+        synchronize(self.streams[1])?;
+        self.gpu.clear(self.counter, WORDS_BYTES)?;
+        self.gpu.synchronize()?;
+        self.count = 0;
+        Ok(())
+    }
+
+    /// Blocks that are not as they were.
+    pub(super) fn wrong(&self) -> Result<Vec<String>, GpuError> {
+        let mut wrong = Vec::new();
+        for Block { address, size, seed } in &self.blocks {
+            let mut bytes = vec![0_u8; *size];
+            // SAFETY: the destination is as long as the copy; the driver checks the source.
+            check("cuMemcpyDtoH", unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), *address, *size) })?;
+            let expected = pattern(*size, *seed);
+            if bytes != expected {
+                let at = bytes.iter().zip(&expected).position(|(found, expected)| found != expected);
+                wrong.push(format!("block of {size} bytes at {address:#x}, from byte {at:?} on"));
+            }
+        }
+        Ok(wrong)
+    }
+}
+
+fn unsafe_copy(host: *mut u32, address: u64, stream: Stream) -> sys::CUresult {
+    // SAFETY: the destination is as long as the copy and lives as long as the process.
+    unsafe { sys::cuMemcpyDtoHAsync_v2(host.cast(), address, WORDS_BYTES, stream.0) }
+}
+
+fn stream(flags: u32, priority: Option<i32>) -> Result<Stream, GpuError> {
+    let mut stream = std::ptr::null_mut();
+    let answer = match priority {
+        // SAFETY: the result is a variable of ours.
+        None => unsafe { sys::cuStreamCreate(&raw mut stream, flags) },
+        // SAFETY: as above.
+        Some(priority) => unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority) },
+    };
+    check("cuStreamCreate", answer)?;
+    Ok(Stream(stream))
+}
+
+fn event() -> Result<sys::CUevent, GpuError> {
+    let mut event = std::ptr::null_mut();
+    // SAFETY: the result is a variable of ours.
+    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut event, 0) })?;
+    Ok(event)
+}
+
+fn record(event: sys::CUevent, stream: Stream) -> Result<(), GpuError> {
+    // SAFETY: both live as long as the process.
+    check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream.0) })
+}
+
+fn synchronize(stream: Stream) -> Result<(), GpuError> {
+    // SAFETY: it lives as long as the process.
+    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
+}
+
+fn library_kernel() -> Result<sys::CUkernel, GpuError> {
+    let (mut library, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let null = std::ptr::null_mut;
+    // SAFETY: the image ends with NUL, and there are no options.
+    let answer = unsafe {
+        sys::cuLibraryLoadData(
+            &raw mut library,
+            KERNELS.as_ptr().cast(),
+            null(),
+            std::ptr::null_mut(),
+            0,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    check("cuLibraryLoadData", answer)?;
+    // SAFETY: the result is a variable of ours.
+    check("cuLibraryGetKernel", unsafe { sys::cuLibraryGetKernel(&raw mut kernel, library, c"increment".as_ptr()) })?;
+    Ok(kernel)
+}

@@ -1,0 +1,206 @@
+//! A program whose driver has died goes on with a fresh copy of it, to the last byte, or is told why it cannot.
+
+use integration::lab::LIMIT;
+use integration::lab::process::{Finished, Process, run};
+use integration::shim;
+use integration::sim::{Sim, error_of};
+use integration::under_test::{for_each, only_ours};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::process::Command;
+
+/// The probe with everything kept and recovered.
+fn replaying(sim: &Sim, arguments: &[&str]) -> Command {
+    let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
+    command.env("MPS_SHIM_REPLAY", "in-place");
+    command
+}
+
+fn finished(command: &mut Command) -> Finished {
+    run(command, b"", LIMIT).expect("the probe runs")
+}
+
+/// All lines of this event.
+fn events(finished: &Finished, event: &str) -> Vec<Value> {
+    let lines = finished.stdout_text();
+    let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    parsed.filter(|line| line["event"] == event).collect()
+}
+
+/// What the library says on standard error about a program that it has not recovered.
+fn reason(finished: &Finished) -> String {
+    let text = finished.stderr_text();
+    text.lines()
+        .find_map(|line| line.split_once("not recovered from CUDA error "))
+        .map(|(_, why)| why.to_owned())
+        .unwrap_or_default()
+}
+
+fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
+    assert_eq!(error_of(finished), None, "{context}: {finished:?}");
+    let end = &events(finished, "end")[0];
+    assert_eq!((&end["is_intact"], end["recoveries"].as_u64()), (&true.into(), Some(recoveries)), "{context}: {end}");
+}
+
+/// Four faults of its own in a row.
+fn own_faults(sim: &Sim, context: &str) {
+    let finished = finished(&mut replaying(sim, &["--faults", "oob,trap,misaligned,assert"]));
+    is_whole(&finished, 4, context);
+    for (fault, code) in events(&finished, "fault").iter().zip([700, 719, 716, 710]) {
+        // The call that finds out, and each thread, is told once.
+        assert_eq!((fault["answer"].as_u64(), fault["next"].as_u64()), (Some(code), Some(0)), "{context}: {fault}");
+        assert_eq!(fault["threads"], serde_json::json!([[code, 0], [code, 0]]), "{context}: {fault}");
+        assert_eq!(fault["recovery"]["lost_streams"], 1, "{context}: {fault}");
+        assert_eq!(fault["recovery"]["error"], code, "{context}: {fault}");
+    }
+}
+
+#[test]
+fn a_program_goes_on_after_four_faults_of_its_own() {
+    for_each(only_ours(), |subject| own_faults(&Sim::new(subject, &[]), &format!("{subject} without MPS")));
+}
+
+#[test]
+fn a_program_without_faults_sees_no_difference_and_neither_do_its_children() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        for arguments in [&[][..], &["--fork"]] {
+            let facts = |mut command: Command| {
+                let finished = finished(&mut command);
+                assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
+                let mut facts = events(&finished, "facts").remove(0);
+                for varying in ["pid", "t_ms"] {
+                    facts.as_object_mut().expect("a line is an object").remove(varying);
+                }
+                facts
+            };
+            let native = facts(sim.command("mps-memory-probe", arguments));
+            let mut command = shim::recording(sim.command("mps-memory-probe", arguments));
+            command.env("MPS_SHIM_REPLAY", "in-place");
+            assert_eq!(facts(command), native, "{subject}: {arguments:?}");
+        }
+    });
+}
+
+#[test]
+fn without_the_setting_a_fault_is_for_good() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut shim::recording(sim.command("mps-replay-probe", &["--faults", "trap"])));
+        assert_eq!(error_of(&finished), Some(719), "{subject}: {finished:?}");
+        assert_eq!(reason(&finished), "", "{subject}");
+    });
+}
+
+/// Faults of a neighbour, one after the other, each on a server of its own.
+fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str], is_unaware: bool) {
+    let sim = Sim::started(subject, &[]);
+    let kinds = [("oob", 700), ("trap", 719)];
+    let count = kinds.len().to_string();
+    let arguments = [&["--recoveries", count.as_str(), "--seconds", "60"], arguments].concat();
+    let probe = Process::start(&mut replaying(&sim, &arguments));
+    sim.wait_event(&probe, "ready");
+    for (done, (kind, code)) in kinds.into_iter().enumerate() {
+        assert_eq!(error_of(&sim.run("mps-aggressor", &[kind])), Some(code), "{subject}");
+        let dir = sim.lab.dir();
+        let recovered =
+            || probe.output().lines().filter(|line| line.contains("\"event\":\"recovered\"")).count() > done;
+        integration::lab::watch::wait_for(dir, dir, LIMIT, "a recovery", recovered);
+    }
+    let finished = probe.finish(LIMIT).expect("it ends");
+    is_whole(&finished, 2, &subject.to_string());
+    for recovered in events(&finished, "recovered") {
+        assert_eq!(recovered["is_told_right"], true, "{subject}: {recovered}");
+        if is_unaware {
+            assert_eq!(recovered["recovery"]["lost_streams"], 0, "{subject}: {recovered}");
+        }
+    }
+}
+
+#[test]
+fn a_program_goes_on_after_its_neighbours_faults() {
+    for_each(only_ours(), |subject| others_faults(subject, &[], false));
+}
+
+#[test]
+fn a_program_with_work_on_its_way_is_told_and_goes_on() {
+    for_each(only_ours(), |subject| others_faults(subject, &["--busy"], false));
+}
+
+#[test]
+fn a_program_goes_on_after_its_servers_death() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let probe = Process::start(&mut replaying(&sim, &["--recoveries", "1", "--seconds", "60"]));
+        sim.wait_event(&probe, "ready");
+        kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");
+        let finished = probe.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        assert_eq!(events(&finished, "recovered")[0]["recovery"]["error"], 806, "{subject}");
+    });
+}
+
+#[test]
+fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned"]));
+        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+        assert!(reason(&refused).contains("cuMemHostAlloc: "), "{subject}: {refused:?}");
+        let fault = &events(&refused, "fault")[0];
+        assert_eq!((&fault["is_recovered"], fault["recovery"]["refused"].as_u64() > Some(0)), (&false.into(), true));
+    });
+}
+
+#[test]
+fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_STAY_AT", "1:cuStreamGetPriority")]);
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--stuck"]));
+        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+        assert!(reason(&refused).contains("1 threads do not come out of the driver"), "{subject}: {refused:?}");
+    });
+}
+
+/// What the fresh copy of the driver is asked to do, one after the other.
+const STEPS: [&str; 11] = [
+    "cuInit",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+    "cuMemAddressReserve",
+    "cuMemImportFromShareableHandle",
+    "cuMemMap",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuStreamCreateWithPriority",
+    "cuEventCreate",
+    "cuMemHostRegister_v2",
+];
+
+#[test]
+fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
+    for_each(only_ours(), |subject| {
+        for step in STEPS {
+            let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap"]));
+            assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
+            let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
+            assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
+        }
+    });
+}
+
+#[test]
+fn killed_at_any_step_a_program_leaves_its_neighbours_unharmed() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        for step in ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemMap", "cuModuleLoadData"] {
+            let mut probe = replaying(&sim, &["--faults", "trap"]);
+            probe.env("MPS_SIM_END_AT", format!("2:{step}"));
+            let killed = finished(&mut probe);
+            assert_eq!(killed.signal, Some(9), "{subject}: {step}: {killed:?}");
+            assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: {step}: the next one is served");
+        }
+    });
+}
