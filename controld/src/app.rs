@@ -14,6 +14,7 @@ use crate::observe::rate::Rate;
 use crate::observe::trace;
 use crate::settings::{self, Settings};
 use crate::stop;
+use crate::sys::allocator;
 use crate::ui::{self, Commands};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use remps_proto::admin::Personality;
@@ -125,6 +126,7 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
 }
 
 fn serve(options: DaemonOptions, personality: Personality, settings: Settings, readiness: Option<Readiness>) -> u8 {
+    allocator::share_one_arena();
     raise_descriptor_limit();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).build();

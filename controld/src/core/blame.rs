@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// Statements kept of one incident; the rest is counted.
 const MAX_TESTIMONIES: usize = 64;
-/// Verdicts that can be asked for.
-const MAX_VERDICTS: usize = 256;
+/// The latest verdicts, to which late evidence may be added; those that can be asked for are the recorder's.
+const MAX_VERDICTS: usize = 16;
 /// How long after a client's death, or after its descriptors were closed, a memory fault may be its doing. On an H200
 /// the fault came 150 to 190 ms after.
 const DEATH_REACH: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ pub(super) struct Death {
 }
 
 impl Core {
-    /// The verdicts that are remembered, oldest first.
+    /// The latest verdicts, oldest first.
     pub fn verdicts(&self) -> impl DoubleEndedIterator<Item = &Verdict> + ExactSizeIterator {
         self.verdicts.iter()
     }

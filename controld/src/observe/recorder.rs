@@ -61,7 +61,7 @@ impl Recorder {
             let verdict = &value["verdict"];
             if verdict.is_object() {
                 let time = value["time"].as_str().unwrap_or_default().to_owned();
-                faults.push(Fault::Earlier { time, verdict: verdict.clone() });
+                faults.push(Fault::Earlier { time, verdict: verdict.to_string() });
             }
             recent.push(Remembered::earlier(line));
         }

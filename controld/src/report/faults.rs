@@ -2,13 +2,14 @@
 
 use super::table::{NOTHING, aligned, harmless, or_nothing};
 use super::{Viewer, fitted};
-use crate::core::Verdict;
-use crate::core::{Pid, Uid};
+use crate::core::{Pid, SuspectIdentity, Uid, Verdict};
 use serde_json::Value;
 use std::collections::VecDeque;
 
-/// Verdicts that are remembered.
+/// Verdicts that are remembered at most.
 const MOST_FAULTS: usize = 256;
+/// Memory that they may take, about: some 100 verdicts of ordinary length. What is older is in the journal's file.
+const MOST_BYTES: usize = 256 << 10;
 /// In JSON, what the line of a verdict has besides the verdict: when it was given.
 const TIME: &str = "time";
 
@@ -32,12 +33,34 @@ pub enum Fault {
     Earlier {
         /// When, in RFC 3339.
         time: String,
-        /// The verdict.
-        verdict: Value,
+        /// The verdict, as JSON.
+        verdict: String,
     },
 }
 
 impl Fault {
+    /// The memory that it takes, about.
+    fn bytes(&self) -> usize {
+        let content = match self {
+            Self::Own { verdict, users, .. } => {
+                let texts = verdict.witnesses.iter().map(|testimony| testimony.text.len()).sum::<usize>();
+                let identity = verdict.culprit.as_ref().map_or(0, |culprit| {
+                    let SuspectIdentity { cgroup, container, pod, command } = &culprit.identity;
+                    let named = [container, pod].into_iter().flatten().map(String::len).sum::<usize>();
+                    cgroup.len() + command.len() + named
+                });
+                size_of::<Verdict>()
+                    + size_of_val(verdict.witnesses.as_slice())
+                    + size_of_val(verdict.victims.as_slice())
+                    + size_of_val(users.as_slice())
+                    + texts
+                    + identity
+            }
+            Self::Earlier { verdict, .. } => verdict.len(),
+        };
+        size_of::<Self>() + content
+    }
+
     /// The verdict as `viewer` may see it, with its time; `None` when it does not concern him.
     fn seen_by(&self, viewer: Viewer) -> Option<Value> {
         let (time, mut value) = match self {
@@ -50,7 +73,7 @@ impl Fault {
                 // A verdict has string keys and no number that JSON can't say.
                 (time, serde_json::to_value(shown).unwrap_or_default())
             }
-            Self::Earlier { time, verdict } => (time, verdict.clone()),
+            Self::Earlier { time, verdict } => (time, serde_json::from_str(verdict).unwrap_or_default()),
         };
         if matches!(self, Self::Earlier { .. }) && !viewer.privileged {
             return None;
@@ -66,15 +89,18 @@ impl Fault {
 #[derive(Debug, Default)]
 pub struct FaultLedger {
     faults: VecDeque<Fault>,
+    bytes: usize,
 }
 
 impl FaultLedger {
-    /// Remembers a verdict; the oldest is forgotten when there are too many.
+    /// Remembers a verdict; the oldest are forgotten when there are too many, or they take too much.
     pub fn push(&mut self, fault: Fault) {
-        if self.faults.len() >= MOST_FAULTS {
-            self.faults.pop_front();
-        }
+        self.bytes += fault.bytes();
         self.faults.push_back(fault);
+        while self.faults.len() > MOST_FAULTS || self.bytes > MOST_BYTES {
+            let Some(oldest) = self.faults.pop_front() else { break };
+            self.bytes -= oldest.bytes();
+        }
     }
 
     /// The numbers of this daemon's verdicts that name a process as culprit, oldest first.

@@ -150,6 +150,20 @@ fn the_fault_list_has_the_newest_oldest_first() {
 }
 
 #[test]
+fn verdicts_with_much_to_say_are_fewer_in_memory() {
+    let wordy = |number| {
+        let mut verdict = verdict(number, Some((42, 1000)), vec![43]);
+        let testimony = Testimony { text: "x".repeat(256), ..verdict.witnesses[0].clone() };
+        verdict.witnesses = vec![testimony; 64];
+        verdict
+    };
+    let ledger = ledger((1..=300).map(wordy));
+    let lines = ledger.list(OWNER, None, false);
+    assert!((5..20).contains(&lines.len()), "{}", lines.len());
+    assert!(lines.last().is_some_and(|newest| newest.starts_with("300 ")), "{lines:?}");
+}
+
+#[test]
 fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
     let ledger = ledger([verdict(1, Some((42, 1000)), vec![43])]);
     let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, true).join("\n");
@@ -164,13 +178,13 @@ fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
 fn an_earlier_daemons_faults_are_shown_as_its_own_to_the_owner_alone() {
     let own = ledger([verdict(1, Some((42, 1000)), vec![43])]);
     let mut earlier = FaultLedger::default();
-    let verdict = serde_json::to_value(verdict(1, Some((42, 1000)), vec![43])).expect("serialises");
+    let verdict = serde_json::to_string(&verdict(1, Some((42, 1000)), vec![43])).expect("serialises");
     earlier.push(Fault::Earlier { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict });
     assert_eq!(earlier.list(OWNER, None, false), own.list(OWNER, None, false));
     assert_eq!(earlier.list(OWNER, None, true), own.list(OWNER, None, true));
     assert_eq!(earlier.list(ALICE, None, true), Vec::<String>::new());
     let mut nonsense = FaultLedger::default();
-    nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: serde_json::json!([1, {"culprit": 7}]) });
+    nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: "[1, {\"culprit\": 7}]".to_owned() });
     assert_eq!(nonsense.list(OWNER, None, false).len(), 2);
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here decides anything: each function is one call, or the least sequence of calls that can be made safe, and
 //! returns what the kernel said.
 
+pub mod allocator;
 pub mod child;
 pub mod clock;
 pub mod fork;

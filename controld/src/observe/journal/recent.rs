@@ -10,22 +10,22 @@ use std::collections::VecDeque;
 
 /// Events that are remembered at most.
 const MOST_EVENTS: usize = 1000;
-/// Bytes of their lines at most.
-const MOST_BYTES: usize = 256 << 10;
+/// Memory that they may take, about: some 400 events of ordinary length. What is older is in the file.
+const MOST_BYTES: usize = 384 << 10;
 
 /// An event that is remembered.
 #[derive(Debug, Clone)]
 pub struct Remembered {
     line: String,
     /// `None` of an earlier daemon's.
-    event: Option<(Stamp, JournalEvent)>,
+    event: Option<Box<(Stamp, JournalEvent)>>,
 }
 
 impl Remembered {
     /// One of this daemon, with the line that the journal has of it.
     #[must_use]
     pub fn own(stamp: Stamp, event: JournalEvent, line: String) -> Self {
-        Self { line, event: Some((stamp, event)) }
+        Self { line, event: Some(Box::new((stamp, event))) }
     }
 
     /// One of an earlier daemon.
@@ -34,13 +34,19 @@ impl Remembered {
         Self { line, event: None }
     }
 
+    /// The memory that it takes, about: what an event has on the heap is in its line too, with its names.
+    fn bytes(&self) -> usize {
+        let own = if self.event.is_some() { self.line.len() + size_of::<(Stamp, JournalEvent)>() } else { 0 };
+        size_of::<Self>() + self.line.len() + own
+    }
+
     /// What `viewer` may see of it, as the journal's line or as text; `None` when it does not concern him.
     #[must_use]
     pub fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
         let line = if viewer.privileged {
             self.line.clone()
         } else {
-            let (stamp, event) = self.event.as_ref()?;
+            let (stamp, event) = &**self.event.as_ref()?;
             stamp.line(&event.seen_by(viewer.uid)?)
         };
         // What is no JSON has been left out when it was read.
@@ -58,11 +64,11 @@ pub struct Recent {
 impl Recent {
     /// Remembers an event and forgets the oldest ones beyond the bounds.
     pub fn push(&mut self, event: Remembered) {
-        self.bytes += event.line.len();
+        self.bytes += event.bytes();
         self.events.push_back(event);
         while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
             let Some(oldest) = self.events.pop_front() else { break };
-            self.bytes -= oldest.line.len();
+            self.bytes -= oldest.bytes();
         }
     }
 
