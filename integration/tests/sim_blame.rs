@@ -18,6 +18,12 @@ use std::fs;
 const FAULTS: usize = 20;
 /// The same with `REMPS_LONG=1`.
 const MANY_FAULTS: usize = 1000;
+/// After so many its rings are full.
+const WARM_UP: usize = 300;
+/// What the daemon's own memory (`RssAnon`) may have, in KiB; a debug build's thread stacks and buffers are larger.
+const MOST_MEMORY_KIB: u64 = if cfg!(debug_assertions) { 5 * 1024 } else { 3 * 1024 };
+/// What it may grow by after the warm-up.
+const MEMORY_SLACK_KIB: u64 = 256;
 /// So that the same program may fault again and again beside the others.
 const NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\n";
 /// Clients of a server.
@@ -94,11 +100,18 @@ fn fault(sim: &Sim, place: usize, kind: &str, others_do: Option<Signal>) -> Benc
     Bench { culprit, culprits_end: error_of(&sim.finish(aggressor)), others: clients }
 }
 
+/// `RssAnon` of a process, in KiB.
+fn own_memory(process: Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel has it");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 #[test]
 fn the_culprit_of_a_memory_fault_is_named_whoever_it_is_again_and_again() {
     once(|subject| {
         let sim = watched(subject, NO_QUARANTINE);
-        let mut descriptors = Vec::new();
+        let (mut descriptors, mut memory) = (Vec::new(), Vec::new());
         let faults = long_or(MANY_FAULTS, FAULTS);
         for number in 0..faults {
             let bench = fault(&sim, number % CLIENTS, "oob", None);
@@ -129,8 +142,49 @@ fn the_culprit_of_a_memory_fault_is_named_whoever_it_is_again_and_again() {
                 wait_for(dir, dir, LIMIT, "as few descriptors as before", || count() <= most);
             }
             descriptors.push(count());
+            memory.push(own_memory(daemon));
         }
+        let (warm_up, after) = memory.split_at(memory.len().min(WARM_UP));
+        let most = warm_up.iter().copied().max().unwrap_or(0);
+        assert!(most <= MOST_MEMORY_KIB, "KiB after each fault: {memory:?}");
+        assert!(after.iter().all(|kib| *kib <= most + MEMORY_SLACK_KIB), "KiB after each fault: {memory:?}");
         assert_eq!(verdicts(&sim).len(), faults);
+    });
+}
+
+#[test]
+fn a_fault_that_waits_to_be_told_when_its_client_ends_is_not_lost() {
+    once(|subject| {
+        let mut sim = Sim::watched(subject, &[]);
+        // The daemon waits some milliseconds for the name of the GPU; the client has ended by then.
+        sim.lab = sim.lab.with("MPS_SIM_UVM_TABLE_MS", "1000");
+        sim.lab.start(&[]);
+        let bench = fault(&sim, 1, "oob", None);
+        let verdict = wait_verdicts(&sim, 1).remove(0);
+        assert!(verdict.starts_with(&format!("client {} (user ", bench.culprit)), "{verdict}");
+        assert!(verdict.contains("memory fault, write of 0x10, invalid PTE; certain"), "{verdict}");
+    });
+}
+
+#[test]
+fn a_driver_module_that_is_loaded_after_the_daemons_start_is_found_and_clients_of_before_are_watched() {
+    once(|subject| {
+        let mut sim = Sim::watched(subject, &[]);
+        let module = sim.lab.dir().join("module");
+        sim.lab = sim.lab.with("MPS_SIM_UVM_MODULE", &module);
+        sim.lab.start(&[]);
+        sim.lab.wait_log("control.log", "Faults are not watched by uvm-event: /proc/devices has no nvidia-uvm");
+        let early = bystander(&sim);
+        fs::write(&module, "").expect("the bench's folder is ours");
+        let bench = fault(&sim, 0, "oob", None);
+        let verdict = wait_verdicts(&sim, 1).remove(0);
+        assert!(verdict.starts_with(&format!("client {} (user ", bench.culprit)), "{verdict}");
+        assert!(verdict.contains("; certain"), "{verdict}");
+        let log = sim.lab.log("control.log");
+        let says = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(says("Faults are not watched by uvm-event"), 1, "said once, however often it is looked for");
+        assert_eq!(says("Faults are watched by uvm-event from now on"), 1, "{log}");
+        assert_eq!(error_of(&sim.finish(early)), Some(700));
     });
 }
 

@@ -250,6 +250,12 @@ impl Core {
         self.processes.get(&pid).map(|process| process.uid)
     }
 
+    /// The client processes that have a server.
+    #[must_use]
+    pub fn client_processes(&self) -> Vec<ProcessKey> {
+        self.processes.iter().map(|(pid, process)| process.key(*pid)).collect()
+    }
+
     /// A client's program, as far as it is known.
     pub(super) fn program_of(&self, pid: Pid) -> String {
         self.processes.get(&pid).map_or_else(String::new, |process| process.identity.program.clone())

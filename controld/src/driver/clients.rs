@@ -40,10 +40,18 @@ async fn read_programs(identities: &Identities, rows: &mut [ClientRow], users: &
 }
 
 impl Driver {
-    /// A client waits for a server. Where its domain depends on what only its own memory tells, that is read first.
+    /// A client waits for a server, and is looked at first, if it is followed.
     pub(super) fn client_arrives(&mut self, connection: ConnectionId, peer: Peer) {
+        let process = ProcessKey { pid: peer.pid, start_time: known_at_once(peer.pid).start_time };
+        if !self.look_first(process, connection, peer) {
+            self.client_arrived(connection, peer);
+        }
+    }
+
+    /// The same when it has been looked at. Where its domain depends on what only its own memory tells, that is read
+    /// first.
+    pub(super) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer) {
         let identity = known_at_once(peer.pid);
-        self.follow_again(ProcessKey { pid: peer.pid, start_time: identity.start_time });
         if !self.core.must_know_clients() {
             self.feed(Input::ClientArrived { connection, peer, identity });
             return;

@@ -50,12 +50,16 @@ pub(super) enum Event {
     ServerExited { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
     ProcessGone { process: ProcessKey, end: End },
+    /// The same, when all that its tools queues had to say has been told.
+    ProcessHeard { process: ProcessKey, end: End },
     /// A client that had to be known before its domain could be.
     Known { connection: ConnectionId, peer: Peer, found: Box<Found> },
     /// Who a client's process is.
     Identified { process: ProcessKey, found: Box<Found> },
     /// A client's address space is followed, or why not.
     Attached { process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError> },
+    /// A client's connection has waited long enough for the client to be looked at.
+    LookOverdue { process: ProcessKey, connection: ConnectionId },
     /// A client's tools queue has a fatal fault, and this many more were dropped.
     Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
     /// A client's tools queue can't be read any longer.

@@ -12,6 +12,7 @@
 
 mod clients;
 mod events;
+mod following;
 mod handshake;
 mod keeping;
 mod keys;
@@ -422,7 +423,8 @@ impl Driver {
             }
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_exited(server, cause),
-            Event::ProcessGone { process, end } => self.process_gone(process, end),
+            Event::ProcessGone { process, end } => self.process_ended(process, end),
+            Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
                 // Unless it has left meanwhile.
                 if self.connections.contains_key(&connection) {
@@ -431,6 +433,7 @@ impl Driver {
             }
             Event::Identified { process, found } => self.identified(process, *found),
             Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::LookOverdue { process, connection } => self.look_overdue(process, connection),
             Event::Fault { process, fault, lost } => {
                 if lost > 0 {
                     let (witness, process) = ("uvm-event", Some(process));

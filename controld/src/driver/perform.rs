@@ -89,6 +89,7 @@ impl Driver {
         let _ = socket.discard();
         reached("hello-taken");
         self.insert_link(server, connection, ServerLink::new(socket.clone(), self.dialect));
+        self.look_for_uvm();
         if self.with_link(server, |link| link.configure(configuration)).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = Note::of(Stage::Link, peer, Some(server));

@@ -1,13 +1,9 @@
-//! Keeps the witnesses: follows each client with a tools queue and copies of its UVM descriptors, and hears the
-//! kernel's log and the patched module.
-//!
-//! A client's first connection starts a task that attaches as soon as the client has an address space, some 5 ms after
-//! its start; each later connection looks once more, because a new context may come with a new address space. What is
-//! missing here costs exactly what that witness knows, and is said once.
+//! Keeps the witnesses: hears the kernel's log, the patched module and the servers' log records, and says what is
+//! missing. What is missing here costs exactly what that witness knows, and is said once. Clients are followed in
+//! [`following`](super::following).
 
 use super::Driver;
-use super::events::{Event, Events};
-use super::processes::kernel_pid;
+use super::following::{Following, UVM};
 use crate::core::{Channel, ChannelFacts, Evidence, Input, JournalEvent, ProcessKey};
 use crate::report::WitnessFacts;
 use crate::settings::Settings;
@@ -16,18 +12,11 @@ use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg, is_in_initial_pid_namespace};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
 use remps_proto::mps::fault_log::FaultLine;
 use remps_proto::mps::log::Record;
-use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::task::AbortHandle;
-
-/// How long a client may take from its first connection to an address space that can be tracked.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a record that a verdict repeats.
 const MAX_SIGN: usize = 256;
@@ -35,26 +24,9 @@ const MAX_SIGN: usize = 256;
 /// Why a witness is missing that the configuration does not want.
 const SWITCHED_OFF: &str = "switched off";
 
-/// A client that is followed.
-struct Followed {
-    pidfd: Arc<OwnedFd>,
-    copies: Vec<Copies>,
-    /// The tasks that read its tools queues; one that is aborted closes its queue on another thread.
-    tasks: Vec<AbortHandle>,
-    /// Whether its first address space is still waited for.
-    is_looking: bool,
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
-    }
-}
-
 /// Everything that tells of faults.
 pub(super) struct Witnesses {
-    uvm: Option<Arc<Uvm>>,
-    followed: HashMap<ProcessKey, Followed>,
+    pub(super) following: Following,
     kmsg: Option<Kmsg>,
     kmsg_lost: u64,
     notices: Notices,
@@ -79,14 +51,8 @@ impl Witnesses {
     pub(super) fn open(settings: &Settings) -> Self {
         let file = &settings.file.witness;
         let mut remarks = Vec::new();
-        let uvm = match file.uvm.then(Uvm::open) {
-            Some(Ok(uvm)) => Some(uvm),
-            Some(Err(error)) => {
-                remarks.push(("uvm-event", error.to_string()));
-                None
-            }
-            None => None,
-        };
+        let (following, error) = Following::open(file.uvm);
+        remarks.extend(error.map(|error| (UVM, error.to_string())));
         let kmsg = match (!file.kmsg.is_empty()).then(|| Kmsg::open(Path::new(&file.kmsg))) {
             Some(Ok(kmsg)) => Some(kmsg),
             Some(Err(error)) => {
@@ -100,8 +66,7 @@ impl Witnesses {
         let notices = Notices::new(DeviceFile::new(&file.notices));
         let has_notices = !file.notices.is_empty();
         Self {
-            uvm,
-            followed: HashMap::new(),
+            following,
             kmsg,
             kmsg_lost: 0,
             notices,
@@ -132,10 +97,8 @@ impl Witnesses {
     /// What reports and metrics say of those that can be missing.
     pub(super) fn facts(&self) -> Vec<WitnessFacts> {
         let reason = |name| self.missing.get(name).cloned().unwrap_or_else(|| SWITCHED_OFF.to_owned());
-        let has_copies = |followed: &Followed| !followed.copies.is_empty();
-        let attached = self.followed.values().filter(|followed| has_copies(followed)).count();
-        let refused = self.followed.values().filter(|followed| !followed.is_looking && !has_copies(followed)).count();
-        let uvm_missing = self.uvm.is_none().then(|| reason("uvm-event"));
+        let (attached, refused) = self.following.counts();
+        let uvm_missing = (!self.following.is_possible()).then(|| reason(UVM));
         let xid_missing = self.kmsg.is_none().then(|| reason("xid"));
         let notice_missing = if !self.has_notices {
             Some(SWITCHED_OFF.to_owned())
@@ -145,7 +108,7 @@ impl Witnesses {
             Some(self.notices.presence().to_string())
         };
         vec![
-            WitnessFacts { name: "uvm-event", missing: uvm_missing, attached: Some(attached), refused },
+            WitnessFacts { name: UVM, missing: uvm_missing, attached: Some(attached), refused },
             WitnessFacts { name: "xid", missing: xid_missing, attached: None, refused: 0 },
             WitnessFacts { name: "notice", missing: notice_missing, attached: None, refused: 0 },
         ]
@@ -161,15 +124,23 @@ impl Driver {
         self.look_for_notices();
     }
 
-    fn witness_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) {
+    /// Says why a witness can't be heard, for one process or at all; the latter once for each reason.
+    pub(super) fn witness_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) {
+        if process.is_none() && self.witnesses.missing.insert(witness, text.clone()).as_ref() == Some(&text) {
+            return;
+        }
         self.say(&match process {
             Some(process) => format!("Client {} is not watched by {witness}: {text}", process.pid),
             None => format!("Faults are not watched by {witness}: {text}"),
         });
-        if process.is_none() {
-            self.witnesses.missing.insert(witness, text.clone());
-        }
         self.record(&JournalEvent::WitnessMissing { witness, process, text });
+    }
+
+    /// A witness that was missing can be heard.
+    pub(super) fn witness_found(&mut self, witness: &'static str) {
+        if self.witnesses.missing.remove(witness).is_some() {
+            self.say(&format!("Faults are watched by {witness} from now on"));
+        }
     }
 
     /// The module may have been loaded since: looked for when a server starts, so that nothing wakes up for it.
@@ -200,88 +171,6 @@ impl Driver {
         if matches!(self.witnesses.notices.presence(), Presence::Present(_)) {
             self.witnesses.notices.close();
             self.feed(Input::HardwareForgotten);
-        }
-    }
-
-    /// Follows a client from its first connection on; at each later one it is looked for a new address space.
-    pub(super) fn follow(&mut self, process: ProcessKey, pidfd: Option<OwnedFd>) {
-        let Some(uvm) = self.witnesses.uvm.clone() else {
-            return;
-        };
-        let is_first = !self.witnesses.followed.contains_key(&process);
-        if is_first {
-            let Some(pidfd) = pidfd else {
-                return;
-            };
-            let pidfd = Arc::new(pidfd);
-            let followed = Followed { pidfd, copies: Vec::new(), tasks: Vec::new(), is_looking: true };
-            self.witnesses.followed.insert(process, followed);
-        }
-        let Some(followed) = self.witnesses.followed.get_mut(&process) else {
-            return;
-        };
-        if followed.is_looking && !is_first {
-            return;
-        }
-        let patience = if is_first { ATTACH_PATIENCE } else { Duration::ZERO };
-        let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
-        tokio::spawn(async move {
-            let pid = kernel_pid(process.pid);
-            let result = uvm.attach_when_ready(pid, pidfd.as_fd(), Instant::now() + patience).await;
-            events.send(Event::Attached { process, is_first, result: result.map(Box::new) }).await;
-        });
-    }
-
-    /// A client that is followed has come with another connection.
-    pub(super) fn follow_again(&mut self, process: ProcessKey) {
-        if self.witnesses.followed.contains_key(&process) {
-            self.follow(process, None);
-        }
-    }
-
-    pub(super) fn attached(&mut self, process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError>) {
-        if is_first && let Some(followed) = self.witnesses.followed.get_mut(&process) {
-            followed.is_looking = false;
-        }
-        match result {
-            Ok(attached) => {
-                let Attached { tracker, copies } = *attached;
-                let task = tokio::spawn(hear(process, tracker, self.events.clone())).abort_handle();
-                let Some(followed) = self.witnesses.followed.get_mut(&process) else {
-                    // The client is gone and buried.
-                    task.abort();
-                    return;
-                };
-                followed.tasks.push(task);
-                followed.copies.push(copies);
-                let descriptors = followed.copies.iter().map(Copies::count).sum();
-                self.feed(Input::CopiesHeld { process, descriptors });
-                self.feed(Input::Tracked { process, tracked: true });
-            }
-            Err(AttachError::Gone) => {}
-            // Nothing new at a later connection.
-            Err(AttachError::NotYet) if !is_first => {}
-            Err(error) => {
-                self.feed(Input::Tracked { process, tracked: false });
-                if error.concerns_everybody() {
-                    self.witnesses.uvm = None;
-                    self.witness_missing("uvm-event", None, error.to_string());
-                } else {
-                    self.witness_missing("uvm-event", Some(process), error.to_string());
-                }
-            }
-        }
-    }
-
-    /// Closes a client's queue and the copies of its descriptors, elsewhere: it takes the kernel 16 to 39 ms.
-    pub(super) fn release_copies(&mut self, process: ProcessKey) {
-        self.witnesses.followed.remove(&process);
-    }
-
-    /// A client is gone, and the core wants nothing kept of it.
-    pub(super) fn forget_unless_held(&mut self, process: ProcessKey) {
-        if !self.core.holds_copies_of(process) {
-            self.release_copies(process);
         }
     }
 
@@ -366,19 +255,5 @@ impl Driver {
                 tracing::debug!(?event, "notice");
             }
         }
-    }
-}
-
-/// Reports a client's faults until the driver has enough of it.
-async fn hear(process: ProcessKey, mut tracker: Tracker, events: Events) {
-    loop {
-        let fault = match tracker.next().await {
-            Ok(fault) => fault,
-            Err(error) => {
-                events.send(Event::Unheard { process, error }).await;
-                return;
-            }
-        };
-        events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
     }
 }

@@ -131,7 +131,7 @@ impl Descriptor {
             processor: u16::try_from(device + 1).unwrap_or(u16::MAX),
         };
         // Nobody may be listening.
-        let _ = event.send(directory);
+        let _ = event.send_and_wait(directory);
     }
 
     /// Another description of the file that keeps the page tables, through which a server watches this one.

@@ -1,11 +1,15 @@
 //! How the simulated driver library tells the simulated tools device of a fatal memory fault.
 //!
 //! Whoever pretends to have `/dev/nvidia-uvm-tools` listens on a datagram socket `PID.tools` in the directory that
-//! `MPS_SIM_UVM_DIR` names; the library sends each fault to all of them. On real hardware the kernel does this.
+//! `MPS_SIM_UVM_DIR` names; the library sends each fault to all of them. On real hardware the kernel does this, and has
+//! written every queue before any program hears of the fault: so the library waits until each listener says the same.
 
 use std::io;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The variable that names the directory; without it nobody is told.
 pub const DIRECTORY: &str = "MPS_SIM_UVM_DIR";
@@ -13,6 +17,8 @@ pub const DIRECTORY: &str = "MPS_SIM_UVM_DIR";
 const SUFFIX: &str = "tools";
 /// Bytes of an event.
 const LENGTH: usize = 32;
+/// How long a listener may take to write its queues. One that is stopped gets the event later.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A fatal fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,21 +63,40 @@ impl Event {
         }
     }
 
-    /// Sends it to all who listen in the directory. A listener that has gone, or whose queue is full, misses it.
+    /// Sends it to all who listen in the directory, and waits for nobody. A listener that has gone, or whose queue is
+    /// full, misses it.
     ///
     /// # Errors
     /// When the directory can't be read or no socket be had.
     pub fn send(&self, directory: &Path) -> io::Result<()> {
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        for entry in directory.read_dir()?.flatten() {
-            let path = entry.path();
-            if path.extension().is_some_and(|extension| extension == SUFFIX) {
-                // See above.
-                let _ = socket.send_to(&self.encode(), path);
+        self.send_from(&UnixDatagram::unbound()?, directory).map(drop)
+    }
+
+    /// The same, and waits until those who got it have written their queues.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_and_wait(&self, directory: &Path) -> io::Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("sim-{SUFFIX}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+        let told = self.send_from(&socket, directory)?;
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        for _ in 0..told {
+            // One that is stopped, or has ended since, says nothing.
+            if socket.recv(&mut [0]).is_err() {
+                break;
             }
         }
         Ok(())
+    }
+
+    fn send_from(&self, socket: &UnixDatagram, directory: &Path) -> io::Result<usize> {
+        socket.set_nonblocking(true)?;
+        let listens = |path: &PathBuf| path.extension().is_some_and(|extension| extension == SUFFIX);
+        let listeners = directory.read_dir()?.flatten().map(|entry| entry.path()).filter(listens);
+        Ok(listeners.filter(|path| socket.send_to(&self.encode(), path).is_ok()).count())
     }
 }
 
@@ -93,16 +118,22 @@ impl Listener {
         UnixDatagram::bind(path).map(Self)
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event, has it written, and says so to who waits for that.
     ///
     /// # Errors
     /// The system call's; `InvalidData` for a datagram that is none.
-    pub fn next(&self) -> io::Result<Event> {
+    pub fn next(&self, write: impl FnOnce(&Event)) -> io::Result<()> {
         let mut bytes = [0; LENGTH];
-        match self.0.recv(&mut bytes)? {
-            LENGTH => Ok(Event::decode(bytes)),
-            _ => Err(io::ErrorKind::InvalidData.into()),
+        let (length, from) = self.0.recv_from(&mut bytes)?;
+        if length != LENGTH {
+            return Err(io::ErrorKind::InvalidData.into());
         }
+        write(&Event::decode(bytes));
+        if !from.is_unnamed() {
+            // Who has gone meanwhile need not know.
+            let _ = self.0.send_to_addr(&[1], &from);
+        }
+        Ok(())
     }
 }
 
@@ -126,7 +157,15 @@ mod tests {
         drop(UnixDatagram::bind(directory.join("1.tools")).unwrap());
         let listener = Listener::bind(&directory).unwrap();
         event.send(&directory).unwrap();
-        assert_eq!(listener.next().unwrap(), event);
+        let told = std::thread::scope(|scope| {
+            let directory = &directory;
+            let waits = scope.spawn(move || event.send_and_wait(directory));
+            let mut told = Vec::new();
+            (0..2).for_each(|_| listener.next(|event| told.push(*event)).unwrap());
+            waits.join().unwrap().unwrap();
+            told
+        });
+        assert_eq!(told, [event, event]);
         drop(Listener::bind(&directory).unwrap());
         std::fs::remove_dir_all(&directory).unwrap();
     }

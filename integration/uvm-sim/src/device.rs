@@ -12,6 +12,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// `NV_STATUS` values.
 mod status {
@@ -69,8 +70,16 @@ pub(crate) fn directory() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
+/// Whether the module is loaded: always, unless `MPS_SIM_UVM_MODULE` names a file that is there when it is.
+pub(crate) fn is_loaded() -> bool {
+    std::env::var_os("MPS_SIM_UVM_MODULE").is_none_or(|name| PathBuf::from(name).exists())
+}
+
 /// Opens the device: an event counter, which becomes readable when the queue does. Gives the error number instead.
 pub(crate) fn open() -> Result<RawFd, i32> {
+    if !is_loaded() {
+        return Err(libc::ENOENT);
+    }
     match std::env::var("MPS_SIM_UVM_TOOLS").as_deref() {
         Ok("missing") => return Err(libc::ENOENT),
         Ok("forbidden") => return Err(libc::EACCES),
@@ -169,6 +178,9 @@ pub(crate) fn processors(
     argument: &mut Argument,
 ) -> Result<Vec<[u8; 16]>, u32> {
     let header = stand_in::header(fd).filter(|header| header.kind == Kind::SPACE).ok_or(status::ILLEGAL_ACTION)?;
+    // The driver answers under a lock that a busy client may hold.
+    let time = std::env::var("MPS_SIM_UVM_TABLE_MS").ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
+    std::thread::sleep(time.unwrap_or_default());
     let (_, places) = release.table_version(request, argument).ok_or(status::INVALID_ARGUMENT)?;
     let mut table = vec![[0; 16]; places];
     // The CPU has a UUID too.
@@ -191,8 +203,8 @@ fn listen() -> bool {
         let bring = move || {
             loop {
                 // A datagram that is no event is nobody's.
-                match listener.next() {
-                    Ok(event) => deliver(&event),
+                match listener.next(deliver) {
+                    Ok(()) => {}
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {}
                     Err(_) => return,
                 }

@@ -31,7 +31,8 @@ fn devices() -> c_int {
     }
     // SAFETY: the descriptor is new.
     let mut file = unsafe { File::from_raw_fd(fd) };
-    match file.write_all(DEVICES.as_bytes()).and_then(|()| file.seek(SeekFrom::Start(0))) {
+    let devices = if device::is_loaded() { DEVICES.to_owned() } else { DEVICES.replace("511 nvidia-uvm\n", "") };
+    match file.write_all(devices.as_bytes()).and_then(|()| file.seek(SeekFrom::Start(0))) {
         Ok(_) => file.into_raw_fd(),
         Err(_) => fail(libc::EIO),
     }

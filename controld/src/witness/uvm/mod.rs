@@ -15,8 +15,7 @@
 //!
 //! # How the driver of the daemon uses it
 //! - At start: [`Uvm::open`]. [`AttachError::NoDevice`] may only mean that the module is not loaded yet, which the first
-//!   server of a machine does: so it is tried again whenever a server has become ready. [`AttachError::NotPermitted`]
-//!   means that this witness is missing on this machine; either is said once.
+//!   server of a machine does: so it is tried again whenever a server or a client has come. Each reason is said once.
 //! - When a process connects for the first time (`cuInit`): a task with [`Uvm::attach_when_ready`], beside its
 //!   handshake.
 //! - When it connects for a context and is not attached yet: [`Uvm::attach_now`] **before** it is handed to its server,

@@ -1,0 +1,328 @@
+//! Follows each client with a tools queue and copies of its UVM descriptors.
+//!
+//! A client's first connection starts a task that attaches as soon as the client has an address space, some 5 ms after
+//! its start. Each later connection is for a context, which may come with a new address space: the client is looked at
+//! once more, and only then gets a server there, since a context that has one can run kernels. When a client ends, what
+//! its queues still hold is told before its end is, and its copies are closed when the core has no use for them.
+
+use super::Driver;
+use super::events::{Event, Events};
+use super::processes::kernel_pid;
+use crate::core::{ConnectionId, End, Input, Peer, ProcessKey};
+use crate::io::process::{open_process, start_time};
+use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+/// What this witness is called.
+pub(super) const UVM: &str = "uvm-event";
+/// How long a client may take from its first connection to an address space that can be tracked.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client's later connection waits until it has been looked at: a context that has a server can run kernels.
+/// One look takes less than a millisecond; a client that can't be looked at must not wait for it long.
+const LOOKED_AT_FIRST: Duration = Duration::from_millis(50);
+/// How long the end of a client waits for what its tools queues still hold. Reading them takes microseconds.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// All clients that are followed, and what they are followed with.
+pub(super) struct Following {
+    /// Whether the configuration wants it.
+    is_wanted: bool,
+    /// `None` while the driver's module is not loaded, or its tools device can't be used.
+    uvm: Option<Arc<Uvm>>,
+    clients: HashMap<ProcessKey, Followed>,
+}
+
+impl Following {
+    /// Finds the UVM driver if it is wanted; the second is why it can't be used.
+    pub(super) fn open(is_wanted: bool) -> (Self, Option<AttachError>) {
+        let (uvm, error) = match is_wanted.then(Uvm::open) {
+            Some(Ok(uvm)) => (Some(uvm), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
+        (Self { is_wanted, uvm, clients: HashMap::new() }, error)
+    }
+
+    /// Whether clients can be followed at all.
+    pub(super) const fn is_possible(&self) -> bool {
+        self.uvm.is_some()
+    }
+
+    /// How many clients are followed with copies of their descriptors, and how many can't be.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let has_copies = |followed: &&Followed| !followed.copies.is_empty();
+        let attached = self.clients.values().filter(has_copies).count();
+        let refused = self.clients.values().filter(|followed| !followed.is_looking && followed.copies.is_empty());
+        (attached, refused.count())
+    }
+}
+
+/// A client that is followed.
+struct Followed {
+    pidfd: Arc<OwnedFd>,
+    copies: Vec<Copies>,
+    hearings: Vec<Hearing>,
+    /// How many copies the core knows of.
+    told: usize,
+    /// Whether its first address space is still waited for.
+    is_looking: bool,
+    /// Its connections that wait until it has been looked at.
+    waiting: Vec<Waiting>,
+}
+
+/// A connection of a client that is to be looked at.
+struct Waiting {
+    connection: ConnectionId,
+    peer: Peer,
+    _looked: oneshot::Sender<()>,
+}
+
+/// A task that reads a tools queue. Dropped, it closes its queue on another thread.
+#[derive(Debug)]
+struct Hearing {
+    task: AbortHandle,
+    /// driver --who wants to know when nothing is waiting any more--> task
+    empty_tx: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+impl Hearing {
+    fn begin(process: ProcessKey, tracker: Tracker, events: Events) -> Self {
+        let (empty_tx, empty_rx) = mpsc::channel(1);
+        Self { task: tokio::spawn(hear(process, tracker, events, empty_rx)).abort_handle(), empty_tx }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Driver {
+    /// Looks for the UVM driver, if it was not there: the first server of a machine loads it, and at boot this daemon may
+    /// be first. Asked when a server or a client comes, so that nothing wakes up for it.
+    pub(super) fn look_for_uvm(&mut self) {
+        let following = &mut self.witnesses.following;
+        if !following.is_wanted || following.uvm.is_some() {
+            return;
+        }
+        match Uvm::open() {
+            Ok(uvm) => {
+                following.uvm = Some(uvm);
+                self.witness_found(UVM);
+                // Those that are there already.
+                for process in self.core.client_processes() {
+                    let pid = kernel_pid(process.pid);
+                    let opened = open_process(pid).ok();
+                    // The descriptor names one process for ever, so this decides.
+                    if start_time(pid).unwrap_or_default() == process.start_time {
+                        self.follow(process, opened.and_then(|opened| opened.pidfd()?.try_clone_to_owned().ok()));
+                    }
+                }
+            }
+            Err(error) => self.witness_missing(UVM, None, error.to_string()),
+        }
+    }
+
+    /// Follows a client from its first connection on; at each later one it is looked for a new address space.
+    pub(super) fn follow(&mut self, process: ProcessKey, pidfd: Option<OwnedFd>) {
+        self.look_for_uvm();
+        let Some(uvm) = self.witnesses.following.uvm.clone() else {
+            return;
+        };
+        let is_first = !self.witnesses.following.clients.contains_key(&process);
+        if is_first {
+            let Some(pidfd) = pidfd else {
+                return;
+            };
+            let pidfd = Arc::new(pidfd);
+            let followed = Followed {
+                pidfd,
+                copies: Vec::new(),
+                hearings: Vec::new(),
+                told: 0,
+                is_looking: true,
+                waiting: Vec::new(),
+            };
+            self.witnesses.following.clients.insert(process, followed);
+        }
+        let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
+            return;
+        };
+        if followed.is_looking && !is_first {
+            return;
+        }
+        let patience = if is_first { ATTACH_PATIENCE } else { Duration::ZERO };
+        let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
+        tokio::spawn(async move {
+            let pid = kernel_pid(process.pid);
+            let result = uvm.attach_when_ready(pid, pidfd.as_fd(), Instant::now() + patience).await;
+            events.send(Event::Attached { process, is_first, result: result.map(Box::new) }).await;
+        });
+    }
+
+    /// A client that is followed has come with another connection, for a context: it is looked at before it gets a
+    /// server there. `false` when it is not followed.
+    pub(super) fn look_first(&mut self, process: ProcessKey, connection: ConnectionId, peer: Peer) -> bool {
+        let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
+            return false;
+        };
+        // driver --nothing; its end says that it was looked at--> task
+        let (looked, looked_rx) = oneshot::channel::<()>();
+        followed.waiting.push(Waiting { connection, peer, _looked: looked });
+        self.follow(process, None);
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            if tokio::time::timeout(LOOKED_AT_FIRST, looked_rx).await.is_err() {
+                events.send(Event::LookOverdue { process, connection }).await;
+            }
+        });
+        true
+    }
+
+    /// A look takes too long: the connection goes on without.
+    pub(super) fn look_overdue(&mut self, process: ProcessKey, connection: ConnectionId) {
+        let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
+            return;
+        };
+        let is_this = |waiting: &mut Waiting| waiting.connection == connection;
+        let overdue: Vec<_> = followed.waiting.extract_if(.., is_this).collect();
+        self.looked_at(overdue);
+    }
+
+    /// These connections' process has been looked at.
+    fn looked_at(&mut self, waiting: Vec<Waiting>) {
+        for Waiting { connection, peer, .. } in waiting {
+            // Unless it has left meanwhile.
+            if self.connections.contains_key(&connection) {
+                self.client_arrived(connection, peer);
+            }
+        }
+    }
+
+    pub(super) fn attached(&mut self, process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError>) {
+        let followed = self.witnesses.following.clients.get_mut(&process);
+        let waiting = followed.map(|followed| std::mem::take(&mut followed.waiting)).unwrap_or_default();
+        self.take_attached(process, is_first, result);
+        self.looked_at(waiting);
+    }
+
+    fn take_attached(&mut self, process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError>) {
+        if is_first && let Some(followed) = self.witnesses.following.clients.get_mut(&process) {
+            followed.is_looking = false;
+        }
+        match result {
+            Ok(attached) => {
+                let Attached { tracker, copies } = *attached;
+                let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
+                    // The client is gone and buried.
+                    return;
+                };
+                followed.hearings.push(Hearing::begin(process, tracker, self.events.clone()));
+                followed.copies.push(copies);
+                self.count_copies(process);
+                self.feed(Input::Tracked { process, tracked: true });
+            }
+            Err(AttachError::Gone) => {}
+            // No new address space at a later connection; what else was found is kept with an earlier one.
+            Err(AttachError::NotYet) if !is_first => self.count_copies(process),
+            Err(error) => {
+                self.feed(Input::Tracked { process, tracked: false });
+                if matches!(error, AttachError::NoDevice { .. }) {
+                    // It is looked for again with the next who comes.
+                    self.witnesses.following.uvm = None;
+                }
+                let whose = (!error.concerns_everybody()).then_some(process);
+                self.witness_missing(UVM, whose, error.to_string());
+            }
+        }
+    }
+
+    /// Tells the core how many descriptors are held of a client, if it does not know.
+    fn count_copies(&mut self, process: ProcessKey) {
+        let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
+            return;
+        };
+        let descriptors = followed.copies.iter().map(Copies::count).sum();
+        if std::mem::replace(&mut followed.told, descriptors) != descriptors {
+            self.feed(Input::CopiesHeld { process, descriptors });
+        }
+    }
+
+    /// A client has ended. Its fault may still be waiting in its queue, so that is read before the core hears of the end
+    /// and forgets whose it was.
+    pub(super) fn process_ended(&mut self, process: ProcessKey, end: End) {
+        let hearings = self.witnesses.following.clients.get(&process).map(|followed| followed.hearings.as_slice());
+        let empty: Vec<_> = hearings.unwrap_or_default().iter().map(|hearing| hearing.empty_tx.clone()).collect();
+        if empty.is_empty() {
+            self.process_gone(process, end);
+            return;
+        }
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let last_words = async {
+                for empty_tx in empty {
+                    let (tx, rx) = oneshot::channel();
+                    // A queue that can't be read any longer has no last words.
+                    if empty_tx.send(tx).await.is_ok() {
+                        let _ = rx.await;
+                    }
+                }
+            };
+            // A driver that is too busy to take events hears of the end first, which costs this fault its certainty.
+            let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+            events.send(Event::ProcessHeard { process, end }).await;
+        });
+    }
+
+    /// Closes a client's queue and the copies of its descriptors, elsewhere: it takes the kernel 16 to 39 ms.
+    pub(super) fn release_copies(&mut self, process: ProcessKey) {
+        if let Some(mut followed) = self.witnesses.following.clients.remove(&process) {
+            self.looked_at(std::mem::take(&mut followed.waiting));
+        }
+    }
+
+    /// A client is gone, and the core wants nothing kept of it.
+    pub(super) fn forget_unless_held(&mut self, process: ProcessKey) {
+        if !self.core.holds_copies_of(process) {
+            self.release_copies(process);
+        }
+    }
+}
+
+/// Reports a client's faults until the driver has enough of it, and on demand when there are none left.
+async fn hear(
+    process: ProcessKey,
+    mut tracker: Tracker,
+    events: Events,
+    mut empty_rx: mpsc::Receiver<oneshot::Sender<()>>,
+) {
+    loop {
+        let heard = tokio::select! {
+            fault = tracker.next() => Ok(fault),
+            Some(tx) = empty_rx.recv() => Err(tx),
+        };
+        match heard {
+            Ok(Ok(fault)) => {
+                events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
+            }
+            Ok(Err(error)) => {
+                events.send(Event::Unheard { process, error }).await;
+                return;
+            }
+            Err(tx) => {
+                while let Some(fault) = tracker.next_waiting() {
+                    events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
+                }
+                // Whoever asked may have given up.
+                let _ = tx.send(());
+            }
+        }
+    }
+}
