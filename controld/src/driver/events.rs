@@ -48,6 +48,8 @@ pub(super) enum Event {
     ServerSaid { pid: Pid, lines: Vec<Vec<u8>>, dropped: u32 },
     /// A server's process is gone.
     ServerExited { server: ServerEpoch, cause: ExitCause },
+    /// The same, when all that its clients' tools queues had to say has been told.
+    ServerHeard { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
     ProcessGone { process: ProcessKey, end: End },
     /// The same, when all that its tools queues had to say has been told.

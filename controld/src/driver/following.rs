@@ -8,7 +8,7 @@
 use super::Driver;
 use super::events::{Event, Events};
 use super::processes::kernel_pid;
-use crate::core::{ConnectionId, End, Input, Peer, ProcessKey};
+use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
 use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
 use std::collections::HashMap;
@@ -63,6 +63,9 @@ impl Following {
     }
 }
 
+/// Ends that wait for one queue: of its client, and of servers.
+const MOST_ASKING: usize = 16;
+
 /// A client that is followed.
 struct Followed {
     pidfd: Arc<OwnedFd>,
@@ -93,7 +96,7 @@ struct Hearing {
 
 impl Hearing {
     fn begin(process: ProcessKey, tracker: Tracker, events: Events) -> Self {
-        let (empty_tx, empty_rx) = mpsc::channel(1);
+        let (empty_tx, empty_rx) = mpsc::channel(MOST_ASKING);
         Self { task: tokio::spawn(hear(process, tracker, events, empty_rx)).abort_handle(), empty_tx }
     }
 }
@@ -259,25 +262,38 @@ impl Driver {
     /// and forgets whose it was.
     pub(super) fn process_ended(&mut self, process: ProcessKey, end: End) {
         let hearings = self.witnesses.following.clients.get(&process).map(|followed| followed.hearings.as_slice());
-        let empty: Vec<_> = hearings.unwrap_or_default().iter().map(|hearing| hearing.empty_tx.clone()).collect();
-        if empty.is_empty() {
+        let heard = hear_out(hearings.unwrap_or_default().iter());
+        if heard.is_empty() {
             self.process_gone(process, end);
-            return;
+        } else {
+            self.tell_after(heard, Event::ProcessHeard { process, end });
         }
+    }
+
+    /// A server has ended, and its incident with it: what its clients' queues still hold is read before.
+    pub(super) fn server_ended(&mut self, server: ServerEpoch, cause: ExitCause) {
+        let hearings = self.witnesses.following.clients.values().flat_map(|followed| &followed.hearings);
+        let heard = hear_out(hearings);
+        if heard.is_empty() {
+            self.server_exited(server, cause);
+        } else {
+            self.tell_after(heard, Event::ServerHeard { server, cause });
+        }
+    }
+
+    /// Tells the driver of an end when these queues are read, which send it their faults before they say so.
+    fn tell_after(&self, heard: Vec<oneshot::Receiver<()>>, event: Event) {
         let events = self.events.clone();
         tokio::spawn(async move {
             let last_words = async {
-                for empty_tx in empty {
-                    let (tx, rx) = oneshot::channel();
+                for empty in heard {
                     // A queue that can't be read any longer has no last words.
-                    if empty_tx.send(tx).await.is_ok() {
-                        let _ = rx.await;
-                    }
+                    let _ = empty.await;
                 }
             };
-            // A driver that is too busy to take events hears of the end first, which costs this fault its certainty.
+            // A driver that is too busy to take events hears of the end first, which costs a fault its certainty.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
-            events.send(Event::ProcessHeard { process, end }).await;
+            events.send(event).await;
         });
     }
 
@@ -294,6 +310,15 @@ impl Driver {
             self.release_copies(process);
         }
     }
+}
+
+/// Has these queues read to their ends. One that is asked by many already, or can't be read any longer, is left out.
+fn hear_out<'a>(hearings: impl Iterator<Item = &'a Hearing>) -> Vec<oneshot::Receiver<()>> {
+    let ask = |hearing: &Hearing| {
+        let (empty, empty_rx) = oneshot::channel();
+        hearing.empty_tx.try_send(empty).is_ok().then_some(empty_rx)
+    };
+    hearings.filter_map(ask).collect()
 }
 
 /// Reports a client's faults until the driver has enough of it, and on demand when there are none left.

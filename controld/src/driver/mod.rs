@@ -422,7 +422,8 @@ impl Driver {
                 self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
             }
             Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
-            Event::ServerExited { server, cause } => self.server_exited(server, cause),
+            Event::ServerExited { server, cause } => self.server_ended(server, cause),
+            Event::ServerHeard { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { process, end } => self.process_ended(process, end),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {

@@ -180,7 +180,7 @@ pub(crate) fn processors(
     let header = stand_in::header(fd).filter(|header| header.kind == Kind::SPACE).ok_or(status::ILLEGAL_ACTION)?;
     // The driver answers under a lock that a busy client may hold.
     let time = std::env::var("MPS_SIM_UVM_TABLE_MS").ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
-    std::thread::sleep(time.unwrap_or_default());
+    std::thread::park_timeout(time.unwrap_or_default());
     let (_, places) = release.table_version(request, argument).ok_or(status::INVALID_ARGUMENT)?;
     let mut table = vec![[0; 16]; places];
     // The CPU has a UUID too.
