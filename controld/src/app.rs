@@ -61,6 +61,7 @@ pub fn run() -> ExitCode {
 
 /// The holder process, for the pipe directory that is the second argument.
 fn hold(arguments: &[OsString]) -> ExitCode {
+    allocator::share_one_arena();
     holder::process::run(Path::new(arguments.get(1).map_or(OsStr::new(""), OsString::as_os_str)))
 }
 

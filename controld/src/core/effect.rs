@@ -4,6 +4,7 @@ use super::evidence::ProcessKey;
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::input::Peer;
 use super::journal::JournalEvent;
+use core::time::Duration;
 use remps_proto::admin::Report;
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::server::{Configuration, Request};
@@ -135,6 +136,15 @@ pub enum Effect {
         server: ServerEpoch,
         /// Its pid.
         pid: Pid,
+    },
+    /// Note that a dead client's copies are kept, so that a successor goes on with it.
+    NoteFuneral {
+        /// Whose.
+        process: ProcessKey,
+        /// Until when; `None` is as long as others are on its server.
+        until: Option<Duration>,
+        /// Whether its work counts as endless.
+        endless: bool,
     },
     /// Close the copies of a dead client's UVM descriptors.
     ReleaseCopies {

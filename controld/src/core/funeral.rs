@@ -16,15 +16,34 @@ use super::Core;
 use super::Effect;
 use super::admission::Process;
 use super::evidence::{End, ProcessKey};
-use super::ids::{Pid, ServerEpoch};
+use super::ids::{Pid, ServerEpoch, Uid};
 use super::journal::{FuneralEnd, JournalEvent};
+use super::verdict::Identity;
 use crate::report::FuneralFacts;
 use core::time::Duration;
+use std::sync::Arc;
 
 /// How long copies are kept of a client of which nobody can say whether its death was sudden.
 const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
 /// Dead clients whose copies are kept at one time; the oldest makes room.
 const MAX_FUNERALS: usize = 256;
+
+/// What an earlier daemon noted of a dead client whose copies are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mourned {
+    /// The dead client.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its server.
+    pub server: ServerEpoch,
+    /// How many descriptors.
+    pub descriptors: usize,
+    /// How long they are still kept; `None` is as long as others are on the server.
+    pub left: Option<Duration>,
+    /// Whether its work counts as endless.
+    pub endless: bool,
+}
 
 /// A dead client whose copies are held.
 #[derive(Debug, Clone)]
@@ -121,11 +140,48 @@ impl Core {
         let act_at = Some(now + hold);
         let funeral = Funeral { process: process.clone(), domain, since: now, act_at, is_endless: false };
         self.funerals.insert(key, funeral);
+        self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
     }
 
-    /// Whether a server has a client that lives.
+    /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
+    /// server. `false` when the server is gone, and nothing is to be kept.
+    pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
+        let Mourned { process: key, uid, server, descriptors, left, endless } = mourned;
+        let Some(domain) = self.servers.get(&server).map(|server| self.domain_name(server.domain)) else {
+            return false;
+        };
+        let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
+        let process = Process { server, uid, identity, copies: descriptors, tracked: false, condemned: false };
+        // Its work may fault when the copies are closed.
+        self.remember_death(now, key, &process, End::Unknown);
+        let act_at = left.map(|left| now + left);
+        self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless: endless });
+        true
+    }
+
+    /// Whose copies are held: of a client that lives or is mourned, its user and its server.
+    #[must_use]
+    pub fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
+        let process = self.client_process(key).or_else(|| Some(&self.funerals.get(&key)?.process))?;
+        Some((process.uid, process.server))
+    }
+
+    /// The dead whose copies are held, until when, and whether their work counts as endless.
+    #[must_use]
+    pub fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
+        self.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
+    }
+
+    /// How long copies are kept after a sudden death; `None` is not at all.
+    #[must_use]
+    pub fn hold_timeout(&self) -> Option<Duration> {
+        self.policy.funerals.hold.then_some(self.policy.funerals.hold_timeout)
+    }
+
+    /// Whether a server has a client that lives, or has still to say so after it was taken over.
     fn has_clients(&self, server: ServerEpoch) -> bool {
         self.processes.values().any(|process| process.server == server)
+            || self.servers.get(&server).is_some_and(|server| server.census_due)
     }
 
     /// A dead client's work is known to have ended.
@@ -182,10 +238,12 @@ impl Core {
                 key.pid,
                 self.policy.funerals.hold_timeout.as_secs()
             ));
+            let until = self.policy.funerals.endless_hold.map(|hold| now + hold);
             if let Some(funeral) = self.funerals.get_mut(&key) {
                 funeral.is_endless = true;
-                funeral.act_at = self.policy.funerals.endless_hold.map(|hold| now + hold);
+                funeral.act_at = until;
             }
+            self.effects.push(Effect::NoteFuneral { process: key, until, endless: true });
             self.taint(now, server, 0);
         }
     }

@@ -60,6 +60,8 @@ pub(super) enum Event {
     Identified { process: ProcessKey, found: Box<Found> },
     /// A client's address space is followed, or why not.
     Attached { process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError> },
+    /// A client has ended whose copies an earlier daemon left, and which no server has named since.
+    HeirlessEnded { process: ProcessKey },
     /// A client's connection has waited long enough for the client to be looked at.
     LookOverdue { process: ProcessKey, connection: ConnectionId },
     /// A client's tools queue has a fatal fault, and this many more were dropped.

@@ -7,11 +7,12 @@
 
 use super::Driver;
 use super::events::{Event, Events};
+use super::inheritance::Inherited;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
 use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +36,9 @@ pub(super) struct Following {
     is_wanted: bool,
     /// `None` while the driver's module is not loaded, or its tools device can't be used.
     uvm: Option<Arc<Uvm>>,
-    clients: HashMap<ProcessKey, Followed>,
+    pub(super) clients: HashMap<ProcessKey, Followed>,
+    /// What an earlier daemon left of clients that are not followed yet, and of dead ones.
+    pub(super) inherited: HashMap<ProcessKey, Inherited>,
 }
 
 impl Following {
@@ -46,7 +49,7 @@ impl Following {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        (Self { is_wanted, uvm, clients: HashMap::new() }, error)
+        (Self { is_wanted, uvm, clients: HashMap::new(), inherited: HashMap::new() }, error)
     }
 
     /// Whether clients can be followed at all.
@@ -67,9 +70,12 @@ impl Following {
 const MOST_ASKING: usize = 16;
 
 /// A client that is followed.
-struct Followed {
-    pidfd: Arc<OwnedFd>,
-    copies: Vec<Copies>,
+pub(super) struct Followed {
+    pub(super) pidfd: Arc<OwnedFd>,
+    /// One for each address space.
+    pub(super) copies: Vec<Copies>,
+    /// Under which keys the holder has them too.
+    pub(super) keys: BTreeSet<u64>,
     hearings: Vec<Hearing>,
     /// How many copies the core knows of.
     told: usize,
@@ -140,14 +146,18 @@ impl Driver {
             return;
         };
         let is_first = !self.witnesses.following.clients.contains_key(&process);
+        let mut given = Vec::new();
         if is_first {
             let Some(pidfd) = pidfd else {
                 return;
             };
             let pidfd = Arc::new(pidfd);
+            let Inherited { keys, files, .. } = self.witnesses.following.inherited.remove(&process).unwrap_or_default();
+            given = files;
             let followed = Followed {
                 pidfd,
                 copies: Vec::new(),
+                keys,
                 hearings: Vec::new(),
                 told: 0,
                 is_looking: true,
@@ -165,7 +175,13 @@ impl Driver {
         let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
         tokio::spawn(async move {
             let pid = kernel_pid(process.pid);
-            let result = uvm.attach_when_ready(pid, pidfd.as_fd(), Instant::now() + patience).await;
+            let deadline = Instant::now() + patience;
+            // What an earlier daemon left is there at once, and all that there is of a client that may not be traced.
+            let given = if given.is_empty() { None } else { uvm.attach_given(pid, given).await.ok() };
+            let result = match given {
+                Some(attached) => Ok(attached),
+                None => uvm.attach_when_ready(pid, pidfd.as_fd(), deadline).await,
+            };
             events.send(Event::Attached { process, is_first, result: result.map(Box::new) }).await;
         });
     }
@@ -255,6 +271,7 @@ impl Driver {
         let descriptors = followed.copies.iter().map(Copies::count).sum();
         if std::mem::replace(&mut followed.told, descriptors) != descriptors {
             self.feed(Input::CopiesHeld { process, descriptors });
+            self.hold_copies(process);
         }
     }
 
@@ -299,7 +316,11 @@ impl Driver {
 
     /// Closes a client's queue and the copies of its descriptors, elsewhere: it takes the kernel 16 to 39 ms.
     pub(super) fn release_copies(&mut self, process: ProcessKey) {
+        self.release_inherited(process);
         if let Some(mut followed) = self.witnesses.following.clients.remove(&process) {
+            for key in &followed.keys {
+                self.kept(self.holder.release(*key));
+            }
             self.looked_at(std::mem::take(&mut followed.waiting));
         }
     }

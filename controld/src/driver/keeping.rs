@@ -69,7 +69,7 @@ impl Driver {
     }
 
     /// Gives the holder what the successor of this daemon needs.
-    fn hold_everything(&self) {
+    fn hold_everything(&mut self) {
         for (key, kind, listener) in &self.listeners {
             self.kept(self.holder.hold(*key, *kind, &[], &[listener.as_fd()]));
         }
@@ -93,6 +93,7 @@ impl Driver {
         for (server, running) in &self.servers {
             self.hold_stderr(*server, running);
         }
+        self.hold_all_copies();
         self.hold_vault();
     }
 

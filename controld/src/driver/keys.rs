@@ -3,7 +3,7 @@
 //! Keys of accepted connections come from the holder and have their highest bit set; all others are the daemon's.
 
 use crate::core::vault::{NameId, RegionId};
-use crate::core::{ConnectionId, Peer, ServerEpoch};
+use crate::core::{ConnectionId, Peer, Pid, ServerEpoch};
 use prost::Message;
 
 /// [`Saved`](crate::core::saved::Saved).
@@ -18,6 +18,10 @@ pub(super) const LOG_FIFO: u64 = 4;
 /// The listening socket `shim`.
 pub(super) const SHIM_LISTENER: u64 = 5;
 
+/// Copies of a client's UVM descriptors.
+const COPIES_SPACE: u64 = 1 << 57;
+/// Keys of one client's copies, one for each address space.
+const MOST_SPACES: u64 = 1 << 8;
 const NAME_SPACE: u64 = 1 << 58;
 /// Requests that the holder always refuses, so that its answer says how far it has read.
 const FENCE_SPACE: u64 = 1 << 59;
@@ -44,6 +48,12 @@ pub(super) fn name(id: NameId) -> u64 {
 /// The name whose title has this key.
 pub(super) fn name_of(key: u64) -> Option<NameId> {
     (key & !(NAME_SPACE - 1) == NAME_SPACE).then_some(NameId(key & (NAME_SPACE - 1)))
+}
+
+/// The copies of a client's descriptors that go with its address space of this number; `None` beyond the bound.
+pub(super) fn copies(pid: Pid, space: usize) -> Option<u64> {
+    let space = u64::try_from(space).ok().filter(|space| *space < MOST_SPACES)?;
+    Some(COPIES_SPACE | (u64::from(pid) * MOST_SPACES) | space)
 }
 
 /// A fence.

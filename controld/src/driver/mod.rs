@@ -14,6 +14,7 @@ mod clients;
 mod events;
 mod following;
 mod handshake;
+mod inheritance;
 mod keeping;
 mod keys;
 mod links;
@@ -434,6 +435,10 @@ impl Driver {
             }
             Event::Identified { process, found } => self.identified(process, *found),
             Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::HeirlessEnded { process } => {
+                self.mourn(process);
+                self.forget_unless_held(process);
+            }
             Event::LookOverdue { process, connection } => self.look_overdue(process, connection),
             Event::Fault { process, fault, lost } => {
                 if lost > 0 {

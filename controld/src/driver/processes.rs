@@ -248,6 +248,7 @@ impl Driver {
 
     pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
         self.feed(Input::ProcessGone { pid: process.pid, end });
+        self.mourn(process);
         self.forget_unless_held(process);
     }
 

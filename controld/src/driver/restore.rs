@@ -9,6 +9,8 @@
 //! | a client that waits | it waits |
 //! | a client whose server was being told | it waits until the server shows whether it was ([`passage`](super::passage)) |
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
+//! | copies of a living client's UVM descriptors | watched and kept on when its server names it |
+//! | a dead client's | kept for the rest of their time |
 //! | a connection without a role | its next packet says what it is |
 //!
 //! Sessions of the command line are not kept: nobody could say which of their commands were done.
@@ -76,6 +78,7 @@ struct Found {
     connections: Vec<(ConnectionId, Note, SeqPacket)>,
     shim: Option<OwnedFd>,
     regions: Vec<Held>,
+    copies: Vec<Held>,
 }
 
 impl Found {
@@ -83,7 +86,12 @@ impl Found {
         let mut found = Self::default();
         let (regions, others) = held.into_iter().partition(|held| [Kind::REGION, Kind::NAME].contains(&held.kind));
         found.regions = regions;
-        for Held { key, kind, state, mut fds, .. } in others {
+        for held in others {
+            if held.kind == Kind::COPIES {
+                found.copies.push(held);
+                continue;
+            }
+            let Held { key, kind, state, mut fds, .. } = held;
             let fd = fds.pop();
             match (kind, fd) {
                 (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
@@ -249,6 +257,7 @@ impl Driver {
         if let Some(saved) = found.state.take() {
             driver.take_over(policy, &saved, &mut found);
         }
+        driver.take_over_copies(std::mem::take(&mut found.copies));
         reached("state-restored");
         driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
         driver.save();

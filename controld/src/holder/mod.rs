@@ -36,8 +36,8 @@ mod start;
 
 pub use link::{FromHolder, Held, HolderLink};
 pub use remps_proto::holder::{
-    AttachDone, FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_DESCRIPTORS, MAX_STATE_BYTES, MAX_UNLINK_PATHS,
-    SOCKET_NAME, Settings,
+    AttachDone, CopiesNote, FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_DESCRIPTORS, MAX_STATE_BYTES,
+    MAX_UNLINK_PATHS, SOCKET_NAME, Settings,
 };
 
 use remps_proto::holder::DecodeError;

@@ -7,7 +7,8 @@
 //!                                  └── Leave ──▶ end
 //! ```
 //! Attached: it accepts, and leaves the log and the servers' output to the daemon. Alone: it accepts nothing, drains
-//! the log and the output so that no server blocks, and drops connections whose peer hung up.
+//! the log and the output so that no server blocks, drops connections whose peer hung up, and closes the copies of dead
+//! clients' descriptors when their time is over.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use remps_proto::holder::{FIRST_HOLDER_KEY, Kind, MAX_MESSAGE_BYTES};
 use super::backlog::Backlog;
 use super::place::Named;
 use super::shelf::Shelf;
+use crate::vault::note::since_boot;
 
 mod accept;
 mod attached;
@@ -71,6 +73,7 @@ enum Source {
     Listener(u64),
     Output(u64),
     Connection(u64),
+    Client(u64),
 }
 
 impl Holder {
@@ -140,6 +143,9 @@ impl Holder {
                 add(Source::Listener(key), listener, PollFlags::POLLIN);
             }
         } else {
+            for (key, pidfd) in self.shelf.living_clients() {
+                add(Source::Client(key), pidfd, PollFlags::POLLIN);
+            }
             for (key, entry) in self.shelf.iter() {
                 match (entry.kind, entry.fds.as_slice()) {
                     (Kind::LOG_FIFO | Kind::SERVER_STDERR, [fd]) => {
@@ -170,7 +176,9 @@ impl Holder {
     fn timeout(&self) -> PollTimeout {
         let told = self.daemon.as_ref().and_then(Daemon::again_at);
         let busy = self.successor.as_ref().map(|(_, until)| *until);
-        let Some(next) = [self.give_up_at, self.accept_again_at, told, busy].into_iter().flatten().min() else {
+        let copies = self.shelf.copies_end().filter(|_| self.daemon.is_none());
+        let copies = copies.map(|end| Instant::now() + end.saturating_sub(since_boot()));
+        let Some(next) = [self.give_up_at, self.accept_again_at, told, busy, copies].into_iter().flatten().min() else {
             return PollTimeout::NONE;
         };
         let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -188,6 +196,11 @@ impl Holder {
             Source::Signals => self.take_signals(),
             Source::Listener(key) => self.accept(key),
             Source::Output(key) => self.drain(key, flags),
+            Source::Client(key) => {
+                if self.daemon.is_none() {
+                    self.shelf.client_ended(key, since_boot());
+                }
+            }
             Source::Connection(key) => {
                 if self.daemon.is_none() {
                     self.shelf.release(key);
@@ -206,6 +219,9 @@ impl Holder {
         }
         if self.daemon.as_mut().is_some_and(|daemon| daemon.is_due(now)) {
             self.tell();
+        }
+        if self.daemon.is_none() {
+            self.shelf.expire_copies(since_boot());
         }
         self.refuse_successor(now);
     }

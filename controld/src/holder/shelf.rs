@@ -1,11 +1,15 @@
 //! What is held: a kind, a state and descriptors for each key, within limits.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{getsockopt, sockopt};
-use remps_proto::holder::{Failure, Kind};
+use prost::Message as _;
+use remps_proto::holder::{CopiesNote, Failure, Kind};
+
+use crate::witness::uvm::closing;
 
 /// Most keys held at a time.
 const MAX_ENTRIES: usize = 65_536;
@@ -28,6 +32,8 @@ pub(super) struct Shelf {
     entries: BTreeMap<u64, Entry>,
     /// Keys of the listeners, so that a turn of the loop need not look through everything.
     listeners: Vec<u64>,
+    /// What is noted of copies of clients' descriptors.
+    copies: BTreeMap<u64, CopiesNote>,
     state_bytes: usize,
 }
 
@@ -55,6 +61,9 @@ impl Shelf {
         if entry.kind.is_listener() {
             self.listeners.push(key);
         }
+        if entry.kind == Kind::COPIES {
+            self.copies.insert(key, note_of(&entry.state));
+        }
         self.entries.insert(key, entry);
         Ok(())
     }
@@ -67,6 +76,9 @@ impl Shelf {
             return Err(Failure::TOO_MANY);
         }
         self.state_bytes = bytes;
+        if let Some(note) = self.copies.get_mut(&key) {
+            *note = note_of(&state);
+        }
         entry.state = state;
         Ok(())
     }
@@ -76,6 +88,39 @@ impl Shelf {
         if let Some(old) = self.entries.remove(&key) {
             self.state_bytes -= old.state.len();
             self.listeners.retain(|listener| *listener != key);
+            if self.copies.remove(&key).is_some() {
+                // Who closes the last copy pays for what the kernel frees, and nobody may wait for that here.
+                drop(closing::close(old.fds));
+            }
+        }
+    }
+
+    /// The clients that have copies here and were alive when last looked at, each with its pidfd.
+    pub(super) fn living_clients(&self) -> impl Iterator<Item = (u64, BorrowedFd<'_>)> {
+        let living = self.copies.iter().filter(|(_, note)| note.until_ms == 0);
+        living.filter_map(|(key, _)| Some((*key, self.entries.get(key)?.fds.first()?.as_fd())))
+    }
+
+    /// A client has ended: its copies' time begins.
+    pub(super) fn client_ended(&mut self, key: u64, now: Duration) {
+        let Some(note) = self.copies.get(&key) else { return };
+        let until_ms = milliseconds(now).saturating_add(note.hold_ms).max(1);
+        // A number in place of another; there is room for that.
+        let _ = self.update(key, CopiesNote { until_ms, ..note.clone() }.encode_to_vec());
+    }
+
+    /// When the first copies' time is over, since boot.
+    pub(super) fn copies_end(&self) -> Option<Duration> {
+        let ends = self.copies.values().map(|note| note.until_ms).filter(|until| ![0, u64::MAX].contains(until));
+        ends.min().map(Duration::from_millis)
+    }
+
+    /// Closes the copies whose time is over.
+    pub(super) fn expire_copies(&mut self, now: Duration) {
+        let is_over = |note: &CopiesNote| note.until_ms != 0 && note.until_ms <= milliseconds(now);
+        let over: Vec<u64> = self.copies.iter().filter(|(_, note)| is_over(note)).map(|(key, _)| *key).collect();
+        for key in over {
+            self.release(key);
         }
     }
 
@@ -116,6 +161,15 @@ impl Shelf {
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() >= MAX_ENTRIES
     }
+}
+
+/// What is no note is kept as a living client's, until giving up.
+fn note_of(state: &[u8]) -> CopiesNote {
+    CopiesNote::decode(state).unwrap_or_default()
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Checks that descriptors fit their kind, and makes those that are read or accepted from never wait.
@@ -162,6 +216,31 @@ mod tests {
         assert_eq!(shelf.state_bytes, 2);
         shelf.release(7);
         assert!(shelf.is_empty() && shelf.state_bytes == 0);
+    }
+
+    #[test]
+    fn a_dead_clients_copies_are_kept_for_their_time_and_closed_elsewhere() {
+        let mut shelf = Shelf::default();
+        let note = |until_ms| CopiesNote { until_ms, hold_ms: 5000, ..CopiesNote::default() }.encode_to_vec();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let pidfd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        shelf.hold(1, Kind::COPIES, note(0), vec![pidfd(), writer.into()]).unwrap();
+        shelf.hold(2, Kind::COPIES, note(u64::MAX), vec![pidfd()]).unwrap();
+        assert_eq!(shelf.living_clients().map(|(key, _)| key).collect::<Vec<_>>(), [1]);
+        assert_eq!(shelf.copies_end(), None);
+        shelf.client_ended(1, Duration::from_secs(100));
+        assert_eq!(shelf.living_clients().count(), 0);
+        assert_eq!(shelf.copies_end(), Some(Duration::from_secs(105)));
+        assert_eq!(CopiesNote::decode(shelf.get(1).unwrap().state.as_slice()).unwrap().until_ms, 105_000);
+        shelf.expire_copies(Duration::from_secs(104));
+        assert!(shelf.get(1).is_some());
+        shelf.expire_copies(Duration::from_secs(105));
+        assert!(shelf.get(1).is_none() && shelf.get(2).is_some());
+        // By another thread; this ends when it is done.
+        assert_eq!(std::io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
+        shelf.update(2, note(7)).unwrap();
+        shelf.expire_copies(Duration::from_millis(7));
+        assert!(shelf.is_empty());
     }
 
     #[test]

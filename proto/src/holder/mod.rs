@@ -7,6 +7,7 @@
 //! One message is one packet; descriptors travel beside it. The generated types live in [`wire`]; the two enums here
 //! are what both sides work with, and their `decode` is where sizes are limited and missing parts are refused.
 
+mod copies;
 mod message;
 
 /// The types generated from `holder.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
@@ -14,6 +15,7 @@ pub mod wire {
     include!("gen/remps.holder.v1.rs");
 }
 
+pub use copies::CopiesNote;
 pub use message::{AttachDone, DecodeError, FromHolder, Held, Settings, ToHolder};
 
 /// Version of the protocol that this code speaks, told in [`AttachDone`].
@@ -62,6 +64,9 @@ crate::open_enum! {
         LISTENER_SHIM = 11,
         /// What is noted of a name in the vault, without descriptors: kept until giving up.
         NAME = 12,
+        /// A pidfd of a client and copies of its UVM descriptors, with a [`CopiesNote`]: while there is no daemon, closed
+        /// when its time is over, which begins with the client's end.
+        COPIES = 13,
     }
 }
 

@@ -226,6 +226,7 @@ impl World {
                 // It obeys when its turn comes.
                 assert!(process.start_time <= self.key(process.pid).start_time, "an order to end is of one who lived");
             }
+            Effect::NoteFuneral { process, .. } => assert!(self.core.holds_copies_of(process)),
             Effect::ReleaseCopies { process } => {
                 self.copies.remove(&process);
             }

@@ -159,7 +159,8 @@ fn funerals(gauges: &mut Gauges, snapshot: &Snapshot, domains: &Domains<'_>) {
             pinned.get_or_create(&labels).inc_by(signed(bytes));
         }
     }
-    let descriptors = gauges.gauge("held_descriptors", "Copies of clients' descriptors that are held");
+    let descriptors = gauges
+        .gauge("held_descriptors", "Copies of clients' descriptors that are held, each by the daemon and its holder");
     let dead = snapshot.funerals.iter().map(|funeral| funeral.descriptors).sum::<usize>();
     let living = snapshot.clients.iter().map(|client| client.descriptors).sum::<usize>();
     for (of, count) in [("living", living), ("dead", dead)] {

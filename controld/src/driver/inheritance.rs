@@ -1,0 +1,187 @@
+//! Copies of clients' UVM descriptors, kept across the daemon's death: the holder has them too, with a pidfd of their
+//! client beside them.
+//!
+//! | client | daemon | what keeps its copies |
+//! |---|---|---|
+//! | lives | lives | both |
+//! | lives | dead | the holder, which notices the client's end and keeps them for `hold_timeout` then |
+//! | dead, mourned | lives | both; the holder is told until when |
+//! | dead, mourned | dead | the holder, until then |
+//! | dead, mourned | successor | both, for the rest of the time |
+//!
+//! So each copy costs two descriptors, one in each process, and each address space one more for the pidfd.
+
+use super::following::Followed;
+use super::processes::kernel_pid;
+use super::{Driver, Kind, keys};
+use crate::core::{Mourned, ProcessKey, ServerEpoch};
+use crate::driver::events::Event;
+use crate::holder::{CopiesNote, Held, MAX_DESCRIPTORS};
+use crate::io::process::WatchedProcess;
+use crate::vault::note::since_boot;
+use crate::witness::uvm::closing;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use prost::Message as _;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// What an earlier daemon left of one client.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    /// Under which keys the holder has it.
+    pub(super) keys: BTreeSet<u64>,
+    /// The copies.
+    pub(super) files: Vec<OwnedFd>,
+    /// What was noted with the last of them.
+    note: CopiesNote,
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether the process of a pidfd has ended.
+fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
+    poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], PollTimeout::ZERO).is_ok_and(|count| count > 0)
+}
+
+impl Driver {
+    /// Gives the holder what is held of a client.
+    pub(super) fn hold_copies(&mut self, process: ProcessKey) {
+        let Some(hold) = self.core.hold_timeout() else {
+            return;
+        };
+        let Some((uid, server)) = self.core.home_of(process) else {
+            return;
+        };
+        let Some(Followed { pidfd, copies, .. }) = self.witnesses.following.clients.get(&process) else {
+            return;
+        };
+        let note = CopiesNote {
+            until_ms: 0,
+            hold_ms: milliseconds(hold),
+            pid: process.pid,
+            start_time: process.start_time,
+            uid,
+            server: server.0,
+            endless: false,
+        };
+        let mut held = Vec::new();
+        for (space, copies) in copies.iter().enumerate() {
+            // Out of descriptors, or out of keys: these are the daemon's alone.
+            let (Some(key), Ok(files)) = (keys::copies(process.pid, space), copies.duplicates()) else { continue };
+            let all = std::iter::once(pidfd.as_fd()).chain(files.iter().map(AsFd::as_fd));
+            let all: Vec<BorrowedFd<'_>> = all.take(MAX_DESCRIPTORS).collect();
+            self.kept(self.holder.hold(key, Kind::COPIES, &note.encode_to_vec(), &all));
+            drop(closing::close(files));
+            held.push(key);
+        }
+        if let Some(followed) = self.witnesses.following.clients.get_mut(&process) {
+            followed.keys.extend(held);
+        }
+    }
+
+    /// Gives another holder everything.
+    pub(super) fn hold_all_copies(&mut self) {
+        let clients: Vec<ProcessKey> = self.witnesses.following.clients.keys().copied().collect();
+        for process in clients {
+            self.hold_copies(process);
+        }
+        // With their times.
+        for (process, until, endless) in self.core.mourned() {
+            self.note_funeral(process, until, endless);
+        }
+    }
+
+    /// Tells the holder until when a dead client's copies are kept.
+    pub(super) fn note_funeral(&self, process: ProcessKey, until: Option<Duration>, endless: bool) {
+        let Some((uid, server)) = self.core.home_of(process) else {
+            return;
+        };
+        let until_ms = until.map_or(u64::MAX, |until| milliseconds(since_boot() + until.saturating_sub(self.now())));
+        let note = CopiesNote {
+            until_ms: until_ms.max(1),
+            hold_ms: 0,
+            pid: process.pid,
+            start_time: process.start_time,
+            uid,
+            server: server.0,
+            endless,
+        };
+        let following = &self.witnesses.following;
+        let own = following.clients.get(&process).map(|followed| &followed.keys);
+        let inherited = following.inherited.get(&process).map(|inherited| &inherited.keys);
+        for key in own.into_iter().chain(inherited).flatten() {
+            self.kept(self.holder.update(*key, &note.encode_to_vec()));
+        }
+    }
+
+    /// Takes over what an earlier daemon left: of the living until their server names them, of the dead for the rest of
+    /// their time.
+    pub(super) fn take_over_copies(&mut self, held: Vec<Held>) {
+        let mut dead = BTreeSet::new();
+        for Held { key, state, fds, .. } in held {
+            let mut fds = fds.into_iter();
+            let (Ok(note), Some(pidfd)) = (CopiesNote::decode(state.as_slice()), fds.next()) else {
+                self.kept(self.holder.release(key));
+                continue;
+            };
+            let process = ProcessKey { pid: note.pid, start_time: note.start_time };
+            if note.until_ms != 0 || has_ended(pidfd.as_fd()) {
+                dead.insert(process);
+            } else if !self.witnesses.following.inherited.contains_key(&process) {
+                self.watch_heirless(process, pidfd);
+            }
+            let inherited = self.witnesses.following.inherited.entry(process).or_default();
+            inherited.keys.insert(key);
+            inherited.files.extend(fds);
+            inherited.note = note;
+        }
+        for process in dead {
+            self.mourn(process);
+            self.forget_unless_held(process);
+        }
+    }
+
+    /// A client has ended of which there are only the copies that an earlier daemon left.
+    pub(super) fn mourn(&mut self, process: ProcessKey) {
+        let Some(Inherited { files, note, .. }) = self.witnesses.following.inherited.get(&process) else {
+            return;
+        };
+        let left = match note.until_ms {
+            // It ended while nobody looked.
+            0 => Some(Duration::from_millis(note.hold_ms)),
+            u64::MAX => None,
+            until => Some(Duration::from_millis(until).saturating_sub(since_boot())),
+        };
+        let (uid, server, endless, now) = (note.uid, ServerEpoch(note.server), note.endless, self.now());
+        let mourned = Mourned { process, uid, server, descriptors: files.len(), left, endless };
+        if !self.core.holds_copies_of(process) && self.core.restore_funeral(now, mourned) {
+            self.note_funeral(process, left.map(|left| now + left), endless);
+        }
+    }
+
+    /// Looks to a client's end until it is followed: of one that no server has named yet, too, copies are kept then.
+    fn watch_heirless(&self, process: ProcessKey, pidfd: OwnedFd) {
+        let Ok(watched) = WatchedProcess::from_pidfd(kernel_pid(process.pid), pidfd) else {
+            return;
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            // One that can't be watched is taken for gone.
+            let _ = watched.ended().await;
+            events.send(Event::HeirlessEnded { process }).await;
+        });
+    }
+
+    /// Closes what an earlier daemon left of a client, here and with the holder.
+    pub(super) fn release_inherited(&mut self, process: ProcessKey) {
+        if let Some(Inherited { keys, files, .. }) = self.witnesses.following.inherited.remove(&process) {
+            for key in keys {
+                self.kept(self.holder.release(key));
+            }
+            drop(closing::close(files));
+        }
+    }
+}

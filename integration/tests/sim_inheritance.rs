@@ -1,0 +1,156 @@
+//! Copies of clients' UVM descriptors when the daemon dies: the holder has them too, and a successor goes on with it.
+
+use integration::lab::LIMIT;
+use integration::lab::process::Process;
+use integration::lab::watch::wait_for;
+use integration::sim::{Sim, error_of, find_event, held};
+use integration::under_test::{Subject, for_each, only_ours};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sim_wire::uvm;
+use std::fs::{self, File};
+
+fn once(test: impl Fn(&Subject)) {
+    for_each(only_ours().map(|subjects| subjects.into_iter().skip(1).collect()), test);
+}
+
+fn bench(subject: &Subject, config: &str) -> Sim {
+    let mut sim = Sim::watched(subject, &[]);
+    let path = sim.lab.dir().join("mps-control.toml");
+    fs::write(&path, config).expect("the bench's folder is ours");
+    sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", &path);
+    sim.lab.start(&[]);
+    sim
+}
+
+fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, what, fact);
+}
+
+fn error_so_far(process: &Process) -> Option<u64> {
+    find_event(&process.output(), "error")?.get("code")?.as_u64()
+}
+
+fn is_unharmed(sim: &Sim, process: &Process) {
+    let lines = || process.output().matches("progress").count();
+    let before = lines();
+    wait(sim, "the bystander goes on", || lines() >= before + 3 || error_so_far(process).is_some());
+    assert_eq!(error_so_far(process), None, "{}\n{}", process.output(), sim.lab.log("control.log"));
+}
+
+fn kill_daemon(sim: &Sim) {
+    let daemon = sim.lab.running_daemon();
+    kill(daemon, Signal::SIGKILL).expect("it runs");
+    sim.lab.wait_gone(daemon);
+}
+
+/// A client in a kernel of 1.2 seconds beside a bystander.
+struct Scene {
+    bystander: Process,
+    dying: Process,
+    file: File,
+}
+
+impl Scene {
+    fn begin(sim: &Sim, kernel: &[&str]) -> Self {
+        let bystander = sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready");
+        let dying = sim.start("mps-aggressor", kernel, "launched");
+        let file = held::look_at(dying.pid());
+        // Launching returns before the kernel runs.
+        wait(sim, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
+        Self { bystander, dying, file }
+    }
+
+    /// Kills the client; returns its pid when nobody but a keeper has its descriptors.
+    fn kill(&self, sim: &Sim) -> Pid {
+        let pid = self.dying.pid();
+        self.dying.signal(Signal::SIGKILL);
+        assert!(self.dying.ended_within(LIMIT));
+        assert!(uvm::is_held(&self.file).expect("the file is open"), "{}", sim.lab.log("control.log"));
+        pid
+    }
+
+    fn is_held(&self) -> bool {
+        uvm::is_held(&self.file).expect("the file is open")
+    }
+
+    fn wait_for_the_kernels_end(&self, sim: &Sim) {
+        wait(sim, "the kernel's end", || uvm::busy_until(&self.file).is_ok_and(|until| until < uvm::now()));
+    }
+}
+
+const KERNEL: &[&str] = &["long", "--for-ms", "1200"];
+
+#[test]
+fn a_funeral_outlives_the_daemon_and_its_successor_ends_it() {
+    once(|subject| {
+        let sim = bench(subject, "[funerals]\nhold_timeout = 4\nendless_hold = 0\n");
+        let scene = Scene::begin(&sim, KERNEL);
+        let pid = scene.kill(&sim);
+        let begun = format!("\"event\":\"funeral-begun\",\"process\":{{\"pid\":{pid},");
+        wait(&sim, "the funeral", || sim.lab.log("events.jsonl").contains(&begun));
+        kill_daemon(&sim);
+        assert!(scene.is_held(), "the holder has them");
+        sim.lab.start(&[]);
+        assert!(scene.is_held(), "{}", sim.lab.log("control.log"));
+        scene.wait_for_the_kernels_end(&sim);
+        is_unharmed(&sim, &scene.bystander);
+        assert!(sim.lab.ask("status --json\n").contains(&format!("\"pid\":{pid}")), "the successor mourns it");
+        wait(&sim, "the end of the funeral", || !scene.is_held());
+        let ended = format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},");
+        wait(&sim, "its record", || sim.lab.log("events.jsonl").contains(&ended));
+        is_unharmed(&sim, &scene.bystander);
+    });
+}
+
+#[test]
+fn a_client_that_dies_while_there_is_no_daemon_harms_nobody_and_the_holder_keeps_its_copies_for_their_time() {
+    once(|subject| {
+        let sim = bench(subject, "[funerals]\nhold_timeout = 3\n");
+        let scene = Scene::begin(&sim, KERNEL);
+        kill_daemon(&sim);
+        scene.kill(&sim);
+        scene.wait_for_the_kernels_end(&sim);
+        assert!(scene.is_held(), "their time is longer than the kernel");
+        is_unharmed(&sim, &scene.bystander);
+        wait(&sim, "the holder closes them", || !scene.is_held());
+        is_unharmed(&sim, &scene.bystander);
+    });
+}
+
+#[test]
+fn a_client_that_dies_after_a_successor_came_is_mourned_as_ever() {
+    once(|subject| {
+        let sim = bench(subject, "[funerals]\nhold_timeout = 3\nendless_hold = 0\n");
+        let scene = Scene::begin(&sim, &["long", "--for-ms", "3000"]);
+        kill_daemon(&sim);
+        sim.lab.start(&[]);
+        let pid = scene.kill(&sim);
+        scene.wait_for_the_kernels_end(&sim);
+        is_unharmed(&sim, &scene.bystander);
+        wait(&sim, "the end of the funeral", || !scene.is_held());
+        assert!(
+            sim.lab.log("events.jsonl").contains(&format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},"))
+        );
+    });
+}
+
+#[test]
+fn nothing_is_kept_of_a_client_that_left_in_good_order_before_or_after() {
+    once(|subject| {
+        let sim = bench(subject, "[funerals]\nhold_timeout = 1\n");
+        let leaving = || {
+            let process = sim.start("mps-bystander", &["--seconds", "1"], "ready");
+            let file = held::look_at(process.pid());
+            (process, file)
+        };
+        let (first, file) = leaving();
+        assert_eq!(error_of(&sim.finish(first)), None);
+        wait(&sim, "its copies are closed", || !uvm::is_held(&file).expect("the file is open"));
+        let (second, file) = leaving();
+        kill_daemon(&sim);
+        assert_eq!(error_of(&sim.finish(second)), None);
+        // Nobody is there to say how it ended.
+        wait(&sim, "its copies are closed", || !uvm::is_held(&file).expect("the file is open"));
+    });
+}
