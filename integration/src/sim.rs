@@ -13,7 +13,7 @@ use sim_wire::tools::DIRECTORY;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 /// What the daemon looks for.
@@ -35,17 +35,8 @@ pub struct Sim {
 
 /// Builds a library of the simulation.
 fn build(package: &str, file: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let target = target_dir();
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package, "--target-dir"])
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .stdin(Stdio::null())
-        .output()
-        .expect("a test runs under cargo");
-    assert!(built.status.success(), "{package} does not build:\n{}", String::from_utf8_lossy(&built.stderr));
-    target.join("debug").join(file)
+    crate::under_test::build(package, &[]).unwrap_or_else(|skipped| panic!("{package}: {skipped}"));
+    target_dir().join("debug").join(file)
 }
 
 /// The simulated driver, built once in each test process.

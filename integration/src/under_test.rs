@@ -6,6 +6,7 @@
 //! A claim about behaviour is proven by a test that passes on the vendor's own program first. A subject is one program
 //! in one release: ours is told which one to play, theirs is what Debian ships.
 
+use crate::lab::process::run;
 use crate::vendor::{self, Release};
 use remps_proto::admin::Personality;
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Why a test did not run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -140,21 +142,36 @@ fn ours() -> Result<PathBuf, Skipped> {
     static BUILT: OnceLock<Result<PathBuf, Skipped>> = OnceLock::new();
     BUILT
         .get_or_init(|| {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let target = target_dir();
-            let built = Command::new(cargo)
-                .args(["build", "--quiet", "--package", "remps-controld", "--bin", "nvidia-cuda-mps-control"])
-                .arg("--target-dir")
-                .arg(&target)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .stdin(Stdio::null())
-                .output()
-                .map_err(|error| Skipped(format!("cargo does not run: {error}")))?;
-            if built.status.success() {
-                Ok(target.join("debug/nvidia-cuda-mps-control"))
-            } else {
-                panic!("our program does not build:\n{}", String::from_utf8_lossy(&built.stderr));
-            }
+            build("remps-controld", &["--bin", "nvidia-cuda-mps-control"])?;
+            Ok(target_dir().join("debug/nvidia-cuda-mps-control"))
         })
         .clone()
+}
+
+/// How long cargo may take: longer than any build, and shorter than anybody waits for a test.
+const BUILD_LIMIT: Duration = Duration::from_secs(600);
+
+/// Builds something that tests need, and says what it waits for: another cargo on the same folder, a clippy run or a
+/// release build of somebody else, holds it up for as long as that takes, and all tests of a program with it.
+///
+/// # Errors
+/// When cargo does not run.
+///
+/// # Panics
+/// When it does not build, or not in ten minutes.
+pub fn build(package: &str, arguments: &[&str]) -> Result<(), Skipped> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--package", package]).args(arguments).arg("--target-dir").arg(target_dir());
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    match run(&mut command, b"", BUILD_LIMIT) {
+        Ok(built) => {
+            assert_eq!(built.code, Some(0), "{package} does not build:\n{}", built.stderr_text());
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            panic!("{package} is not built in {BUILD_LIMIT:?}: does another cargo use {}?", target_dir().display())
+        }
+        Err(error) => Err(Skipped(format!("cargo does not run: {error}"))),
+    }
 }

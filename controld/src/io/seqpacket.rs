@@ -1,27 +1,21 @@
-//! `SOCK_SEQPACKET` sockets with credentials and descriptors, for tokio.
+//! `SOCK_SEQPACKET` sockets with credentials, for tokio. Descriptors are sent and never received: a peer's may be anything.
 //!
 //! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
 //! hold it back itself, so that no peer can hold up another.
 #![expect(
     unsafe_code,
-    reason = "adopts received descriptors and calls sendmmsg, which nix offers for equal packets only"
+    reason = "calls recvmsg, since nix takes a packet for an error from which descriptors were left out, and sendmmsg, \
+              which it offers for equal packets only"
 )]
 
 use crate::core::Peer;
 use crate::sys::polled::register;
-use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, UnixCredentials, getsockopt, recvmsg, sendmsg, setsockopt,
-    sockopt,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, UnixCredentials, getsockopt, sendmsg, setsockopt, sockopt};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-/// Most descriptors taken from one packet; the wire has one. What comes beyond is closed by the kernel.
-const MAX_DESCRIPTORS: usize = 4;
 
 /// A packet as received.
 #[derive(Debug)]
@@ -32,8 +26,6 @@ pub struct Packet {
     pub truncated: bool,
     /// Who sent it, when the socket passes credentials.
     pub sender: Option<Peer>,
-    /// Descriptors that came along.
-    pub descriptors: Vec<OwnedFd>,
 }
 
 /// A SEQPACKET socket that never blocks.
@@ -48,38 +40,65 @@ fn peer(credentials: &UnixCredentials) -> Peer {
     Peer { pid, uid: credentials.uid(), gid: credentials.gid() }
 }
 
+/// Receives one packet. There is room for its sender's credentials and for nothing else: no peer of these sockets has a
+/// descriptor to give, and what is sent all the same never enters this process. The kernel marks such a packet as cut
+/// short, which is no error.
 fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Result<Option<Packet>> {
-    let mut bytes = vec![0; capacity];
-    let mut control = cmsg_space!(UnixCredentials, [RawFd; MAX_DESCRIPTORS]);
+    /// Room for one message with credentials, aligned as the kernel wants it.
+    #[repr(C, align(8))]
+    struct Control([u8; 32]);
+
+    /// Bytes of a `ucred`: three numbers.
+    const CREDENTIALS: u32 = 12;
+    // SAFETY: CMSG_SPACE only computes.
+    const SPACE: u32 = unsafe { libc::CMSG_SPACE(CREDENTIALS) };
+    const _: () = assert!(SPACE as usize == size_of::<Control>() && CREDENTIALS as usize == size_of::<libc::ucred>());
+
+    let mut bytes = vec![0_u8; capacity];
+    let mut control = Control([0; 32]);
+    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-    let (length, truncated, sender, descriptors, has_control) = {
-        let mut buffers = [IoSliceMut::new(&mut bytes)];
-        let message = match recvmsg::<UnixAddr>(fd.as_raw_fd(), &mut buffers, Some(&mut control), flags) {
+    let header = loop {
+        // SAFETY: all fields of this C structure are valid as zeros.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = &raw mut piece;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = size_of::<Control>();
+        // SAFETY: the header names a buffer and a control block that live and are writable for their stated lengths.
+        let length = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags.bits()) };
+        match Errno::result(length) {
+            Ok(length) => break (header, usize::try_from(length).unwrap_or(0)),
             // Told once when the peer has closed with packets of ours unread; its own packets come after that.
-            Err(Errno::ECONNRESET) => return receive_now(fd, capacity, flags),
-            other => other?,
-        };
-        let mut sender = None;
-        let mut descriptors = Vec::new();
-        let mut has_control = false;
-        for item in message.cmsgs()? {
-            has_control = true;
-            if let ControlMessageOwned::ScmCredentials(credentials) = item {
-                sender = Some(peer(&credentials));
-            } else if let ControlMessageOwned::ScmRights(fds) = item {
-                // SAFETY: the kernel has just put these descriptors into this process and nothing else knows them.
-                descriptors.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-            }
+            Err(Errno::ECONNRESET) => {}
+            Err(errno) => return Err(errno.into()),
         }
-        (message.bytes, message.flags.contains(MsgFlags::MSG_TRUNC), sender, descriptors, has_control)
     };
+    let (header, length) = header;
+    // SAFETY: the kernel has set the header's control block and its length.
+    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    let mut sender = None;
+    if !first.is_null() {
+        // SAFETY: a result of the macro that is not null is an aligned header within the control block.
+        let message = unsafe { *first };
+        // SAFETY: CMSG_LEN only computes.
+        let whole = unsafe { libc::CMSG_LEN(CREDENTIALS) } as usize;
+        if (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
+            && message.cmsg_len >= whole
+        {
+            // SAFETY: the data follows the header within the control block.
+            let data = unsafe { libc::CMSG_DATA(first) }.cast_const().cast::<libc::ucred>();
+            // SAFETY: it is as long as a `ucred`, of which any bytes are valid.
+            sender = Some(peer(&UnixCredentials::from(unsafe { data.read_unaligned() })));
+        }
+    }
     bytes.truncate(length);
     // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every
     // socket here passes them.
-    if length == 0 && !has_control {
+    if length == 0 && sender.is_none() {
         return Ok(None);
     }
-    Ok(Some(Packet { bytes, truncated, sender, descriptors }))
+    Ok(Some(Packet { bytes, truncated: header.msg_flags & libc::MSG_TRUNC != 0, sender }))
 }
 
 impl SeqPacket {
@@ -320,10 +339,31 @@ mod tests {
         assert_eq!(sent, 3);
         let mut got = Vec::new();
         for _ in 0..3 {
-            let packet = far.receive(16).await.expect("readable").expect("a packet");
-            got.push((packet.bytes, packet.descriptors.len()));
+            let mut buffer = [0; 16];
+            let packet = crate::holder::socket::receive(far.as_fd(), &mut buffer).expect("a packet");
+            got.push((buffer[..packet.bytes].to_vec(), packet.fds.len()));
         }
         assert_eq!(got, [(b"op".to_vec(), 0), (b"fd".to_vec(), 1), (Vec::new(), 0)]);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn descriptors_that_nobody_asked_for_never_come_in_and_the_packet_does() {
+        const MOST: usize = 253;
+        let (near, far) = ends();
+        let (reader, writer) = io::pipe().expect("descriptors");
+        let raw = vec![reader.as_raw_fd(); MOST];
+        for packet in [b"one", b"two"] {
+            let rights = [ControlMessage::ScmRights(&raw)];
+            let raw_socket = near.as_fd().as_raw_fd();
+            sendmsg::<UnixAddr>(raw_socket, &[IoSlice::new(packet)], &rights, MsgFlags::empty(), None).expect("room");
+        }
+        drop(reader);
+        let peeked = far.peek(16).await.expect("readable").expect("a packet");
+        assert_eq!(peeked.sender.map(|peer| peer.pid), Some(std::process::id()));
+        assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"one");
+        far.discard().expect("a packet");
+        // Rust ignores SIGPIPE: that nobody has the other end any more shows as an error.
+        assert_eq!(nix::unistd::write(&writer, b"x"), Err(Errno::EPIPE));
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -10,7 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// How long a peer waits for a packet before it gives up, in seconds.
+/// How long a peer waits for a packet, or for room for one, before it gives up, in seconds.
 const PACKET_LIMIT_S: i64 = 10;
 
 /// Whether the daemon's socket takes a connection.
@@ -53,7 +53,10 @@ impl Connection {
 
     fn adopt(socket: OwnedFd) -> io::Result<Self> {
         setsockopt(&socket, sockopt::PassCred, &true)?;
-        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::new(PACKET_LIMIT_S, 0))?;
+        let limit = TimeVal::new(PACKET_LIMIT_S, 0);
+        setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?;
+        // For connecting too: without a daemon that accepts, a full backlog lets nobody in.
+        setsockopt(&socket, sockopt::SendTimeout, &limit)?;
         Ok(Self(socket))
     }
 
