@@ -49,6 +49,95 @@ struct mps_shim_recovery {
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
 uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
 
+/* State that outlives the process, for programs that know of their successors.
+ *
+ * The library must be preloaded with MPS_SHIM_NAME and MPS_SHIM_KEEP set, as `nvidia-cuda-mps-control run --name` does,
+ * and CUDA be initialised. A name has one owner at a time, of one user. All functions return one of the codes below, may
+ * be called from any thread, and wait for the daemon no longer than `timeout_ms` and some seconds. */
+enum mps_state_code {
+    MPS_STATE_OK = 0,
+    MPS_STATE_NOTHING = 1,    /* nobody has left anything under this name; there is no such label */
+    MPS_STATE_NOT_YET = 2,    /* the time is over; a standby that was not activated */
+    MPS_STATE_OFF = 3,        /* a variable is not set, or CUDA is not initialised in this process */
+    MPS_STATE_NO_DAEMON = 4,  /* no daemon answers */
+    MPS_STATE_OLD_DAEMON = 5, /* it does not know commits */
+    MPS_STATE_REFUSED = 6,    /* the daemon refuses */
+    MPS_STATE_ADDRESS = 7,    /* an address of the predecessor's memory is in use: adopt before allocating */
+    MPS_STATE_DRIVER = 8,     /* the driver refuses, or no context is current */
+    MPS_STATE_INVALID = 9,    /* an argument is wrong, or a range is not in kept memory */
+    MPS_STATE_NOT_KEPT = 10,  /* the vault does not have all of the memory, for want of room there */
+    MPS_STATE_TAKEN = 11,     /* another living process has this name */
+};
+
+#define MPS_STATE_MAX_COMMIT_BYTES 4096
+#define MPS_STATE_MAX_RANGES 64
+#define MPS_STATE_MAX_LABEL_BYTES 64
+
+/* For mps_state_register: the range is not written any more, so a successor need not doubt it. */
+#define MPS_STATE_CONSTANT 1u
+
+/* What is known of the work that the predecessor had given to the GPU. */
+enum mps_state_rest {
+    MPS_STATE_REST_NONE = 0,    /* there was no predecessor */
+    MPS_STATE_REST_PROCESS = 1, /* its process is reaped; a kernel that it had launched may still run on its server */
+    MPS_STATE_REST_SERVER = 2,  /* its server is reaped too, or it had none: no channel of either is left */
+};
+
+/* A labelled range. */
+struct mps_state_range {
+    uint64_t address;
+    uint64_t bytes;
+    uint32_t flags;
+    uint32_t is_in_doubt; /* the predecessor may have written it after its last commit */
+};
+
+/* What this process has taken over. Fields are added at the end alone. */
+struct mps_state_recovery {
+    uint64_t generation;      /* of the predecessor's last commit */
+    uint64_t server;          /* the daemon's number of the server that it was on, 0 for none */
+    uint64_t region_bytes;    /* of memory, mapped where it was */
+    uint64_t wait_us;         /* for the predecessor's end and for the daemon */
+    uint64_t map_us;
+    uint32_t is_committed;    /* whether there was a commit at all */
+    uint32_t data_bytes;      /* of the program's own in it */
+    uint32_t predecessor;     /* its pid, as the daemon sees it */
+    uint32_t rest;            /* enum mps_state_rest */
+    uint32_t regions;
+    uint32_t ranges;
+    uint32_t ranges_in_doubt;
+    uint32_t was_standby;     /* whether mps_state_wait_for_activation has taken it */
+};
+
+/* Takes over what a predecessor has left, before anything is allocated: its memory is mapped at the same addresses, on
+ * the GPUs that it was on, and its ranges are registered. A range that begins at a multiple of 512 bytes is then as if
+ * allocated with cuMemAlloc, and freed with cuMemFree; memory outside of ranges is used for new allocations. It needs a
+ * current context. Waits while the predecessor is about to end, and until its server, where that met a fault, is
+ * reaped. MPS_STATE_NOTHING says that this program is the first. */
+int mps_state_adopt(uint32_t timeout_ms);
+
+/* The same for a standby, started with MPS_SHIM_STANDBY: waits while another process has the name, or nobody has it yet.
+ * It may have a context and memory of its own by then. Of several standbys one is activated. */
+int mps_state_wait_for_activation(uint32_t timeout_ms);
+
+/* Names a range of kept memory; it is told to the vault with the next commit. */
+int mps_state_register(const char *label, uint64_t address, uint64_t bytes, uint32_t flags);
+int mps_state_unregister(const char *label);
+int mps_state_find(const char *label, struct mps_state_range *range);
+
+/* Notes how far the program has come: a number and some bytes of its own, with all ranges. Waits for the current context
+ * first, and returns when the vault has all memory and the commit. What the program writes to memory afterwards is seen
+ * by its successor too: only ranges are noted, not what is in them. */
+int mps_state_commit(uint64_t generation, const void *data, size_t size, uint32_t timeout_ms);
+
+/* Writes `size` bytes of the structure at most, and `room` of the commit's bytes. */
+int mps_state_last_recovery(struct mps_state_recovery *recovery, size_t size, void *data, size_t room);
+
+/* Has the vault forget what is under the program's name, its own or what a predecessor left. exit(0) does so too. */
+int mps_state_discard(uint32_t timeout_ms);
+
+/* A code in words. */
+const char *mps_state_text(int code);
+
 #ifdef __cplusplus
 }
 #endif

@@ -35,6 +35,8 @@ under_oldest_version! {
     "mps_shim_dlinfo" => "dlinfo" @ "GLIBC_2.3.3";
     "mps_shim_dlopen" => "dlopen" @ "GLIBC_2.2.5";
     "mps_shim_dlvsym" => "dlvsym" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_create" => "pthread_create" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_detach" => "pthread_detach" @ "GLIBC_2.2.5";
 }
 
 // The unit tests run on the machine they were built on, and std's own references serve them as they are.
@@ -87,4 +89,54 @@ unsafe extern "C" {
     /// `dlvsym(3)`.
     #[link_name = "mps_shim_dlvsym"]
     pub(crate) fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+    /// `pthread_create(3)`.
+    #[link_name = "mps_shim_pthread_create"]
+    fn pthread_create(
+        thread: *mut libc::pthread_t,
+        attributes: *const libc::pthread_attr_t,
+        start: extern "C" fn(*mut c_void) -> *mut c_void,
+        argument: *mut c_void,
+    ) -> c_int;
+    /// `pthread_detach(3)`.
+    #[link_name = "mps_shim_pthread_detach"]
+    fn pthread_detach(thread: libc::pthread_t) -> c_int;
+}
+
+/// What a thread does.
+type Work = Box<dyn FnOnce() + Send>;
+
+extern "C" fn begin(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: made by `detached_thread` from a box, for this thread alone.
+    let work = unsafe { Box::from_raw(argument.cast::<Work>()) };
+    work();
+    std::ptr::null_mut()
+}
+
+/// Starts a thread that nobody joins and that takes none of the program's signals; whether there is one.
+///
+/// std's own way asks for functions newer than glibc 2.17.
+pub(crate) fn detached_thread(work: Work) -> bool {
+    let argument = Box::into_raw(Box::new(work)).cast::<c_void>();
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: writes the set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // The new thread inherits the mask of this one, to which on Linux alone it applies.
+    // SAFETY: both sets are there, and zeroes are a set.
+    let is_masked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
+    let mut thread = 0;
+    // SAFETY: the argument is what `begin` expects, and is given away.
+    let failed = unsafe { pthread_create(&raw mut thread, std::ptr::null(), begin, argument) } != 0;
+    if is_masked {
+        // SAFETY: the set was written above.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    if failed {
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(argument.cast::<Work>()) });
+        return false;
+    }
+    // SAFETY: the thread was just made and nobody has joined it.
+    unsafe { pthread_detach(thread) };
+    true
 }

@@ -18,6 +18,12 @@ const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
 const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
+/// Under which name a successor finds what the program has.
+pub(crate) const NAME: &CStr = c"MPS_SHIM_NAME";
+/// Whether the program waits for its predecessor's end, and at which addresses it allocates meanwhile.
+pub(crate) const STANDBY: &CStr = c"MPS_SHIM_STANDBY";
+/// Set by `nvidia-cuda-mps-control run` alone: a descriptor.
+pub(crate) const EXIT_PAGE: &CStr = c"MPS_SHIM_EXIT_PAGE";
 const PIPE_DIRECTORY: &CStr = c"CUDA_MPS_PIPE_DIRECTORY";
 
 /// Where libcuda looks when `CUDA_MPS_PIPE_DIRECTORY` is not set.
@@ -169,8 +175,14 @@ pub(crate) fn report() -> Option<OsString> {
 /// The socket that libcuda looks for. As libcuda does (measured with 535.309.01), a variable that is set but empty
 /// gives `/control`, and a relative directory is taken from the working directory.
 pub(crate) fn control_socket() -> OsString {
+    socket_called("control")
+}
+
+/// A socket in the daemon's directory.
+pub(crate) fn socket_called(name: &str) -> OsString {
     let mut path = variable(PIPE_DIRECTORY).unwrap_or_else(|| DEFAULT_PIPE_DIRECTORY.into());
-    path.push("/control");
+    path.push("/");
+    path.push(name);
     path
 }
 
@@ -186,7 +198,8 @@ pub(crate) fn is_server() -> bool {
     !name.is_null() && unsafe { CStr::from_ptr(name) } == SERVER
 }
 
-fn variable(name: &CStr) -> Option<OsString> {
+/// A variable of the environment, as it is now.
+pub(crate) fn variable(name: &CStr) -> Option<OsString> {
     // SAFETY: the name is a C string. As everywhere in C, a program that changes its environment while another of its
     // threads starts CUDA has a race of its own: libcuda reads the same environment in the same call.
     let value = unsafe { libc::getenv(name.as_ptr()) };
@@ -203,7 +216,7 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE, Requirement,
+        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE, Requirement, STANDBY,
         is_server, parse_keep, parse_requirement,
     };
     use crate::api;
@@ -215,8 +228,7 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours =
-            [REQUIRE, KEEP, REPLAY, REPORT, LOG, PIPE_DIRECTORY, LAUNCH_BLOCKING].map(|name| name.to_str().unwrap());
+        let ours = [REQUIRE, KEEP, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING].map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));

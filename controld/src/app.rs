@@ -12,6 +12,7 @@ use crate::io::server_version;
 use crate::observe::log::{Format, Limits, LogSink};
 use crate::observe::rate::Rate;
 use crate::observe::trace;
+use crate::run;
 use crate::settings::{self, Settings};
 use crate::stop;
 use crate::sys::allocator;
@@ -52,6 +53,9 @@ pub fn run() -> ExitCode {
             show(&Print { stdout, stderr, status })
         }
         Invocation::Local(LocalCommand::Doctor { json }) => doctor::run(json, environment),
+        Invocation::Local(LocalCommand::Run(request)) => {
+            run::run(&Settings::pipe_directory(environment), &request, environment)
+        }
         Invocation::Local(LocalCommand::StopClient(request)) => {
             stop::run(&Settings::pipe_directory(environment), &request)
         }

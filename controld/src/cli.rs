@@ -7,7 +7,7 @@ pub mod local;
 pub mod options;
 pub mod text;
 
-pub use local::{LOCAL_COMMANDS, LocalCommand, StopRequest, Whom};
+pub use local::{LOCAL_COMMANDS, LocalCommand, RunRequest, StopRequest, Whom};
 pub use options::{Flag, OPTIONS, OptionSpec};
 
 use remps_proto::admin::Personality;

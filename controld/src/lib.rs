@@ -13,6 +13,7 @@
 //! | [`observe`] | logs, the event journal, metrics, health |
 //! | [`report`] | what the commands of ours are answered, from a picture of the daemon |
 //! | [`failpoint`] | where tests kill the daemon |
+//! | [`run`] | programs that are started again when a fault has ended them |
 //! | [`vault`] | where programs give their GPU memory into the daemon's keeping |
 //! | [`witness`] | what tells of faults, of ends, and of who a process is |
 //! | [`sys`] | the system calls that need unsafe code |
@@ -28,6 +29,7 @@ pub mod holder;
 pub mod io;
 pub mod observe;
 pub mod report;
+pub mod run;
 pub mod settings;
 pub mod stop;
 pub mod sys;

@@ -1,5 +1,7 @@
 //! The preloaded library around programs of the lab.
 
+pub mod heir;
+
 use crate::under_test::target_dir;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

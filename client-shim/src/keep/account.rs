@@ -224,8 +224,9 @@ fn write_report() {
     let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
     let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
     let lost = account().list();
+    let vault = crate::vault::report().map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
     let mut line = format!(
-        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},"not_recoverable":[{lost}]}}"#,
+        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"not_recoverable":[{lost}]}}"#,
         process::id()
     );
     line.push('\n');

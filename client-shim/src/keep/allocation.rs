@@ -16,6 +16,7 @@ use crate::{
     },
     guard::{Bypass, Driver},
     sys::CUresult,
+    vault,
 };
 
 /// Alignment of the rows of a pitched allocation, in bytes; what drivers give on GPUs of today.
@@ -110,7 +111,7 @@ pub(super) fn reason(failure: Failure) -> Reason {
 }
 
 /// The current context and its device.
-pub(super) fn current() -> Result<(usize, CUdevice), Bypass> {
+pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
     let (mut context, mut device) = (CUcontext(0), 0);
     let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
     if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
@@ -134,6 +135,7 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
             // Less will do, and what is empty, or will be when it is waited for, is given back for it.
             freeing::wait_for_pending()?;
             with(|store| store.take_empty(device))?.into_iter().for_each(Region::destroy);
+            vault::settle();
             make(device, least)?
         }
         made => made,

@@ -15,6 +15,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
 };
 
+use crate::vault;
+
 /// Most descriptors held at a time. With slabs that grow with what is in them this is memory without end; the limit is
 /// there because the handler for forks cannot walk anything that grows.
 const MOST: usize = 8192;
@@ -32,6 +34,8 @@ pub(crate) struct Held {
     place: usize,
     /// Device and inode: which file it is.
     identity: (u64, u64),
+    /// A number that no other one has, or had; 0 for what is the vault's own.
+    serial: u64,
 }
 
 /// Why a descriptor is not held.
@@ -48,18 +52,36 @@ pub(crate) enum NotHeld {
 impl Held {
     /// Takes a descriptor that the driver has just made, whose number becomes free.
     pub(crate) fn take(descriptor: c_int) -> Result<Self, NotHeld> {
-        let held = Self::move_up(descriptor);
+        let held = Self::move_up(descriptor, vault::new_serial());
         // SAFETY: the driver has made it for us; nobody else knows it.
         unsafe { libc::close(descriptor) };
         held
     }
 
-    /// Holds a copy of a descriptor that stays the program's.
-    pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
-        Self::move_up(descriptor)
+    /// Takes a descriptor that keeps no memory of the program's alive by itself: a socket, a copy on its way.
+    pub(crate) fn for_the_vault(descriptor: c_int) -> Result<Self, NotHeld> {
+        let held = Self::move_up(descriptor, 0);
+        // SAFETY: the caller gives it away.
+        unsafe { libc::close(descriptor) };
+        held
     }
 
-    fn move_up(descriptor: c_int) -> Result<Self, NotHeld> {
+    /// A copy for the vault.
+    pub(crate) fn copy_for_the_vault(&self) -> Option<Self> {
+        Self::move_up(self.number()?, 0).ok()
+    }
+
+    /// A number that no other one has, or had.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Holds a copy of a descriptor that stays the program's.
+    pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
+        Self::move_up(descriptor, vault::new_serial())
+    }
+
+    fn move_up(descriptor: c_int, serial: u64) -> Result<Self, NotHeld> {
         if !closes_in_children() {
             return Err(NotHeld::Refused);
         }
@@ -78,7 +100,10 @@ impl Held {
             return Err(NotHeld::TooMany);
         };
         END.fetch_max(place + 1, Ordering::AcqRel);
-        Ok(Self { place, identity })
+        if serial != 0 {
+            vault::changed();
+        }
+        Ok(Self { place, identity, serial })
     }
 
     /// The descriptor's number, if it is still the same file.
@@ -95,6 +120,9 @@ impl Drop for Held {
         if let Some(number) = number {
             // SAFETY: it is the file that was put there, so it was not closed and given to somebody else.
             unsafe { libc::close(number) };
+        }
+        if self.serial != 0 {
+            vault::changed();
         }
     }
 }

@@ -37,6 +37,22 @@ impl Extents {
         Some(start)
     }
 
+    /// Takes `length` bytes from `start`, both multiples of [`GRAIN`]; whether they were free.
+    pub(crate) fn take_at(&mut self, start: u64, length: u64) -> bool {
+        let Some((&before, &size)) = self.by_start.range(..=start).next_back() else { return false };
+        let Some(left) = (before + size).checked_sub(start).and_then(|room| room.checked_sub(length)) else {
+            return false;
+        };
+        self.remove(before, size);
+        if start > before {
+            self.insert(before, start - before);
+        }
+        if left > 0 {
+            self.insert(start + length, left);
+        }
+        true
+    }
+
     /// Gives back what [`Self::take`] gave.
     pub(crate) fn give(&mut self, start: u64, length: u64) {
         let (mut start, mut length) = (start, length);
@@ -92,6 +108,20 @@ mod tests {
         assert_eq!(extents.take(GRAIN), Some(taken[2]));
         assert_eq!(extents.take(3 * GRAIN), Some(taken[0]));
         assert_eq!(extents.take(WHOLE), None);
+    }
+
+    #[test]
+    fn a_part_is_taken_where_it_is_if_it_is_free() {
+        let mut extents = Extents::new(WHOLE);
+        assert!(extents.take_at(8 * GRAIN, 4 * GRAIN));
+        assert!(!extents.take_at(8 * GRAIN, GRAIN) && !extents.take_at(7 * GRAIN, 2 * GRAIN));
+        assert!(!extents.take_at(WHOLE - GRAIN, 2 * GRAIN), "beyond the end");
+        assert!(extents.take_at(0, 8 * GRAIN) && extents.take_at(12 * GRAIN, WHOLE - 12 * GRAIN));
+        assert_eq!((extents.free(), extents.take(GRAIN)), (0, None));
+        extents.give(0, 8 * GRAIN);
+        extents.give(12 * GRAIN, WHOLE - 12 * GRAIN);
+        extents.give(8 * GRAIN, 4 * GRAIN);
+        assert!(extents.is_empty());
     }
 
     proptest! {

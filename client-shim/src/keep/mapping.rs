@@ -26,6 +26,7 @@ use crate::{
     },
     guard::{Bypass, Driver},
     sys::CUresult,
+    vault,
 };
 
 /// Memory of another process does not say on which device it is.
@@ -56,7 +57,12 @@ pub(crate) fn create(
     let is_exportable_by_us = is_for_a_device && asked.handle_types & DESCRIPTOR == 0;
     if is_exportable_by_us {
         let wanted = CUmemAllocationProp { handle_types: asked.handle_types | DESCRIPTOR, ..asked };
-        let answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
+        let mut answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
+        if answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            // What the program has just released may still be in the vault.
+            vault::settle();
+            answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
+        }
         if answer.is_success() {
             // SAFETY: the driver has just written there.
             created(unsafe { *handle }, size, asked.location.id, true)?;

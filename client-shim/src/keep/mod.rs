@@ -25,6 +25,7 @@ pub(crate) use image::has_variables;
 pub(crate) mod kinds_of_contexts;
 pub(crate) mod mapping;
 pub(crate) mod ordered;
+mod outside;
 pub(crate) mod own;
 pub(crate) mod pointers;
 pub(crate) mod recipes;
@@ -35,9 +36,11 @@ pub(crate) mod region;
 mod regions;
 pub(crate) mod store;
 
+pub(crate) use outside::{Adopted, Outside, add_adopted, is_kept, outside};
+
 use std::sync::{Mutex, PoisonError};
 
-use crate::{fork, guard::Bypass};
+use crate::{fork, guard::Bypass, vault};
 use store::Store;
 
 /// The word of the fork page that belongs to this module and `init`.
@@ -51,6 +54,7 @@ static STORE: Mutex<Option<Store>> = Mutex::new(None);
 pub(crate) fn begin() {
     if fork::remember(PROCESS, KEEPING) & KEEPING == 0 && fork::recall(PROCESS) & KEEPING != 0 {
         account::report_at_exit();
+        vault::begin();
     }
 }
 

@@ -202,6 +202,19 @@ impl Own {
         })
     }
 
+    /// Every allocation with a descriptor, whose size and device are known: with where all of it is mapped.
+    pub(crate) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+        for (id, allocation) in &self.allocations {
+            if let (Some(held), 1.., 0..) = (&allocation.descriptor, allocation.size, allocation.device) {
+                let is_whole = |mapping: &Mapping| {
+                    mapping.id == Some(*id) && mapping.offset == 0 && mapping.size == allocation.size
+                };
+                let address = self.mappings.iter().find(|(_, mapping)| is_whole(mapping)).map_or(0, |(at, _)| *at);
+                tell(held, allocation.device, allocation.size, address);
+            }
+        }
+    }
+
     /// Allocations, bytes of them, allocations with a descriptor, mappings, mapped bytes that are kept, reservations.
     pub(crate) fn totals(&self) -> [u64; 6] {
         let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);

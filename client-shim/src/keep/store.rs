@@ -10,13 +10,17 @@ pub(crate) mod again;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    descriptors::Held,
     extents::{Extents, GRAIN},
     kinds_of_contexts::Contexts,
     own::Own,
     region::{PAGE, Region},
     regions::KeptRange,
 };
-use crate::api::types::{CUdevice, CUevent};
+use crate::{
+    api::types::{CUdevice, CUevent},
+    vault::{self, LANES},
+};
 
 /// From this size on a request has a slab of its own, in bytes.
 const LARGE: u64 = 32 << 20;
@@ -142,7 +146,9 @@ impl Store {
         let Some(index) = u64::try_from(device).ok().filter(|index| *index < DEVICES) else { return 0 };
         let first = ADDRESSES + index * ADDRESSES_OF_A_DEVICE;
         let end = first + ADDRESSES_OF_A_DEVICE;
-        let mut at = first;
+        // A standby leaves the addresses alone that its predecessor may have, and that it will need.
+        let mut at = first + vault::lane() * (ADDRESSES_OF_A_DEVICE / LANES);
+        let first = at;
         for (&base, slab) in self.slabs.range(first..end) {
             if base - at >= size {
                 break;
@@ -240,6 +246,32 @@ impl Store {
         let mut kept: Vec<KeptRange> = slabs.chain(self.own.kept()).collect();
         kept.sort_unstable_by_key(|range| range.base);
         kept
+    }
+
+    /// Every piece of memory that has a descriptor: with its device, bytes, and where all of it is mapped.
+    pub(crate) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+        for Slab { region, .. } in self.slabs.values() {
+            tell(&region.descriptor, region.device, region.size, region.base);
+        }
+        self.own.each_outside(tell);
+    }
+
+    /// Adds a predecessor's slab with those parts of it, address and bytes, that are known to be used; the rest is free
+    /// for small requests. Parts that are not in it, or that meet others, are left out.
+    pub(crate) fn adopt(&mut self, region: Region, context: usize, blocks: &[(u64, u64)]) {
+        let (base, device) = (region.base, region.device);
+        let mut free = Extents::new(region.size);
+        let mut taken = Vec::new();
+        for &(address, size) in blocks {
+            let Some(start) = address.checked_sub(base).filter(|start| start.is_multiple_of(GRAIN)) else { continue };
+            if size > 0 && free.take_at(start, size.next_multiple_of(GRAIN)) {
+                taken.push((start, size));
+            }
+        }
+        self.slabs.insert(base, Slab { region, free, is_shared: true });
+        for (start, size) in taken {
+            self.note(base, start, device, context, size);
+        }
     }
 
     /// Slabs, bytes of slabs, blocks, bytes of blocks, slabs whose descriptor the program has not closed.

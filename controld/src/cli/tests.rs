@@ -225,3 +225,33 @@ fn no_command_of_ours_takes_one_away_from_the_daemon() {
         assert!(!MODULES.contains(&spec.name));
     }
 }
+
+#[test]
+fn a_program_to_run_follows_its_options() {
+    let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+    let parsed = |text: &str| parse(words(text), Personality::V580);
+    let run = RunRequest {
+        name: Some("llm".into()),
+        restart: false,
+        standby: true,
+        limit: 3,
+        library: None,
+        command: words("serve --name x"),
+    };
+    assert_eq!(
+        parsed("run --name llm --restart never --standby --limit 3 -- serve --name x"),
+        Invocation::Local(LocalCommand::Run(run))
+    );
+    for (line, what) in [
+        ("run", "names no command"),
+        ("run --name a", "names no command"),
+        ("run serve", "serve is not understood"),
+        ("run --standby -- serve", "needs the --name"),
+        ("run --restart always -- serve", "on-fault or never"),
+        ("run --limit x -- serve", "needs a number"),
+        ("run --name zwölf -- serve", "printable"),
+    ] {
+        let Invocation::Print(Print { stderr, status, .. }) = parsed(line) else { panic!("{line}") };
+        assert!(stderr.contains(what) && status == text::USAGE, "{line}: {stderr}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What a new server process does between fork and exec.
+//! What a new server process, or a program that is run, does between fork and exec.
 //!
 //! Only plain system calls on numbers prepared before the fork: no allocation, no lock, and the identity calls go
 //! straight to the kernel, because the C library's versions try to stop the other threads of a process that, here,
@@ -38,6 +38,21 @@ pub fn prepare(command: &mut Command, identity: Option<Identity>) {
     };
     // SAFETY: the closure makes only system calls that are safe between fork and exec, and neither allocates nor locks.
     unsafe { command.pre_exec(setup) };
+}
+
+/// Gives the child the signal mask of a program that nobody has changed it for: this process's own is inherited, and may
+/// block signals that it reads by descriptor.
+pub fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: writes the set.
+        unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+        // SAFETY: the set was written, and the one before is not asked for.
+        let result = unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) };
+        check(libc::c_long::from(result))
+    };
+    // SAFETY: the closure makes only system calls that are safe between fork and exec, and neither allocates nor locks.
+    unsafe { command.pre_exec(unblock) };
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {

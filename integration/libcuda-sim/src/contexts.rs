@@ -5,10 +5,12 @@ use crate::context::Context;
 use crate::driver::{Driver, driver};
 use crate::stream::{NULL_STREAM, Stream};
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 thread_local! {
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    // Never dropped: a program's exit handlers run when its main thread's locals are gone, and may still ask.
+    static STACK: RefCell<ManuallyDrop<Vec<usize>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 /// Handle of the current context.
@@ -31,7 +33,7 @@ pub(crate) fn push(handle: usize) {
 
 /// Takes the current one off.
 pub(crate) fn pop() -> Option<usize> {
-    STACK.with_borrow_mut(Vec::pop)
+    STACK.with_borrow_mut(|stack| stack.pop())
 }
 
 /// The current context and the driver, whether or not the context has failed.

@@ -9,6 +9,7 @@ pub mod aggressor;
 pub mod bystander;
 pub mod first_alloc;
 pub mod gpu;
+pub mod heir;
 pub mod memory_probe;
 pub mod notices;
 pub mod replay_probe;

@@ -1,0 +1,64 @@
+//! What the vault should have of the kept memory, and what comes back from it.
+
+use std::ffi::c_int;
+
+use super::{Store, descriptors::Held, region::Region, with};
+use crate::guard::Bypass;
+
+/// A piece of memory that is held by one descriptor.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    /// A number that no other one has, or had.
+    pub(crate) serial: u64,
+    /// Ordinal of its device.
+    pub(crate) device: c_int,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Where all of it is mapped; 0 if it is not, or in parts.
+    pub(crate) address: u64,
+    /// A copy of its descriptor, for those that are wanted.
+    pub(crate) copy: Option<Held>,
+}
+
+/// Memory of a predecessor, mapped where it was.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    /// The memory.
+    pub(crate) region: Region,
+    /// The parts of it that the program knows, as address and bytes; all else is free for others.
+    pub(crate) blocks: Vec<(u64, u64)>,
+}
+
+/// All memory that could be given to the vault, with copies of the descriptors of at most `most` that are wanted. They
+/// are copied under the lock, so that none of them is another file by then.
+pub(crate) fn outside(is_wanted: impl Fn(u64) -> bool, most: usize) -> Result<Vec<Outside>, Bypass> {
+    with(|store| {
+        let mut left = most;
+        let mut found = Vec::new();
+        store.each_outside(&mut |held, device, size, address| {
+            let copy = if left > 0 && is_wanted(held.serial()) { held.copy_for_the_vault() } else { None };
+            left -= usize::from(copy.is_some());
+            // One that the program has closed keeps nothing.
+            if copy.is_some() || held.number().is_some() {
+                found.push(Outside { serial: held.serial(), device, size, address, copy });
+            }
+        });
+        found
+    })
+}
+
+/// Notes memory of a predecessor as this program's.
+pub(crate) fn add_adopted(adopted: Adopted, context: usize) -> Result<(), Bypass> {
+    with(|store: &mut Store| store.adopt(adopted.region, context, &adopted.blocks))
+}
+
+/// Whether all of a range is in one piece of memory that is kept.
+pub(crate) fn is_kept(address: u64, bytes: u64) -> bool {
+    let Some(end) = address.checked_add(bytes) else { return false };
+    let found = with(|store| {
+        let mut is_inside = false;
+        store.each_outside(&mut |_, _, size, base| is_inside |= base != 0 && address >= base && end <= base + size);
+        is_inside
+    });
+    found.unwrap_or(false)
+}

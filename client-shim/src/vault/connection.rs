@@ -1,0 +1,210 @@
+//! One connection to the vault's door. Every wait has a deadline.
+#![expect(unsafe_code, reason = "takes descriptors that the kernel has just made for this process")]
+
+use std::{
+    ffi::OsStr,
+    io::{self, IoSlice, IoSliceMut},
+    os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        socket::{
+            AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, connect,
+            recvmsg, sendmsg, setsockopt, socket, sockopt,
+        },
+        time::{TimeVal, TimeValLike},
+    },
+};
+use remps_proto::shim::{
+    Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
+};
+
+use crate::keep::descriptors::Held;
+
+/// How long the daemon may take for one packet of a request that it need not wait for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// The kernel reads a time limit of zero as none.
+const LEAST_LIMIT: Duration = Duration::from_millis(1);
+
+/// An answer with its descriptor.
+pub(super) type Told = (Answer, Option<OwnedFd>);
+
+/// Why a connection is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    /// Nobody listens, or the connection broke.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// The other end has closed.
+    #[error("the daemon has closed the connection")]
+    Closed,
+    /// The other end does not say what it should.
+    #[error("what answers is no vault")]
+    Stranger,
+    /// It refuses this process.
+    #[error("the daemon refuses: {0}")]
+    Refused(Failure),
+    /// Nothing that may be sent.
+    #[error("{0}")]
+    Message(#[from] DecodeError),
+}
+
+/// A connection that has been greeted. A forked child finds it closed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Held,
+    requests: u64,
+    /// What the daemon is and does.
+    pub(super) welcome: Welcome,
+}
+
+impl Connection {
+    /// Connects and says hello.
+    pub(super) fn open(path: &OsStr) -> Result<Self, Lost> {
+        let address = UnixAddr::new(Path::new(path)).map_err(io::Error::from)?;
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
+        let fd = fd.map_err(io::Error::from)?;
+        // A full queue of connections is waited for, under the limit for sending.
+        set_limits(&fd, PATIENCE)?;
+        connect(fd.as_raw_fd(), &address).map_err(io::Error::from)?;
+        let socket = Held::for_the_vault(fd.into_raw_fd()).map_err(io::Error::other)?;
+        let welcome = Welcome {
+            version: VERSION,
+            capabilities: Capabilities::default(),
+            most_bytes: 0,
+            most_regions: 0,
+            ttl_ms: 0,
+        };
+        let mut connection = Self { socket, requests: 0, welcome };
+        let capabilities = Capabilities::VAULT.and(Capabilities::STATE);
+        match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
+            Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
+            Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
+            _ => return Err(Lost::Stranger),
+        }
+        if connection.welcome.capabilities.has(Capabilities::VAULT) { Ok(connection) } else { Err(Lost::Stranger) }
+    }
+
+    /// The socket's number, as long as nobody has closed it.
+    pub(super) fn number(&self) -> Result<RawFd, Lost> {
+        self.socket.number().ok_or(Lost::Closed)
+    }
+
+    /// Asks, and waits for all that is answered.
+    pub(super) fn ask(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<Vec<Told>, Lost> {
+        self.ask_within(ask, descriptor, PATIENCE)
+    }
+
+    /// The same for a request that may be answered late.
+    pub(super) fn ask_within(
+        &mut self,
+        ask: Ask,
+        descriptor: Option<RawFd>,
+        limit: Duration,
+    ) -> Result<Vec<Told>, Lost> {
+        let request = self.send(ask, descriptor)?;
+        self.answers_within(request, limit)
+    }
+
+    /// Sends a request; its number.
+    pub(super) fn send(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<u64, Lost> {
+        self.requests += 1;
+        let packet = FromShim { request: self.requests, ask }.encode()?;
+        let (parts, rights) = ([IoSlice::new(&packet)], descriptor.map(|number| [number]));
+        let control: Vec<ControlMessage<'_>> = rights.iter().map(|list| ControlMessage::ScmRights(list)).collect();
+        loop {
+            match sendmsg::<()>(self.number()?, &parts, &control, MsgFlags::MSG_NOSIGNAL, None) {
+                Ok(_whole_packet) => return Ok(self.requests),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(io::Error::from(errno).into()),
+            }
+        }
+    }
+
+    /// Waits for all answers to a request.
+    pub(super) fn answers(&mut self, request: u64) -> Result<Vec<Told>, Lost> {
+        self.answers_within(request, PATIENCE)
+    }
+
+    fn answers_within(&mut self, request: u64, limit: Duration) -> Result<Vec<Told>, Lost> {
+        let mut all = Vec::new();
+        let mut deadline = Instant::now() + limit;
+        loop {
+            let (ToShim { request: answered, answer }, descriptor) = self.receive(deadline)?;
+            if answered != request {
+                // What nobody asked for is news, of which there are none yet, or a word to all at the door.
+                match answer {
+                    Answer::Failed(failure) if answered == 0 => return Err(Lost::Refused(failure)),
+                    Answer::Welcome(_)
+                    | Answer::Region(_)
+                    | Answer::Done { .. }
+                    | Answer::Failed(_)
+                    | Answer::Epoch { .. }
+                    | Answer::Inherited(_) => {
+                        if answered == 0 {
+                            continue;
+                        }
+                        return Err(Lost::Stranger);
+                    }
+                }
+            }
+            let is_last = answer.is_last();
+            all.push((answer, descriptor));
+            if is_last {
+                return Ok(all);
+            }
+            deadline = Instant::now() + PATIENCE;
+        }
+    }
+
+    fn receive(&self, deadline: Instant) -> Result<(ToShim, Option<OwnedFd>), Lost> {
+        let mut packet = vec![0; MAX_MESSAGE_BYTES];
+        loop {
+            let number = self.number()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT).into());
+            }
+            set_receive_limit(number, left)?;
+            let mut control = nix::cmsg_space!([RawFd; 4]);
+            let mut parts = [IoSliceMut::new(&mut packet)];
+            let received = recvmsg::<()>(number, &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC);
+            let received = match received {
+                Err(Errno::EINTR | Errno::EAGAIN) => continue,
+                received => received.map_err(io::Error::from)?,
+            };
+            let mut descriptors = Vec::new();
+            for message in received.cmsgs().map_err(io::Error::from)? {
+                if let ControlMessageOwned::ScmRights(numbers) = message {
+                    // SAFETY: the kernel has just put them into this process's table for this message.
+                    descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+                }
+            }
+            let (length, is_cut) = (received.bytes, received.flags.contains(MsgFlags::MSG_TRUNC));
+            return match length {
+                0 => Err(Lost::Closed),
+                _ if is_cut => Err(Lost::Stranger),
+                _ => Ok((ToShim::decode(&packet[..length])?, descriptors.pop())),
+            };
+        }
+    }
+}
+
+fn set_limits(fd: &OwnedFd, limit: Duration) -> Result<(), Lost> {
+    setsockopt(fd, sockopt::SendTimeout, &time_value(limit)).map_err(io::Error::from)?;
+    Ok(setsockopt(fd, sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
+}
+
+fn set_receive_limit(number: RawFd, limit: Duration) -> Result<(), Lost> {
+    // SAFETY: the number was looked at just before and names a socket of ours; setting its limit harms no other.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+    Ok(setsockopt(&fd, sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
+}
+
+fn time_value(limit: Duration) -> TimeVal {
+    TimeVal::microseconds(i64::try_from(limit.max(LEAST_LIMIT).as_micros()).unwrap_or(i64::MAX))
+}

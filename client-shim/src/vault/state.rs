@@ -1,0 +1,430 @@
+//! `mps_state_…`: what a program that knows of its successors can ask for. The declarations are in
+//! `include/mps_shim.h`, which also says what each means.
+#![expect(unsafe_code, reason = "C functions that are exported and read and write where their caller says")]
+
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, c_char, c_int, c_void},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use remps_proto::shim::{
+    Answer, Ask, Commit, Failure, Inherited, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANGES, Range, Region, Rest,
+};
+
+use super::{
+    adopt::{Trouble, map_all},
+    link::Shared,
+    linked, settings,
+};
+use crate::{api::types::CUcontext, guard, keep};
+
+/// Longest wait that one request is asked for, so that the link has time for others.
+const SLICE: Duration = Duration::from_millis(500);
+/// What is not written any more.
+const CONSTANT: u32 = 1;
+
+/// The answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+enum Code {
+    Ok = 0,
+    Nothing = 1,
+    NotYet = 2,
+    Off = 3,
+    NoDaemon = 4,
+    OldDaemon = 5,
+    Refused = 6,
+    Address = 7,
+    Driver = 8,
+    Invalid = 9,
+    NotKept = 10,
+    Taken = 11,
+}
+
+impl Code {
+    const ALL: [(Self, &'static CStr); 12] = [
+        (Self::Ok, c"done"),
+        (Self::Nothing, c"nobody has left anything under this name"),
+        (Self::NotYet, c"the time is over"),
+        (Self::Off, c"MPS_SHIM_NAME or MPS_SHIM_KEEP is not set, or CUDA is not initialised in this process"),
+        (Self::NoDaemon, c"there is no daemon"),
+        (Self::OldDaemon, c"the daemon does not know commits"),
+        (Self::Refused, c"the daemon refuses"),
+        (Self::Address, c"an address of the predecessor's memory is in use"),
+        (Self::Driver, c"the driver refuses, or no context is current"),
+        (Self::Invalid, c"an argument is wrong, or a range is not in kept memory"),
+        (Self::NotKept, c"the vault does not have all of the memory"),
+        (Self::Taken, c"another living process has this name"),
+    ];
+}
+
+/// What is known of the program's state.
+#[derive(Debug, Default)]
+struct State {
+    ranges: BTreeMap<String, Range>,
+    recovery: Option<Recovery>,
+    data: Vec<u8>,
+}
+
+/// `struct mps_state_recovery`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recovery {
+    generation: u64,
+    server: u64,
+    region_bytes: u64,
+    wait_us: u64,
+    map_us: u64,
+    is_committed: u32,
+    data_bytes: u32,
+    predecessor: u32,
+    rest: u32,
+    regions: u32,
+    ranges: u32,
+    ranges_in_doubt: u32,
+    was_standby: u32,
+}
+
+/// `struct mps_state_range`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    address: u64,
+    bytes: u64,
+    flags: u32,
+    is_in_doubt: u32,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { ranges: BTreeMap::new(), recovery: None, data: Vec::new() });
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn answered(work: impl FnOnce() -> Result<(), Code>) -> c_int {
+    let code = guard::unpanicked(work).map_or(Code::Refused, |result| result.err().unwrap_or(Code::Ok));
+    code as c_int
+}
+
+/// # Safety
+/// A C string, or null.
+unsafe fn label_of(label: *const c_char) -> Result<String, Code> {
+    if label.is_null() {
+        return Err(Code::Invalid);
+    }
+    // SAFETY: by the contract.
+    let text = unsafe { CStr::from_ptr(label) }.to_str().map_err(|_| Code::Invalid)?;
+    let is_sound = (1..=MAX_LABEL_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_sound { Ok(text.to_owned()) } else { Err(Code::Invalid) }
+}
+
+fn code_of(failure: Failure) -> Code {
+    match failure {
+        Failure::NOT_FOUND => Code::Nothing,
+        Failure::NOT_YET => Code::NotYet,
+        Failure::NAME_IN_USE | Failure::NAME_TAKEN | Failure::OWNER_LIVES => Code::Taken,
+        Failure::UNKNOWN_REQUEST | Failure::MALFORMED => Code::OldDaemon,
+        Failure::QUOTA => Code::NotKept,
+        _ => Code::Refused,
+    }
+}
+
+/// Becomes the owner of the name, and maps what there is of it.
+fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
+    let shared = linked().ok_or(Code::Off)?;
+    let name = settings::name().ok_or(Code::Off)?;
+    let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
+    let (inherited, regions) = loop {
+        let left = limit.saturating_sub(begin.elapsed());
+        let wait_ms = u64::try_from(left.min(SLICE).as_millis()).unwrap_or(0);
+        let ask = Ask::Succeed { name: name.clone(), wait_ms, even_if_nobody, least: Rest::PROCESS };
+        match shared.ask(ask, left.min(SLICE)).map(sorted) {
+            Some(Ok(found)) => break found,
+            Some(Err(Failure::NOT_YET)) | None if begin.elapsed() < limit => {}
+            Some(Err(failure)) => return Err(code_of(failure)),
+            None => return Err(Code::NoDaemon),
+        }
+    };
+    let waited = begin.elapsed();
+    let commit = inherited.commit.clone().unwrap_or_default();
+    let (count, bytes) = (regions.len(), regions.iter().map(|(region, _)| region.bytes).sum());
+    let unmapped = map_all(shared, regions, &commit.ranges).map_err(|trouble| match trouble {
+        Trouble::Address => Code::Address,
+        Trouble::Descriptor => Code::NotKept,
+        Trouble::NoContext | Trouble::Device | Trouble::Driver(_) => Code::Driver,
+    })?;
+    for key in unmapped {
+        // What was mapped nowhere can't be found again by anybody.
+        let _released = shared.ask(Ask::Release { key }, Duration::ZERO);
+    }
+    shared.may_escrow.store(true, Ordering::Release);
+    shared.wake();
+    let mut state = state();
+    state.recovery = Some(Recovery {
+        generation: commit.generation,
+        server: inherited.server,
+        region_bytes: bytes,
+        wait_us: microseconds(waited),
+        map_us: microseconds(begin.elapsed().saturating_sub(waited)),
+        is_committed: inherited.commit.is_some().into(),
+        data_bytes: count_of(commit.data.len()),
+        predecessor: inherited.predecessor,
+        rest: inherited.rest.0,
+        regions: count_of(count),
+        ranges: count_of(commit.ranges.len()),
+        ranges_in_doubt: count_of(commit.ranges.iter().filter(|range| is_in_doubt(range)).count()),
+        was_standby: even_if_nobody.into(),
+    });
+    state.data = commit.data;
+    // A standby may have labels of its own.
+    state.ranges.extend(commit.ranges.into_iter().map(|range| (range.label.clone(), range)));
+    Ok(())
+}
+
+type Left = (Inherited, Vec<(Region, std::os::fd::OwnedFd)>);
+
+fn sorted(told: Vec<super::connection::Told>) -> Result<Left, Failure> {
+    let (mut inherited, mut regions) = (Inherited::default(), Vec::new());
+    for answer in told {
+        match answer {
+            (Answer::Inherited(found), _) => inherited = found,
+            (Answer::Region(region), Some(descriptor)) => regions.push((region, descriptor)),
+            (Answer::Failed(failure), _) => return Err(failure),
+            _ => {}
+        }
+    }
+    Ok((inherited, regions))
+}
+
+fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn count_of(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn is_in_doubt(range: &Range) -> bool {
+    range.flags & u64::from(CONSTANT) == 0
+}
+
+fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
+    let shared = linked().ok_or(Code::Off)?;
+    if data.len() > MAX_COMMIT_BYTES {
+        return Err(Code::Invalid);
+    }
+    let mut context = CUcontext(0);
+    let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
+    // What is committed has happened.
+    if has_context && !driver!(context::cuCtxSynchronize()).is_success() {
+        return Err(Code::Driver);
+    }
+    if !shared.may_escrow.load(Ordering::Acquire) {
+        return Err(Code::NotYet);
+    }
+    let ranges: Vec<Range> = state().ranges.values().cloned().collect();
+    if !ranges.iter().all(|range| keep::is_kept(range.address, range.bytes)) {
+        return Err(Code::Invalid);
+    }
+    let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
+    let name = settings::name().ok_or(Code::Off)?;
+    let (is_settled, progress) = shared.settle(limit);
+    match () {
+        () if !progress.is_connected || !is_settled => return Err(Code::NoDaemon),
+        () if !progress.has_state => return Err(Code::OldDaemon),
+        () if progress.refused > 0 && progress.why == Some(Failure::NAME_IN_USE) => return Err(Code::Taken),
+        () if progress.refused > 0 => return Err(Code::NotKept),
+        () => {}
+    }
+    let ask = Ask::Commit { name, commit: Commit { generation, data, ranges } };
+    match shared.ask(ask, limit.saturating_sub(begin.elapsed())).and_then(|mut told| told.pop()) {
+        Some((Answer::Done { .. }, _)) => Ok(()),
+        Some((Answer::Failed(failure), _)) => Err(code_of(failure)),
+        _ => Err(Code::NoDaemon),
+    }
+}
+
+/// Takes what a predecessor left under the program's name, if there is anything.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn mps_state_adopt(timeout_ms: u32) -> c_int {
+    answered(|| succeed(timeout_ms, false))
+}
+
+/// The same, but waits while the name has another owner, or none yet.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn mps_state_wait_for_activation(timeout_ms: u32) -> c_int {
+    answered(|| succeed(timeout_ms, true))
+}
+
+/// Notes a range under a label, for the next commit.
+///
+/// # Safety
+/// `label` is a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_register(label: *const c_char, address: u64, bytes: u64, flags: u32) -> c_int {
+    answered(|| {
+        linked().ok_or(Code::Off)?;
+        // SAFETY: by the contract.
+        let label = unsafe { label_of(label) }?;
+        if bytes == 0 || flags & !CONSTANT != 0 || !keep::is_kept(address, bytes) {
+            return Err(Code::Invalid);
+        }
+        let mut state = state();
+        if state.ranges.len() >= MAX_RANGES && !state.ranges.contains_key(&label) {
+            return Err(Code::Invalid);
+        }
+        state.ranges.insert(label.clone(), Range { label, address, bytes, flags: flags.into() });
+        Ok(())
+    })
+}
+
+/// Forgets a label, for the next commit.
+///
+/// # Safety
+/// `label` is a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_unregister(label: *const c_char) -> c_int {
+    answered(|| {
+        linked().ok_or(Code::Off)?;
+        // SAFETY: by the contract.
+        let label = unsafe { label_of(label) }?;
+        state().ranges.remove(&label).map(drop).ok_or(Code::Nothing)
+    })
+}
+
+/// Where the range of a label is.
+///
+/// # Safety
+/// `label` is a C string; there is room for the result.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_find(label: *const c_char, found: *mut Found) -> c_int {
+    answered(|| {
+        linked().ok_or(Code::Off)?;
+        // SAFETY: by the contract.
+        let label = unsafe { label_of(label) }?;
+        let state = state();
+        let range = state.ranges.get(&label).ok_or(Code::Nothing)?;
+        if !found.is_null() {
+            let Range { address, bytes, flags, .. } = *range;
+            let flags = u32::try_from(flags).unwrap_or(u32::MAX);
+            // SAFETY: by the contract.
+            unsafe { found.write_unaligned(Found { address, bytes, flags, is_in_doubt: is_in_doubt(range).into() }) };
+        }
+        Ok(())
+    })
+}
+
+/// Notes how far the program has come.
+///
+/// # Safety
+/// There are `size` bytes at `data`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_commit(generation: u64, data: *const c_void, size: usize, timeout_ms: u32) -> c_int {
+    answered(|| {
+        if size > MAX_COMMIT_BYTES || (data.is_null() && size > 0) {
+            return Err(Code::Invalid);
+        }
+        let mut bytes = vec![0; size];
+        if size > 0 {
+            // SAFETY: by the contract, and the copy has as much room.
+            unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), bytes.as_mut_ptr(), size) };
+        }
+        commit(generation, bytes, timeout_ms)
+    })
+}
+
+/// What this process has taken over; the last commit's bytes go to `data`.
+///
+/// # Safety
+/// There is room for `size` bytes of the structure and `room` bytes of data.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_last_recovery(
+    recovery: *mut Recovery,
+    size: usize,
+    data: *mut c_void,
+    room: usize,
+) -> c_int {
+    answered(|| {
+        linked().ok_or(Code::Off)?;
+        let state = state();
+        let found = state.recovery.as_ref().ok_or(Code::Nothing)?;
+        if !recovery.is_null() {
+            let size = size.min(size_of::<Recovery>());
+            // SAFETY: by the contract, and no more than there is.
+            unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(found).cast::<u8>(), recovery.cast(), size) };
+        }
+        if !data.is_null() {
+            let size = room.min(state.data.len());
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(state.data.as_ptr(), data.cast(), size) };
+        }
+        Ok(())
+    })
+}
+
+/// Forgets everything under the program's name that is its own or nobody's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn mps_state_discard(timeout_ms: u32) -> c_int {
+    answered(|| {
+        let shared: &Shared = linked().ok_or(Code::Off)?;
+        let name = settings::name().ok_or(Code::Off)?;
+        let limit = Duration::from_millis(timeout_ms.into());
+        match shared.ask(Ask::Discard { name }, limit).and_then(|mut told| told.pop()) {
+            Some((Answer::Done { .. }, _)) => Ok(()),
+            Some((Answer::Failed(failure), _)) => Err(code_of(failure)),
+            _ => Err(Code::NoDaemon),
+        }
+    })
+}
+
+/// A code in words.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+extern "C" fn mps_state_text(code: c_int) -> *const c_char {
+    let known = Code::ALL.iter().find(|(known, _)| *known as c_int == code);
+    known.map_or(c"unknown", |(_, text)| *text).as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = include_str!("../../include/mps_shim.h");
+
+    #[test]
+    fn the_header_has_every_code_with_its_number() {
+        for (code, text) in Code::ALL {
+            let line = HEADER.lines().find(|line| line.contains(&format!("= {},", code as c_int))).unwrap();
+            assert!(line.trim_start().starts_with("MPS_STATE_"), "{line}");
+            assert!(!text.is_empty());
+        }
+        for (name, limit) in
+            [("COMMIT_BYTES", MAX_COMMIT_BYTES), ("RANGES", MAX_RANGES), ("LABEL_BYTES", MAX_LABEL_BYTES)]
+        {
+            assert!(HEADER.contains(&format!("#define MPS_STATE_MAX_{name} {limit}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_name_everything_is_off() {
+        assert_eq!(mps_state_adopt(0), Code::Off as c_int);
+        assert_eq!(mps_state_wait_for_activation(0), Code::Off as c_int);
+        assert_eq!(mps_state_discard(0), Code::Off as c_int);
+        let mut found = Found { address: 0, bytes: 0, flags: 0, is_in_doubt: 0 };
+        let label = c"a".as_ptr();
+        // SAFETY: a C string.
+        let registered = unsafe { mps_state_register(label, 1, 1, 0) };
+        // SAFETY: as above.
+        let unregistered = unsafe { mps_state_unregister(label) };
+        // SAFETY: a C string, and room for the result.
+        let looked_for = unsafe { mps_state_find(label, &raw mut found) };
+        // SAFETY: no data.
+        let committed = unsafe { mps_state_commit(1, std::ptr::null(), 0, 0) };
+        // SAFETY: no room.
+        let asked = unsafe { mps_state_last_recovery(std::ptr::null_mut(), 0, std::ptr::null_mut(), 0) };
+        let codes = [registered, unregistered, looked_for, committed, asked];
+        assert_eq!(codes, [Code::Off as c_int; 5]);
+        assert!(!mps_state_text(99).is_null());
+    }
+}

@@ -1,0 +1,54 @@
+//! The page that a program and its wrapper share: a memory file with one word, the first error of the driver that ended
+//! a context of the program. It outlives the program however that ends.
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of the file.
+const SIZE: u64 = 4096;
+
+/// The page.
+#[derive(Debug)]
+pub(super) struct Page(File);
+
+impl Page {
+    /// A fresh one, which children inherit.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn new() -> io::Result<Self> {
+        let file = File::from(memfd_create(c"mps-run", MFdFlags::MFD_CLOEXEC)?);
+        file.set_len(SIZE)?;
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        Ok(Self(file))
+    }
+
+    /// Its number in the program.
+    pub(super) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The error, if the library has noted one.
+    pub(super) fn error(&self) -> Option<u32> {
+        let mut word = [0; 4];
+        self.0.read_exact_at(&mut word, 0).ok()?;
+        Some(u32::from_ne_bytes(word)).filter(|error| *error != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_notes_is_read() {
+        let page = Page::new().unwrap();
+        assert_eq!(page.error(), None);
+        page.0.write_all_at(&700_u32.to_ne_bytes(), 0).unwrap();
+        assert_eq!(page.error(), Some(700));
+    }
+}

@@ -1,0 +1,7 @@
+//! See [`integration::programs::heir`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    integration::programs::heir::run(std::env::args().skip(1))
+}
