@@ -216,8 +216,8 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE, Requirement, STANDBY,
-        is_server, parse_keep, parse_requirement,
+        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE,
+        Requirement, STANDBY, is_server, parse_keep, parse_requirement,
     };
     use crate::api;
 
@@ -228,7 +228,8 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, KEEP, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING].map(|name| name.to_str().unwrap());
+        let ours = [REQUIRE, KEEP, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
+            .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));

@@ -200,10 +200,10 @@ class Client:
                     self.process.wait()
 
 
-def prepare(binaries, root):
+def prepare(binaries, root, programs=tuple(PROGRAMS)):
     """Copies the programs to where every user can run them."""
     root.mkdir(parents=True, exist_ok=True)
     root.chmod(0o755)
-    for program in PROGRAMS:
+    for program in programs:
         shutil.copy(binaries / program, root / program)
         (root / program).chmod(0o755)

@@ -96,7 +96,8 @@ fn only_the_drivers_functions_and_those_of_the_library_are_exported() {
     others.sort();
     let state = ["adopt", "commit", "discard", "find", "last_recovery", "register", "text", "unregister"];
     let state = state.iter().chain(&["wait_for_activation"]).map(|name| format!("mps_state_{name}"));
-    let ours: Vec<String> = ["dlsym", "mps_shim_regions"].map(str::to_owned).into_iter().chain(state).collect();
+    let ours: Vec<String> =
+        ["dlsym", "mps_shim_last_recovery", "mps_shim_regions"].map(str::to_owned).into_iter().chain(state).collect();
     assert_eq!(others, ours.iter().collect::<Vec<_>>());
     for name in ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuStreamQuery_ptsz"] {
         assert!(exported.iter().any(|exported| exported == name), "{name}");
