@@ -1,6 +1,7 @@
 //! One file a socket, process or device: everything that touches the outside.
 
 pub mod daemonize;
+pub mod guests;
 pub mod log_fifo;
 pub mod notify;
 pub mod process;

@@ -22,6 +22,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Pid, Uid, User, getgrouplist};
 use tokio::process::Child;
 
+use super::guests::without_guests;
 pub use super::process::ExitCause;
 use super::server_stderr::ServerStderr;
 pub use crate::sys::child::Identity;
@@ -154,7 +155,7 @@ impl ServerSpec {
             .stderr(Stdio::piped());
         child::prepare(&mut command, identity);
         let failed = |source| SpawnError::Io { program: self.program.clone(), source };
-        let mut child = tokio::process::Command::from(command).spawn().map_err(failed)?;
+        let mut child = without_guests(|| tokio::process::Command::from(command).spawn()).map_err(failed)?;
         let id = child.id().expect("a process that was not waited for has its pid");
         let pid = Pid::from_raw(i32::try_from(id).expect("the kernel's pids are positive"));
         // Not reaped yet, so the pid is still its own.

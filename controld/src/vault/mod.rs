@@ -10,9 +10,10 @@
 //! peer sends; what hangs there is that one connection, of which each user has a bounded number. The driver gets what
 //! has been proven to be GPU memory ([`descriptor`]), and closes it on threads made for that.
 //!
-//! What is left open: between receiving a foreign file and closing it, some microseconds, it is in the table of
-//! descriptors that all threads share. A process that is started just then gets a copy, which hangs at its `exec`, and
-//! whoever started it waits for that.
+//! Between receiving a foreign file and closing it, some microseconds, it is in the table of descriptors that all threads
+//! share, and no server is started ([`guests`](crate::io::guests)): it would get a copy, which hangs at its `exec`, and
+//! whoever started it waits for that. A table of the thread's own (`unshare`) would keep it out altogether; then the
+//! driver could not use what has been proven without a second journey.
 //!
 //! | part | does |
 //! |---|---|

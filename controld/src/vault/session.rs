@@ -5,6 +5,7 @@ use super::descriptor::Descriptor;
 use super::device::Devices;
 use super::{Reply, Request};
 use crate::holder::socket::{receive, send};
+use crate::io::guests::Guest;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_REQUESTS: u32 = 2048;
 /// The time that requests are counted over.
 const PACE: Duration = Duration::from_secs(1);
+
+/// What a peer has sent, if it is GPU memory; anything else is closed.
+type Proof = Result<Descriptor, ()>;
 
 /// Why a connection ends. Nobody is told: the peer sees it.
 struct Over;
@@ -60,6 +64,7 @@ impl Session {
         let left = (!self.is_greeted).then(|| PATIENCE.saturating_sub(begin.elapsed()));
         wait(self.socket.as_fd(), PollFlags::POLLIN, left)?;
         let mut buffer = [0; MAX_MESSAGE_BYTES];
+        let guest = Guest::enter();
         let mut got = match receive(self.socket.as_fd(), &mut buffer) {
             Ok(got) => got,
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNRESET) => return Ok(()),
@@ -69,11 +74,14 @@ impl Session {
         if got.bytes == 0 && got.sender.is_none() {
             return Err(Over);
         }
-        self.keep_pace();
         let descriptor = match (got.fds.len(), got.descriptors_lost) {
-            (0 | 1, false) => Ok(got.fds.pop()),
+            // What is none of ours is closed here, where nobody waits.
+            (0 | 1, false) => Ok(got.fds.pop().map(|descriptor| Descriptor::prove(descriptor).map_err(drop))),
             _ => Err(Failure::DESCRIPTORS),
         };
+        got.fds.clear();
+        drop(guest);
+        self.keep_pace();
         let sender = got.sender.map(|pid| pid.as_raw().cast_unsigned());
         let (request, ask) = if got.truncated {
             (0, Err(Failure::MALFORMED))
@@ -94,7 +102,7 @@ impl Session {
         Ok(())
     }
 
-    fn answer(&mut self, ask: Ask, descriptor: Option<OwnedFd>, sender: Option<u32>) -> Result<Vec<Reply>, Over> {
+    fn answer(&mut self, ask: Ask, descriptor: Option<Proof>, sender: Option<u32>) -> Result<Vec<Reply>, Over> {
         let Some(client) = self.client.clone().filter(|client| Some(client.caller.process.pid) == sender) else {
             return Ok(failed(Failure::IDENTITY));
         };
@@ -104,14 +112,11 @@ impl Session {
         }
         let mut device = None;
         let descriptor = match (&ask, descriptor) {
-            (Ask::Escrow(region), Some(descriptor)) => match Descriptor::prove(descriptor) {
-                Ok(descriptor) => {
-                    device = self.devices.get(&region.gpu);
-                    Some(descriptor)
-                }
-                // Closed here, where nobody waits.
-                Err(_) => return Ok(failed(Failure::WRONG_DESCRIPTOR)),
-            },
+            (Ask::Escrow(region), Some(Ok(descriptor))) => {
+                device = self.devices.get(&region.gpu);
+                Some(descriptor)
+            }
+            (Ask::Escrow(_), Some(Err(()))) => return Ok(failed(Failure::WRONG_DESCRIPTOR)),
             (Ask::Escrow(_), None) | (_, Some(_)) => return Ok(failed(Failure::DESCRIPTORS)),
             (_, None) => None,
         };

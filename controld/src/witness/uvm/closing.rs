@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::io::guests::Guest;
+
 /// Threads that close the daemon's copies.
 const THREADS: usize = 4;
 /// Closings of foreign files that may hang at a time.
@@ -89,10 +91,11 @@ pub(super) fn can_close_foreign() -> bool {
 }
 
 /// Closes a file that may never let go.
-pub(super) fn close_foreign(descriptor: OwnedFd) {
+pub(super) fn close_foreign(descriptor: OwnedFd, guest: Option<Guest>) {
     FOREIGN_CLOSINGS.fetch_add(1, Ordering::Relaxed);
     let close = move || {
         drop(descriptor);
+        drop(guest);
         FOREIGN_CLOSINGS.fetch_sub(1, Ordering::Relaxed);
     };
     if !spawn("foreign-closing", close) {
@@ -105,7 +108,8 @@ pub(super) fn close_foreign(descriptor: OwnedFd) {
 /// for its turn among the daemon's own.
 pub fn close_turned_away(descriptor: OwnedFd) {
     if can_close_foreign() {
-        close_foreign(descriptor);
+        // The connection is ours; what lies in it never was in our table.
+        close_foreign(descriptor, None);
     } else {
         drop(close(vec![descriptor]));
     }
@@ -139,7 +143,7 @@ mod tests {
     fn a_file_that_is_not_ours_is_closed_as_well() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         assert!(can_close_foreign());
-        close_foreign(writer.into());
+        close_foreign(writer.into(), None);
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     }
 }

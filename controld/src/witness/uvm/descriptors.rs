@@ -44,6 +44,7 @@ use nix::unistd::Pid;
 use super::closing;
 use super::copies::{Held, MOST_COPIES, Registry};
 use super::error::AttachError;
+use crate::io::guests::Guest;
 use crate::sys::uvm as sys;
 
 /// Entries of `/proc/PID/fd` that are read at most; about a tenth of a second.
@@ -141,19 +142,27 @@ fn copy(
     process: BorrowedFd<'_>,
     number: RawFd,
 ) -> Result<Option<Candidate>, AttachError> {
+    let guest = Guest::enter();
     let descriptor = match sys::get_descriptor(process, number) {
         Ok(descriptor) => descriptor,
         // Closed meanwhile.
         Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
         Err(error) => return Err(AttachError::of_process("copy a descriptor of the process", error)),
     };
-    Ok(prove(registry, major, owner, descriptor, number))
+    Ok(prove(registry, major, owner, descriptor, number, guest))
 }
 
 /// What is left to do with a copy: nothing if it is not UVM's, or held already.
-fn prove(registry: &Registry, major: u32, owner: Pid, descriptor: OwnedFd, number: RawFd) -> Option<Candidate> {
+fn prove(
+    registry: &Registry,
+    major: u32,
+    owner: Pid,
+    descriptor: OwnedFd,
+    number: RawFd,
+    guest: Guest,
+) -> Option<Candidate> {
     if !matches!(sys::device_of(descriptor.as_fd()), Ok(Some(device)) if device == (major, UVM_MINOR)) {
-        closing::close_foreign(descriptor);
+        closing::close_foreign(descriptor, Some(guest));
         return None;
     }
     match registry.find(descriptor.as_fd(), number, owner) {
@@ -179,14 +188,14 @@ pub(super) fn prove_given(
     while closing::can_close_foreign() {
         let Some(descriptor) = given.next() else { return Ok(found) };
         let number = descriptor.as_raw_fd();
-        if let Some(candidate) = prove(registry, major, owner, descriptor, number)
+        if let Some(candidate) = prove(registry, major, owner, descriptor, number, Guest::enter())
             && found.len() < MOST_COPIES
             && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
         {
             found.push(candidate);
         }
     }
-    given.for_each(closing::close_foreign);
+    given.for_each(|descriptor| closing::close_foreign(descriptor, None));
     Err(AttachError::Exhausted)
 }
 
