@@ -89,6 +89,22 @@ fn a_client_killed_in_an_endless_kernel_harms_everybody_when_its_copies_go() {
 }
 
 #[test]
+fn a_server_whose_only_client_was_killed_in_a_kernel_fails_the_next_one_unless_the_daemon_replaces_it() {
+    for_each(subjects(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let (dying, _) = in_kernel(&sim, &["endless"]);
+        let server = sim.server();
+        kill(&sim, &dying);
+        if subject.ours {
+            sim.lab.wait_log("control.log", &format!("Server {server} takes no new clients"));
+        }
+        // Longer than it takes a fault to spread.
+        let next = sim.finish(sim.start("mps-bystander", &["--steps", "1000"], "ready"));
+        assert_eq!(error_of(&next), if subject.ours { None } else { Some(719) }, "{subject}");
+    });
+}
+
+#[test]
 fn the_second_descriptor_is_the_one_that_saves() {
     for_each(subjects(), |subject| {
         for (kind, saves) in [(Kind::SPACE, false), (Kind::MM, true)] {

@@ -10,6 +10,7 @@ use super::evidence::{End, ProcessKey};
 use super::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
 use super::journal::{JournalEvent, RefusalReason};
 use super::server::{Role, Server, ServerState};
+use super::settle::BEFORE_CONTEXTS;
 use super::verdict::Identity;
 use super::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
@@ -23,6 +24,10 @@ pub(super) struct Client {
     pub(super) domain: DomainId,
     pub(super) came_at: Duration,
     pub(super) place: Place,
+    /// Whether it has its end of the connection with the server, so that nothing can be undone.
+    pub(super) has_end: bool,
+    /// The server that it was taken back from on a mere suspicion, which happens once.
+    pub(super) recalled_from: Option<ServerEpoch>,
 }
 
 impl Client {
@@ -51,6 +56,8 @@ pub(super) struct Process {
     pub(super) tracked: bool,
     /// Whether the patched module has cut it off from its memory.
     pub(super) condemned: bool,
+    /// How many of its connections servers have accepted: the first is the process's own, the others are contexts.
+    pub(super) connections: usize,
 }
 
 impl Process {
@@ -67,6 +74,8 @@ impl Process {
 /// Where a client can go now.
 enum Route {
     To(ServerEpoch),
+    /// There, as soon as the server is known to be sound.
+    Settling,
     Wait,
 }
 
@@ -102,15 +111,8 @@ impl Core {
         identity: Arc<Identity>,
     ) {
         // Its server died before it had taken the client, who waits again.
-        if let Some(client) = self.clients.get_mut(&connection)
-            && let Place::Dispatched(server) = client.place
-        {
-            client.place = Place::Waiting;
-            let domain = client.domain;
-            self.handshake_over(server);
-            if let Some(queue) = self.domains.get_mut(domain) {
-                queue.waiting.push_front(connection);
-            }
+        if self.clients.get(&connection).is_some_and(|client| matches!(client.place, Place::Dispatched(_))) {
+            self.waits_again(connection);
             return;
         }
         // A pid that belongs to another process by now.
@@ -136,13 +138,14 @@ impl Core {
             self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
-        let client = Client { peer, identity, domain, came_at: now, place: Place::Waiting };
+        let place = Place::Waiting;
+        let client = Client { peer, identity, domain, came_at: now, place, has_end: false, recalled_from: None };
         self.clients.insert(connection, client);
         if let Some(queue) = self.domains.get_mut(domain) {
             queue.waiting.push_back(connection);
         }
         let line = match self.route(connection) {
-            Route::To(_) => "Server already exists",
+            Route::To(_) | Route::Settling => "Server already exists",
             Route::Wait => "Server is not ready, push client to pending list",
         };
         self.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
@@ -168,7 +171,10 @@ impl Core {
             return;
         };
         if let Place::Dispatched(server) = client.place {
-            self.handshake_over(server);
+            self.handshake_over(server, client.has_end);
+            if status.is_some() {
+                self.progress(server);
+            }
         }
         let (process, uid) = (client.process(), client.peer.uid);
         match (client.place, status) {
@@ -178,6 +184,9 @@ impl Core {
                 }
             }
             (Place::Dispatched(server), Some(0)) => {
+                if let Some(known) = self.processes.get_mut(&process.pid).filter(|known| known.server == server) {
+                    known.connections += 1;
+                }
                 self.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
                 let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
@@ -212,7 +221,10 @@ impl Core {
     /// The server that a client's process belongs to, as long as it can be used.
     fn own_server(&self, client: &Client) -> Option<&Server> {
         let process = self.processes.get(&client.peer.pid)?;
-        self.servers.get(&process.server).filter(|server| server.is_connected() && !server.is_lost())
+        // Without a context there it can go elsewhere.
+        let is_left = |server: &Server| server.tainted.is_some() && process.connections <= BEFORE_CONTEXTS;
+        let server = self.servers.get(&process.server)?;
+        Some(server).filter(|server| server.is_connected() && !server.is_lost() && !is_left(server))
     }
 
     /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
@@ -224,15 +236,126 @@ impl Core {
     }
 
     /// Whether a server can be told of another client now.
-    fn is_open(&self, server: &Server) -> bool {
+    pub(super) fn is_open(&self, server: &Server) -> bool {
         !server.is_deciding() && server.handshakes < self.policy.max_handshakes
     }
 
     /// A client's handshake with a server is over, whatever came of it.
-    fn handshake_over(&mut self, server: ServerEpoch) {
+    fn handshake_over(&mut self, server: ServerEpoch, had_end: bool) {
         if let Some(server) = self.servers.get_mut(&server) {
             server.handshakes = server.handshakes.saturating_sub(1);
+            server.with_clients = server.with_clients.saturating_sub(usize::from(had_end));
         }
+    }
+
+    /// A server has greeted a client: it gets its end, unless a sign of a fault has come meanwhile.
+    pub(super) fn server_greeted(&mut self, connection: ConnectionId) {
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        let Place::Dispatched(epoch) = client.place else {
+            return;
+        };
+        let is_suspected = self.servers.get(&epoch).is_some_and(|server| server.suspected);
+        // Anybody can make a server suspect again and again, and nobody must wait for ever because of that.
+        if is_suspected && client.recalled_from != Some(epoch) {
+            self.recall(connection);
+        } else if !core::mem::replace(&mut client.has_end, true) {
+            if let Some(server) = self.servers.get_mut(&epoch) {
+                server.with_clients += 1;
+            }
+            self.effects.push(Effect::HandOver { connection });
+        }
+        self.progress(epoch);
+    }
+
+    /// A client does not hold its server up any longer.
+    pub(super) fn end_taken_back(&mut self, connection: ConnectionId) {
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        if let Place::Dispatched(epoch) = client.place
+            && core::mem::take(&mut client.has_end)
+            && let Some(server) = self.servers.get_mut(&epoch)
+        {
+            server.with_clients = server.with_clients.saturating_sub(1);
+            server.progress_at = self.now;
+        }
+    }
+
+    /// Takes a client back from the server that was told of it.
+    fn recall(&mut self, connection: ConnectionId) {
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        let Place::Dispatched(epoch) = client.place else {
+            return;
+        };
+        client.recalled_from = Some(epoch);
+        self.effects.push(Effect::Recall { connection });
+        self.waits_again(connection);
+    }
+
+    /// A client that was on its way to a server is the first of its domain's queue again; but when the daemon ends
+    /// nobody waits any longer.
+    fn waits_again(&mut self, connection: ConnectionId) {
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        let Place::Dispatched(server) = core::mem::replace(&mut client.place, Place::Waiting) else {
+            return;
+        };
+        let (mut domain, had_end) = (client.domain, core::mem::take(&mut client.has_end));
+        let (peer, identity) = (client.peer, Arc::clone(&client.identity));
+        self.handshake_over(server, had_end);
+        // A domain is forgotten whose only clients are on another one's server.
+        if self.domains.get(domain).is_none() {
+            domain = self.domain_of_client(self.now, peer, &identity);
+            if let Some(client) = self.clients.get_mut(&connection) {
+                client.domain = domain;
+            }
+        }
+        if self.quit.is_some() {
+            self.clients.remove(&connection);
+            self.refuse(connection, peer, &identity, RefusalReason::Quitting, "the daemon is about to quit");
+        } else if let Some(queue) = self.domains.get_mut(domain) {
+            queue.waiting.push_front(connection);
+        }
+    }
+
+    /// Takes back those whom a tainted server was told of, as far as they can go elsewhere.
+    pub(super) fn recall_all(&mut self, epoch: ServerEpoch) {
+        let is_lost = self.servers.get(&epoch).is_some_and(Server::is_lost);
+        let is_bound = |client: &Client| {
+            !is_lost
+                && self
+                    .processes
+                    .get(&client.peer.pid)
+                    .is_some_and(|process| process.server == epoch && process.connections > BEFORE_CONTEXTS)
+        };
+        let told = self.clients.iter().filter(|(_, client)| client.place == Place::Dispatched(epoch));
+        let movable: Vec<ConnectionId> = told
+            .filter(|(_, client)| !client.has_end && !is_bound(client))
+            .map(|(connection, _)| *connection)
+            .collect();
+        // The one that was told first is the first in the queue again.
+        for connection in movable.into_iter().rev() {
+            self.recall(connection);
+        }
+    }
+
+    /// The server that a client would go to: its own, or that of its domain.
+    pub(super) fn server_for(&self, client: &Client) -> Option<&Server> {
+        let census = self.server_user(client.peer.uid);
+        if let Some(own) = self.own_server(client) {
+            return Some(own);
+        }
+        // Until a server that was taken over has named its clients, this process may be one of them, also when it would
+        // be grouped with others today.
+        if self.servers.values().any(|server| server.uid == census && server.census_due) {
+            return None;
+        }
+        self.server_for_newcomers(client.domain).filter(|server| server.ready_at.is_some())
     }
 
     /// Where the client can go now.
@@ -240,18 +363,11 @@ impl Core {
         let Some(client) = self.clients.get(&connection) else {
             return Route::Wait;
         };
-        if let Some(own) = self.own_server(client) {
-            return if self.is_open(own) { Route::To(own.epoch) } else { Route::Wait };
-        }
-        // Until a server that was taken over has named its clients, this process may be one of them, also when it would
-        // be grouped with others today.
-        let user = self.server_user(client.peer.uid);
-        if self.servers.values().any(|server| server.uid == user && server.census_due) {
-            return Route::Wait;
-        }
-        match self.server_for_newcomers(client.domain) {
-            Some(server) if server.ready_at.is_some() && self.is_open(server) => Route::To(server.epoch),
-            _ => Route::Wait,
+        match self.server_for(client) {
+            Some(server) if !self.is_open(server) => Route::Wait,
+            Some(server) if self.is_settled(client, server) => Route::To(server.epoch),
+            Some(_) => Route::Settling,
+            None => Route::Wait,
         }
     }
 
@@ -290,23 +406,27 @@ impl Core {
             return;
         };
         client.place = Place::Dispatched(epoch);
+        client.has_end = false;
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
         let known = self.processes.get(&peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
         self.effects.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
             let (copies, tracked) = known.map_or((0, false), |process| (process.copies, process.tracked));
+            let connections = known.map_or(0, |process| process.connections);
             let is_watched = known.is_some();
             let condemned = known.is_some_and(|process| process.condemned);
-            let process = Process { server: epoch, uid: peer.uid, identity, copies, tracked, condemned };
+            let process = Process { server: epoch, uid: peer.uid, identity, copies, tracked, condemned, connections };
             self.processes.insert(peer.pid, process);
             if !is_watched {
                 self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
         }
+        self.is_owed(epoch);
         if let Some(server) = self.servers.get_mut(&epoch) {
             server.idle_since = None;
             server.handshakes += 1;
+            server.has_hidden_clients |= peer.pid == 0;
         }
     }
 }

@@ -70,6 +70,17 @@ pub enum Effect {
         /// The client's connection.
         connection: ConnectionId,
     },
+    /// Give a client its end of the connection with the server that has greeted it.
+    HandOver {
+        /// The client's connection.
+        connection: ConnectionId,
+    },
+    /// Take a client back from a server that was told of it, before it has its end: finish the handshake in its place,
+    /// and let it wait.
+    Recall {
+        /// The client's connection.
+        connection: ConnectionId,
+    },
     /// Report `ProcessGone` when this client's process ends.
     WatchProcess {
         /// Its pid.

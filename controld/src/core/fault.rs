@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | UVM event, notice that was not isolated | at once | tainted |
 //! | the server's own status | at once | tainted |
-//! | log record, Xid, preload library, a client's sudden end | no: anybody can forge the first and cause the others | the server is asked for its status, and nobody is sent there until it has answered |
-//! | an Xid line of the kernel about this server, which then does not answer | after half a second | tainted, and ended soon: it hangs until its last victim ends, and the GPU with it |
+//! | log record, Xid, preload library, a client's end by a signal or with an error | no: anybody can forge the first and cause the others | the server is asked for its status, and nobody is sent there until it has answered |
+//! | silence | after a time ([`silence`](super::silence)) | tainted |
 //! | notice of an isolated fault | | a verdict; the server stays |
 //!
-//! A tainted server never gets another client. It drains, its domain gets another one at once, and after
-//! `drain_timeout` it is ended. [`blame`](super::blame) says who it was.
+//! A tainted server never gets another client. It drains, its domain gets another one at once, and after a fault it is
+//! ended after `drain_timeout`. Who was on the way to it and has no end of the connection yet is taken back.
+//! [`blame`](super::blame) says who it was.
 
 use super::admission::Process;
 use super::blame::Statement;
@@ -28,12 +29,26 @@ use remps_proto::mps::server::{Reply, Request};
 /// the culprit not before the others.
 const SPREADING: [u32; 2] = [700, 716];
 
-/// How long a server may take to say how it is, of which the kernel says that it met an error. A sound one answers
-/// within a millisecond.
-const SILENCE: Duration = Duration::from_millis(500);
-/// How long such a server may still take to drain. On an H200 one whose victim was stopped never came back, nobody got a
-/// context on the GPU meanwhile, and a signal ended it at once.
-const SILENT_PATIENCE: Duration = Duration::from_secs(1);
+/// Why a server gets no newcomers any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A fault, in the incident of this number: its clients are lost.
+    Fault(u64),
+    /// The work of a client that died suddenly may still run there.
+    DeadClient,
+    /// It says nothing, and nothing else is known.
+    Silence,
+}
+
+impl Cause {
+    /// As in [`Taint`].
+    fn incident(self) -> u64 {
+        match self {
+            Self::Fault(incident) => incident,
+            Self::DeadClient | Self::Silence => 0,
+        }
+    }
+}
 
 impl Core {
     /// What a witness says.
@@ -44,7 +59,7 @@ impl Core {
                 let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault);
                 if let Some(server) = self.server_of(process) {
                     let incident = self.testify(now, server, statement);
-                    self.taint(now, server, incident);
+                    self.taint(now, server, Cause::Fault(incident));
                     self.judge_certain(now, server, process);
                 }
             }
@@ -61,7 +76,7 @@ impl Core {
                     let isolated = statement.isolated;
                     let incident = self.testify(now, server, statement);
                     if !isolated {
-                        self.taint(now, server, incident);
+                        self.taint(now, server, Cause::Fault(incident));
                     }
                     self.judge_certain(now, server, process);
                 }
@@ -137,11 +152,11 @@ impl Core {
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
+        server.ill_at = Some(now);
         if server.suspected || server.tainted.is_some() || !server.is_connected() {
             return;
         }
         server.suspected = true;
-        server.silent_at = Some(now + SILENCE);
         self.ask(epoch, Request::Status, Purpose::FaultCheck);
     }
 
@@ -150,50 +165,42 @@ impl Core {
             return;
         };
         server.suspected = false;
-        server.silent_at = None;
-        if matches!(reply, Ok(Reply::Active(false))) {
-            self.evidence(now, Evidence::ServerStatus { server: epoch });
-        }
-    }
-
-    /// Servers that have not said how they are.
-    pub(super) fn advance_suspects(&mut self, now: Duration) {
-        let silent = |server: &&Server| server.silent_at.is_some_and(|at| at <= now);
-        let epochs: Vec<ServerEpoch> = self.servers.values().filter(silent).map(|server| server.epoch).collect();
-        for epoch in epochs {
-            self.is_silent(now, epoch);
-        }
-    }
-
-    /// A server has not said how it is. What somebody else wrote into its log is no reason to end it; the kernel's word is.
-    fn is_silent(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.silent_at = None;
-        }
-        if !self.has_kernels_word(epoch) {
-            return;
-        }
-        let incident = self.testify(now, epoch, Statement::new("server-status", None, "no answer".to_owned()));
-        self.taint(now, epoch, incident);
-        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
-            let soon = now + SILENT_PATIENCE;
-            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        match reply {
+            Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
+            Ok(Reply::Active(true)) => self.is_in_no_fault(epoch),
+            Ok(_) | Err(_) => {}
         }
     }
 
     fn confirmed_by_status(&mut self, now: Duration, epoch: ServerEpoch) {
         if self.servers.contains_key(&epoch) {
             let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
-            self.taint(now, epoch, incident);
+            self.taint(now, epoch, Cause::Fault(incident));
+            self.has_its_time(now, epoch);
+        }
+    }
+
+    /// A server in a fault is ended after `drain_timeout`, also when it has said otherwise before.
+    fn has_its_time(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        let patience = self.domains.get(server.domain).map(|domain| domain.policy.faults.drain_timeout);
+        if let ServerState::Draining(drain) = &mut server.state
+            && drain.force_at.is_none()
+        {
+            drain.force_at = patience.map(|patience| now + patience);
         }
     }
 
     /// Nobody is sent to this server any more, and its domain gets another one.
-    pub(super) fn taint(&mut self, now: Duration, epoch: ServerEpoch, incident: u64) {
+    pub(super) fn taint(&mut self, now: Duration, epoch: ServerEpoch, cause: Cause) {
+        let incident = cause.incident();
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
-        if server.tainted.is_some() {
+        // One that only got no newcomers may meet a fault all the same.
+        if server.tainted.is_some_and(|taint| taint.incident != 0 || incident == 0) {
             return;
         }
         server.tainted = Some(Taint { at: now, incident });
@@ -206,15 +213,18 @@ impl Core {
         let force_at = (incident != 0).then_some(now + patience);
         self.log(format!(
             "Server {pid} takes no new clients: {}",
-            if incident == 0 {
-                "the work of a client that died may never end".to_owned()
-            } else {
-                format!("a fault on the GPU, incident {incident}, {clients} clients")
+            match cause {
+                Cause::Fault(_) => format!("a fault on the GPU, incident {incident}, {clients} clients"),
+                Cause::DeadClient => "the work of a client that died may still run there".to_owned(),
+                Cause::Silence => "it does not answer".to_owned(),
             }
         ));
         self.drain(now, epoch, force_at, false);
-        self.confirm_incident(now, epoch);
-        if role == Role::Active && self.quit.is_none() {
+        if incident != 0 {
+            self.confirm_incident(now, epoch);
+        }
+        self.recall_all(epoch);
+        if role == Role::Active && self.quit.is_none() && self.active_server(domain).is_none() {
             if let Some(domain) = self.domains.get_mut(domain) {
                 domain.swap.get_or_insert(Swap { incident, from: pid, since: now });
                 domain.requested = true;

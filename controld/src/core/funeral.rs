@@ -6,18 +6,22 @@
 //! context on. Nothing tells when the dead client's work has drained: the server has forgotten it 20 ms after the
 //! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
 //!
-//! - not at all after an orderly exit, which waits for the work, when nobody else is on the server, and of a client whose
-//!   fault was isolated (`remains.rs`);
-//! - for `hold_timeout` after a sudden death, since they also pin the dead client's memory;
+//! - not at all after an orderly exit, which waits for the work, and of a client whose fault was isolated (`remains.rs`);
+//! - until the server's end after a sudden death when nobody else is on it. The server is retired at once: the fault
+//!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
+//!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;
+//! - for `hold_timeout` after a sudden death beside others, since they also pin the dead client's memory;
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
-//!   then, and the copies are closed when the others have left, or after `endless_hold`.
+//!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
 
 use super::Core;
 use super::Effect;
 use super::admission::Process;
 use super::evidence::{End, ProcessKey};
+use super::fault::Cause;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::journal::{FuneralEnd, JournalEvent};
+use super::server::ServerState;
 use super::verdict::Identity;
 use crate::report::FuneralFacts;
 use core::time::Duration;
@@ -25,6 +29,9 @@ use std::sync::Arc;
 
 /// How long copies are kept of a client of which nobody can say whether its death was sudden.
 const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
+/// How long a server without clients may take to end by itself that is retired because of a dead one's work. SIGINT
+/// ended one under an endless kernel in 22 ms.
+const RETIREMENT: Duration = Duration::from_secs(1);
 /// Dead clients whose copies are kept at one time; the oldest makes room.
 const MAX_FUNERALS: usize = 256;
 
@@ -103,8 +110,13 @@ impl Core {
         let (uid, name) = (process.uid, domain.clone());
         self.record(JournalEvent::ClientEnded { process: key, uid, domain: name, server: server_pid, end, incident });
         self.remember_death(now, key, process, end);
-        if !matches!(end, End::Exited(_)) {
+        // One that met an error says so with its status, and may have been the first to meet it.
+        if end != End::Exited(0) {
             self.suspect(now, process.server);
+        }
+        let is_sudden = matches!(end, End::Signaled(_) | End::OutOfMemory);
+        if is_sudden && !process.condemned && !self.has_clients(process.server) {
+            self.retire(now, process.server);
         }
         if process.copies > 0 {
             self.bury(now, key, process, domain.clone(), end);
@@ -114,9 +126,26 @@ impl Core {
         }
     }
 
+    /// Ends a server whose last client has died suddenly, or that only the work of dead clients is left on.
+    fn retire(&mut self, now: Duration, epoch: ServerEpoch) {
+        if self.servers.get(&epoch).is_none_or(|server| !server.is_connected()) {
+            return;
+        }
+        self.taint(now, epoch, Cause::DeadClient);
+        if let Some(server) = self.servers.get_mut(&epoch)
+            && !server.has_hidden_clients
+            && let ServerState::Draining(drain) = &mut server.state
+        {
+            let soon = now + RETIREMENT;
+            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        }
+    }
+
     fn bury(&mut self, now: Duration, key: ProcessKey, process: &Process, domain: String, end: End) {
         let hold = match end {
-            _ if !self.policy.funerals.hold || !self.has_clients(process.server) => Duration::ZERO,
+            _ if !self.policy.funerals.hold => Duration::ZERO,
+            // Nobody is there to be harmed.
+            _ if self.servers.get(&process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
             // The patched module has given its work pages that can't fault.
             _ if process.condemned => Duration::ZERO,
             End::Exited(_) => Duration::ZERO,
@@ -151,7 +180,8 @@ impl Core {
             return false;
         };
         let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
-        let process = Process { server, uid, identity, copies: descriptors, tracked: false, condemned: false };
+        let process =
+            Process { server, uid, identity, copies: descriptors, tracked: false, condemned: false, connections: 0 };
         // Its work may fault when the copies are closed.
         self.remember_death(now, key, &process, End::Unknown);
         let act_at = left.map(|left| now + left);
@@ -178,8 +208,13 @@ impl Core {
         self.policy.funerals.hold.then_some(self.policy.funerals.hold_timeout)
     }
 
+    /// Whether work of dead clients may run on a server.
+    pub(super) fn has_funerals(&self, server: ServerEpoch) -> bool {
+        self.funerals.values().any(|funeral| funeral.process.server == server)
+    }
+
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
-    fn has_clients(&self, server: ServerEpoch) -> bool {
+    pub(super) fn has_clients(&self, server: ServerEpoch) -> bool {
         self.processes.values().any(|process| process.server == server)
             || self.servers.get(&server).is_some_and(|server| server.census_due)
     }
@@ -214,15 +249,28 @@ impl Core {
         }
     }
 
+    /// Whether a server that is left to the dead has been told to go.
+    fn is_retired(&self, epoch: ServerEpoch) -> bool {
+        self.servers.get(&epoch).is_none_or(|server| match &server.state {
+            ServerState::Draining(drain) => {
+                server.tainted.is_some() && (server.has_hidden_clients || drain.force_at.is_some())
+            }
+            ServerState::Ending { .. } => true,
+            ServerState::Starting { .. } | ServerState::Serving => false,
+        })
+    }
+
     pub(super) fn funerals_deadline(&self) -> Option<Duration> {
         self.funerals.values().filter_map(|funeral| funeral.act_at).min()
     }
 
     pub(super) fn advance_funerals(&mut self, now: Duration) {
         let alone = self.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
-        let alone: Vec<ProcessKey> = alone.map(|(key, _)| *key).collect();
-        for key in alone {
-            self.end_funeral(now, key, FuneralEnd::NobodyLeft);
+        let alone: Vec<ServerEpoch> = alone.map(|(_, funeral)| funeral.process.server).collect();
+        for server in alone {
+            if !self.is_retired(server) {
+                self.retire(now, server);
+            }
         }
         let due = self.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
         let due: Vec<(ProcessKey, ServerEpoch, bool)> =
@@ -244,7 +292,7 @@ impl Core {
                 funeral.act_at = until;
             }
             self.effects.push(Effect::NoteFuneral { process: key, until, endless: true });
-            self.taint(now, server, 0);
+            self.taint(now, server, Cause::DeadClient);
         }
     }
 }

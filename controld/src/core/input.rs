@@ -118,6 +118,16 @@ pub enum Input {
         /// Whose.
         process: ProcessKey,
     },
+    /// A server has greeted a client that it was told of: the client can get its end of the connection.
+    ServerGreeted {
+        /// The client's connection.
+        connection: ConnectionId,
+    },
+    /// A client has left, or was too slow, in its handshake with a server, which is now finished in its place.
+    EndTakenBack {
+        /// Its connection.
+        connection: ConnectionId,
+    },
     /// A client's connection is over: it has reported its status, or it has closed.
     ClientDone {
         /// Its connection.

@@ -117,7 +117,12 @@ impl Core {
             started_at: now,
             tainted: None,
             suspected: false,
-            silent_at: None,
+            ill_at: None,
+            progress_at: now,
+            silent: None,
+            fell_silent: false,
+            healthy_at: None,
+            health_asked: false,
             uid,
             pid: None,
             state: ServerState::Starting { deadline: now + self.policy.start_timeout },
@@ -125,6 +130,8 @@ impl Core {
             idle_since: None,
             census_due: false,
             handshakes: 0,
+            with_clients: 0,
+            has_hidden_clients: false,
             end_wanted: false,
             memory_bytes: None,
             forced: false,
@@ -234,6 +241,7 @@ impl Core {
         };
         server.state = ServerState::Serving;
         server.ready_at = Some(now);
+        server.healthy_at = Some(now);
         server.idle_since = Some(now);
         let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
         let start = now.saturating_sub(server.started_at);
@@ -387,7 +395,8 @@ impl Core {
         let Some(server) = self.servers.remove(&epoch) else {
             return;
         };
-        self.end_funerals_of(now, epoch, FuneralEnd::ServerEnded);
+        let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
+        self.end_funerals_of(now, epoch, reason);
         self.forget_remains_of(epoch);
         for (pid, process) in self.processes_of(epoch) {
             // The process lives on; its copies are of use no more, and a new context of it brings new ones.

@@ -9,6 +9,7 @@
 //! | `idle`, `quit` | which servers go for want of clients, and how the daemon itself ends |
 //! | `admission`, `domain` | which server a client goes to, and who waits |
 //! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
+//! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
 //! | `blame`, `sanctions` | who it was, and what becomes of it |
 //! | `funeral` | what is done for a client that died in the middle of its work |
 //! | `remains` | whether anything is left of a client whose fault was isolated |
@@ -46,6 +47,8 @@ mod remains;
 mod sanctions;
 pub mod saved;
 mod server;
+mod settle;
+mod silence;
 #[cfg(test)]
 mod tests;
 pub mod vault;
@@ -112,6 +115,8 @@ pub struct Core {
     next_verdict: u64,
     quit: Option<Quit>,
     exited: bool,
+    /// The time of the input that is being handled.
+    now: Duration,
     next_epoch: u64,
     next_request: u64,
     effects: Vec<Effect>,
@@ -144,6 +149,7 @@ impl Core {
             next_verdict: 1,
             quit: None,
             exited: false,
+            now: Duration::ZERO,
             next_epoch: 1,
             next_request: 1,
             effects: Vec::new(),
@@ -153,6 +159,7 @@ impl Core {
     /// Takes in what happened at `now`, the time since the daemon's start, and says what is to be done.
     #[must_use]
     pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
+        self.now = now;
         match input {
             Input::ClientArrived { connection, peer, identity } => {
                 self.client_arrived(now, connection, peer, identity);
@@ -170,6 +177,8 @@ impl Core {
             Input::HardwareForgotten => self.hardware_forgotten(),
             Input::HardwareKnown => self.hardware_known(now),
             Input::Drained { process } => self.drained(now, process),
+            Input::ServerGreeted { connection } => self.server_greeted(connection),
+            Input::EndTakenBack { connection } => self.end_taken_back(connection),
             Input::ClientDone { connection, status } => self.client_done(now, connection, status),
             Input::ProcessGone { pid, end } => self.process_gone(now, pid, end),
             Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),
@@ -199,6 +208,8 @@ impl Core {
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
         let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline()];
+        let sound = [self.silence_deadline(), self.settle_deadline()];
+        let own = own.into_iter().chain(sound);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
 
@@ -232,13 +243,14 @@ impl Core {
         }
         // One step may make another one due that came before it: a server that is forced leaves clients without one.
         for _ in 0..MAX_ROUNDS {
-            self.advance_suspects(now);
+            self.advance_silence(now);
             self.advance_incidents(now);
             self.advance_funerals(now);
             self.advance_remains(now);
             self.advance_endings(now);
             self.advance_idle(now);
             self.advance_domains(now);
+            self.advance_settling(now);
             self.advance_servers(now);
             self.advance_deferred(now);
             self.advance_quit(now);

@@ -20,6 +20,8 @@ pub(super) enum Purpose {
     Census,
     /// Whether a server is in a fault, after a sign that anybody could have forged.
     FaultCheck,
+    /// The same at that time for a newcomer that may go there then.
+    Health(Duration),
     /// The work of a client that the daemon ends, before its process.
     EndClient(ProcessKey),
     /// `get_server_status`.
@@ -75,6 +77,7 @@ impl Core {
     pub(super) fn ask(&mut self, server: ServerEpoch, request: Request, purpose: Purpose) {
         let id = RequestId(self.next_request);
         self.next_request += 1;
+        self.is_owed(server);
         let pid = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
         self.questions.insert(id, Question { server, pid, purpose });
         self.effects.push(Effect::Ask { server, id, request });
@@ -84,10 +87,14 @@ impl Core {
         let Some(Question { server, pid, purpose }) = self.questions.remove(&id) else {
             return;
         };
+        if reply.is_ok() {
+            self.progress(server);
+        }
         match purpose {
             Purpose::Shutdown => self.shutdown_answered(now, server, reply),
             Purpose::Census => self.census_answered(server, reply),
             Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
+            Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),
             Purpose::EndClient(key) => self.client_terminated(key),
             Purpose::Status(session) => {
                 if matches!(reply, Ok(Reply::Active(false))) {

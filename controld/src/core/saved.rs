@@ -201,6 +201,7 @@ impl Core {
     #[must_use]
     pub fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
         let mut core = Self::new(policy, saved.defaults());
+        core.now = now;
         core.next_epoch = saved.next_epoch.max(1);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
@@ -228,7 +229,12 @@ impl Core {
                 started_at: now,
                 tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
                 suspected: false,
-                silent_at: None,
+                ill_at: None,
+                progress_at: now,
+                silent: None,
+                fell_silent: false,
+                healthy_at: None,
+                health_asked: false,
                 memory_bytes: None,
                 forced: false,
                 was_idle: false,
@@ -241,6 +247,9 @@ impl Core {
                 idle_since: None,
                 census_due: true,
                 handshakes: 0,
+                with_clients: 0,
+                // Those of an earlier daemon.
+                has_hidden_clients: true,
             };
             core.servers.insert(epoch, server);
             core.log(format!("Server {} is taken over from an earlier daemon", old.pid));
@@ -272,7 +281,10 @@ impl Core {
     }
 
     fn add_process(&mut self, pid: Pid, uid: Uid, server: ServerEpoch, identity: Arc<Identity>) {
-        self.processes.insert(pid, Process { server, uid, identity, copies: 0, tracked: false, condemned: false });
+        // A process whose connections nobody has counted may have contexts, and can't be moved.
+        let connections = usize::MAX / 2;
+        let process = Process { server, uid, identity, copies: 0, tracked: false, condemned: false, connections };
+        self.processes.insert(pid, process);
     }
 
     /// More is known of a client than when it came, or than a census told.
@@ -303,7 +315,16 @@ impl Core {
         known.handshakes += 1;
         let domain = known.domain;
         let place = super::admission::Place::Dispatched(server);
-        let entry = Client { peer: client, identity: Arc::clone(&identity), domain, came_at: now, place };
+        known.with_clients += 1;
+        let entry = Client {
+            peer: client,
+            identity: Arc::clone(&identity),
+            domain,
+            came_at: now,
+            place,
+            has_end: true,
+            recalled_from: None,
+        };
         self.clients.insert(connection, entry);
         if client.pid == 0 || self.processes.contains_key(&client.pid) {
             return None;

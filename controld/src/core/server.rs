@@ -74,7 +74,8 @@ pub enum Role {
 pub struct Taint {
     /// When the daemon knew.
     pub at: Duration,
-    /// The incident; 0 for a server in which the work of a dead client may never end.
+    /// The incident; 0 for a server whose clients have lost nothing: in which the work of a dead client may still run,
+    /// or that says nothing and shows no sign of a fault.
     pub incident: u64,
 }
 
@@ -96,8 +97,18 @@ pub struct Server {
     /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
     /// is sent there.
     pub suspected: bool,
-    /// When the silence after that question means something.
-    pub silent_at: Option<Duration>,
+    /// When the last sign came that a client of it may have faulted, whoever gave it.
+    pub ill_at: Option<Duration>,
+    /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
+    pub progress_at: Duration,
+    /// Since when it counts as silent: it owes something and does nothing.
+    pub silent: Option<Duration>,
+    /// Whether it was silent at any time.
+    pub fell_silent: bool,
+    /// A moment at which it is known to have been in no fault, the latest.
+    pub healthy_at: Option<Duration>,
+    /// Whether it is asked for its status on a newcomer's account, which holds up nobody else.
+    pub health_asked: bool,
     /// The user it runs as.
     pub uid: Uid,
     /// Its pid; `None` until it is spawned.
@@ -112,6 +123,10 @@ pub struct Server {
     pub census_due: bool,
     /// Clients that do their handshake with it now.
     pub handshakes: usize,
+    /// Those of them that have their end of the connection, so that they may be the ones to be waited for.
+    pub with_clients: usize,
+    /// Whether it may have clients whose processes nobody sees.
+    pub has_hidden_clients: bool,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
     /// Whether anybody asked for its end, so that its exit is no surprise.
@@ -165,12 +180,11 @@ impl Server {
     /// The next time at which something must be done about it.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        let own = match &self.state {
+        match &self.state {
             ServerState::Starting { deadline } => Some(*deadline),
             ServerState::Serving => None,
             ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
             ServerState::Ending { kill_at } => *kill_at,
-        };
-        own.into_iter().chain(self.silent_at).min()
+        }
     }
 }

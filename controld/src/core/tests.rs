@@ -3,7 +3,10 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
 mod faults;
+mod newcomers;
 mod rules;
+mod scene;
+mod silence;
 mod world;
 
 use super::*;
@@ -17,6 +20,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (0usize..8).prop_map(Action::ClientFinishes),
         2 => (0usize..8).prop_map(Action::ProcessEnds),
         4 => (0usize..4).prop_map(Action::ServerHello),
+        4 => (0usize..8).prop_map(Action::ServerGreets),
         2 => (0usize..4, 0i32..3).prop_map(|(index, status)| Action::ServerDies { index, status }),
         1 => any::<bool>().prop_map(Action::SpawningWorks),
         6 => (0usize..8).prop_map(Action::ServerAnswers),

@@ -48,6 +48,7 @@ use processes::RunningServer;
 use remps_proto::admin::Personality;
 use remps_proto::admin::reply::ps_table;
 use remps_proto::mps::handshake::Role;
+use remps_proto::mps::log::Record;
 use remps_proto::mps::server::Dialect;
 use reports::{Served, UnderWay};
 use session::ToSession;
@@ -189,7 +190,7 @@ impl Signals {
 enum Wake {
     Event(Event),
     Holder(Result<FromHolder, HolderError>),
-    Records(std::io::Result<Vec<remps_proto::mps::log::Record>>),
+    Records(std::io::Result<Vec<Record>>),
     Sign(Sign),
     Vault(VaultNews),
     Asked(Question),
@@ -247,21 +248,7 @@ impl Driver {
                 tracing::warn!(key, %reason, "the holder could not keep something");
             }
             Wake::Holder(Err(error)) => self.replace_holder(&error).await,
-            Wake::Records(Ok(records)) => {
-                for record in &records {
-                    self.log.record(record);
-                    self.log_sign(record);
-                }
-                let garbage = self.fifo.skipped();
-                if garbage > self.fifo_garbage {
-                    let new = garbage - self.fifo_garbage;
-                    self.fifo_garbage = garbage;
-                    self.log.chatter(
-                        self.own_pid,
-                        &format!("{new} bytes in the log FIFO are no records, {garbage} so far"),
-                    );
-                }
-            }
+            Wake::Records(Ok(records)) => self.records(&records),
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
             Wake::Sign(sign) => self.sign(sign),
             Wake::Vault(news) => self.vault_news(news),
@@ -282,6 +269,28 @@ impl Driver {
         self.succeed();
         if self.log.has_suppressed() {
             self.log.report_suppressed();
+        }
+    }
+
+    fn records(&mut self, records: &[Record]) {
+        for record in records {
+            self.log.record(record);
+            self.log_sign(record);
+        }
+        let garbage = self.fifo.skipped();
+        if garbage > self.fifo_garbage {
+            let new = garbage - self.fifo_garbage;
+            self.fifo_garbage = garbage;
+            let line = format!("{new} bytes in the log FIFO are no records, {garbage} so far");
+            self.log.chatter(self.own_pid, &line);
+        }
+    }
+
+    /// Takes in what lies in the log FIFO, as much as one read gives: whoever floods it holds up nobody.
+    fn read_log_now(&mut self) {
+        // An error is met again when the FIFO is waited for.
+        if let Ok(records) = self.fifo.read_now() {
+            self.records(&records);
         }
     }
 
@@ -389,7 +398,11 @@ impl Driver {
                 tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
                 self.feed(Input::ServerHello { connection, peer });
             }
-            Event::ServerHasEnd { connection } => self.server_has_end(connection),
+            Event::ServerHasEnd { connection } => {
+                // A fault that the server has told of before it greeted is known first.
+                self.read_log_now();
+                self.server_has_end(connection);
+            }
             Event::ServerClosedEnd { connection } => self.server_closed_end(connection),
             Event::ClientDone { connection, status } => {
                 reached("status-read");

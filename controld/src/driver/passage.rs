@@ -1,8 +1,9 @@
 //! Clients on their way to a server: between the daemon's word to the server and the client's status.
 //!
 //! # Servers that die
-//! A client gets its end of the pair only when its server has greeted it there. A server that ends before that has harmed
-//! nobody: the client waits for the next one.
+//! A client gets its end of the pair only when its server has greeted it there, and the core has no sign of a fault by
+//! then. A server that ends, or is found to be in a fault, before that has harmed nobody: the client waits for the next
+//! one, and the server, if it lives, sees a client that connects and leaves.
 //!
 //! # Clients that leave
 //! NVIDIA's server does a client's handshake in the thread that serves its control connection. When a client closes its
@@ -36,14 +37,18 @@ const REST_TIMEOUT: Duration = Duration::from_secs(5);
 const DYING_TIME: Duration = Duration::from_secs(1);
 const CAPACITY: usize = 64;
 
-/// Does the client's part of the handshake on its end of the pair, then closes that for everybody who has it.
-async fn finish_handshake(end: OwnedFd) {
-    let Ok(socket) = SeqPacket::new(end) else {
-        return;
-    };
+/// Sends the client's part of the handshake on its end of the pair; from then on the end may be closed at any time. What
+/// is left to be waited for is [`finish_handshake`].
+fn say_for_client(end: OwnedFd) -> Option<SeqPacket> {
+    let socket = SeqPacket::new(end).ok()?;
     let packets = [CREDENTIALS.to_vec(), PROCESS_CONTEXT.to_le_bytes().to_vec(), NO_PRIORITY.to_le_bytes().to_vec()];
     // A server that is gone needs no handshake.
     let sent = packets.iter().try_for_each(|packet| socket.send(packet, None));
+    sent.is_ok().then_some(socket)
+}
+
+/// Waits for the end of a handshake that is done for a client, then closes its end for everybody who has it.
+async fn finish_handshake(socket: SeqPacket) {
     let status = async {
         while let Ok(Some(packet)) = socket.receive(CAPACITY).await {
             if Status::decode(&packet.bytes).is_ok() {
@@ -51,7 +56,7 @@ async fn finish_handshake(end: OwnedFd) {
             }
         }
     };
-    if sent.is_ok() && timeout(REST_TIMEOUT, status).await.is_err() {
+    if timeout(REST_TIMEOUT, status).await.is_err() {
         tracing::debug!("a server did not end the handshake of a client that left");
     }
     // A client that was only slow must see that it has no server.
@@ -94,8 +99,6 @@ impl Driver {
         let handed_over = self.connections.get_mut(&connection).and_then(|known| known.handed_over.take());
         // One that left before its server greeted it: the server may have its end all the same.
         let undecided = self.undecided.remove(&connection);
-        self.close(connection);
-        reached("client-released");
         let end = match (handed_over, undecided) {
             (Some((_, end)), _) if status.is_none() => Some(end),
             (_, Some(Undecided { end, task, .. })) => {
@@ -104,15 +107,35 @@ impl Driver {
             }
             _ => None,
         };
-        match end {
-            Some(end) => {
-                let events = self.events.clone();
-                tokio::spawn(async move {
-                    finish_handshake(end).await;
-                    events.send(Event::HandshakeFinished { connection }).await;
-                });
+        let is_unfinished = end.is_some();
+        let socket = end.and_then(say_for_client);
+        self.close(connection);
+        reached("client-released");
+        if !is_unfinished {
+            return self.feed(Input::ClientDone { connection, status });
+        }
+        // From now on only the server can be slow.
+        self.feed(Input::EndTakenBack { connection });
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            if let Some(socket) = socket {
+                finish_handshake(socket).await;
             }
-            None => self.feed(Input::ClientDone { connection, status }),
+            events.send(Event::HandshakeFinished { connection }).await;
+        });
+    }
+
+    /// Takes a client back from a server that was told of it: the server sees a client that connects and leaves.
+    pub(super) fn recall(&mut self, connection: ConnectionId) {
+        let Some(Undecided { peer, end, task, .. }) = self.undecided.remove(&connection) else {
+            return;
+        };
+        task.abort();
+        let socket = say_for_client(end);
+        self.note(connection, Stage::Waiting, peer, None);
+        self.kept(self.holder.release(keys::client_end(connection)));
+        if let Some(socket) = socket {
+            tokio::spawn(finish_handshake(socket));
         }
     }
 
@@ -134,8 +157,18 @@ impl Driver {
         Ok(())
     }
 
-    /// The server has its end: the client gets its own.
+    /// The server has its end. Whether the client gets its own now is decided by the core, unless an earlier daemon's
+    /// core has decided it.
     pub(super) fn server_has_end(&mut self, connection: ConnectionId) {
+        if self.core.client_peer(connection).is_some() {
+            self.feed(Input::ServerGreeted { connection });
+        } else {
+            self.hand_over_to(connection);
+        }
+    }
+
+    /// The client gets its end of the pair.
+    pub(super) fn hand_over_to(&mut self, connection: ConnectionId) {
         if let Some(Undecided { peer, server, end, .. }) = self.undecided.remove(&connection) {
             self.note(connection, Stage::HandedOver, peer, Some(server));
             reached("hand-over-noted");

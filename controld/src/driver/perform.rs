@@ -24,6 +24,8 @@ impl Driver {
                 }
             }
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
+            Effect::HandOver { connection } => self.hand_over_to(connection),
+            Effect::Recall { connection } => self.recall(connection),
             Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
             Effect::Close { connection } => self.close(connection),
             Effect::Signal { server, signal } => self.signal_server(server, signal),

@@ -241,6 +241,8 @@ impl Driver {
                 events.send(Event::Identified { process, found: Box::new(found) }).await;
             }
             let _ = opened.ended().await;
+            // What its tools queue still has to tell comes first: both may have become readable in the same moment.
+            tokio::task::yield_now().await;
             let end = watch.end(opened.pidfd()).await;
             events.send(Event::ProcessGone { process, end }).await;
         });

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::Mode;
 use remps_proto::mps::log::{Decoder, HEADER_LENGTH, Record};
@@ -130,13 +131,29 @@ impl LogFifo {
                 count?
             }
         };
+        Ok(self.decode(count))
+    }
+
+    /// As [`read`](Self::read), without waiting: nothing when nothing is there.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be read.
+    pub fn read_now(&mut self) -> io::Result<Vec<Record>> {
+        match nix::unistd::read(self.fd.get_ref(), &mut self.buffer) {
+            Ok(count) => Ok(self.decode(count)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn decode(&mut self, count: usize) -> Vec<Record> {
         self.decoder.push(&self.buffer[..count]);
         self.pushed += count as u64;
         let records: Vec<Record> = self.decoder.by_ref().collect();
         self.decoded += records.iter().map(|record| (HEADER_LENGTH + record.text.len()) as u64).sum::<u64>();
         let half = self.pushed > self.decoded + self.decoder.skipped();
         self.half_until = half.then(|| Instant::now() + HALF_RECORD_DEADLINE);
-        Ok(records)
+        records
     }
 
     /// Bytes that belonged to no record.

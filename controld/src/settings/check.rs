@@ -9,6 +9,10 @@ use std::time::Duration;
 
 /// A verdict that takes longer than this is of no use to anybody.
 const LONGEST_EVIDENCE_WINDOW: f64 = 60.0;
+/// A newcomer that waits for longer than this is held up for nothing: a fault is known within 0.2 s.
+const LONGEST_SETTLE_TIME: f64 = 1.0;
+/// Less than this a server may need for the handshakes of a few clients.
+const SHORTEST_SILENCE: f64 = 0.1;
 /// The holder keeps at most 65536 things, connections and servers among them.
 const MOST_REGIONS: usize = 32_768;
 /// Components of a cgroup's path; the kernel itself warns of deeper trees than some tens.
@@ -85,6 +89,8 @@ fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
     for (key, value) in [
         ("drain_timeout", values.drain_timeout),
         ("evidence_window", values.evidence_window),
+        ("settle_time", values.settle_time),
+        ("silence", values.silence),
         ("quarantine_window", values.quarantine_window),
         ("refuse_for", values.refuse_for),
     ] {
@@ -95,6 +101,14 @@ fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
             &format!("{name}.evidence_window"),
             format!("{} is more than {LONGEST_EVIDENCE_WINDOW} seconds", values.evidence_window),
         );
+    }
+    if values.settle_time > LONGEST_SETTLE_TIME {
+        let what = format!("{} is more than {LONGEST_SETTLE_TIME} second", values.settle_time);
+        faults.add(&format!("{name}.settle_time"), what);
+    }
+    if values.silence > 0.0 && values.silence < SHORTEST_SILENCE {
+        let what = format!("{} is less than {SHORTEST_SILENCE} seconds, and 0 is never", values.silence);
+        faults.add(&format!("{name}.silence"), what);
     }
     let counts = values.quarantine_after != 0 || values.refuse_after != 0;
     if counts && values.quarantine_window == 0.0 {

@@ -81,6 +81,10 @@ pub struct Faults {
     pub drain_timeout: f64,
     /// How long an incident waits for a better witness.
     pub evidence_window: f64,
+    /// How long after its coming a newcomer's server must be known to be sound; 0 is not to ask.
+    pub settle_time: f64,
+    /// How long a server may owe something and do nothing before newcomers get another one; 0 is for ever.
+    pub silence: f64,
     /// After how many faults an offender gets a domain of its own; 0 is never.
     pub quarantine_after: u32,
     /// For how long a fault counts.
@@ -219,6 +223,8 @@ impl Default for Faults {
             victims: policy.victims,
             drain_timeout: policy.drain_timeout.as_secs_f64(),
             evidence_window: policy.evidence_window.as_secs_f64(),
+            settle_time: policy.settle_time.as_secs_f64(),
+            silence: policy.silence.as_secs_f64(),
             quarantine_after: policy.quarantine_after,
             quarantine_window: policy.quarantine_window.as_secs_f64(),
             refuse_after: policy.refuse_after,
@@ -334,6 +340,8 @@ fn domain_policy(domains: &Domains, faults: &Faults, servers: &Servers) -> Domai
             refuse_for: seconds(faults.refuse_for),
             drain_timeout: seconds(faults.drain_timeout),
             evidence_window: seconds(faults.evidence_window),
+            settle_time: seconds(faults.settle_time),
+            silence: seconds(faults.silence),
         },
         breaker: BreakerPolicy {
             failures: servers.breaker_failures,

@@ -25,6 +25,19 @@ pub(super) enum Hang {
     Hello,
 }
 
+/// A step of a client's way to the server, at which somebody else's fault comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The daemon asks how the server is.
+    Status,
+    /// The daemon has told the server of the client.
+    Told,
+    /// The server has greeted the client.
+    Greeted,
+    /// The client has said who it is.
+    Credentials,
+}
+
 /// What the variables ask for; see the module's table.
 #[derive(Debug)]
 pub(super) struct Behaviour {
@@ -35,6 +48,9 @@ pub(super) struct Behaviour {
     pub(super) crash_at_clients: Option<u64>,
     pub(super) max_clients: usize,
     pub(super) fault_spread: Duration,
+    pub(super) fault_at: Option<Step>,
+    pub(super) fault_at_connection: u64,
+    pub(super) hangs_with_stopped_victims: bool,
     pub(super) binary_version: u32,
     pub(super) driver_version: String,
     starts: Option<PathBuf>,
@@ -58,6 +74,15 @@ impl Behaviour {
             crash_at_clients: script.number("MPS_SIM_CRASH_AT_CLIENTS"),
             max_clients: script.number("MPS_SIM_MAX_CLIENTS").unwrap_or(MAX_CLIENTS),
             fault_spread: script.milliseconds("MPS_SIM_FAULT_MS", fault::SPREAD),
+            fault_at: script.text("MPS_SIM_FAULT_AT").and_then(|step| match step.as_str() {
+                "status" => Some(Step::Status),
+                "told" => Some(Step::Told),
+                "greeted" => Some(Step::Greeted),
+                "credentials" => Some(Step::Credentials),
+                _ => None,
+            }),
+            fault_at_connection: script.number("MPS_SIM_FAULT_AT_CONNECTION").unwrap_or_default(),
+            hangs_with_stopped_victims: script.number("MPS_SIM_HANG_WITH_STOPPED") == Some(1),
             binary_version: script.number("MPS_SIM_BINARY_VERSION").unwrap_or(13000),
             driver_version: script.text("MPS_SIM_DRIVER_VERSION").unwrap_or_else(|| "580".to_owned()),
             starts: script.text("MPS_SIM_STARTS").map(PathBuf::from),

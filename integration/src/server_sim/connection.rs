@@ -75,8 +75,8 @@ pub(super) struct Connection {
 /// no operation of ours has this number.
 const FOREIGN: [u8; 8] = [0; 8];
 
-/// Sends the four pipe ends and reads who is there.
-pub(super) fn greet(socket: Seqpacket) -> Result<Greeted, HandshakeError> {
+/// Sends the four pipe ends, does what is to be done in between, and reads who is there.
+pub(super) fn greet(socket: Seqpacket, greeted: impl FnOnce()) -> Result<Greeted, HandshakeError> {
     socket.set_receive_timeout(PATIENCE)?;
     let pipe = || pipe2(OFlag::O_CLOEXEC);
     let (client_replies, replies) = pipe()?;
@@ -87,6 +87,7 @@ pub(super) fn greet(socket: Seqpacket) -> Result<Greeted, HandshakeError> {
         socket.send_with_descriptor(DESCRIPTOR, end.as_fd())?;
     }
     socket.send(&PIPES_DONE)?;
+    greeted();
     let credentials = socket.receive_some()?;
     expect_fixed("credentials", &credentials.bytes, CREDENTIALS)?;
     let sender = credentials.sender.ok_or(HandshakeError::NoCredentials)?;

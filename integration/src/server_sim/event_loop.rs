@@ -1,6 +1,6 @@
 //! Waits for the daemon, for clients and for timers, and serves them one after the other.
 
-use super::behaviour::{Behaviour, hang};
+use super::behaviour::{Behaviour, Step, hang};
 use super::connection::{self, Connection, HandshakeError, Identity};
 use super::journal::Journal;
 use super::{Failure, system};
@@ -55,9 +55,12 @@ pub(super) struct Server {
     pub(super) connections: Vec<Connection>,
     pub(super) processes: BTreeMap<i32, Process>,
     clients_so_far: u64,
+    pub(super) connections_so_far: u64,
     last_seen: Identity,
     /// Devices that are lost until their affected clients have gone.
     pub(super) faulted: BTreeSet<u32>,
+    /// Devices on which the work of a dead client has faulted while nobody was there: the next context fails.
+    pub(super) spoilt: BTreeSet<u32>,
     /// Devices whose contexts the next client has built anew.
     pub(super) without_context: BTreeSet<u32>,
     pub(super) timers: Vec<Timer>,
@@ -89,8 +92,10 @@ impl Server {
             connections: Vec::new(),
             processes: BTreeMap::new(),
             clients_so_far: 0,
+            connections_so_far: 0,
             last_seen: Identity { pid: UNINITIALISED_PID, context: 0 },
             faulted: BTreeSet::new(),
+            spoilt: BTreeSet::new(),
             without_context: BTreeSet::new(),
             timers: Vec::new(),
             terminating: None,
@@ -215,6 +220,9 @@ impl Server {
                 }
                 let attached = Attached { thread_percentage: self.thread_percentage, pinned_limit };
                 self.connections[index].reply(&attached.into());
+                if self.spoilt.remove(&ordinal) {
+                    self.plan_fault(ordinal, FaultKind::TRAP, identity.pid);
+                }
             }
             Some(Command::Fault(status)) => {
                 let kind = FaultKind(status);
@@ -232,13 +240,16 @@ impl Server {
     /// Serves a new client, or refuses it.
     pub(super) fn welcome(&mut self, socket: Seqpacket) {
         self.journal.say(format!("Received new client request for {}", self.last_seen));
-        let greeted = match connection::greet(socket) {
+        self.connections_so_far += 1;
+        self.fault_if_at(Step::Told);
+        let greeted = match connection::greet(socket, || self.fault_if_at(Step::Greeted)) {
             Ok(greeted) => greeted,
             Err(HandshakeError::NoCredentials) => return self.journal.say("User did not send valid credentials"),
             Err(error) => return self.journal.say(format!("Failed to accept client: {error}")),
         };
         let identity = greeted.identity;
         self.last_seen = identity;
+        self.fault_if_at(Step::Credentials);
         let is_new = !self.processes.contains_key(&identity.pid);
         let status = if !self.faulted.is_empty() {
             self.journal.say(format!("Server teardown in progress. Refusing to accept new client {identity}"));

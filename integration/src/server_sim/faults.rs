@@ -4,8 +4,11 @@
 //! failed launch, and the culprit's own calls succeed until then); the log names a client that did not do it
 //! and, for faults other than memory faults, none; newcomers are refused until the last affected context has gone, and
 //! the next client after that has the device's context built anew. A failed assertion stays with its client. After a
-//! trap or an assertion the log says `Worker is in reset` when the culprit's context ends, and of nobody else.
+//! trap or an assertion the log says `Worker is in reset` when the culprit's context ends, and of nobody else. When the
+//! work of a dead client faults on a server that has no other, nothing is seen of it until the next client has a context,
+//! which fails with 719.
 
+use super::behaviour::Step;
 use super::connection::Connection;
 use super::event_loop::{Server, Timer};
 use remps_proto::mps::client::PROCESS_CONTEXT;
@@ -14,7 +17,10 @@ use sim_wire::rpc::Notice;
 use sim_wire::uvm;
 use std::fs::File;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often a server that hangs with a stopped victim looks whether it goes on.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A fault that has happened and that nobody but its culprit knows of.
 #[derive(Debug)]
@@ -41,6 +47,7 @@ impl Server {
         if !self.faulted.insert(fault.device) {
             return;
         }
+        self.hang_with_stopped(fault);
         let mut victims = Vec::new();
         let on_device = |connection: &Connection| connection.device == Some(fault.device);
         let count = self.connections.iter().filter(|connection| on_device(connection)).count();
@@ -75,6 +82,32 @@ impl Server {
             self.journal.say(pid.to_string());
         }
         self.recover();
+    }
+
+    /// Where the script says so, somebody's trap comes at this step of a client's way here.
+    pub(super) fn fault_if_at(&mut self, step: Step) {
+        // The question how the server is comes before the connection that it is asked for.
+        let number = self.connections_so_far + u64::from(step == Step::Status);
+        if self.behaviour.fault_at != Some(step) || number != self.behaviour.fault_at_connection {
+            return;
+        }
+        let culprit = self.connections.first().map_or(0, |connection| connection.identity.pid);
+        if let Some(device) = self.behaviour.devices.first().map(|device| device.ordinal) {
+            self.spread(&Fault { device, kind: FaultKind::TRAP, culprit });
+        }
+    }
+
+    /// Where the script says so, does nothing as long as a victim of an exception is stopped.
+    fn hang_with_stopped(&self, fault: &Fault) {
+        let of_device = |connection: &&Connection| connection.device == Some(fault.device);
+        let is_stopped = |connection: &Connection| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", connection.identity.pid)).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        let hangs = self.behaviour.hangs_with_stopped_victims && !fault.kind.is_memory_fault();
+        while hangs && self.connections.iter().filter(of_device).any(is_stopped) {
+            std::thread::park_timeout(LOOK_AGAIN);
+        }
     }
 
     /// Gives up the contexts of faulted devices, once nobody affected is left on them.
@@ -136,6 +169,10 @@ impl Server {
             process.uvm.as_ref().is_some_and(|file| uvm::busy_until(file).is_ok_and(|until| until > uvm::now()));
         if is_running {
             for device in process.devices {
+                if self.connections.iter().all(|connection| connection.device != Some(device)) {
+                    self.spoilt.insert(device);
+                    continue;
+                }
                 self.plan_fault(device, FaultKind::OUT_OF_BOUNDS, pid);
             }
         }

@@ -1,7 +1,7 @@
 //! The daemon's requests and their answers.
 
 use super::Failure;
-use super::behaviour::hang;
+use super::behaviour::{Step, hang};
 use super::connection::Connection;
 use super::event_loop::Server;
 use nix::errno::Errno;
@@ -68,7 +68,10 @@ impl Server {
                 self.journal.say(format!("Client Priority set to {priority}"));
                 None
             }
-            Request::Status => Some(Reply::Active(self.faulted.is_empty())),
+            Request::Status => {
+                self.fault_if_at(Step::Status);
+                Some(Reply::Active(self.faulted.is_empty()))
+            }
             Request::GetPinnedLimit(device) => {
                 Some(Reply::PinnedLimit(self.limits.get(&self.canonical(device)).copied().unwrap_or_default()))
             }

@@ -2,129 +2,11 @@
 
 mod remains;
 
+use super::scene::*;
 use super::*;
 use remps_proto::mps::server::{Reply, Request};
 use std::sync::Arc;
 use world::{fault, identity, key};
-
-const SERVER: Pid = 500;
-const CULPRIT: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
-const VICTIM: Peer = Peer { pid: 11, uid: 1000, gid: 1000 };
-const NEWCOMER: Peer = Peer { pid: 12, uid: 1000, gid: 1000 };
-
-/// A core with one server that has two clients.
-struct Scene {
-    core: Core,
-    now: Duration,
-    next: u64,
-    server: ServerEpoch,
-}
-
-impl Scene {
-    fn new(policy: Policy) -> Self {
-        let core = Core::new(policy, Defaults::default());
-        let mut scene = Self { core, now: Duration::ZERO, next: 1, server: ServerEpoch(1) };
-        let (first, effects) = scene.arrive(CULPRIT);
-        let effects = scene.serve(&effects, SERVER);
-        assert!(is_dispatched(&effects, first));
-        scene.finish(first);
-        let (second, _) = scene.arrive(VICTIM);
-        scene.finish(second);
-        for peer in [CULPRIT, VICTIM] {
-            let process = key(peer.pid, 0);
-            scene.feed(Input::CopiesHeld { process, descriptors: 2 });
-            scene.feed(Input::Tracked { process, tracked: true });
-        }
-        scene
-    }
-
-    fn with(change: impl FnOnce(&mut DomainPolicy)) -> Self {
-        let mut policy = Policy::default();
-        change(&mut policy.domains.default);
-        Self::new(policy)
-    }
-
-    fn feed(&mut self, input: Input) -> Vec<Effect> {
-        self.core.handle(self.now, input)
-    }
-
-    fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
-        self.next += 1;
-        let connection = ConnectionId(self.next);
-        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
-    }
-
-    fn finish(&mut self, connection: ConnectionId) {
-        self.feed(Input::ClientDone { connection, status: Some(0) });
-    }
-
-    /// Brings the server that the effects ask for to its hello.
-    fn serve(&mut self, effects: &[Effect], pid: Pid) -> Vec<Effect> {
-        let server = spawned(effects).expect("a server is asked for");
-        self.feed(Input::ServerSpawned { server, pid });
-        self.next += 1;
-        let connection = ConnectionId(self.next);
-        self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } })
-    }
-
-    fn pass(&mut self, time: Duration) -> Vec<Effect> {
-        self.now += time;
-        self.feed(Input::Tick)
-    }
-
-    fn memory_fault(&mut self) -> Vec<Effect> {
-        self.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault: fault() }))
-    }
-
-    fn log_record(&mut self, named: Pid) -> Vec<Effect> {
-        let text = "Worker is in reset".to_owned();
-        self.feed(Input::Evidence(Evidence::ServerLog { server: SERVER, named: Some(named), blames: true, text }))
-    }
-
-    /// The server answers the question for its status that is among the effects.
-    fn answer_status(&mut self, effects: &[Effect], active: bool) -> Vec<Effect> {
-        let request = asked(effects, &Request::Status).expect("the server is asked for its status");
-        self.feed(Input::Replied { request, reply: Ok(Reply::Active(active)) })
-    }
-
-    fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {
-        self.feed(Input::ProcessGone { pid: peer.pid, end })
-    }
-
-    fn verdict(&self) -> &Verdict {
-        self.core.verdicts().next_back().expect("there is a verdict")
-    }
-
-    fn is_tainted(&self) -> bool {
-        self.core.servers().any(|server| server.epoch == self.server && server.tainted.is_some())
-    }
-}
-
-fn spawned(effects: &[Effect]) -> Option<ServerEpoch> {
-    effects.iter().find_map(|effect| match effect {
-        Effect::SpawnServer { server, .. } => Some(*server),
-        _ => None,
-    })
-}
-
-fn asked(effects: &[Effect], wanted: &Request) -> Option<RequestId> {
-    effects.iter().find_map(|effect| match effect {
-        Effect::Ask { id, request, .. } if request == wanted => Some(*id),
-        _ => None,
-    })
-}
-
-fn is_dispatched(effects: &[Effect], wanted: ConnectionId) -> bool {
-    effects.iter().any(|effect| matches!(effect, Effect::Dispatch { connection, .. } if *connection == wanted))
-}
-
-fn is_released(effects: &[Effect], peer: Peer) -> bool {
-    effects.contains(&Effect::ReleaseCopies { process: key(peer.pid, 0) })
-}
-
-fn culprit(verdict: &Verdict) -> Option<Pid> {
-    verdict.culprit.as_ref().map(|culprit| culprit.process.pid)
-}
 
 #[test]
 fn a_memory_fault_names_its_culprit_at_once_and_newcomers_get_another_server() {
@@ -148,8 +30,10 @@ fn a_standby_serves_a_newcomer_in_the_same_moment() {
     scene.feed(Input::ServerSpawned { server: standby, pid: SERVER + 1 });
     let hello = ConnectionId(900);
     scene.feed(Input::ServerHello { connection: hello, peer: Peer { pid: SERVER + 1, uid: 1000, gid: 0 } });
-    let (early, effects) = scene.arrive(NEWCOMER);
+    let (early, _) = scene.arrive(NEWCOMER);
+    let effects = scene.settle();
     assert!(effects.contains(&Effect::Dispatch { server: scene.server, connection: early }), "not to the standby");
+    scene.finish(early);
     let effects = scene.memory_fault();
     assert!(spawned(&effects).is_some(), "another one is to stand by");
     let (newcomer, effects) = scene.arrive(Peer { pid: 13, ..NEWCOMER });
@@ -162,10 +46,13 @@ fn a_forged_record_makes_the_daemon_ask_and_nothing_else() {
     let effects = scene.log_record(VICTIM.pid);
     let recorded = effects.iter().any(|effect| matches!(effect, Effect::Record(_)));
     assert!(!recorded, "what is not confirmed must not fill the journal");
-    let (newcomer, waiting) = scene.arrive(NEWCOMER);
+    let (newcomer, _) = scene.arrive(NEWCOMER);
+    let waiting = scene.pass(SETTLE * 2);
     assert!(!is_dispatched(&waiting, newcomer), "until the server has answered nobody is sent there");
     assert_eq!(asked(&scene.log_record(VICTIM.pid), &Request::Status), None, "one question at a time");
+    let effects = scene.answer_status(&effects, true);
     assert!(is_dispatched(&scene.answer_status(&effects, true), newcomer));
+    scene.finish(newcomer);
     scene.pass(Duration::from_secs(5));
     assert!(!scene.is_tainted());
     assert_eq!(scene.core.verdicts().len(), 0);
@@ -313,22 +200,48 @@ fn after_a_sudden_death_copies_are_kept_while_others_are_there_and_newcomers_go_
     let effects = scene.pass(Duration::from_secs(1));
     assert!(!is_released(&effects, CULPRIT) && scene.is_tainted(), "its work may be endless");
     assert!(spawned(&effects).is_some(), "so newcomers get another server");
+    scene.serve(&effects, SERVER + 1);
     let request = asked(&effects, &Request::Shutdown).expect("it may go when it has no clients");
     scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(2)) });
     let (second, effects) = scene.arrive(VICTIM);
     let own = Effect::Dispatch { server: scene.server, connection: second };
     assert!(effects.contains(&own), "who is there stays there");
-    let is_forced = |effect: &Effect| matches!(effect, Effect::Signal { server, .. } if *server == scene.server);
-    let effects = scene.core.handle(scene.now + Duration::from_secs(200), Input::Tick);
+    let old = scene.server;
+    let is_forced = |effect: &Effect| matches!(effect, Effect::Signal { server, .. } if *server == old);
+    let effects = scene.pass(Duration::from_secs(200));
     assert!(!effects.iter().any(is_forced), "nobody there loses anything");
-    assert!(is_released(&scene.dies(VICTIM, End::Exited(0)), CULPRIT), "when nobody can be harmed");
+    let effects = scene.dies(VICTIM, End::Exited(0));
+    assert!(!is_released(&effects, CULPRIT), "the fault would be the GPU's as long as the server lives");
+    assert!(scene.pass(Duration::from_secs(1)).iter().any(is_forced), "it has nobody to stay for");
+    let exited = Input::ServerExited { server: scene.server, cause: ExitCause::Signaled(2) };
+    assert!(is_released(&scene.feed(exited), CULPRIT), "when nobody can be harmed");
 }
 
 #[test]
-fn alone_on_its_server_nothing_of_a_dead_client_is_kept() {
+fn a_server_whose_only_client_has_died_suddenly_is_retired_and_the_clients_memory_kept_until_then() {
+    for hold in [true, false] {
+        let mut policy = Policy::default();
+        policy.funerals.hold = hold;
+        let mut scene = Scene::new(policy);
+        scene.dies(VICTIM, End::Exited(0));
+        let effects = scene.dies(CULPRIT, End::Signaled(9));
+        assert_eq!(is_released(&effects, CULPRIT), !hold);
+        assert!(scene.is_tainted(), "it would say that it is active, and give the next client 719");
+        let (newcomer, _) = scene.arrive(NEWCOMER);
+        assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), newcomer));
+        let request = asked(&effects, &Request::Shutdown).expect("it is asked to go");
+        scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(0)) });
+        let exited = Input::ServerExited { server: scene.server, cause: ExitCause::Exited(0) };
+        assert_eq!(is_released(&scene.feed(exited), CULPRIT), hold);
+    }
+}
+
+#[test]
+fn a_server_whose_only_client_ends_in_order_stays() {
     let mut scene = Scene::new(Policy::default());
     scene.dies(VICTIM, End::Exited(0));
-    assert!(is_released(&scene.dies(CULPRIT, End::Signaled(9)), CULPRIT));
+    assert!(is_released(&scene.dies(CULPRIT, End::Exited(1)), CULPRIT));
+    assert!(!scene.is_tainted());
 }
 
 #[test]
@@ -348,22 +261,6 @@ fn a_fault_of_which_no_living_client_knows_is_the_dead_ones() {
         let verdict = scene.verdict();
         let expected = if tracked { (Some(CULPRIT.pid), Confidence::Likely) } else { (None, Confidence::Unknown) };
         assert_eq!((culprit(verdict), verdict.confidence), expected, "the kernel named {}", VICTIM.pid);
-    }
-}
-
-#[test]
-fn a_server_that_falls_silent_after_the_kernels_word_is_ended_soon_and_after_anybody_elses_not() {
-    for (pid, is_lost) in [(SERVER, true), (VICTIM.pid, false)] {
-        let mut scene = Scene::new(Policy::default());
-        let (number, class, bus, pid) = (43, XidClass::Application, "0000:3b:00".to_owned(), Some(pid));
-        let line = Evidence::Xid { number, class, bus, pid, channel: Some(10), text: "channel".to_owned() };
-        scene.feed(Input::Evidence(line));
-        scene.log_record(VICTIM.pid);
-        let effects = scene.pass(Duration::from_millis(500));
-        assert_eq!((scene.is_tainted(), spawned(&effects).is_some()), (is_lost, is_lost));
-        let effects = scene.pass(Duration::from_secs(1));
-        let interrupt = Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt };
-        assert_eq!(effects.contains(&interrupt), is_lost);
     }
 }
 

@@ -18,12 +18,19 @@ struct Story {
 }
 
 impl Story {
-    fn new(policy: Policy) -> Self {
+    /// Newcomers don't wait for a sound server here: that has stories of its own.
+    fn new(mut policy: Policy) -> Self {
+        policy.domains.default.faults.settle_time = Duration::ZERO;
         Self { core: Core::new(policy, Defaults::default()), now: Duration::ZERO, next: 1 }
     }
 
+    /// Servers greet at once whom they are told of.
     fn feed(&mut self, input: Input) -> Vec<Effect> {
-        self.core.handle(self.now, input)
+        let mut effects = self.core.handle(self.now, input);
+        for (_, connection) in dispatched(&effects) {
+            effects.extend(self.core.handle(self.now, Input::ServerGreeted { connection }));
+        }
+        effects
     }
 
     fn number(&mut self) -> u64 {

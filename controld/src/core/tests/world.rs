@@ -41,6 +41,8 @@ pub(super) enum Action {
     ClientFinishes(usize),
     ProcessEnds(usize),
     ServerHello(usize),
+    /// A server takes in a client that it was told of.
+    ServerGreets(usize),
     ServerDies {
         index: usize,
         status: i32,
@@ -96,6 +98,7 @@ struct Asked {
     id: RequestId,
     server: ServerEpoch,
     request: Request,
+    at: Duration,
 }
 
 /// The process that has this pid after so many others had it.
@@ -125,6 +128,16 @@ pub(super) struct World {
     homes: BTreeMap<u32, ServerEpoch>,
     waiting: BTreeMap<ConnectionId, Peer>,
     dispatched: BTreeMap<ConnectionId, (Peer, ServerEpoch)>,
+    /// When each connection came, as far as the core of today knows.
+    came: BTreeMap<ConnectionId, Duration>,
+    /// Of each server the latest time at which it was asked, and then said, that it is in no fault.
+    known_sound: BTreeMap<ServerEpoch, Duration>,
+    /// Those of them that their server has not greeted.
+    told: BTreeSet<ConnectionId>,
+    /// And those with which their process came to the server.
+    fresh: BTreeSet<ConnectionId>,
+    /// How many connections of a process servers have accepted.
+    accepted: BTreeMap<u32, usize>,
     watched: BTreeSet<u32>,
     /// Whose descriptors the driver has copies of, the living and the dead.
     copies: BTreeSet<ProcessKey>,
@@ -156,6 +169,11 @@ impl World {
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             dispatched: BTreeMap::new(),
+            came: BTreeMap::new(),
+            known_sound: BTreeMap::new(),
+            told: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            accepted: BTreeMap::new(),
             watched: BTreeSet::new(),
             copies: BTreeSet::new(),
             spaces: BTreeMap::new(),
@@ -206,13 +224,23 @@ impl World {
             Effect::AdoptLink { server, .. } => assert!(self.servers.contains_key(&server)),
             Effect::Ask { server, id, request } => {
                 assert!(self.asked.iter().all(|asked| asked.id != id), "a request id is used once");
-                self.asked.push(Asked { id, server, request });
+                self.asked.push(Asked { id, server, request, at: self.now });
             }
             Effect::Tell { server, request } => {
                 assert!(!request.is_answered());
                 assert!(self.servers.contains_key(&server), "only a known server is told anything");
             }
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
+            Effect::HandOver { connection } => {
+                assert!(self.dispatched.contains_key(&connection), "only who was dispatched gets an end");
+                assert!(self.told.remove(&connection), "and once");
+                self.fresh.remove(&connection);
+            }
+            Effect::Recall { connection } => {
+                assert!(self.dispatched.contains_key(&connection), "only who was dispatched is taken back");
+                assert!(self.told.contains(&connection), "nobody is taken back who has its end");
+                self.not_told(connection);
+            }
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
             Effect::MeasureServer { server, .. } => {
@@ -375,7 +403,9 @@ impl World {
             assert_eq!(process.domain, peer.uid, "only to a server of its own user");
         }
         if let Some(home) = self.homes.get(&peer.pid) {
-            let works = |s: &Server| s.epoch == *home && s.is_connected() && !s.is_lost();
+            let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
+            let keeps = |s: &Server| !s.is_lost() && (s.tainted.is_none() || has_contexts);
+            let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
             let home_works = self.core.servers().any(works);
             let home_told = !self.untold.contains(home);
             assert!(*home == server || !home_works || !home_told, "a process stays with its server");
@@ -384,10 +414,22 @@ impl World {
         let spoilt = |s: &Server| s.is_lost() || (s.tainted.is_some() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
         assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
+        let joins = process.clients.iter().any(|other| *other != peer.pid);
+        if joins && !is_own && !self.untold.contains(&server) {
+            let since = self.came[&connection] + self.policy.domains.default.faults.settle_time;
+            assert!(
+                self.known_sound[&server] >= since,
+                "who joins others does so on a server that is known to be sound"
+            );
+        }
         process.clients.insert(peer.pid);
         process.ever.insert(peer.pid);
         self.homes.insert(peer.pid, server);
         self.dispatched.insert(connection, (peer, server));
+        self.told.insert(connection);
+        if !is_own {
+            self.fresh.insert(connection);
+        }
     }
 
     /// The rules that hold after every step.
@@ -439,14 +481,20 @@ impl World {
                 let peer = Peer { pid: uid * 10 + slot + 1, uid, gid: uid };
                 if !self.quitting {
                     self.waiting.insert(connection, peer);
+                    self.came.insert(connection, self.now);
                     self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
                 }
             }
             Action::ClientFinishes(index) => {
-                let key = self.dispatched.keys().nth(index).copied();
-                if let Some(connection) = key {
+                let key = self.dispatched.iter().nth(index).map(|(connection, (peer, _))| (*connection, *peer));
+                if let Some((connection, peer)) = key {
                     self.dispatched.remove(&connection);
-                    self.feed(Input::ClientDone { connection, status: Some(0) });
+                    // Who has no end yet can only leave.
+                    let status = if self.told.remove(&connection) { None } else { Some(0) };
+                    if status.is_some() {
+                        *self.accepted.entry(peer.pid).or_default() += 1;
+                    }
+                    self.feed(Input::ClientDone { connection, status });
                 } else if let Some(connection) = self.waiting.keys().nth(index).copied() {
                     self.waiting.remove(&connection);
                     self.feed(Input::ClientDone { connection, status: None });
@@ -503,6 +551,7 @@ impl World {
                 }
             }
             Action::ServerHello(index) => self.hello(index),
+            Action::ServerGreets(index) => self.greet(index),
             Action::ServerDies { index, status } => self.die(index, ExitCause::Exited(status)),
             Action::SpawningWorks(works) => self.spawning_works = works,
             Action::ServerAnswers(index) => self.reply(index, false),
@@ -522,9 +571,11 @@ impl World {
         for connection in waiting.into_iter().chain(under_way) {
             self.waiting.remove(&connection);
             self.dispatched.remove(&connection);
+            self.told.remove(&connection);
             self.feed(Input::ClientDone { connection, status: None });
         }
         let old = self.key(pid);
+        self.accepted.remove(&pid);
         *self.births.entry(pid).or_default() += 1;
         for process in self.servers.values_mut() {
             process.clients.remove(&pid);
@@ -552,7 +603,7 @@ impl World {
 
     fn hello(&mut self, index: usize) {
         let starting = self.servers.iter_mut().filter(|(_, process)| process.alive && !process.hello);
-        let Some((_, process)) = starting.into_iter().nth(index) else {
+        let Some((epoch, process)) = starting.into_iter().nth(index) else {
             return;
         };
         // A real server that has a signal does not get to its hello.
@@ -560,9 +611,31 @@ impl World {
             return;
         }
         process.hello = true;
+        self.known_sound.insert(*epoch, self.now);
         let peer = Peer { pid: process.pid, uid: process.domain, gid: 0 };
         let connection = ConnectionId(self.number());
         self.feed(Input::ServerHello { connection, peer });
+    }
+
+    /// A client that a server was told of waits again.
+    fn not_told(&mut self, connection: ConnectionId) {
+        self.told.remove(&connection);
+        let is_fresh = self.fresh.remove(&connection);
+        if let Some((peer, server)) = self.dispatched.remove(&connection) {
+            self.waiting.insert(connection, peer);
+            if is_fresh {
+                self.homes.remove(&peer.pid);
+                if let Some(process) = self.servers.get_mut(&server) {
+                    process.clients.remove(&peer.pid);
+                }
+            }
+        }
+    }
+
+    fn greet(&mut self, index: usize) {
+        if let Some(connection) = self.told.iter().nth(index).copied() {
+            self.feed(Input::ServerGreeted { connection });
+        }
     }
 
     fn die(&mut self, index: usize, cause: ExitCause) {
@@ -572,6 +645,15 @@ impl World {
         self.servers.remove(&epoch);
         self.homes.retain(|_, home| *home != epoch);
         self.feed(Input::ServerLinkLost { server: epoch, reason: "closed".to_owned() });
+        let told: Vec<_> = self.told.iter().filter(|told| self.dispatched[*told].1 == epoch).copied().collect();
+        for connection in told {
+            self.not_told(connection);
+            if self.exit.is_some() {
+                continue;
+            }
+            let peer = self.waiting[&connection];
+            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+        }
         while let Some(index) = self.asked.iter().position(|asked| asked.server == epoch) {
             let Asked { id, .. } = self.asked.remove(index);
             self.feed(Input::Replied { request: id, reply: Err(NoReply::Lost) });
@@ -583,7 +665,7 @@ impl World {
         if index >= self.asked.len() {
             return;
         }
-        let Asked { id, server, request } = self.asked.remove(index);
+        let Asked { id, server, request, at } = self.asked.remove(index);
         if silent {
             if request == Request::Clients {
                 self.untold.insert(server);
@@ -610,7 +692,14 @@ impl World {
             Request::GetThreadPercentage => Reply::ThreadPercentage(50.0),
             Request::TerminateClient(_) => Reply::Terminated(0),
             Request::Snapshot => Reply::Snapshot(Vec::new()),
-            Request::Status => Reply::Active(!self.servers.get(&server).is_some_and(|process| process.faulted)),
+            Request::Status => {
+                let is_sound = !self.servers.get(&server).is_some_and(|process| process.faulted);
+                if is_sound {
+                    let known = self.known_sound.entry(server).or_default();
+                    *known = at.max(*known);
+                }
+                Reply::Active(is_sound)
+            }
             Request::GetPinnedLimit(_) => Reply::PinnedLimit(1 << 30),
             Request::QueryDevices => Reply::Devices(Vec::new()),
             other => panic!("{other:?} has no answer"),
@@ -664,7 +753,12 @@ impl World {
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
+        // The driver finds out from the server that it was not told, or tells it again.
+        for connection in self.told.clone() {
+            self.not_told(connection);
+        }
         let waiting = std::mem::take(&mut self.waiting);
+        self.known_sound = self.servers.keys().map(|epoch| (*epoch, Duration::ZERO)).collect();
         for effect in effects {
             self.perform(effect);
         }
@@ -682,6 +776,7 @@ impl World {
         self.feed(Input::HardwareKnown);
         for (connection, peer) in waiting {
             self.waiting.insert(connection, peer);
+            self.came.insert(connection, self.now);
             self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
         }
     }
@@ -694,6 +789,9 @@ impl World {
                 self.reply(0, false);
             }
             self.hello(0);
+            while !self.told.is_empty() {
+                self.greet(0);
+            }
             let obedient = self.servers.values().position(|process| process.signalled);
             if let Some(index) = obedient {
                 self.die(index, ExitCause::Exited(0));
@@ -713,7 +811,8 @@ impl World {
         while let Some(pid) = self.homes.keys().next().copied() {
             self.end(pid, End::Signaled(9));
         }
-        self.pass(self.policy.funerals.hold_timeout);
+        // A server that is left to the dead ends first.
+        self.settle();
         assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.processes);
         assert!(self.copies.is_empty(), "every copy is closed: {:?}", self.copies);
         assert!(self.core.endings.is_empty(), "{:?}", self.core.endings);

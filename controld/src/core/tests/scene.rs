@@ -1,0 +1,154 @@
+//! A core with one server that has two clients, and short words for what can happen to them.
+
+use super::*;
+use remps_proto::mps::server::{Reply, Request};
+use world::{fault, identity, key};
+
+pub(super) const SERVER: Pid = 500;
+/// The default of `settle_time`.
+pub(super) const SETTLE: Duration = Duration::from_millis(12);
+pub(super) const CULPRIT: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
+pub(super) const VICTIM: Peer = Peer { pid: 11, uid: 1000, gid: 1000 };
+pub(super) const NEWCOMER: Peer = Peer { pid: 12, uid: 1000, gid: 1000 };
+
+/// A core with one server that has two clients.
+pub(super) struct Scene {
+    pub(super) core: Core,
+    pub(super) now: Duration,
+    next: u64,
+    pub(super) server: ServerEpoch,
+}
+
+impl Scene {
+    pub(super) fn new(policy: Policy) -> Self {
+        let core = Core::new(policy, Defaults::default());
+        let mut scene = Self { core, now: Duration::ZERO, next: 1, server: ServerEpoch(1) };
+        let (first, effects) = scene.arrive(CULPRIT);
+        let effects = scene.serve(&effects, SERVER);
+        assert!(is_dispatched(&effects, first));
+        scene.finish(first);
+        let (context, effects) = scene.arrive(CULPRIT);
+        assert!(is_dispatched(&effects, context), "who is alone waits for nothing");
+        scene.finish(context);
+        scene.joins(VICTIM);
+        for peer in [CULPRIT, VICTIM] {
+            let process = key(peer.pid, 0);
+            scene.feed(Input::CopiesHeld { process, descriptors: 2 });
+            scene.feed(Input::Tracked { process, tracked: true });
+        }
+        scene
+    }
+
+    /// One whose newcomers wait for nothing.
+    pub(super) fn unsettled(mut policy: Policy) -> Self {
+        policy.domains.default.faults.settle_time = Duration::ZERO;
+        Self::new(policy)
+    }
+
+    pub(super) fn with(change: impl FnOnce(&mut DomainPolicy)) -> Self {
+        let mut policy = Policy::default();
+        change(&mut policy.domains.default);
+        Self::new(policy)
+    }
+
+    pub(super) fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.core.handle(self.now, input)
+    }
+
+    pub(super) fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
+        self.next += 1;
+        let connection = ConnectionId(self.next);
+        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
+    }
+
+    /// Lets the time pass that a newcomer waits, and the server say that it is sound.
+    pub(super) fn settle(&mut self) -> Vec<Effect> {
+        let effects = self.pass(SETTLE);
+        self.answer_status(&effects, true)
+    }
+
+    /// A process comes to a sound server that has clients, and gets its connection and a context.
+    pub(super) fn joins(&mut self, peer: Peer) {
+        let (connection, _) = self.arrive(peer);
+        let waits = !self.core.policy.domains.default.faults.settle_time.is_zero();
+        assert!(!waits || is_dispatched(&self.settle(), connection));
+        self.finish(connection);
+        self.pass(Duration::from_millis(1));
+        let (context, effects) = self.arrive(peer);
+        assert!(!waits || is_dispatched(&self.answer_status(&effects, true), context));
+        self.finish(context);
+    }
+
+    /// A connection's way to a server comes to its good end.
+    pub(super) fn finish(&mut self, connection: ConnectionId) {
+        self.feed(Input::ServerGreeted { connection });
+        self.feed(Input::ClientDone { connection, status: Some(0) });
+    }
+
+    /// Brings the server that the effects ask for to its hello.
+    pub(super) fn serve(&mut self, effects: &[Effect], pid: Pid) -> Vec<Effect> {
+        let server = spawned(effects).expect("a server is asked for");
+        self.feed(Input::ServerSpawned { server, pid });
+        self.next += 1;
+        let connection = ConnectionId(self.next);
+        self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } })
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<Effect> {
+        self.now += time;
+        self.feed(Input::Tick)
+    }
+
+    pub(super) fn memory_fault(&mut self) -> Vec<Effect> {
+        self.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault: fault() }))
+    }
+
+    pub(super) fn log_record(&mut self, named: Pid) -> Vec<Effect> {
+        let text = "Worker is in reset".to_owned();
+        self.feed(Input::Evidence(Evidence::ServerLog { server: SERVER, named: Some(named), blames: true, text }))
+    }
+
+    /// The server answers the question for its status that is among the effects.
+    pub(super) fn answer_status(&mut self, effects: &[Effect], active: bool) -> Vec<Effect> {
+        let request = asked(effects, &Request::Status).expect("the server is asked for its status");
+        self.feed(Input::Replied { request, reply: Ok(Reply::Active(active)) })
+    }
+
+    pub(super) fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {
+        self.feed(Input::ProcessGone { pid: peer.pid, end })
+    }
+
+    pub(super) fn verdict(&self) -> &Verdict {
+        self.core.verdicts().next_back().expect("there is a verdict")
+    }
+
+    pub(super) fn is_tainted(&self) -> bool {
+        self.core.servers().any(|server| server.epoch == self.server && server.tainted.is_some())
+    }
+}
+
+pub(super) fn spawned(effects: &[Effect]) -> Option<ServerEpoch> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::SpawnServer { server, .. } => Some(*server),
+        _ => None,
+    })
+}
+
+pub(super) fn asked(effects: &[Effect], wanted: &Request) -> Option<RequestId> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Ask { id, request, .. } if request == wanted => Some(*id),
+        _ => None,
+    })
+}
+
+pub(super) fn is_dispatched(effects: &[Effect], wanted: ConnectionId) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Dispatch { connection, .. } if *connection == wanted))
+}
+
+pub(super) fn is_released(effects: &[Effect], peer: Peer) -> bool {
+    effects.contains(&Effect::ReleaseCopies { process: key(peer.pid, 0) })
+}
+
+pub(super) fn culprit(verdict: &Verdict) -> Option<Pid> {
+    verdict.culprit.as_ref().map(|culprit| culprit.process.pid)
+}
