@@ -6,7 +6,7 @@
 /// Functions that std refers to weakly and does without when they are missing; all are newer than glibc 2.17. A weak
 /// reference still records the version it was linked against, and an old loader refuses the library for that, so they
 /// are declared missing.
-const NEWER_AND_OPTIONAL: [&str; 3] = ["__cxa_thread_atexit_impl", "gettid", "statx"];
+const NEWER_AND_OPTIONAL: [&str; 4] = ["__cxa_thread_atexit_impl", "copy_file_range", "gettid", "statx"];
 
 /// Before glibc 2.34 these held the `dl*` and `pthread_key_*` functions; since then they are empty, and still shipped.
 const FORMERLY_SEPARATE: [&str; 2] = ["libdl.so.2", "libpthread.so.0"];

@@ -42,8 +42,13 @@ under_oldest_version! {
 // The unit tests run on the machine they were built on, and std's own references serve them as they are.
 #[cfg(not(test))]
 under_oldest_version! {
+    "dlerror" => "dlerror" @ "GLIBC_2.2.5";
+    "pthread_attr_setstacksize" => "pthread_attr_setstacksize" @ "GLIBC_2.2.5";
+    "pthread_create" => "pthread_create" @ "GLIBC_2.2.5";
+    "pthread_detach" => "pthread_detach" @ "GLIBC_2.2.5";
     "pthread_key_create" => "pthread_key_create" @ "GLIBC_2.2.5";
     "pthread_key_delete" => "pthread_key_delete" @ "GLIBC_2.2.5";
+    "pthread_setname_np" => "pthread_setname_np" @ "GLIBC_2.12";
     "pthread_setspecific" => "pthread_setspecific" @ "GLIBC_2.2.5";
 }
 

@@ -50,7 +50,7 @@ pub(super) fn prepare() {
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // The program's signals are for the program's threads.
     // SAFETY: the set was filled, and there is room for the other.
-    let is_blocked = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
+    let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(|| {
         if let Ok(file) = make() {
             *next() = Some(file);
@@ -60,7 +60,7 @@ pub(super) fn prepare() {
     drop(made);
     if is_blocked {
         // SAFETY: what was there before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     }
 }
 

@@ -52,8 +52,8 @@ const MEANINGS: [(u32, Meaning); 20] = [
 
 /// What an answer means.
 pub(super) fn meaning(answer: CUresult) -> Option<Meaning> {
-    // Nearly every answer is none of them: success is 0, and a wrong argument is 1.
-    if answer.0 < 46 {
+    // Nearly every answer is none of them: success is 0, a wrong argument 1, and what is not ready 600.
+    if answer.0 < 46 || answer.0 == 600 {
         return None;
     }
     MEANINGS.iter().find(|(code, _)| *code == answer.0).map(|(_, meaning)| *meaning)

@@ -25,47 +25,58 @@ static IS_CLOSED: AtomicBool = AtomicBool::new(false);
 static CHANGES: Mutex<()> = Mutex::new(());
 static CHANGED: Condvar = Condvar::new();
 
-thread_local! {
-    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
 fn changes() -> MutexGuard<'static, ()> {
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn shard() -> &'static AtomicUsize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let mut index = SHARD.get();
-    if index == usize::MAX {
-        index = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        SHARD.set(index);
+/// What the gate knows of a thread.
+#[derive(Debug)]
+pub(super) struct Passer {
+    /// Its count; beyond them before it has one.
+    shard: Cell<usize>,
+    is_inside: Cell<bool>,
+}
+
+impl Passer {
+    /// A thread that has not been here.
+    pub(super) const fn new() -> Self {
+        Self { shard: Cell::new(SHARDS), is_inside: Cell::new(false) }
     }
-    &INSIDE[index].0
+
+    /// Whether this thread is inside already.
+    pub(super) fn is_inside(&self) -> bool {
+        self.is_inside.get()
+    }
+
+    fn shard(&self) -> &'static AtomicUsize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        if self.shard.get() == SHARDS {
+            self.shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        }
+        &INSIDE[self.shard.get()].0
+    }
 }
 
 /// While it lives, this thread is inside.
 #[derive(Debug)]
-pub(super) struct Pass(&'static AtomicUsize);
-
-/// Whether this thread is inside already.
-pub(super) fn is_inside() -> bool {
-    IS_INSIDE.get()
+pub(super) struct Pass<'a> {
+    shard: &'static AtomicUsize,
+    passer: &'a Passer,
 }
 
 /// Goes in; waits while the gate is closed, for `patience` at most. `None` if it stays closed.
-pub(super) fn enter(patience: Duration) -> Option<Pass> {
-    let shard = shard();
+pub(super) fn enter(passer: &Passer, patience: Duration) -> Option<Pass<'_>> {
+    let shard = passer.shard();
     shard.fetch_add(1, Ordering::SeqCst);
     if IS_CLOSED.load(Ordering::SeqCst) {
-        return enter_later(shard, patience);
+        return enter_later(shard, passer, patience);
     }
-    IS_INSIDE.set(true);
-    Some(Pass(shard))
+    passer.is_inside.set(true);
+    Some(Pass { shard, passer })
 }
 
 #[cold]
-fn enter_later(shard: &'static AtomicUsize, patience: Duration) -> Option<Pass> {
+fn enter_later<'a>(shard: &'static AtomicUsize, passer: &'a Passer, patience: Duration) -> Option<Pass<'a>> {
     let deadline = Instant::now() + patience;
     let mut guard = changes();
     loop {
@@ -81,16 +92,16 @@ fn enter_later(shard: &'static AtomicUsize, patience: Duration) -> Option<Pass> 
         }
         shard.fetch_add(1, Ordering::SeqCst);
         if !IS_CLOSED.load(Ordering::SeqCst) {
-            IS_INSIDE.set(true);
-            return Some(Pass(shard));
+            passer.is_inside.set(true);
+            return Some(Pass { shard, passer });
         }
     }
 }
 
-impl Drop for Pass {
+impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        IS_INSIDE.set(false);
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.passer.is_inside.set(false);
+        self.shard.fetch_sub(1, Ordering::SeqCst);
         if IS_CLOSED.load(Ordering::SeqCst) {
             let _locked = changes();
             CHANGED.notify_all();
@@ -140,7 +151,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{close, enter, is_inside};
+    use super::{Passer, close, enter};
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -151,17 +162,18 @@ mod tests {
         let (leave, asked) = mpsc::channel::<()>();
         let (told, is_in) = mpsc::channel();
         let stuck = thread::spawn(move || {
-            let pass = enter(LONG).expect("it is open");
-            assert!(is_inside());
+            let passer = Passer::new();
+            let pass = enter(&passer, LONG).expect("it is open");
+            assert!(passer.is_inside());
             told.send(()).unwrap();
             asked.recv().unwrap();
             drop(pass);
-            assert!(!is_inside());
+            assert!(!passer.is_inside());
         });
         is_in.recv().unwrap();
         let closed = close();
         assert_eq!(closed.wait(Duration::from_millis(10)), 1);
-        assert!(enter(Duration::from_millis(10)).is_none(), "it stays closed");
+        assert!(enter(&Passer::new(), Duration::from_millis(10)).is_none(), "it stays closed");
         leave.send(()).unwrap();
         assert_eq!(closed.wait(LONG), 0);
         stuck.join().unwrap();
@@ -172,9 +184,9 @@ mod tests {
         let passers: Vec<_> = (0..4)
             .map(|_| {
                 thread::spawn(move || {
-                    let mut passed = 0_u32;
+                    let (mut passed, passer) = (0_u32, Passer::new());
                     while Instant::now() < end {
-                        drop(enter(LONG).expect("it opens again"));
+                        drop(enter(&passer, LONG).expect("it opens again"));
                         passed += 1;
                     }
                     passed

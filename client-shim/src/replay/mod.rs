@@ -52,6 +52,7 @@ pub(crate) use names::name_of;
 
 use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook};
 use recovery::Verdict;
+use threads::Here;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,18 +110,22 @@ pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
 
 /// One call of a hooked function, with names for handles if `call` is told so.
 pub(crate) fn through(hook: &'static Hook, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
-    if gate::is_inside() {
+    threads::here(|here| pass(here, hook, subject, call))
+}
+
+fn pass(here: &Here, hook: &'static Hook, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
+    if here.passer.is_inside() {
         return call(recovery::generation() > 0);
     }
     let mut is_again = false;
     let mut known = CUresult::CUDA_ERROR_UNKNOWN;
     loop {
-        let Some(pass) = gate::enter(PATIENCE) else { return known };
+        let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
         let generation = recovery::generation();
-        threads::arrive(generation);
-        let work = progress::begin(hook.effect(), subject, hook.is_per_thread());
+        here.arrive(generation);
+        let work = progress::begin(hook.effect(), subject, hook.is_per_thread(), here.current());
         if generation > 0
-            && let Some(error) = owed(hook.effect(), &work)
+            && let Some(error) = owed(here, hook.effect(), &work)
         {
             work.end(error);
             return error;
@@ -144,14 +149,14 @@ pub(crate) fn through(hook: &'static Hook, subject: &Subject, call: &mut dyn FnM
 
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread,
 /// or from anybody about this stream.
-fn owed(effect: Effect, work: &progress::Work) -> Option<CUresult> {
+fn owed(here: &Here, effect: Effect, work: &progress::Work) -> Option<CUresult> {
     let (lossy, error) = recovery::lossy();
     if lossy == 0 {
         return None;
     }
-    let is_owed = threads::is_owed(lossy, effect);
+    let is_owed = here.is_owed(lossy, effect);
     let of_stream = work.owed();
-    if is_owed { Some(error) } else { of_stream.filter(|_| threads::came_after(lossy)) }
+    if is_owed { Some(error) } else { of_stream.filter(|_| here.came_after(lossy)) }
 }
 
 /// A call that cannot be translated.

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use super::{arguments::Subject, effects::Effect, names, threads};
+use super::{arguments::Subject, effects::Effect, names};
 use crate::{keep::record, sys::CUresult};
 
 /// Places.
@@ -58,8 +58,7 @@ static RECORDED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new
 const ENDED: usize = 4;
 
 /// Which stream a call means: its name, and the context that it is of, if that is known without a search.
-fn key(stream: usize, is_per_thread: bool) -> usize {
-    let context = threads::current();
+fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
     match stream {
         0 if is_per_thread => context | PER_THREAD,
         0 | LEGACY => context | LEGACY,
@@ -77,7 +76,7 @@ fn find(name: usize) -> Option<usize> {
 }
 
 /// The place of a stream, a new one if it has none; `None` if there is none left.
-fn place(name: usize) -> Option<usize> {
+fn place(name: usize, current: usize) -> Option<usize> {
     let first = (name >> 4) % MOST;
     for at in (0..MOST).map(|step| (first + step) % MOST) {
         let place = &PLACES[at];
@@ -88,7 +87,7 @@ fn place(name: usize) -> Option<usize> {
                 if taken.is_ok() {
                     let of_recipe = || record::stream_context(names::current_of(name)).map(names::name_of);
                     let context = if name & (LEGACY | PER_THREAD) == 0 { of_recipe() } else { None };
-                    place.context.store(context.unwrap_or_else(threads::current), Ordering::Release);
+                    place.context.store(context.unwrap_or(current), Ordering::Release);
                 }
                 if taken.is_ok() || taken == Err(name) {
                     return Some(at);
@@ -112,20 +111,20 @@ pub(super) struct Work {
     all: Vec<(usize, u64)>,
 }
 
-/// Notes that a call begins.
-pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool) -> Work {
+/// Notes that a call begins, in this context by name.
+pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Work {
     let mut work = Work { effect, event: subject.event, place: None, number: 0, all: Vec::new() };
     match effect {
         Effect::Silent | Effect::None | Effect::ReadsEvents => {}
         Effect::Submits | Effect::Launches | Effect::CopiesToHost => {
-            work.place = place(key(subject.stream.unwrap_or(0), is_per_thread));
+            work.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
             match work.place {
                 Some(at) => work.number = PLACES[at].submitted.fetch_add(1, Ordering::AcqRel) + 1,
                 None => IS_INCOMPLETE.store(true, Ordering::Release),
             }
         }
         Effect::FinishesStream | Effect::RecordsEvent | Effect::EndsStream => {
-            let name = key(subject.stream.unwrap_or(0), is_per_thread);
+            let name = key(subject.stream.unwrap_or(0), is_per_thread, context);
             work.place = find(name).filter(|_| name & PER_THREAD == 0 || effect != Effect::FinishesStream);
             work.number = work.place.map_or(0, |at| PLACES[at].submitted.load(Ordering::Acquire));
         }
@@ -136,7 +135,6 @@ pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool) -> W
             }
         }
         Effect::FinishesContext => {
-            let context = threads::current();
             work.all = used()
                 .filter(|(_, place)| place.context.load(Ordering::Acquire) == context)
                 .map(|(at, place)| (at, place.submitted.load(Ordering::Acquire)))

@@ -141,7 +141,7 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
     drop(attempts);
     let lost = lossy().0 > seen;
     if lost || is_again || effect == Effect::ReadsEvents {
-        threads::told(generation());
+        threads::here(|here| here.tell(generation()));
         Verdict::Answer(answer)
     } else {
         Verdict::Again
@@ -198,6 +198,9 @@ fn recover(error: CUresult) -> Result<Recovery, Refusal> {
     if inside > 0 {
         return Err(Refusal::Stuck(inside));
     }
+    // What waited for work to be freed waits no longer: the dead copy gives it back.
+    let pending = keep::with(keep::store::Store::free_all_pending).unwrap_or_default();
+    pending.into_iter().for_each(keep::region::Region::destroy);
     // A thread may have made something until the gate was closed.
     let (memory, of_memory) = Memory::survey();
     obstacles(of_memory)?;
@@ -242,16 +245,11 @@ fn exchange(
     clock: &mut Clock,
     recovery: &mut Recovery,
 ) -> Result<Renamed, Refusal> {
-    let pending = keep::with(keep::store::Store::free_all_pending).unwrap_or_default();
     let given = memory.give_back();
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
     if given.refused > 0 && is_busy && recovery.error == SERVER_DIED {
         return Err(Refusal::NotQuiet(given.last));
     }
-    // Empty by now: the store does not know them any longer, so nobody maps them again.
-    drop(pending);
-    let (memory, _) = Memory::survey();
-    let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
     clock.ended(Step::Unmap, recovery);
 
     let listeners =
@@ -275,7 +273,7 @@ fn exchange(
         }
     };
     let before = fresh.take_over();
-    let made = rebuild(&memory, objects, clock, recovery);
+    let made = rebuild(memory, objects, clock, recovery);
     interval.end();
     match made {
         Ok(renamed) => {

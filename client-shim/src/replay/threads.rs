@@ -5,30 +5,55 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{effects::Effect, names};
+use super::{effects::Effect, gate::Passer, names};
 use crate::api::types::CUcontext;
 
+/// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
+#[derive(Debug)]
+pub(super) struct Here {
+    /// To the gate.
+    pub(super) passer: Passer,
+    /// The current context by name, 0 for none.
+    current: Cell<usize>,
+    /// In which copy of the driver it has been last.
+    generation: Cell<u64>,
+    /// In which copy it has been first.
+    first: Cell<u64>,
+    /// Up to which recovery it was told of lost work.
+    told: Cell<u64>,
+}
+
+/// The thread has been in no copy.
+const NONE: u64 = u64::MAX;
+
 thread_local! {
+    static HERE: Here = const {
+        Here {
+            passer: Passer::new(),
+            current: Cell::new(0),
+            generation: Cell::new(NONE),
+            first: Cell::new(0),
+            told: Cell::new(0),
+        }
+    };
     /// Contexts by name, the current one last.
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// Of which copy of the driver this thread has been in last; `None` if it has been in none.
-    static GENERATION: Cell<Option<u64>> = const { Cell::new(None) };
-    /// In which copy it has been first.
-    static FIRST: Cell<u64> = const { Cell::new(0) };
-    /// Up to which recovery it was told of lost work.
-    static TOLD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What is known of this thread.
+pub(super) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
+    HERE.with(work)
 }
 
 /// Works on the stack. A thread that is ending has none.
 fn with<T: Default>(work: impl FnOnce(&mut Vec<usize>) -> T) -> T {
-    STACK
-        .try_with(|stack| stack.try_borrow_mut().map(|mut stack| work(&mut stack)).unwrap_or_default())
-        .unwrap_or_default()
-}
-
-/// The current context by name, 0 if there is none.
-pub(super) fn current() -> usize {
-    with(|stack| stack.last().copied()).unwrap_or(0)
+    let changed = STACK.try_with(|stack| {
+        let mut stack = stack.try_borrow_mut().ok()?;
+        let result = work(&mut stack);
+        here(|here| here.current.set(stack.last().copied().unwrap_or(0)));
+        Some(result)
+    });
+    changed.ok().flatten().unwrap_or_default()
 }
 
 /// A context, by its handle, was made current in place of the one that is.
@@ -61,45 +86,52 @@ pub(crate) fn destroyed(context: usize) {
     });
 }
 
-/// Brings this thread to the copy of this number: its stack is put there.
-pub(super) fn arrive(generation: u64) {
-    let before = GENERATION.replace(Some(generation));
-    if before == Some(generation) {
-        return;
+impl Here {
+    /// The current context by name, 0 if there is none.
+    pub(super) fn current(&self) -> usize {
+        self.current.get()
     }
-    if before.is_none() {
-        // What was before its time others were told.
-        FIRST.set(generation);
-        TOLD.set(generation);
-        return;
-    }
-    for (depth, name) in with(|stack| stack.clone()).into_iter().enumerate() {
-        let context = CUcontext(names::current_of(name));
-        // A context that cannot be made current is missed by the call that follows, which says so.
-        let _refused = if depth == 0 {
-            driver!(context::cuCtxSetCurrent(context))
-        } else {
-            driver!(context::cuCtxPushCurrent_v2(context))
-        };
-    }
-}
 
-/// Whether this thread was there before the recovery of this number and has not been told of it. It is told now, if the
-/// call is one that tells.
-pub(super) fn is_owed(lossy: u64, effect: Effect) -> bool {
-    let is_owed = TOLD.get() < lossy && effect != Effect::Silent;
-    if is_owed {
-        TOLD.set(lossy);
+    /// Brings this thread to the copy of this number: its stack is put there.
+    pub(super) fn arrive(&self, generation: u64) {
+        let before = self.generation.replace(generation);
+        if before == generation {
+            return;
+        }
+        if before == NONE {
+            // What was before its time others were told.
+            self.first.set(generation);
+            self.told.set(generation);
+            return;
+        }
+        for (depth, name) in with(|stack| stack.clone()).into_iter().enumerate() {
+            let context = CUcontext(names::current_of(name));
+            // A context that cannot be made current is missed by the call that follows, which says so.
+            let _refused = if depth == 0 {
+                driver!(context::cuCtxSetCurrent(context))
+            } else {
+                driver!(context::cuCtxPushCurrent_v2(context))
+            };
+        }
     }
-    is_owed
-}
 
-/// Whether this thread had not been there before the recovery of this number.
-pub(super) fn came_after(lossy: u64) -> bool {
-    FIRST.get() >= lossy
-}
+    /// Whether this thread was there before the recovery of this number and has not been told of it. It is told now, if
+    /// the call is one that tells.
+    pub(super) fn is_owed(&self, lossy: u64, effect: Effect) -> bool {
+        let is_owed = self.told.get() < lossy && effect != Effect::Silent;
+        if is_owed {
+            self.told.set(lossy);
+        }
+        is_owed
+    }
 
-/// This thread was told of the recovery of this number.
-pub(super) fn told(generation: u64) {
-    TOLD.set(TOLD.get().max(generation));
+    /// Whether this thread had not been there before the recovery of this number.
+    pub(super) fn came_after(&self, lossy: u64) -> bool {
+        self.first.get() >= lossy
+    }
+
+    /// This thread was told of the recovery of this number.
+    pub(super) fn tell(&self, generation: u64) {
+        self.told.set(self.told.get().max(generation));
+    }
 }

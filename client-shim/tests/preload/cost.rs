@@ -6,6 +6,8 @@ use crate::lab::{Lab, run};
 
 /// What the library may add to a call, in picoseconds.
 const MOST: i64 = 30_000;
+/// The same where the program is to be recovered.
+const MOST_REPLAYING: i64 = 100_000;
 
 #[test]
 fn a_call_that_passes_through_costs_a_few_nanoseconds() {
@@ -20,6 +22,7 @@ fn a_call_that_passes_through_costs_a_few_nanoseconds() {
         let how = format!("MPS_SHIM_KEEP={keep} MPS_SHIM_REPLAY={replay}");
         // Not `println!`, which the test harness hides when the test passes.
         writeln!(std::io::stderr(), "a call takes {plain} ps, with {how} {kept} ps").unwrap();
-        assert!(kept - plain < MOST, "{how}: {plain} ps became {kept} ps");
+        let most = if replay.is_empty() { MOST } else { MOST_REPLAYING };
+        assert!(kept - plain < most, "{how}: {plain} ps became {kept} ps");
     }
 }

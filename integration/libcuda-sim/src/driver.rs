@@ -9,7 +9,7 @@ use crate::ptx::Module;
 use crate::stream::Event;
 use crate::used::Used;
 use crate::uvm::{self, Descriptor};
-use crate::vmm::Allocation;
+use crate::vmm::{self, Allocation};
 use remps_proto::mps::client::PROCESS_CONTEXT;
 use sim_wire::fault;
 use sim_wire::hardware::{self, Device};
@@ -119,6 +119,7 @@ pub(crate) fn initialise() -> Outcome {
         return if driver.process == std::process::id() { Ok(()) } else { Err(Code::NOT_INITIALIZED) };
     }
     let script = Script::load();
+    vmm::note_taken();
     let path = mps::control_path();
     let descriptor = Descriptor::open()?;
     let daemon = mps::probe(&path)?.then_some(path);
