@@ -32,6 +32,7 @@ mod guard;
 mod init;
 mod keep;
 mod log;
+mod private;
 mod proc_address;
 mod replay;
 mod resolve;

@@ -13,6 +13,7 @@ open_enum! {
         CUDA_ERROR_OUT_OF_MEMORY = 2,
         /// What NVIDIA's linker stub answers: there is no driver behind this function.
         CUDA_ERROR_STUB_LIBRARY = 34,
+        CUDA_ERROR_NOT_FOUND = 500,
         CUDA_ERROR_NOT_SUPPORTED = 801,
         CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
         CUDA_ERROR_UNKNOWN = 999,

@@ -1,6 +1,8 @@
 //! What a program may ask of the driver and its devices: nothing is made and nothing is used up.
 #![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
 
+use crate::private;
+
 hooks! {
     Query;
     {
@@ -36,7 +38,7 @@ hooks! {
         );
         fn cuGetErrorName(error: CUresult, str: *mut *const c_char);
         fn cuGetErrorString(error: CUresult, str: *mut *const c_char);
-        fn cuGetExportTable(export_table: *mut *const c_void, export_table_id: *const CUuuid) made PrivateTable(export_table);
+        fn cuGetExportTable(export_table: *mut *const c_void, export_table_id: *const CUuuid) => private::hand_out;
     }
     elsewhere {
         fn cuDeviceGetCliqueCount(count: *mut usize, dev: CUdevice);

@@ -61,7 +61,7 @@ reasons! {
     /// Addresses of a module's variables and functions.
     Variable = "an address in a module is another one after a reload",
     /// `cuGetExportTable`.
-    PrivateTable = "private functions of the driver cannot be put in another copy's place",
+    PrivateTable = "nobody knows what this private table's functions do",
     /// Images without a readable length, or too many of them.
     Image = "the image cannot be kept",
     /// JIT options.

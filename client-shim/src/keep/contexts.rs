@@ -28,6 +28,7 @@ pub(crate) fn destroy(driver: &mut Driver<cuCtxDestroy_v2::Signature>, context: 
     let answer = driver.call(|function| unsafe { function(context) });
     if answer.is_success() {
         threads::destroyed(context.0);
+        account::gone(context.key());
         end(context)?;
     }
     Ok(answer)

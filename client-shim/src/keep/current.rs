@@ -60,11 +60,20 @@ pub(crate) fn retain(
     context: *mut CUcontext,
     device: CUdevice,
 ) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    retaining(context, device, || driver.call(|function| unsafe { function(context, device) }))
+}
+
+/// Retains a device's primary context by `retain`, which writes its handle to `context`.
+pub(crate) fn retaining(
+    context: *mut CUcontext,
+    device: CUdevice,
+    retain: impl FnOnce() -> CUresult,
+) -> Result<CUresult, Bypass> {
     let is_first = with(|store| store.contexts.retained().all(|(of, retained)| of != device || retained.count == 0))?;
     // The first time the context is made, for which the driver opens files.
     let interval = is_first.then(belongings::Interval::begin).flatten();
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(context, device) });
+    let answer = retain();
     if let Some(interval) = interval {
         interval.end();
     }

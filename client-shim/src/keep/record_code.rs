@@ -1,7 +1,6 @@
 //! Modules and their functions, passed on and noted, and what libraries share with them.
 //!
-//! cudart loads its programs' modules through a private table of the driver's, so they do not come by here; a context
-//! that is made anew makes it load them again.
+//! What cudart loads through a private table of the driver's comes by [`private`](crate::private).
 #![expect(unsafe_code, reason = "calls the driver and reads what the program has given it")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -111,6 +110,13 @@ pub(crate) fn module(
         loaded("cuModuleLoadData", handle, copied(image), Some(Vec::new()), recipe)?;
     }
     Ok(answer)
+}
+
+/// A module that cudart has loaded through its private table; `is_plain` if nothing was said but the image.
+pub(crate) fn module_by_table(module: CUmodule, image: *const c_void, is_plain: bool) -> Result<(), Bypass> {
+    let context = context()?;
+    let recipe = |image, options| Recipe::Module { context, image, options };
+    loaded("cuGetExportTable", module.0, copied(image), is_plain.then(Vec::new), recipe)
 }
 
 /// Logic of `cuModuleLoadDataEx`.

@@ -1,6 +1,6 @@
 //! The process's address space, as `/proc/self/maps` shows it.
 
-use std::{fs, io};
+use std::{collections::BTreeSet, fs, io};
 
 /// A mapped range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,13 @@ impl Range {
 /// The system's.
 pub(super) fn read() -> io::Result<Vec<Range>> {
     Ok(fs::read_to_string("/proc/self/maps")?.lines().filter_map(Range::parse).collect())
+}
+
+/// Those of the addresses that lie in code; `None` if nobody knows.
+pub(crate) fn functions_of(addresses: impl Iterator<Item = usize>) -> Option<BTreeSet<usize>> {
+    let code: Vec<_> = read().ok()?.into_iter().filter(|range| range.access.contains('x')).collect();
+    let is_code = |address: &usize| code.iter().any(|range| range.meets(u64::try_from(*address).unwrap_or(0), 1));
+    Some(addresses.filter(is_code).collect())
 }
 
 #[cfg(test)]

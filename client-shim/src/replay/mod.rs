@@ -15,7 +15,7 @@
 //! costs one look at a flag.
 //!
 //! Not recovered, with the reason on standard error and in `mps_shim_last_recovery`: a program with anything that
-//! [`account`](crate::keep::account) counts, private tables of the driver's among it, so for now one without cudart; one
+//! [`account`](crate::keep::account) counts, private tables that [`private`](crate::private) does not know among it; one
 //! in the middle of a capture; one with a thread that does not come out of the driver; one that the operator has
 //! terminated. A forked child never is: it has no driver.
 #![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
@@ -48,7 +48,8 @@ use std::{
 
 pub(crate) use arguments::{Argument, Subject};
 pub(crate) use effects::Effect;
-pub(crate) use names::name_of;
+pub(crate) use maps::functions_of;
+pub(crate) use names::{current_of, name_of};
 
 use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook};
 use recovery::Verdict;

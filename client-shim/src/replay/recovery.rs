@@ -43,7 +43,7 @@ use super::{
 use crate::{
     api::types::{CUcontext, CUdevice},
     keep::{self, account, record},
-    log, settings,
+    log, private, settings,
     sys::CUresult,
 };
 
@@ -177,6 +177,9 @@ fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
     if keep::with(|store| store.captures).unwrap_or(0) > 0 {
         all.push("a stream is being captured".to_owned());
     }
+    if let Some((table, place)) = private::unknown_call() {
+        all.push(format!("function {place} of the private table \"{table}\", of which nobody knows what it takes"));
+    }
     all.extend(account::living().into_iter().map(|(function, reason)| format!("{function}: {reason}")));
     if all.is_empty() {
         return Ok(());
@@ -273,6 +276,7 @@ fn exchange(
         }
     };
     let before = fresh.take_over();
+    let led = private::targets();
     let made = rebuild(memory, objects, clock, recovery);
     interval.end();
     match made {
@@ -285,6 +289,7 @@ fn exchange(
         Err(failed) => {
             // What the fresh copy has is given back, and the dead one answers the program as it would have.
             before.restore();
+            private::restore(&led);
             let fresh = belongings::take();
             let _cut = amputation::perform(&fresh, Vec::new(), &[], &[]);
             belongings::put_back(dead);
@@ -310,6 +315,8 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
     let mut renamed = memory.map(&contexts)?;
     clock.ended(Step::Map, recovery);
     objects.make(&mut renamed)?;
+    private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
+        .map_err(|(call, answer)| Failed { call, answer })?;
     // This thread's own stack is put in place when it goes in again.
     checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
     clock.ended(Step::Objects, recovery);

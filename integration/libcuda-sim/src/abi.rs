@@ -54,6 +54,11 @@ impl Out<c_char> {
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
+    /// The values at an address that the caller gave.
+    pub(crate) fn placed(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance(address))
+    }
+
     /// The value.
     pub(crate) fn get(&self) -> Outcome<T> {
         self.at(0)

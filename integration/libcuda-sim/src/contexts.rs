@@ -107,6 +107,12 @@ impl Driver {
         let Some(context) = self.tables().contexts.remove(&handle) else { return false };
         // Its kernels have ended when this returns, so the memory can go.
         context.destroy();
+        let stored: Vec<_> = self.tables().storage.extract_if(|(of, _), _| *of == handle).collect();
+        for ((_, key), (value, ended)) in stored {
+            if let Some(ended) = ended {
+                ended(handle, key, value);
+            }
+        }
         let mut tables = self.tables();
         let owned: Vec<usize> = tables
             .ranges

@@ -4,6 +4,7 @@ use crate::allocations::Ranges;
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::copies;
+use crate::entry::private::Ended;
 use crate::mps::{self, Link};
 use crate::ptx::Module;
 use crate::stream::Event;
@@ -47,6 +48,8 @@ pub(crate) struct Tables {
     pub(crate) events: HashMap<usize, Arc<Event>>,
     /// Streams' contexts by stream handle, kept after the context is gone.
     pub(crate) streams: HashMap<usize, usize>,
+    /// Context-local storage by context and key: the value, and whom to call when the context ends.
+    pub(crate) storage: HashMap<(usize, usize), (usize, Option<Ended>)>,
     /// VMM allocations by handle.
     pub(crate) allocations: HashMap<usize, Allocation>,
     /// Reserved address ranges: start and length.

@@ -9,6 +9,7 @@
 pub(super) mod mapped;
 mod objects;
 mod ordered;
+pub(super) mod tables;
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::Report;
@@ -215,12 +216,14 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
     let is_all_back = before.abs_diff(free_bytes()?) <= SLACK;
     let mapped = mapped::work()?;
     let objects = objects::work()?;
+    let tables = tables::work()?;
     report.say(
         "facts",
         json!({
             "is_aligned": is_aligned, "is_apart": is_apart, "ranges": ranges, "kinds": kinds, "are_known": are_known, "counted": counted,
             "twice": twice, "inside": inside, "are_intact": are_intact, "nothing": nothing, "too_much": too_much,
             "is_pitched": is_pitched, "threads_failed": threads_failed, "is_all_back": is_all_back, "mapped": mapped, "ordered": ordered, "objects": objects,
+            "tables": tables,
         }),
     );
     Ok(json!({}))

@@ -21,6 +21,7 @@
 
 mod last;
 mod observed;
+mod stored;
 mod worker;
 mod workload;
 

@@ -22,14 +22,18 @@ fn create(context: &Out<usize>, device: c_int) -> Outcome {
     context.put(handle)
 }
 
+pub(super) fn retain(context: &Out<usize>, device: c_int) -> Outcome {
+    let driver = driver()?;
+    context.put(driver.retain_primary(ordinal(driver, device)?)?)
+}
+
 fn is_primary(driver: &Driver, handle: usize) -> bool {
     driver.devices.iter().any(|device| Driver::primary_handle(device.ordinal) == handle)
 }
 
 entry_points! {
     fn cuDevicePrimaryCtxRetain(context: Out<usize>, device: c_int) {
-        let driver = driver()?;
-        context.put(driver.retain_primary(ordinal(driver, device)?)?)
+        retain(&context, device)
     }
 
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {

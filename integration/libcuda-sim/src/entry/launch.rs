@@ -38,6 +38,11 @@ fn load(handle: &Out<usize>, image: &[u8]) -> Outcome {
     handle.put(number)
 }
 
+/// Loads a module that cudart has wrapped, from the image at this address.
+pub(super) fn load_wrapped(handle: &Out<usize>, image: usize) -> Outcome {
+    load(handle, &read_image(&In::placed(image))?)
+}
+
 fn launch(function: usize, [grid, block]: [[c_uint; 3]; 2], stream: usize, arguments: &In<*const u8>) -> Outcome {
     let (driver, context) = current()?;
     let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;

@@ -7,6 +7,7 @@ mod launch;
 mod memory;
 mod pointer;
 mod pool;
+pub(crate) mod private;
 mod query;
 mod stream;
 mod transfer;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::failed;
+use super::stored::Stored;
 use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
 use crate::programs::memory_probe::mapped::map_new;
 use crate::programs::memory_probe::{allocate, check};
@@ -55,6 +56,7 @@ pub(super) struct Workload {
     host: *mut u32,
     /// A kernel of a library, if there is one.
     of_library: Option<sys::CUkernel>,
+    stored: Stored,
 }
 
 impl Workload {
@@ -85,15 +87,27 @@ impl Workload {
         check("cuMemHostRegister", unsafe { sys::cuMemHostRegister_v2(host.cast(), WORDS_BYTES, 0) })?;
         let of_library = has_library.then(library_kernel).transpose()?;
         gpu.synchronize()?;
-        Ok(Self { gpu, blocks, counter, count: 0, rounds: 0, streams, events, increment, spin, host, of_library })
+        let stored = Stored::put(current())?;
+        Ok(Self {
+            gpu,
+            blocks,
+            counter,
+            count: 0,
+            rounds: 0,
+            streams,
+            events,
+            increment,
+            spin,
+            host,
+            of_library,
+            stored,
+        })
     }
 
     /// The current context's handle.
+    #[expect(clippy::unused_self, reason = "there is one once there is a workload")]
     pub(super) fn context(&self) -> usize {
-        let mut context = std::ptr::null_mut();
-        // SAFETY: the result is a variable of ours.
-        let _null_if_refused = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
-        context.expose_provenance()
+        current()
     }
 
     /// Rounds so far.
@@ -255,8 +269,16 @@ impl Workload {
                 wrong.push(format!("block of {size} bytes at {address:#x}, from byte {at:?} on"));
             }
         }
+        wrong.extend(self.stored.wrong());
         Ok(wrong)
     }
+}
+
+fn current() -> usize {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the result is a variable of ours.
+    let _null_if_refused = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
+    context.expose_provenance()
 }
 
 fn unsafe_copy(host: *mut u32, address: u64, stream: Stream) -> sys::CUresult {

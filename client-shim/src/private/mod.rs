@@ -1,0 +1,164 @@
+//! The driver's private tables, by which cudart and NVIDIA's libraries reach what has no public function.
+//!
+//! A program keeps the tables' addresses for good, so after a recovery their entries must lead to the copy of the driver
+//! that has taken the lost one's place. Each entry that is followed is replaced, where it stands ([`table`]), by a stub
+//! that can be led elsewhere ([`stubs`]); where arguments are known and name a context or a module there is a function
+//! of ours in front ([`storage`], [`cudart`]). Which tables are followed and which are left to the first copy, and why,
+//! is in [`KINDS`]. A table that is not listed is followed too ([`followed`]), but a call of a function of which nobody
+//! knows what it takes makes its program not recoverable.
+#![expect(unsafe_code, reason = "tables without a public declaration")]
+
+mod cudart;
+mod followed;
+mod storage;
+mod stubs;
+mod table;
+
+use std::ffi::c_void;
+
+use crate::{
+    api::{
+        query::cuGetExportTable,
+        types::{CUcontext, CUuuid, Key as _},
+    },
+    guard::{Bypass, Driver},
+    keep::account::{self, Reason},
+    replay::{self, Subject},
+    settings,
+    sys::CUresult,
+};
+
+pub(crate) use followed::{lead, restore, targets, unknown_call};
+
+/// A private table's name.
+type Id = [u8; 16];
+
+/// What becomes of a table.
+enum Treatment {
+    /// Its entries go with the driver's living copy. `known` are those whose arguments hold nothing that another copy
+    /// would not understand, besides those that `ours` stands in front of; `stubs` is the first one's number.
+    Followed { stubs: usize, known: &'static [usize], ours: fn(usize) -> Option<*mut c_void> },
+    /// Its entries stay with the copy that gave it out.
+    Left,
+}
+
+/// A table that is known.
+struct Kind {
+    id: Id,
+    name: &'static str,
+    treatment: Treatment,
+}
+
+const fn none(_index: usize) -> Option<*mut c_void> {
+    None
+}
+
+/// Places in [`KINDS`].
+const CUDART: usize = 0;
+const STORAGE: usize = 1;
+const CHECKS: usize = 2;
+
+/// The tables that cudart 13.0 asks for, and those that other libraries of NVIDIA's were seen to ask for.
+static KINDS: [Kind; 9] = [
+    Kind {
+        id: *b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9",
+        name: "cudart interface",
+        treatment: Treatment::Followed { stubs: 0, known: &[7, 12], ours: cudart::ours },
+    },
+    Kind {
+        id: *b"\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93",
+        name: "context-local storage",
+        treatment: Treatment::Followed { stubs: 64, known: &[], ours: storage::ours },
+    },
+    Kind {
+        id: *b"\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e",
+        name: "context checks",
+        treatment: Treatment::Followed { stubs: 128, known: &[3], ours: cudart::our_checks },
+    },
+    Kind {
+        id: *b"\xb1\x05\x41\xe1\xf7\xc7\xc7\x4a\x9f\x64\xf2\x23\xbe\x99\xf1\xe2",
+        name: "device attributes",
+        treatment: Treatment::Followed { stubs: 192, known: &[5, 13], ours: none },
+    },
+    // A check of the addresses of tables and functions, which must be answered by whoever gave them out.
+    Kind {
+        id: *b"\xd4\x08\x20\x55\xbd\xe6\x70\x4b\x8d\x34\xba\x12\x3c\x66\xe1\xf2",
+        name: "integrity check",
+        treatment: Treatment::Left,
+    },
+    // Memory of the host: whoever gave it out must take it back.
+    Kind {
+        id: *b"\x19\x5b\xcb\xf4\xd6\x7d\x02\x4a\xac\xc5\x1d\x29\xce\xa6\x31\xae",
+        name: "host heap",
+        treatment: Treatment::Left,
+    },
+    // What a debugger or profiler that is attached has set; there is none where a program is to be recovered.
+    Kind {
+        id: *b"\xa0\x94\x79\x8c\x2e\x74\x2e\x74\x93\xf2\x08\x00\x20\x0c\x0a\x66",
+        name: "tools' callback hooks",
+        treatment: Treatment::Left,
+    },
+    Kind {
+        id: *b"\x42\xd8\x5a\x81\x23\xf6\xcb\x47\x82\x98\xf6\xe7\x8a\x3a\xec\xdc",
+        name: "tools' thread-local storage",
+        treatment: Treatment::Left,
+    },
+    Kind {
+        id: *b"\xf8\xcf\xf9\x51\x21\x46\x8b\x4e\xb9\xe2\xfb\x46\x9e\x7c\x0d\xd9",
+        name: "tools' state",
+        treatment: Treatment::Left,
+    },
+];
+
+/// Stubs from one listed table to the next.
+const STUBS_OF_A_TABLE: usize = table::MOST_ENTRIES;
+/// The number of the first stub that is no listed table's.
+const FREE_STUBS: usize = 4 * STUBS_OF_A_TABLE;
+
+/// The number of the stub for an entry of a followed table.
+fn stub_of(kind: &Kind, index: usize) -> usize {
+    match kind.treatment {
+        Treatment::Followed { stubs, .. } => stubs + index,
+        Treatment::Left => unreachable!("only followed tables have stubs"),
+    }
+}
+
+/// Logic of `cuGetExportTable`.
+pub(crate) fn hand_out(
+    driver: &mut Driver<cuGetExportTable::Signature>,
+    table: *mut *const c_void,
+    id: *const CUuuid,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(table, id) });
+    if answer.is_success() && settings::is_recording() {
+        // SAFETY: the driver has just read it.
+        let id = unsafe { id.cast::<Id>().read() };
+        // SAFETY: the driver has just written there.
+        let start = unsafe { table.read() };
+        // SAFETY: as it has answered.
+        if !unsafe { followed::taken(&id, start) } {
+            account::made("cuGetExportTable", Reason::PrivateTable, start.addr().key());
+        }
+    }
+    Ok(answer)
+}
+
+/// One call of a private function by the program.
+fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
+    if replay::is_armed() {
+        replay::through(&cuGetExportTable::HOOK, &Subject::default(), &mut |_| call())
+    } else {
+        call()
+    }
+}
+
+/// The driver's handle of a context by the program's name.
+fn to_driver(context: CUcontext) -> CUcontext {
+    CUcontext(replay::current_of(context.0))
+}
+
+/// The program's name of a context by the driver's handle.
+fn to_program(context: CUcontext) -> CUcontext {
+    CUcontext(replay::name_of(context.0))
+}

@@ -1,0 +1,103 @@
+//! Machine code that a private table's entries point to, so that they can lead to another copy of the driver later.
+//!
+//! Nobody outside NVIDIA knows the arguments of all private functions, so nothing may come between: a stub notes that it
+//! was reached and jumps on, with stack and registers as they were. Where to is in a slot of its own.
+#![expect(unsafe_code, reason = "machine code, and functions found by their place in a table")]
+
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
+};
+
+/// As many as there are entries in all tables that are followed, with room for newer drivers' longer ones.
+pub(super) const STUBS: usize = 1024;
+
+/// Bytes from one stub to the next.
+const STRIDE: usize = 32;
+
+/// Where each stub leads. Null until its table was given out, and nobody has its address before.
+static SLOTS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(ptr::null_mut()) }; STUBS];
+
+/// Which were reached.
+static REACHED: [AtomicBool; STUBS] = [const { AtomicBool::new(false) }; STUBS];
+
+std::arch::global_asm!(
+    ".pushsection .text.mps_shim_private_stubs, \"ax\", @progbits",
+    ".balign {stride}",
+    ".hidden mps_shim_private_stubs",
+    ".globl mps_shim_private_stubs",
+    "mps_shim_private_stubs:",
+    ".set mps_shim_stub, 0",
+    ".rept {stubs}",
+    "endbr64",
+    "mov byte ptr [rip + {reached} + mps_shim_stub], 1",
+    "jmp qword ptr [rip + {slots} + 8 * mps_shim_stub]",
+    ".balign {stride}",
+    ".set mps_shim_stub, mps_shim_stub + 1",
+    ".endr",
+    ".popsection",
+    stride = const STRIDE,
+    stubs = const STUBS,
+    reached = sym REACHED,
+    slots = sym SLOTS,
+);
+
+unsafe extern "C" {
+    /// The first stub's first byte.
+    static mps_shim_private_stubs: [u8; STUBS * STRIDE];
+}
+
+/// The address of a stub.
+pub(super) fn address(stub: usize) -> *mut c_void {
+    assert!(stub < STUBS, "the tables that are followed have fewer entries");
+    (&raw const mps_shim_private_stubs).cast::<u8>().wrapping_add(stub * STRIDE).cast_mut().cast()
+}
+
+/// Where a stub leads.
+pub(super) fn target(stub: usize) -> *mut c_void {
+    SLOTS[stub].load(Ordering::Acquire)
+}
+
+/// Leads a stub to another function. A call that is under way is not turned back.
+pub(super) fn lead(stub: usize, target: *mut c_void) {
+    SLOTS[stub].store(target, Ordering::Release);
+}
+
+/// Whether a stub was ever reached.
+pub(super) fn was_reached(stub: usize) -> bool {
+    REACHED[stub].load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::c_void, mem};
+
+    use super::{STUBS, address, lead, target, was_reached};
+
+    type Six = extern "C" fn(u64, u64, u64, u64, u64, u64, u64, f64) -> f64;
+
+    extern "C" fn weighed(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: f64) -> f64 {
+        let digits = [a, b, c, d, e, f, g].into_iter().fold(0, |sum, digit| sum * 10 + digit);
+        h + f64::from(u32::try_from(digits).expect("seven digits"))
+    }
+
+    extern "C" fn negated(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: f64) -> f64 {
+        -weighed(a, b, c, d, e, f, g, h)
+    }
+
+    #[test]
+    fn a_stub_passes_every_argument_on_and_can_be_led_elsewhere() {
+        for stub in [STUBS - 1, STUBS - 2] {
+            assert!(!was_reached(stub));
+            lead(stub, weighed as *mut c_void);
+            assert_eq!(target(stub), weighed as *mut c_void);
+            // SAFETY: the stub leads to a function of this type, in registers and on the stack.
+            let function = unsafe { mem::transmute::<*mut c_void, Six>(address(stub)) };
+            assert!((function(1, 2, 3, 4, 5, 6, 7, 0.5) - 1_234_567.5).abs() < 0.1);
+            assert!(was_reached(stub) && !was_reached(STUBS - 3), "only the one that was called");
+            lead(stub, negated as *mut c_void);
+            assert!((function(1, 2, 3, 4, 5, 6, 7, 0.5) + 1_234_567.5).abs() < 0.1);
+        }
+    }
+}
