@@ -283,6 +283,13 @@ impl Core {
         }
     }
 
+    /// A server has done what was left of a handshake, for a client that has left.
+    pub(super) fn rest_answered(&mut self, connection: ConnectionId) {
+        if let Some(Place::Dispatched(epoch)) = self.clients.get(&connection).map(|client| client.place) {
+            self.progress(epoch);
+        }
+    }
+
     /// Takes a client back from the server that was told of it.
     fn recall(&mut self, connection: ConnectionId) {
         let Some(client) = self.clients.get_mut(&connection) else {

@@ -128,6 +128,11 @@ pub enum Input {
         /// Its connection.
         connection: ConnectionId,
     },
+    /// A server has ended a handshake that was finished in a client's place.
+    RestAnswered {
+        /// The client's connection, which is over afterwards.
+        connection: ConnectionId,
+    },
     /// A client's connection is over: it has reported its status, or it has closed.
     ClientDone {
         /// Its connection.

@@ -179,6 +179,7 @@ impl Core {
             Input::Drained { process } => self.drained(now, process),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
             Input::EndTakenBack { connection } => self.end_taken_back(connection),
+            Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(now, connection, status),
             Input::ProcessGone { pid, end } => self.process_gone(now, pid, end),
             Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),

@@ -11,11 +11,11 @@
 //!
 //! - after [`SUSPECTED`] when there was a sign that one of its clients may have faulted, an end with an error included:
 //!   it is tainted by an incident, and has `drain_timeout` to answer;
-//! - after `silence` without such a sign: it only gets no newcomers. Its clients stay, and nothing is done to it.
+//! - after `silence` without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
 //!
 //! With handshakes under way both times are [`IN_HANDSHAKES`] times as long, since a crowd's contexts are made one after
 //! the other. One that answers after all and is in no fault is left to its clients. When the replacement can't start or
-//! is silent, too, the first one may block the GPU, and is ended.
+//! is silent, too, a first one with such a sign may block the GPU, and is ended.
 
 use super::blame::Statement;
 use super::fault::Cause;
@@ -97,9 +97,12 @@ impl Core {
         server.ill_at.is_some_and(|at| at + SIGN_REACH >= server.progress_at)
     }
 
-    /// The silent server of a domain that has waited longest, if it is not ending.
+    /// The silent server of a domain that has waited longest, had a sign of a fault, and is not ending.
     fn first_silent(&self, domain: DomainId) -> Option<&Server> {
-        let silent = self.servers.values().filter(|server| server.domain == domain && server.silent.is_some());
+        // Without a sign of a fault it may as well be the machine that is slow, and its clients would die of that.
+        let blocks =
+            |server: &&Server| server.silent.is_some() && server.tainted.is_some_and(|taint| taint.incident != 0);
+        let silent = self.servers.values().filter(|server| server.domain == domain).filter(blocks);
         silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent)
     }
 
@@ -148,8 +151,9 @@ impl Core {
             return;
         };
         let (domain, has_sign) = (server.domain, self.has_sign(server));
-        if self.end_first_silent(now, domain, "so is the server in its place") {
-            // It may have been what this one waited for.
+        let is_first = !self.servers.values().any(|other| other.domain == domain && other.silent.is_some());
+        if self.end_first_silent(now, domain, "so is the server in its place") || !is_first {
+            // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
             if let Some(server) = self.servers.get_mut(&epoch) {
                 server.progress_at = now;
             }

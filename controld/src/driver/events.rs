@@ -31,7 +31,7 @@ pub(super) enum Event {
     /// A server has closed its end of a pair without a word, and goes on.
     ServerClosedEnd { connection: ConnectionId },
     /// The handshake of a client that left has been finished for it.
-    HandshakeFinished { connection: ConnectionId },
+    HandshakeFinished { connection: ConnectionId, is_answered: bool },
     /// A session has sent a command.
     Command { session: SessionId, line: Vec<u8> },
     /// A session is over.

@@ -408,7 +408,12 @@ impl Driver {
                 reached("status-read");
                 self.client_left(connection, status);
             }
-            Event::HandshakeFinished { connection } => self.feed(Input::ClientDone { connection, status: None }),
+            Event::HandshakeFinished { connection, is_answered } => {
+                if is_answered {
+                    self.feed(Input::RestAnswered { connection });
+                }
+                self.feed(Input::ClientDone { connection, status: None });
+            }
             Event::Command { session, line } => {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.busy = true;

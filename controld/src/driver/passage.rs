@@ -47,8 +47,9 @@ fn say_for_client(end: OwnedFd) -> Option<SeqPacket> {
     sent.is_ok().then_some(socket)
 }
 
-/// Waits for the end of a handshake that is done for a client, then closes its end for everybody who has it.
-async fn finish_handshake(socket: SeqPacket) {
+/// Waits for the end of a handshake that is done for a client, then closes its end for everybody who has it; whether the
+/// server has ended it.
+async fn finish_handshake(socket: SeqPacket) -> bool {
     let status = async {
         while let Ok(Some(packet)) = socket.receive(CAPACITY).await {
             if Status::decode(&packet.bytes).is_ok() {
@@ -56,11 +57,13 @@ async fn finish_handshake(socket: SeqPacket) {
             }
         }
     };
-    if timeout(REST_TIMEOUT, status).await.is_err() {
+    let is_answered = timeout(REST_TIMEOUT, status).await.is_ok();
+    if !is_answered {
         tracing::debug!("a server did not end the handshake of a client that left");
     }
     // A client that was only slow must see that it has no server.
     let _ = shutdown(socket.as_fd().as_raw_fd(), Shutdown::Both);
+    is_answered
 }
 
 /// Says that a server has greeted its client on the pair, or has closed its end without a word and lives on: when it
@@ -118,10 +121,11 @@ impl Driver {
         self.feed(Input::EndTakenBack { connection });
         let events = self.events.clone();
         tokio::spawn(async move {
-            if let Some(socket) = socket {
-                finish_handshake(socket).await;
-            }
-            events.send(Event::HandshakeFinished { connection }).await;
+            let is_answered = match socket {
+                Some(socket) => finish_handshake(socket).await,
+                None => false,
+            };
+            events.send(Event::HandshakeFinished { connection, is_answered }).await;
         });
     }
 

@@ -18,6 +18,19 @@ fn xid(pid: Pid) -> Input {
     Input::Evidence(Evidence::Xid { number: 43, class, bus, pid: Some(pid), channel: Some(10), text: "x".to_owned() })
 }
 
+/// A newcomer waits for a server that says nothing, with a sign of a fault or without.
+fn falls_silent(scene: &mut Scene, has_sign: bool) -> Vec<Effect> {
+    if has_sign {
+        scene.dies(CULPRIT, End::Exited(207));
+    }
+    scene.arrive(NEWCOMER);
+    if has_sign {
+        return scene.pass(SUSPECTED);
+    }
+    scene.pass(SETTLE);
+    scene.pass(SILENCE)
+}
+
 fn is_lost(scene: &Scene) -> bool {
     scene.core.servers().any(|server| server.epoch == scene.server && server.is_lost())
 }
@@ -66,6 +79,12 @@ fn while_a_client_may_be_what_a_server_waits_for_nothing_is_concluded() {
     assert!(!scene.is_tainted());
     // The driver has had enough of it, and does the rest itself.
     scene.feed(Input::EndTakenBack { connection: slow });
+    scene.pass(SILENCE * 2 - Duration::from_millis(1));
+    // The server does it.
+    scene.feed(Input::RestAnswered { connection: slow });
+    scene.feed(Input::ClientDone { connection: slow, status: None });
+    scene.pass(SILENCE - Duration::from_millis(1));
+    assert!(!scene.is_tainted());
     scene.pass(SILENCE * 2);
     assert!(scene.is_tainted());
 }
@@ -111,25 +130,25 @@ fn the_kernels_word_about_a_silent_server_ends_it_soon_and_anybody_elses_does_no
 }
 
 #[test]
-fn when_the_replacement_does_not_get_ready_the_silent_one_is_ended() {
-    let mut scene = Scene::new(Policy::default());
-    scene.arrive(NEWCOMER);
-    scene.pass(SETTLE);
-    let effects = scene.pass(SILENCE);
-    let replacement = spawned(&effects).expect("another server");
-    scene.feed(Input::ServerSpawned { server: replacement, pid: SERVER + 1 });
-    assert!(!interrupted(&scene.pass(Duration::from_millis(1999)), scene.server));
-    let effects = scene.pass(Duration::from_millis(1));
-    assert!(interrupted(&effects, scene.server));
-    assert_eq!(spawned(&effects), None, "the one under way goes on");
+fn when_the_replacement_does_not_get_ready_the_silent_one_is_ended_if_there_was_a_sign() {
+    for has_sign in [true, false] {
+        let mut scene = Scene::new(Policy::default());
+        let effects = falls_silent(&mut scene, has_sign);
+        let replacement = spawned(&effects).expect("another server");
+        scene.feed(Input::ServerSpawned { server: replacement, pid: SERVER + 1 });
+        assert!(!interrupted(&scene.pass(Duration::from_millis(1999)), scene.server));
+        let effects = scene.pass(Duration::from_millis(1));
+        assert_eq!(interrupted(&effects, scene.server), has_sign);
+        assert_eq!(spawned(&effects), None, "the one under way goes on");
+    }
 }
 
 #[test]
 fn when_the_replacement_is_silent_too_the_first_one_is_ended_and_no_third_is_started() {
     let mut scene = Scene::new(Policy::default());
+    scene.dies(CULPRIT, End::Exited(207));
     let (newcomer, _) = scene.arrive(NEWCOMER);
-    scene.pass(SETTLE);
-    let effects = scene.pass(SILENCE);
+    let effects = scene.pass(SUSPECTED);
     assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), newcomer));
     let effects = scene.pass(SILENCE * 2);
     assert!(interrupted(&effects, scene.server));
@@ -140,6 +159,18 @@ fn when_the_replacement_is_silent_too_the_first_one_is_ended_and_no_third_is_sta
     scene.feed(exited);
     let effects = scene.feed(Input::ServerGreeted { connection: newcomer });
     assert!(effects.contains(&Effect::HandOver { connection: newcomer }));
+}
+
+#[test]
+fn on_a_machine_that_is_slow_nobody_is_ended_and_no_third_server_is_started() {
+    let mut scene = Scene::new(Policy::default());
+    let effects = falls_silent(&mut scene, false);
+    scene.serve(&effects, SERVER + 1);
+    for _ in 0..10 {
+        let effects = scene.pass(SILENCE * 2);
+        assert!(!interrupted(&effects, scene.server));
+        assert_eq!(spawned(&effects), None);
+    }
 }
 
 #[test]
