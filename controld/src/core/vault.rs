@@ -328,7 +328,9 @@ impl Vault {
         self.of_process(process).next().is_some() || self.has_title(process)
     }
 
-    fn owner_of_name(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
+    /// Whose a name is, alive or not.
+    #[must_use]
+    pub fn owner_of_name(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
         if name.is_empty() {
             return None;
         }

@@ -440,6 +440,9 @@ impl Driver {
         }
         let Request { client, ask, descriptor, device, reply } = request;
         let (caller, now) = (&client.caller, self.now());
+        if let Ask::Adopt { name } | Ask::Discard { name } = &ask {
+            self.look_at_owner(caller.uid, name);
+        }
         let answers = match ask {
             Ask::Escrow(region) => {
                 reached("region-asked");
@@ -554,6 +557,16 @@ impl Driver {
         }
         reached("region-released");
         self.fence(Fenced::Close { files, then });
+    }
+
+    /// Looks whether a name's owner has ended: a successor may ask sooner than its watch is heard.
+    fn look_at_owner(&mut self, uid: Uid, name: &str) {
+        let owner = self.vault.rules.owner_of_name(uid, name).filter(|owner| self.vault.watched.contains_key(owner));
+        if let Some(owner) = owner
+            && start_time(super::processes::kernel_pid(owner.pid)) != Some(owner.start_time)
+        {
+            self.owner_ended(owner);
+        }
     }
 
     fn owner_ended(&mut self, process: ProcessKey) {
