@@ -109,35 +109,8 @@ impl Core {
         let (uid, gid) = (domain.key.uid, domain.gid);
         let epoch = ServerEpoch(self.next_epoch);
         self.next_epoch += 1;
-        let server = Server {
-            epoch,
-            domain: id,
-            role,
-            reason,
-            started_at: now,
-            tainted: None,
-            suspected: false,
-            ill_at: None,
-            progress_at: now,
-            silent: None,
-            fell_silent: false,
-            healthy_at: None,
-            health_asked: false,
-            uid,
-            pid: None,
-            state: ServerState::Starting { deadline: now + self.policy.start_timeout },
-            ready_at: None,
-            idle_since: None,
-            census_due: false,
-            handshakes: 0,
-            with_clients: 0,
-            has_hidden_clients: false,
-            end_wanted: false,
-            memory_bytes: None,
-            forced: false,
-            was_idle: false,
-            makes_room: false,
-        };
+        let state = ServerState::Starting { deadline: now + self.policy.start_timeout };
+        let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
         self.servers.insert(epoch, server);
         let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;

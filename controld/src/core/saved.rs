@@ -7,7 +7,6 @@ use super::admission::{Client, Process};
 use super::domain::{DomainKey, Group};
 use super::evidence::ProcessKey;
 use super::ids::{Pid, ServerEpoch, Uid};
-use super::journal::StartReason;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
 use super::verdict::Identity;
@@ -222,34 +221,15 @@ impl Core {
                 ServerState::Serving
             };
             let server = Server {
-                epoch,
-                domain,
                 role: if old.standby { Role::Standby } else { Role::Active },
-                reason: StartReason::Client,
-                started_at: now,
                 tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
-                suspected: false,
-                ill_at: None,
-                progress_at: now,
-                silent: None,
-                fell_silent: false,
-                healthy_at: None,
-                health_asked: false,
-                memory_bytes: None,
-                forced: false,
-                was_idle: false,
-                makes_room: false,
-                uid: old.uid,
                 pid: Some(old.pid),
                 end_wanted: !matches!(state, ServerState::Serving),
-                state,
                 ready_at: Some(now),
-                idle_since: None,
                 census_due: true,
-                handshakes: 0,
-                with_clients: 0,
                 // Those of an earlier daemon.
                 has_hidden_clients: true,
+                ..Server::new(epoch, domain, old.uid, now, state)
             };
             core.servers.insert(epoch, server);
             core.log(format!("Server {} is taken over from an earlier daemon", old.pid));

@@ -140,6 +140,39 @@ pub struct Server {
 }
 
 impl Server {
+    /// An active server for a client, of which nothing is known but its state.
+    pub(super) fn new(epoch: ServerEpoch, domain: DomainId, uid: Uid, now: Duration, state: ServerState) -> Self {
+        Self {
+            epoch,
+            domain,
+            role: Role::Active,
+            reason: StartReason::Client,
+            started_at: now,
+            tainted: None,
+            suspected: false,
+            ill_at: None,
+            progress_at: now,
+            silent: None,
+            fell_silent: false,
+            healthy_at: None,
+            health_asked: false,
+            uid,
+            pid: None,
+            state,
+            ready_at: None,
+            idle_since: None,
+            census_due: false,
+            handshakes: 0,
+            with_clients: 0,
+            has_hidden_clients: false,
+            end_wanted: false,
+            memory_bytes: None,
+            forced: false,
+            was_idle: false,
+            makes_room: false,
+        }
+    }
+
     /// Whether newcomers of its domain belong to it.
     #[must_use]
     pub fn is_active(&self) -> bool {
