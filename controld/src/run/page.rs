@@ -2,14 +2,23 @@
 //! a context of the program. It outlives the program however that ends.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 /// Bytes of the file.
 const SIZE: u64 = 4096;
+
+/// A memory file. By the system call's number: glibc has a function for it since 2.27 only.
+#[expect(unsafe_code, reason = "a system call without a function of its own")]
+fn memory_file() -> io::Result<File> {
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"mps-run".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
 
 /// The page.
 #[derive(Debug)]
@@ -21,7 +30,7 @@ impl Page {
     /// # Errors
     /// The system's.
     pub(super) fn new() -> io::Result<Self> {
-        let file = File::from(memfd_create(c"mps-run", MFdFlags::MFD_CLOEXEC)?);
+        let file = memory_file()?;
         file.set_len(SIZE)?;
         fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))?;
         Ok(Self(file))
