@@ -44,8 +44,9 @@ fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
 }
 
 /// Four faults of its own in a row.
-fn own_faults(sim: &Sim, context: &str) {
-    let finished = finished(&mut replaying(sim, &["--faults", "oob,trap,misaligned,assert"]));
+fn own_faults(sim: &Sim, more: &[&str], context: &str) {
+    let arguments = [&["--faults", "oob,trap,misaligned,assert"], more].concat();
+    let finished = finished(&mut replaying(sim, &arguments));
     is_whole(&finished, 4, context);
     for (fault, code) in events(&finished, "fault").iter().zip([700, 719, 716, 710]) {
         // The call that finds out, and each thread, is told once.
@@ -58,7 +59,7 @@ fn own_faults(sim: &Sim, context: &str) {
 
 #[test]
 fn a_program_goes_on_after_four_faults_of_its_own() {
-    for_each(only_ours(), |subject| own_faults(&Sim::new(subject, &[]), &format!("{subject} without MPS")));
+    for_each(only_ours(), |subject| own_faults(&Sim::new(subject, &[]), &[], &format!("{subject} without MPS")));
 }
 
 #[test]
@@ -119,6 +120,15 @@ fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str],
 }
 
 #[test]
+fn pinned_memory_is_there_with_every_byte_after_faults() {
+    for_each(only_ours(), |subject| {
+        own_faults(&Sim::new(subject, &[]), &["--pinned"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--pinned"], false);
+        others_faults(subject, &["--pinned", "--busy"], false);
+    });
+}
+
+#[test]
 fn a_program_goes_on_after_its_neighbours_faults() {
     for_each(only_ours(), |subject| others_faults(subject, &[], false));
 }
@@ -145,9 +155,9 @@ fn a_program_goes_on_after_its_servers_death() {
 fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
     for_each(only_ours(), |subject| {
         let sim = Sim::new(subject, &[]);
-        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned"]));
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--context"]));
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
-        assert!(reason(&refused).contains("cuMemHostAlloc: "), "{subject}: {refused:?}");
+        assert!(reason(&refused).contains("cuCtxCreate_v4: "), "{subject}: {refused:?}");
         let fault = &events(&refused, "fault")[0];
         assert_eq!((&fault["is_recovered"], fault["recovery"]["refused"].as_u64() > Some(0)), (&false.into(), true));
     });
@@ -164,7 +174,7 @@ fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
 }
 
 /// What the fresh copy of the driver is asked to do, one after the other.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     "cuInit",
     "cuDevicePrimaryCtxRetain",
     "cuCtxSetCurrent",
@@ -176,6 +186,7 @@ const STEPS: [&str; 11] = [
     "cuStreamCreateWithPriority",
     "cuEventCreate",
     "cuMemHostRegister_v2",
+    "cuMemHostGetDevicePointer_v2",
 ];
 
 #[test]
@@ -183,9 +194,10 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
     for_each(only_ours(), |subject| {
         for step in STEPS {
             let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
-            let refused = finished(&mut replaying(&sim, &["--faults", "trap"]));
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned"]));
             assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
             let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
+            let name = name.replace("GetDevicePointer", "Register");
             assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
         }
     });

@@ -53,7 +53,7 @@ reasons! {
     /// Multicast objects.
     Multicast = "a multicast object is made by several processes together",
     /// `cuMemHostAlloc`.
-    HostMemory = "host memory of the driver's ends with it",
+    HostMemory = "the driver does not register such host memory",
     /// Green contexts and their streams.
     GreenContext = "a green context is not made again",
     /// `cuCtxCreate`.

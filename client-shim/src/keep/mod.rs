@@ -27,6 +27,7 @@ pub(crate) mod mapping;
 pub(crate) mod ordered;
 mod outside;
 pub(crate) mod own;
+pub(crate) mod pinned;
 pub(crate) mod pointers;
 pub(crate) mod recipes;
 pub(crate) mod record;

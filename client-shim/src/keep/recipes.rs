@@ -4,6 +4,9 @@
 //! goes with it: functions with their module, kernels with their library, and everything with its context.
 
 mod again;
+mod by_address;
+
+pub(crate) use by_address::HostMemory;
 
 use std::{
     collections::BTreeMap,
@@ -60,6 +63,8 @@ pub(crate) enum Recipe {
     KernelFunction { context: usize, kernel: usize },
     /// `cuMemHostRegister`.
     HostRange { context: usize, size: usize, flags: c_uint },
+    /// `cuMemHostAlloc`, `cuMemAllocHost`: pages of ours.
+    HostMemory { context: usize, size: usize, flags: c_uint },
 }
 
 impl Recipe {
@@ -71,7 +76,8 @@ impl Recipe {
             | Self::Module { context, .. }
             | Self::LibraryModule { context, .. }
             | Self::KernelFunction { context, .. }
-            | Self::HostRange { context, .. } => Some(*context),
+            | Self::HostRange { context, .. }
+            | Self::HostMemory { context, .. } => Some(*context),
             Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } => None,
         }
     }
@@ -86,7 +92,8 @@ impl Recipe {
             | Self::Event { .. }
             | Self::Module { .. }
             | Self::Library { .. }
-            | Self::HostRange { .. } => None,
+            | Self::HostRange { .. }
+            | Self::HostMemory { .. } => None,
         }
     }
 
@@ -100,6 +107,7 @@ impl Recipe {
             Self::Library { .. } => 4,
             Self::Kernel { .. } => 5,
             Self::HostRange { .. } => 6,
+            Self::HostMemory { .. } => 7,
         }
     }
 
@@ -116,7 +124,8 @@ impl Recipe {
             | Self::Kernel { .. }
             | Self::LibraryModule { .. }
             | Self::KernelFunction { .. }
-            | Self::HostRange { .. } => 0,
+            | Self::HostRange { .. }
+            | Self::HostMemory { .. } => 0,
         }
     }
 }
@@ -129,8 +138,8 @@ pub(crate) struct Taken {
 }
 
 /// Names of the kinds, by number.
-pub(crate) const KINDS: [&str; 7] =
-    ["streams", "events", "modules", "functions", "libraries", "kernels", "host_ranges"];
+pub(crate) const KINDS: [&str; 8] =
+    ["streams", "events", "modules", "functions", "libraries", "kernels", "host_ranges", "host_allocations"];
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -188,14 +197,16 @@ impl Recipes {
         self.settings.extend(taken.settings);
     }
 
-    /// Forgets everything that was made in a context.
-    pub(crate) fn forget_context(&mut self, context: usize) {
+    /// Forgets everything that was made in a context; the host memory among it.
+    pub(crate) fn forget_context(&mut self, context: usize) -> Vec<HostMemory> {
         let made_in_it: Vec<usize> =
             self.by_handle.iter().filter(|(_, of)| of.context() == Some(context)).map(|(handle, _)| *handle).collect();
+        let memory = made_in_it.iter().filter_map(|handle| self.host_memory(*handle)).collect();
         for handle in made_in_it {
             self.forget(handle);
         }
         self.settings.retain(|(of, _), _| *of != context);
+        memory
     }
 
     /// Notes a setting.
@@ -217,7 +228,7 @@ impl Recipes {
 mod tests {
     use std::ffi::CString;
 
-    use super::{Image, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
+    use super::{Image, KINDS, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
 
     fn module(context: usize) -> Recipe {
         Recipe::Module { context, image: Image::Bytes([0; 10].into()), options: Vec::new() }
@@ -235,12 +246,12 @@ mod tests {
         recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
         recipes.keep(4, module(0xc0));
         recipes.keep(5, function(4));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0], 10));
         assert!(recipes.forget(1));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0], 10));
         assert!(!recipes.forget(3), "it went with the kernel");
         recipes.forget_context(0xc0);
-        assert_eq!(recipes.totals(), ([0; 7], 0));
+        assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
     }
 
     #[test]
@@ -250,9 +261,9 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.set(5, Setting::Cache(None), 3);
         let taken = recipes.take(4);
-        assert_eq!(recipes.totals(), ([0; 7], 0));
+        assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
         recipes.put_back(taken);
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
     }
 
@@ -263,7 +274,7 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.keep_first(5, || unreachable!("it is known"));
         recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
-        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0], 0));
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0], 0));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::{
 use super::{
     account::{self, Reason},
     allocation::current,
+    pinned::Pages,
     recipes::{KINDS, Recipe, Recipes, Setting},
 };
 use crate::{
@@ -59,8 +60,10 @@ pub(crate) fn stream_context(stream: usize) -> Option<usize> {
 
 /// A context has ended, and everything in it.
 pub(super) fn forget_context(context: usize) {
-    // Where no recipes are kept there is nothing to forget.
-    let _not_kept = with(|recipes| recipes.forget_context(context));
+    // Where no recipes are kept there is nothing to forget. Host memory ends with its context, as the driver's own does.
+    for memory in with(|recipes| recipes.forget_context(context)).unwrap_or_default() {
+        Pages::new(memory.start, memory.size).unmap();
+    }
 }
 
 /// The current context: what is made now is made in it.
@@ -151,11 +154,17 @@ pub(crate) fn host_range(
     Ok(answer)
 }
 
-/// Logic of `cuMemHostUnregister`.
+/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
+const NOT_REGISTERED: CUresult = CUresult(713);
+
+/// Logic of `cuMemHostUnregister`. What a program has allocated it has not registered.
 pub(crate) fn host_range_ends(
     driver: &mut Driver<cuMemHostUnregister::Signature>,
     start: *mut c_void,
 ) -> Result<CUresult, Bypass> {
+    if with(|recipes| recipes.host_memory(start.addr()))?.is_some() {
+        return Ok(NOT_REGISTERED);
+    }
     // SAFETY: the program's call with the program's argument.
     destroyed(start.addr(), || driver.call(|function| unsafe { function(start) }))
 }

@@ -7,6 +7,7 @@ use super::rebuild::{Failed, Renamed, checked};
 use crate::{
     api::types::{CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, c_void},
     keep::{
+        pinned,
         recipes::{Image, JitOption, Recipe, Setting},
         record,
     },
@@ -68,7 +69,8 @@ impl Objects {
             | Recipe::Kernel { .. }
             | Recipe::LibraryModule { .. }
             | Recipe::KernelFunction { .. }
-            | Recipe::HostRange { .. } => None,
+            | Recipe::HostRange { .. }
+            | Recipe::HostMemory { .. } => None,
         });
         images.filter(|image| has_variables(image)).count()
     }
@@ -77,8 +79,7 @@ impl Objects {
     pub(super) fn make(&self, renamed: &mut Renamed) -> Result<(), Failed> {
         for (handle, recipe) in &self.recipes {
             let made = make(*handle, recipe, renamed)?;
-            // A range of host memory has an address in place of a handle.
-            if !matches!(recipe, Recipe::HostRange { .. }) {
+            if !recipe.has_address() {
                 renamed.insert(*handle, made);
             }
         }
@@ -243,6 +244,11 @@ fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Fail
             enter(of("cuMemHostRegister", context)?)?;
             let start = std::ptr::with_exposed_provenance_mut::<c_void>(handle);
             checked("cuMemHostRegister", driver!(host::cuMemHostRegister_v2(start, *size, *flags)))?;
+            Ok(handle)
+        }
+        Recipe::HostMemory { context, size, .. } => {
+            enter(of("cuMemHostRegister", context)?)?;
+            pinned::register(handle, *size).map_err(|answer| Failed { call: "cuMemHostRegister", answer })?;
             Ok(handle)
         }
     }

@@ -16,8 +16,13 @@ const PAGE: usize = 4096;
 pub(crate) enum Owner {
     /// `cuMemAlloc` in this context; freed with it.
     Context(usize),
-    /// `cuMemHostAlloc`.
-    Host,
+    /// `cuMemHostAlloc` in this context; freed with it.
+    Host {
+        /// The context's handle.
+        context: usize,
+        /// Flags as given.
+        flags: u32,
+    },
     /// `cuMemHostRegister`: memory of the program's own.
     Registered,
     /// `cuMemMap`, with whether `cuMemSetAccess` has made it accessible.
@@ -27,6 +32,16 @@ pub(crate) enum Owner {
         /// May be read and written.
         is_accessible: bool,
     },
+}
+
+impl Owner {
+    /// Whether it ends with this context.
+    pub(crate) fn is_of(self, handle: usize) -> bool {
+        match self {
+            Self::Context(context) | Self::Host { context, .. } => context == handle,
+            Self::Registered | Self::Mapping { .. } => false,
+        }
+    }
 }
 
 /// A mapped range.
@@ -68,7 +83,9 @@ impl Ranges {
     /// New memory, zeroed.
     pub(crate) fn allocate(&mut self, size: usize, owner: Owner, device: u32) -> Outcome<usize> {
         let length = NonZeroUsize::new(size.next_multiple_of(PAGE)).ok_or(Code::INVALID_VALUE)?;
-        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // Host memory is shared with forked children (assumed).
+        let kind = if matches!(owner, Owner::Host { .. }) { MapFlags::MAP_SHARED } else { MapFlags::MAP_PRIVATE };
+        let flags = kind | MapFlags::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let memory = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) };
         let address = memory.map_err(|_| Code::OUT_OF_MEMORY)?.as_ptr().addr();

@@ -50,6 +50,7 @@ codes! {
     PRIMARY_CONTEXT_ACTIVE = 708, "primary context is active on this device";
     CONTEXT_IS_DESTROYED = 709, "context is destroyed";
     ASSERT = 710, "device-side assert triggered";
+    HOST_MEMORY_NOT_REGISTERED = 713, "pointer does not correspond to a registered memory region";
     MISALIGNED_ADDRESS = 716, "misaligned address";
     LAUNCH_FAILED = 719, "unspecified launch failure";
     NOT_PERMITTED = 800, "operation not permitted";

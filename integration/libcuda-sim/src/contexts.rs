@@ -118,11 +118,13 @@ impl Driver {
             .ranges
             .0
             .iter()
-            .filter(|(_, range)| range.owner == crate::allocations::Owner::Context(handle))
+            .filter(|(_, range)| range.owner.is_of(handle))
             .map(|(&address, _)| address)
             .collect();
         for address in owned {
-            if let Ok(range) = tables.ranges.free(address) {
+            if let Ok(range) = tables.ranges.free(address)
+                && matches!(range.owner, crate::allocations::Owner::Context(_))
+            {
                 tables.used.remove(range.device, range.size as u64);
             }
         }

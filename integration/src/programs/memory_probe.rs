@@ -6,6 +6,7 @@
 //! process next to none.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe, and so is a fork")]
 
+mod host;
 pub(super) mod mapped;
 mod objects;
 mod ordered;

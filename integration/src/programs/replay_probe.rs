@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--stuck] [--maps FOLDER]
+//!                  [--pinned] [--context] [--stuck] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -12,7 +12,8 @@
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way.
-//! - `--variable` asks for the address of a module's variable first, `--pinned` for host memory of the driver's, `--stuck`
+//! - `--pinned` asks for host memory of the driver's too, which rounds use.
+//! - `--variable` asks for the address of a module's variable first, `--context` for a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
@@ -21,6 +22,7 @@
 
 mod last;
 mod observed;
+mod pinned;
 mod stored;
 mod worker;
 mod workload;
@@ -52,6 +54,7 @@ struct Options {
     has_library: bool,
     has_variable: bool,
     has_pinned: bool,
+    has_context: bool,
     is_stuck: bool,
     maps: Option<PathBuf>,
 }
@@ -67,6 +70,7 @@ impl Options {
             has_library: false,
             has_variable: false,
             has_pinned: false,
+            has_context: false,
             is_stuck: false,
             maps: None,
         };
@@ -80,6 +84,7 @@ impl Options {
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
                 "--pinned" => options.has_pinned = true,
+                "--context" => options.has_context = true,
                 "--stuck" => options.is_stuck = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
@@ -96,7 +101,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] \
-                    [--variable] [--pinned] [--stuck] [--maps FOLDER]";
+                    [--variable] [--pinned] [--context] [--stuck] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -126,6 +131,9 @@ impl<'a> Probe<'a> {
         }
         if options.has_pinned {
             workload.ask_for_host_memory()?;
+        }
+        if options.has_context {
+            workload.ask_for_context()?;
         }
         let workers = (0..options.threads).map(|_| Worker::start(workload.context())).collect::<Result<_, _>>()?;
         if options.is_stuck {

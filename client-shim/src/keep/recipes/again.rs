@@ -9,7 +9,7 @@ impl Recipe {
             Self::Library { .. } | Self::Module { .. } => 0,
             Self::Kernel { .. } | Self::LibraryModule { .. } => 1,
             Self::Function { .. } | Self::KernelFunction { .. } => 2,
-            Self::Stream { .. } | Self::Event { .. } | Self::HostRange { .. } => 3,
+            Self::Stream { .. } | Self::Event { .. } | Self::HostRange { .. } | Self::HostMemory { .. } => 3,
         }
     }
 
@@ -29,6 +29,7 @@ impl Recipe {
                 Self::KernelFunction { context: current(context), kernel: current(kernel) }
             }
             Self::HostRange { context, size, flags } => Self::HostRange { context: current(context), size, flags },
+            Self::HostMemory { context, size, flags } => Self::HostMemory { context: current(context), size, flags },
         }
     }
 }
@@ -55,11 +56,9 @@ impl Recipes {
     /// Every object has another handle now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
         let objects = std::mem::take(&mut self.by_handle).into_iter();
-        // A range of host memory is known by its address, which stays.
         self.by_handle = objects
             .map(|(handle, recipe)| {
-                let has_address = matches!(recipe, Recipe::HostRange { .. });
-                (if has_address { handle } else { current(handle) }, recipe.renamed(&current))
+                (if recipe.has_address() { handle } else { current(handle) }, recipe.renamed(&current))
             })
             .collect();
         let settings = std::mem::take(&mut self.settings).into_iter();

@@ -12,6 +12,10 @@ use std::ffi::c_uint;
 const MEMORY_TYPE: c_uint = 2;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const DEVICE_ORDINAL: c_uint = 9;
+/// `CU_MEMHOSTALLOC_DEVICEMAP`: under unified addressing all host memory is mapped, so it is said of all (assumed).
+const MAPPED: c_uint = 2;
+/// All flags of `cuMemHostAlloc`.
+const HOST_FLAGS: c_uint = 7;
 /// `CU_MEMORYTYPE_HOST`.
 const HOST_MEMORY: u32 = 1;
 /// `CU_MEMORYTYPE_DEVICE`.
@@ -38,9 +42,18 @@ pub(super) fn discount(tables: &mut Tables, device: u32, size: usize) {
     tables.used.remove(device, size as u64);
 }
 
-fn allocate_host(size: usize) -> Outcome<usize> {
+fn allocate_host(size: usize, flags: c_uint) -> Outcome<usize> {
     let (driver, context) = current()?;
-    driver.tables().ranges.allocate(size, Owner::Host, context.device)
+    if flags & !HOST_FLAGS != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let owner = Owner::Host { context: context.handle, flags };
+    driver.tables().ranges.allocate(size, owner, context.device)
+}
+
+/// What a pointer is said to point to.
+pub(super) fn memory_type(owner: Owner) -> u32 {
+    if matches!(owner, Owner::Host { .. } | Owner::Registered) { HOST_MEMORY } else { DEVICE_MEMORY }
 }
 
 entry_points! {
@@ -88,19 +101,19 @@ entry_points! {
         Ok(())
     }
 
-    fn cuMemHostAlloc(address: Out<usize>, size: usize, _flags: c_uint) {
-        address.put(allocate_host(size)?)
+    fn cuMemHostAlloc(address: Out<usize>, size: usize, flags: c_uint) {
+        address.put(allocate_host(size, flags)?)
     }
 
     fn cuMemAllocHost_v2(address: Out<usize>, size: usize) {
-        address.put(allocate_host(size)?)
+        address.put(allocate_host(size, 0)?)
     }
 
     fn cuMemFreeHost(address: usize) {
         let driver = driver()?;
         let mut tables = driver.tables();
         match tables.ranges.find(address) {
-            Some((start, range)) if start == address && range.owner == Owner::Host => {}
+            Some((start, range)) if start == address && matches!(range.owner, Owner::Host { .. }) => {}
             _ => return Err(Code::INVALID_VALUE),
         }
         tables.ranges.free(address).map(drop)
@@ -108,15 +121,24 @@ entry_points! {
 
     fn cuMemHostGetDevicePointer_v2(device: Out<usize>, host: usize, _flags: c_uint) {
         let (driver, _) = current()?;
-        driver.tables().ranges.find(host).ok_or(Code::INVALID_VALUE)?;
-        device.put(host)
+        match driver.tables().ranges.find(host) {
+            Some((_, range)) if memory_type(range.owner) == HOST_MEMORY => device.put(host),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn cuMemHostGetFlags(flags: Out<c_uint>, host: usize) {
+        let (driver, _) = current()?;
+        match driver.tables().ranges.find(host) {
+            Some((_, Range { owner: Owner::Host { flags: given, .. }, .. })) => flags.put(given | MAPPED),
+            _ => Err(Code::INVALID_VALUE),
+        }
     }
 
     fn cuPointerGetAttribute(value: Out<u32>, attribute: c_uint, address: usize) {
         let (_, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
         match attribute {
-            MEMORY_TYPE if matches!(range.owner, Owner::Host | Owner::Registered) => value.put(HOST_MEMORY),
-            MEMORY_TYPE => value.put(DEVICE_MEMORY),
+            MEMORY_TYPE => value.put(memory_type(range.owner)),
             DEVICE_ORDINAL => value.put(range.device),
             _ => Err(Code::NOT_SUPPORTED),
         }
@@ -142,7 +164,7 @@ entry_points! {
         let mut tables = driver.tables();
         match tables.ranges.0.get(&address) {
             Some(range) if range.owner == Owner::Registered => {}
-            _ => return Err(Code::INVALID_VALUE),
+            _ => return Err(Code::HOST_MEMORY_NOT_REGISTERED),
         }
         tables.ranges.0.remove(&address);
         Ok(())

@@ -1,6 +1,6 @@
 //! Pitched allocation, and several attributes of an address at once.
 
-use super::memory::{account, discount};
+use super::memory::{account, discount, memory_type};
 use crate::abi::{In, Out, entry_points};
 use crate::allocations::Owner;
 use crate::codes::Code;
@@ -10,9 +10,8 @@ use std::ffi::c_uint;
 
 /// Alignment of rows in bytes, as on the H200.
 const PITCH: usize = 512;
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and the number for device memory.
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
 const MEMORY_TYPE: c_uint = 2;
-const DEVICE_MEMORY: u32 = 2;
 /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const DEVICE_ORDINAL: c_uint = 9;
 /// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR` and `CU_POINTER_ATTRIBUTE_RANGE_SIZE`.
@@ -42,7 +41,7 @@ entry_points! {
         for index in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
             let place = places.at(index)?;
             match attributes.at(index)? {
-                MEMORY_TYPE => Out::<u32>::at(place).put(DEVICE_MEMORY)?,
+                MEMORY_TYPE => Out::<u32>::at(place).put(memory_type(range.owner))?,
                 DEVICE_ORDINAL => Out::<u32>::at(place).put(range.device)?,
                 RANGE_START => Out::<usize>::at(place).put(start)?,
                 RANGE_SIZE => Out::<usize>::at(place).put(range.size)?,

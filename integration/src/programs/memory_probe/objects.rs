@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::check;
+use super::host::facts;
 use crate::programs::gpu::{GpuError, KERNELS};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
@@ -67,5 +68,5 @@ pub(super) fn work() -> Result<Value, GpuError> {
     let memory = [host_memory()?, host_memory()?];
     // SAFETY: it is ours and not used again.
     check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(memory[0]) })?;
-    Ok(json!({ "query": query, "is_same": is_same }))
+    Ok(json!({ "query": query, "is_same": is_same, "host": facts()? }))
 }

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::failed;
+use super::pinned::Pinned;
 use super::stored::Stored;
 use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
 use crate::programs::memory_probe::mapped::map_new;
@@ -27,7 +28,7 @@ pub(super) fn words_are(words: &[u32], value: u32) -> bool {
     words.iter().all(|word| *word == value)
 }
 
-fn pattern(size: usize, seed: u8) -> Vec<u8> {
+pub(super) fn pattern(size: usize, seed: u8) -> Vec<u8> {
     let period: Vec<u8> = (0..PERIOD).map(|at| at.to_le_bytes()[0].wrapping_add(seed)).collect();
     let mut bytes = period.repeat(size.div_ceil(PERIOD));
     bytes.truncate(size);
@@ -57,6 +58,7 @@ pub(super) struct Workload {
     /// A kernel of a library, if there is one.
     of_library: Option<sys::CUkernel>,
     stored: Stored,
+    pinned: Option<Pinned>,
 }
 
 impl Workload {
@@ -101,6 +103,7 @@ impl Workload {
             host,
             of_library,
             stored,
+            pinned: None,
         })
     }
 
@@ -132,10 +135,18 @@ impl Workload {
     }
 
     /// Has host memory of the driver's.
-    pub(super) fn ask_for_host_memory(&self) -> Result<(), GpuError> {
-        let mut address = std::ptr::null_mut();
+    pub(super) fn ask_for_host_memory(&mut self) -> Result<(), GpuError> {
+        self.pinned = Some(Pinned::new()?);
+        Ok(())
+    }
+
+    /// Has a context that is not the primary one.
+    pub(super) fn ask_for_context(&self) -> Result<(), GpuError> {
+        let mut context = std::ptr::null_mut();
         // SAFETY: the result is a variable of ours.
-        check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut address, WORDS_BYTES, 0) })
+        check("cuCtxCreate", unsafe { sys::cuCtxCreate_v4(&raw mut context, std::ptr::null_mut(), 0, 0) })?;
+        // SAFETY: as above. The one that was current before is so again.
+        check("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) })
     }
 
     /// Starts a thread that waits in the driver for a function of the host's that does not end.
@@ -225,6 +236,9 @@ impl Workload {
         // SAFETY: it lives as long as the process.
         check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.events[1]) })?;
         synchronize(first)?;
+        if let Some(pinned) = &mut self.pinned {
+            pinned.round(&self.gpu, self.increment, first)?;
+        }
         self.count += 2;
         self.rounds += 1;
         // SAFETY: the range has so many words, and the copy has ended.
@@ -253,6 +267,9 @@ impl Workload {
         self.gpu.clear(self.counter, WORDS_BYTES)?;
         self.gpu.synchronize()?;
         self.count = 0;
+        if let Some(pinned) = &mut self.pinned {
+            pinned.begin_anew();
+        }
         Ok(())
     }
 
@@ -270,6 +287,9 @@ impl Workload {
             }
         }
         wrong.extend(self.stored.wrong());
+        if let Some(pinned) = &self.pinned {
+            wrong.extend(pinned.wrong()?);
+        }
         Ok(wrong)
     }
 }
