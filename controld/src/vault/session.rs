@@ -103,10 +103,13 @@ impl Session {
     }
 
     fn answer(&mut self, ask: Ask, descriptor: Option<Proof>, sender: Option<u32>) -> Result<Vec<Reply>, Over> {
-        let Some(client) = self.client.clone().filter(|client| Some(client.caller.process.pid) == sender) else {
+        let is_hello = matches!(ask, Ask::Hello { .. });
+        // The kernel adds the sender to what is sent once the connection passes credentials, and the first packet may
+        // have been sent before that. It says nothing but hello, of whoever has connected.
+        let is_sender = |pid: u32| sender == Some(pid) || is_hello && matches!(sender, None | Some(0));
+        let Some(client) = self.client.clone().filter(|client| is_sender(client.caller.process.pid)) else {
             return Ok(failed(Failure::IDENTITY));
         };
-        let is_hello = matches!(ask, Ask::Hello { .. });
         if is_hello == self.is_greeted {
             return Ok(failed(Failure::NOT_GREETED));
         }
@@ -176,5 +179,37 @@ fn wait(socket: BorrowedFd<'_>, flags: PollFlags, limit: Option<Duration>) -> Re
     match poll(&mut polled, timeout) {
         Ok(0) => Err(Over),
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use remps_proto::shim::{Capabilities, VERSION};
+
+    #[test]
+    fn a_hello_that_comes_before_credentials_are_passed_is_heard_and_nothing_else() {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let capabilities = Capabilities::STATE;
+        let welcome = Welcome { version: VERSION, capabilities, most_bytes: 1, most_regions: 1, ttl_ms: 1 };
+        for (ask, expected) in [
+            (Ask::Hello { version: VERSION, capabilities: Capabilities::STATE }, Answer::Welcome(welcome)),
+            (Ask::Where, Answer::Failed(Failure::IDENTITY)),
+        ] {
+            let (here, there) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
+            let packet = FromShim { request: 7, ask }.encode().unwrap();
+            send(here.as_fd(), &packet, &[]).unwrap();
+            // session --requests--> driver
+            let (requests, _driver) = mpsc::channel(1);
+            let session = Session::new(there, welcome, requests, Arc::default());
+            let served = std::thread::spawn(move || session.serve());
+            assert!(wait(here.as_fd(), PollFlags::POLLIN, Some(PATIENCE)).is_ok());
+            let mut buffer = [0; MAX_MESSAGE_BYTES];
+            let got = receive(here.as_fd(), &mut buffer).unwrap();
+            assert_eq!(ToShim::decode(&buffer[..got.bytes]).unwrap(), ToShim { request: 7, answer: expected });
+            drop(here);
+            served.join().unwrap();
+        }
     }
 }
