@@ -106,7 +106,6 @@ fn a_fault_starts_it_again_and_its_successor_goes_on() {
 }
 
 #[test]
-#[ignore = "fails in about half of the runs: the wrapper now and then does not learn of the fault from the daemon; open"]
 fn a_victim_that_dies_without_a_word_is_known_by_the_daemon_and_a_limit_is_kept() {
     for_each(only_ours(), |subject| {
         let sim = started(subject);

@@ -104,7 +104,7 @@ impl Incident {
 /// A client that died lately.
 #[derive(Debug, Clone)]
 pub(super) struct Death {
-    at: Duration,
+    pub(super) at: Duration,
     pub(super) key: ProcessKey,
     pub(super) process: Process,
     pub(super) end: End,

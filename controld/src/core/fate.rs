@@ -1,9 +1,11 @@
 //! Which server a process has, and how that is.
 
+use super::admission::Process;
 use super::evidence::ProcessKey;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::server::ServerState;
 use super::{Core, server::Server};
+use std::collections::VecDeque;
 
 /// How a process's server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,31 @@ pub enum Fate {
     Tainted,
     /// It ends.
     Ending,
+}
+
+/// How many former clients are remembered with their servers; the oldest makes room. MPS has 60 clients on a GPU.
+const MOST_HOMES: usize = 1024;
+
+/// A process that was a client.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    pid: Pid,
+    uid: Uid,
+    server: ServerEpoch,
+}
+
+/// Where those were that are no clients any more, in the order in which they ceased to be.
+#[derive(Debug, Default)]
+pub(super) struct FormerHomes(VecDeque<Home>);
+
+impl FormerHomes {
+    /// A client has ended, or its server has before it: its end is noticed later, or never when it lives on.
+    pub(super) fn note(&mut self, pid: Pid, process: &Process) {
+        if self.0.len() >= MOST_HOMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(Home { pid, uid: process.uid, server: process.server });
+    }
 }
 
 impl Core {
@@ -41,11 +68,12 @@ impl Core {
         Some((fate, server.suspected))
     }
 
-    /// The server that a client of this pid was on, which has ended and was noticed to have.
+    /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
+    /// has ended before it.
     #[must_use]
     pub fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
-        let death = self.deaths.iter().rev().find(|death| death.key.pid == pid && death.process.uid == uid)?;
-        Some(death.process.server)
+        let home = self.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
+        Some(home.server)
     }
 
     /// Whether a process of this pid is a client, or has ended and that was not noticed yet.

@@ -101,6 +101,7 @@ impl Core {
     /// A client's process is gone; it is in no table any more.
     pub(super) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
+        self.former_homes.note(pid, process);
         self.endings.remove(&key);
         self.channels.remove_process(pid);
         let server = self.servers.get(&process.server);

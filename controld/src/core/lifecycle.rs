@@ -372,7 +372,9 @@ impl Core {
         self.end_funerals_of(now, epoch, reason);
         self.forget_remains_of(epoch);
         for (pid, process) in self.processes_of(epoch) {
-            // The process lives on; its copies are of use no more, and a new context of it brings new ones.
+            self.former_homes.note(pid, &process);
+            // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
+            // brings new ones.
             if process.copies > 0 {
                 self.effects.push(Effect::ReleaseCopies { process: process.key(pid) });
             }

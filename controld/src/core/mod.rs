@@ -78,6 +78,7 @@ use blame::{Deaths, Incident, Verdicts};
 use commands::Deferred;
 use core::time::Duration;
 use domain::{Domain, Domains};
+use fate::FormerHomes;
 use funeral::Funeral;
 use questions::{Gather, Question};
 use quit::Quit;
@@ -105,6 +106,7 @@ pub struct Core {
     incidents: BTreeMap<ServerEpoch, Incident>,
     verdicts: Verdicts,
     deaths: Deaths,
+    former_homes: FormerHomes,
     funerals: BTreeMap<ProcessKey, Funeral>,
     remains: BTreeMap<ProcessKey, Remains>,
     spaces: Spaces,
@@ -139,6 +141,7 @@ impl Core {
             incidents: BTreeMap::new(),
             verdicts: Verdicts::new(),
             deaths: Deaths::new(),
+            former_homes: FormerHomes::default(),
             funerals: BTreeMap::new(),
             remains: BTreeMap::new(),
             spaces: Spaces::default(),

@@ -5,7 +5,8 @@
 //! a context that is lost (measured on an H200 with 580). So
 //!
 //! - a process that comes to a server with other clients waits until the server has said, `settle_time` or more after
-//!   it came, that it is in no fault. The time runs while it waits for anything else;
+//!   it came, that it is in no fault. The time runs while it waits for anything else. A client that has just ended badly
+//!   counts as one that is there: who is started again after a fault must not come back to the server that had it;
 //! - the first context of a process, which may still go to another server (9 of 9 on an H200), waits for the server's
 //!   word alone, which takes 0.1 ms;
 //! - further contexts don't wait: they can't go elsewhere. Neither does the only client of a server.
@@ -13,7 +14,7 @@
 //! What happens to a client after it has its end of the connection can't be undone.
 
 use super::admission::Client;
-use super::evidence::Evidence;
+use super::evidence::{End, Evidence};
 use super::ids::{ConnectionId, ServerEpoch};
 use super::questions::Purpose;
 use super::server::Server;
@@ -36,7 +37,13 @@ impl Core {
         };
         let others =
             self.processes.iter().any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
-        let has_company = others || self.has_funerals(server.epoch);
+        let has_company = others
+            || self.has_funerals(server.epoch)
+            || self.deaths.iter().any(|death| {
+                death.process.server == server.epoch
+                    && death.end != End::Exited(0)
+                    && death.at + settle > client.came_at
+            });
         (has_company && !settle.is_zero()).then_some(client.came_at + wait)
     }
 

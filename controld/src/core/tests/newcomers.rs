@@ -121,6 +121,32 @@ fn who_is_alone_on_a_server_waits_for_nothing_and_neither_does_anybody_when_that
 }
 
 #[test]
+fn who_comes_right_after_a_client_that_ended_badly_does_not_get_the_server_that_it_spoilt() {
+    let just_after = |end, pause| {
+        let mut scene = Scene::new(Policy::default());
+        scene.dies(VICTIM, End::Exited(0));
+        let effects = scene.dies(CULPRIT, end);
+        if end != End::Exited(0) {
+            // What it has done is not known yet.
+            scene.answer_status(&effects, true);
+        }
+        scene.pass(pause);
+        let (connection, effects) = scene.arrive(NEWCOMER);
+        (scene, connection, is_dispatched(&effects, connection))
+    };
+    let (_, _, dispatched) = just_after(End::Exited(207), SETTLE);
+    assert!(dispatched, "a fault would be known by now");
+    let (_, _, dispatched) = just_after(End::Exited(0), Duration::ZERO);
+    assert!(dispatched, "it ended well");
+    let (mut scene, connection, dispatched) = just_after(End::Exited(207), SETTLE / 2);
+    assert!(!dispatched);
+    let effects = scene.pass(SETTLE);
+    let effects = scene.answer_status(&effects, false);
+    assert!(scene.is_tainted());
+    assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), connection));
+}
+
+#[test]
 fn the_time_in_the_queue_counts_and_one_answer_is_for_all() {
     let mut scene = Scene::new(Policy::default());
     let (first, _) = scene.arrive(NEWCOMER);
