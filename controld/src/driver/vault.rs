@@ -1,11 +1,5 @@
-//! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too.
-//!
-//! # Order, and fences
-//! What the program is told to be kept must survive this daemon. So a region is held first, then a request is sent that
-//! the holder always refuses (a *fence*), and only when that refusal comes back, in order behind everything before it,
-//! is the program answered. In the same way a descriptor is closed here only when the holder has closed its own before:
-//! the last one to close pays for the freeing of memory, and that must be a thread of this process and never the holder,
-//! for which everybody waits.
+//! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too
+//! ([`holding`]).
 //!
 //! A release is answered when the memory is free: [`succession`](super::succession) has what goes on about names.
 //!
@@ -19,9 +13,14 @@
 //! | before a commit is held | the commit before; the program was not answered and asks again |
 //! | in the middle of a succession | the title or some regions with the new owner: it is given the rest, and asks again |
 
+mod holding;
+
+pub(super) use holding::Fenced;
+use holding::{FENCE_PATIENCE, Files};
+
 use super::succession::Waiting;
 use super::{Driver, keys};
-use crate::core::vault::{Caller, Kept, NameId, RegionId, Vault};
+use crate::core::vault::{Caller, Kept, RegionId, Vault};
 use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
@@ -35,7 +34,7 @@ use crate::vault::note::{Note, TitleNote};
 use crate::vault::{Reply, Request};
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -45,57 +44,6 @@ use tokio::task::AbortHandle;
 const SHIM_MODE: u32 = 0o666;
 /// Requests that may wait for the driver before their threads do.
 const QUEUE: usize = 256;
-/// How long the holder may take to refuse a fence before it is sent again: it does not tell what there is no room for.
-const FENCE_PATIENCE: Duration = Duration::from_millis(100);
-
-/// The descriptors of one region.
-#[derive(Debug, Clone)]
-pub(super) struct Files {
-    memory: Arc<Descriptor>,
-    device: Option<Arc<Device>>,
-}
-
-impl Files {
-    fn all(&self) -> Vec<BorrowedFd<'_>> {
-        let device = self.device.as_ref().map(|device| device.as_fd());
-        std::iter::once(self.memory.as_fd()).chain(device).collect()
-    }
-}
-
-/// What is done when the holder has read everything before a fence.
-#[derive(Debug)]
-pub(super) enum Fenced {
-    /// Answers a request, whose region or title may have been refused meanwhile.
-    Answer {
-        region: Option<RegionId>,
-        name: Option<NameId>,
-        point: &'static str,
-        answers: Vec<Reply>,
-        reply: oneshot::Sender<Vec<Reply>>,
-    },
-    /// Closes what the holder has closed, and then answers whoever asked for it.
-    Close { files: Vec<Files>, then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)> },
-}
-
-impl Fenced {
-    fn close(files: Vec<Files>) -> Self {
-        Self::Close { files, then: None }
-    }
-}
-
-/// Closes files on other threads, and answers when the kernel is done with those that nobody else has.
-fn close_and_tell(files: Vec<Files>, answers: Vec<Reply>, reply: oneshot::Sender<Vec<Reply>>) {
-    let memories = files.into_iter().filter_map(|files| Arc::into_inner(files.memory));
-    let closings: Vec<_> = memories.filter_map(Descriptor::close).collect();
-    tokio::spawn(async move {
-        for closing in closings {
-            closing.done().await;
-        }
-        // A program that has gone meanwhile needs no answer.
-        let _ = reply.send(answers);
-    });
-}
-
 /// What the vault's tasks tell.
 #[derive(Debug)]
 pub(super) enum VaultNews {
@@ -312,121 +260,6 @@ impl Driver {
         reached("vault-restored");
     }
 
-    /// Gives another holder everything, and the requests that the one before had not answered.
-    pub(super) fn hold_vault(&self) {
-        if let Some(listener) = &self.vault.listener {
-            self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
-        }
-        for id in self.vault.files.keys() {
-            self.hold_region(*id);
-        }
-        self.hold_titles();
-        // The answer to this one may be lost with the holder before; then it is sent again.
-        if let Some((number, _)) = self.vault.in_flight {
-            self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
-        }
-    }
-
-    fn hold_region(&self, id: RegionId) {
-        if let (Some(kept), Some(files)) = (self.vault.rules.get(id), self.vault.files.get(&id)) {
-            self.kept(self.holder.hold(keys::region(id), Kind::REGION, &Note::of(kept, self.now()), &files.all()));
-        }
-    }
-
-    fn hold_titles(&self) {
-        for (id, name, title) in self.vault.rules.titles() {
-            self.kept(self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, self.now()), &[]));
-        }
-    }
-
-    /// Tells the holder what has changed about names.
-    pub(super) fn note_titles(&mut self) {
-        let now = self.now();
-        for (id, title) in self.vault.rules.take_changed_titles() {
-            self.kept(match title {
-                Some((name, title)) => {
-                    self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, now), &[])
-                }
-                None => self.holder.release(keys::name(id)),
-            });
-        }
-    }
-
-    pub(super) fn note_regions(&self, ids: &[RegionId]) {
-        for id in ids {
-            if let Some(kept) = self.vault.rules.get(*id) {
-                self.kept(self.holder.update(keys::region(*id), &Note::of(kept, self.now())));
-                reached("adoption-half-noted");
-            }
-        }
-    }
-
-    fn send_fence(&mut self, number: u64) {
-        self.vault.in_flight = Some((number, self.now()));
-        self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
-    }
-
-    pub(super) fn fence(&mut self, fenced: Fenced) {
-        self.vault.last_fence += 1;
-        self.vault.fenced.push_back((self.vault.last_fence, fenced));
-        if self.vault.in_flight.is_none() {
-            self.send_fence(self.vault.last_fence);
-        }
-    }
-
-    /// Whether something that the holder refuses is the vault's. A fence lets through all that was sent before it; a
-    /// region that the holder could not keep is not kept.
-    pub(super) fn vault_passed(&mut self, key: u64) -> bool {
-        if let Some(number) = keys::fence_of(key) {
-            if self.vault.in_flight.is_none_or(|(awaited, _)| awaited != number) {
-                // One that was sent twice.
-                return true;
-            }
-            while let Some((_, fenced)) = self.vault.fenced.pop_front_if(|(fence, _)| *fence <= number) {
-                match fenced {
-                    Fenced::Answer { point, answers, reply, .. } => {
-                        reached(point);
-                        // A program that has gone meanwhile needs no answer.
-                        let _ = reply.send(answers);
-                    }
-                    Fenced::Close { files, then: Some((answers, reply)) } => close_and_tell(files, answers, reply),
-                    Fenced::Close { files, then: None } => drop(files),
-                }
-            }
-            self.vault.in_flight = None;
-            if !self.vault.fenced.is_empty() {
-                self.send_fence(self.vault.last_fence);
-            }
-            return true;
-        }
-        if let Some(refused) = keys::name_of(key) {
-            tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
-            self.vault.rules.remove_title(refused);
-            for (_, fenced) in &mut self.vault.fenced {
-                if let Fenced::Answer { name: Some(name), answers, .. } = fenced
-                    && *name == refused
-                {
-                    *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
-                }
-            }
-            return true;
-        }
-        let Some(id) = keys::region_of(key) else { return false };
-        tracing::warn!(region = id.0, "the holder could not keep a region of the vault");
-        self.vault.files.remove(&id);
-        if let Some(kept) = self.vault.rules.remove(id) {
-            self.vault.forget(kept.owner.process);
-        }
-        for (_, fenced) in &mut self.vault.fenced {
-            if let Fenced::Answer { region: Some(region), answers, .. } = fenced
-                && *region == id
-            {
-                *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
-            }
-        }
-        true
-    }
-
     pub(super) fn vault_news(&mut self, news: VaultNews) {
         match news {
             VaultNews::Asked(request) => self.vault_asked(request),
@@ -544,21 +377,6 @@ impl Driver {
         let _ = reply.send(answers.unwrap_or_else(|failure| vec![(Answer::Failed(failure), None)]));
     }
 
-    /// Lets go of regions that the rules have let go of: the holder first.
-    fn close_regions(&mut self, ids: &[RegionId], then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)>) {
-        self.note_titles();
-        if ids.is_empty() && then.is_none() {
-            return;
-        }
-        let mut files = Vec::new();
-        for id in ids {
-            files.extend(self.vault.files.remove(id));
-            self.kept(self.holder.release(keys::region(*id)));
-        }
-        reached("region-released");
-        self.fence(Fenced::Close { files, then });
-    }
-
     /// Looks whether a name's owner has ended: a successor may ask sooner than its watch is heard.
     fn look_at_owner(&mut self, uid: Uid, name: &str) {
         let owner = self.vault.rules.owner_of_name(uid, name).filter(|owner| self.vault.watched.contains_key(owner));
@@ -600,9 +418,7 @@ impl Driver {
     /// Lets go of regions that nobody has adopted in time, and asks a holder again that has not answered.
     pub(super) fn expire_vault(&mut self) {
         let now = self.now();
-        if let Some((number, _)) = self.vault.in_flight.filter(|(_, sent)| *sent + FENCE_PATIENCE <= now) {
-            self.send_fence(number);
-        }
+        self.renew_fence(now);
         let expired = self.vault.rules.expire(now);
         let ids: Vec<RegionId> = expired.iter().map(|(id, _)| *id).collect();
         self.close_regions(&ids, None);

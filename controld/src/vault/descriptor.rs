@@ -96,6 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("nvidiactl")).unwrap();
         let null = File::open("/dev/null").unwrap();
+        #[expect(clippy::disallowed_methods, reason = "no test is released")]
         let memory = nix::sys::memfd::memfd_create(c"nvidia-vmm", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).unwrap();
         let all: [OwnedFd; 7] =
             [reader.into(), writer.into(), socket.into(), other.into(), file.into(), null.into(), memory];
