@@ -105,8 +105,11 @@ fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str],
     for (done, (kind, code)) in kinds.into_iter().enumerate() {
         assert_eq!(error_of(&sim.run("mps-aggressor", &[kind])), Some(code), "{subject}");
         let dir = sim.lab.dir();
-        let recovered =
-            || probe.output().lines().filter(|line| line.contains("\"event\":\"recovered\"")).count() > done;
+        let recovered = || {
+            let output = probe.output();
+            let count = |event: &str| output.matches(&format!("\"event\":\"{event}\"")).count();
+            count("recovered") > done || count("error") > 0
+        };
         integration::lab::watch::wait_for(dir, dir, LIMIT, "a recovery", recovered);
     }
     let finished = probe.finish(LIMIT).expect("it ends");
@@ -125,6 +128,26 @@ fn pinned_memory_is_there_with_every_byte_after_faults() {
         own_faults(&Sim::new(subject, &[]), &["--pinned"], &format!("{subject} without MPS"));
         others_faults(subject, &["--pinned"], false);
         others_faults(subject, &["--pinned", "--busy"], false);
+    });
+}
+
+#[test]
+fn what_a_program_has_written_to_variables_is_there_after_faults() {
+    for_each(only_ours(), |subject| {
+        let arguments = ["--variable", "--library"];
+        own_faults(&Sim::new(subject, &[]), &arguments, &format!("{subject} without MPS"));
+        others_faults(subject, &arguments, false);
+        others_faults(subject, &["--variable", "--busy"], false);
+    });
+}
+
+#[test]
+fn a_variable_that_comes_to_another_address_is_in_the_way() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_VARIABLES_FROM", "2:4096")]);
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--variable"]));
+        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+        assert!(reason(&refused).contains("cuModuleGetGlobal at the same address"), "{subject}: {refused:?}");
     });
 }
 
@@ -174,7 +197,7 @@ fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
 }
 
 /// What the fresh copy of the driver is asked to do, one after the other.
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 16] = [
     "cuInit",
     "cuDevicePrimaryCtxRetain",
     "cuCtxSetCurrent",
@@ -187,6 +210,10 @@ const STEPS: [&str; 12] = [
     "cuEventCreate",
     "cuMemHostRegister_v2",
     "cuMemHostGetDevicePointer_v2",
+    "cuLibraryLoadData",
+    "cuModuleGetGlobal_v2",
+    "cuLibraryGetGlobal",
+    "cuMemcpyHtoD_v2",
 ];
 
 #[test]
@@ -194,7 +221,7 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
     for_each(only_ours(), |subject| {
         for step in STEPS {
             let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
-            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned"]));
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned", "--variable"]));
             assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
             let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
             let name = name.replace("GetDevicePointer", "Register");

@@ -7,7 +7,7 @@ hooks! {
     Library;
     {
         fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary);
-        fn cuLibraryGetGlobal(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) made Variable(dptr);
+        fn cuLibraryGetGlobal(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) => record_library::variable;
         fn cuLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) => record_library::kernel;
         fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
         fn cuLibraryGetManaged(dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char) made Managed(dptr);

@@ -23,7 +23,7 @@ hooks! {
         fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
         fn cuModuleGetFunction(hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char) => record_code::function;
         fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
-        fn cuModuleGetGlobal_v2(dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char) made Variable(dptr);
+        fn cuModuleGetGlobal_v2(dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char) => record_code::variable;
         fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode);
         fn cuModuleGetSurfRef(surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char) made Array(surf_ref);
         fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);

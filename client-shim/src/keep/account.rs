@@ -58,8 +58,8 @@ reasons! {
     GreenContext = "a green context is not made again",
     /// `cuCtxCreate`.
     OtherContext = "only primary contexts are made again",
-    /// Addresses of a module's variables and functions.
-    Variable = "an address in a module is another one after a reload",
+    /// Addresses of a library's functions.
+    Variable = "a function's address is another one after a reload",
     /// `cuGetExportTable`.
     PrivateTable = "nobody knows what this private table's functions do",
     /// Images without a readable length, or too many of them.

@@ -21,6 +21,7 @@ pub(crate) mod descriptors;
 mod extents;
 pub(crate) mod freeing;
 mod image;
+pub(crate) mod journal;
 pub(crate) use image::has_variables;
 pub(crate) mod kinds_of_contexts;
 pub(crate) mod mapping;

@@ -5,149 +5,45 @@
 
 mod again;
 mod by_address;
+mod recipe;
+mod written;
 
-pub(crate) use by_address::HostMemory;
+pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
+pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
+use written::Written;
 
-use std::{
-    collections::BTreeMap,
-    ffi::{CString, c_int, c_uint},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 /// Bytes of images that are kept at most; more are not recoverable.
 const MOST_IMAGE_BYTES: u64 = 2 << 30;
 
-/// What a module or library was made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Image {
-    /// These bytes.
-    Bytes(Arc<[u8]>),
-    /// A file, by the path that the program gave.
-    File(CString),
-}
-
-/// An option of the just-in-time compiler that is a number: which, and its value.
-pub(crate) type JitOption = (c_uint, usize);
-
-/// Something that was set on an object after it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Setting {
-    /// `cuFuncSetAttribute`, or `cuKernelSetAttribute` for a device.
-    Attribute(c_uint, Option<c_int>),
-    /// `cuFuncSetCacheConfig`, or `cuKernelSetCacheConfig` for a device.
-    Cache(Option<c_int>),
-    /// `cuCtxSetLimit`.
-    Limit(c_uint),
-    /// One of the eight words of what `cuStreamSetAttribute` was given.
-    StreamAttribute(c_uint, u8),
-}
-
-/// How to make an object again. Contexts and other objects are named by their handles.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Recipe {
-    /// `cuStreamCreate`, `cuStreamCreateWithPriority`.
-    Stream { context: usize, flags: c_uint, priority: Option<c_int> },
-    /// `cuEventCreate`.
-    Event { context: usize, flags: c_uint },
-    /// `cuModuleLoad…`.
-    Module { context: usize, image: Image, options: Vec<JitOption> },
-    /// `cuModuleGetFunction`.
-    Function { module: usize, name: CString },
-    /// `cuLibraryLoad…`.
-    Library { image: Image, options: Vec<JitOption> },
-    /// `cuLibraryGetKernel`.
-    Kernel { library: usize, name: CString },
-    /// `cuLibraryGetModule`.
-    LibraryModule { context: usize, library: usize },
-    /// `cuKernelGetFunction`.
-    KernelFunction { context: usize, kernel: usize },
-    /// `cuMemHostRegister`.
-    HostRange { context: usize, size: usize, flags: c_uint },
-    /// `cuMemHostAlloc`, `cuMemAllocHost`: pages of ours.
-    HostMemory { context: usize, size: usize, flags: c_uint },
-}
-
-impl Recipe {
-    /// Its context, if it is of one.
-    fn context(&self) -> Option<usize> {
-        match self {
-            Self::Stream { context, .. }
-            | Self::Event { context, .. }
-            | Self::Module { context, .. }
-            | Self::LibraryModule { context, .. }
-            | Self::KernelFunction { context, .. }
-            | Self::HostRange { context, .. }
-            | Self::HostMemory { context, .. } => Some(*context),
-            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } => None,
-        }
-    }
-
-    /// What it was made of.
-    fn parent(&self) -> Option<usize> {
-        match self {
-            Self::Function { module, .. } => Some(*module),
-            Self::Kernel { library, .. } | Self::LibraryModule { library, .. } => Some(*library),
-            Self::KernelFunction { kernel, .. } => Some(*kernel),
-            Self::Stream { .. }
-            | Self::Event { .. }
-            | Self::Module { .. }
-            | Self::Library { .. }
-            | Self::HostRange { .. }
-            | Self::HostMemory { .. } => None,
-        }
-    }
-
-    /// The name of its kind in the report.
-    const fn kind(&self) -> usize {
-        match self {
-            Self::Stream { .. } => 0,
-            Self::Event { .. } => 1,
-            Self::Module { .. } | Self::LibraryModule { .. } => 2,
-            Self::Function { .. } | Self::KernelFunction { .. } => 3,
-            Self::Library { .. } => 4,
-            Self::Kernel { .. } => 5,
-            Self::HostRange { .. } => 6,
-            Self::HostMemory { .. } => 7,
-        }
-    }
-
-    fn image_bytes(&self) -> u64 {
-        match self {
-            Self::Module { image: Image::Bytes(bytes), .. } | Self::Library { image: Image::Bytes(bytes), .. } => {
-                u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-            }
-            Self::Module { image: Image::File(_), .. }
-            | Self::Library { image: Image::File(_), .. }
-            | Self::Stream { .. }
-            | Self::Event { .. }
-            | Self::Function { .. }
-            | Self::Kernel { .. }
-            | Self::LibraryModule { .. }
-            | Self::KernelFunction { .. }
-            | Self::HostRange { .. }
-            | Self::HostMemory { .. } => 0,
-        }
-    }
+/// A recipe, and how many were kept before it.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    recipe: Recipe,
 }
 
 /// An object with what was made of it and set on it, until the driver has destroyed it.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    recipes: Vec<(usize, Recipe)>,
+    recipes: Vec<(usize, Kept)>,
+    written: Vec<(usize, Written)>,
     settings: Vec<((usize, Setting), u64)>,
 }
-
-/// Names of the kinds, by number.
-pub(crate) const KINDS: [&str; 8] =
-    ["streams", "events", "modules", "functions", "libraries", "kernels", "host_ranges", "host_allocations"];
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Recipes {
-    by_handle: BTreeMap<usize, Recipe>,
+    by_handle: BTreeMap<usize, Kept>,
+    /// Of the next one.
+    number: u64,
     /// By object, the last value of each setting.
     settings: BTreeMap<(usize, Setting), u64>,
     image_bytes: u64,
+    /// By variable, what the program has written there.
+    written: BTreeMap<usize, Written>,
+    written_bytes: usize,
 }
 
 impl Recipes {
@@ -160,7 +56,8 @@ impl Recipes {
             return false;
         }
         self.image_bytes += bytes;
-        self.by_handle.insert(handle, recipe);
+        self.by_handle.insert(handle, Kept { number: self.number, recipe });
+        self.number += 1;
         true
     }
 
@@ -181,26 +78,34 @@ impl Recipes {
         let mut taken = Taken::default();
         let mut left = vec![handle];
         while let Some(handle) = left.pop() {
-            let Some(recipe) = self.by_handle.remove(&handle) else { continue };
-            self.image_bytes -= recipe.image_bytes();
-            left.extend(self.by_handle.iter().filter(|(_, of)| of.parent() == Some(handle)).map(|(handle, _)| *handle));
+            let Some(kept) = self.by_handle.remove(&handle) else { continue };
+            self.image_bytes -= kept.recipe.image_bytes();
+            let made_of_it = self.by_handle.iter().filter(|(_, of)| of.recipe.parent() == Some(handle));
+            left.extend(made_of_it.map(|(handle, _)| *handle));
+            taken.written.extend(self.forget_written(handle).map(|written| (handle, written)));
             taken.settings.extend(self.settings.extract_if(.., |(of, _), _| *of == handle));
-            taken.recipes.push((handle, recipe));
+            taken.recipes.push((handle, kept));
         }
         taken
     }
 
     /// Puts back what was taken: the driver has refused to destroy it.
     pub(crate) fn put_back(&mut self, taken: Taken) {
-        self.image_bytes += taken.recipes.iter().map(|(_, recipe)| recipe.image_bytes()).sum::<u64>();
+        self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
+        self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
+        self.written.extend(taken.written);
         self.by_handle.extend(taken.recipes);
         self.settings.extend(taken.settings);
     }
 
     /// Forgets everything that was made in a context; the host memory among it.
     pub(crate) fn forget_context(&mut self, context: usize) -> Vec<HostMemory> {
-        let made_in_it: Vec<usize> =
-            self.by_handle.iter().filter(|(_, of)| of.context() == Some(context)).map(|(handle, _)| *handle).collect();
+        let made_in_it: Vec<usize> = self
+            .by_handle
+            .iter()
+            .filter(|(_, of)| of.recipe.context() == Some(context))
+            .map(|(handle, _)| *handle)
+            .collect();
         let memory = made_in_it.iter().filter_map(|handle| self.host_memory(*handle)).collect();
         for handle in made_in_it {
             self.forget(handle);
@@ -217,8 +122,8 @@ impl Recipes {
     /// How many there are of each of [`KINDS`], and bytes of images.
     pub(crate) fn totals(&self) -> ([u64; KINDS.len()], u64) {
         let mut counts = [0; KINDS.len()];
-        for recipe in self.by_handle.values() {
-            counts[recipe.kind()] += 1;
+        for kept in self.by_handle.values() {
+            counts[kept.recipe.kind()] += 1;
         }
         (counts, self.image_bytes)
     }
@@ -246,9 +151,9 @@ mod tests {
         recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
         recipes.keep(4, module(0xc0));
         recipes.keep(5, function(4));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0], 10));
         assert!(recipes.forget(1));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0], 10));
         assert!(!recipes.forget(3), "it went with the kernel");
         recipes.forget_context(0xc0);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
@@ -263,7 +168,7 @@ mod tests {
         let taken = recipes.take(4);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
         recipes.put_back(taken);
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
     }
 
@@ -274,7 +179,7 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.keep_first(5, || unreachable!("it is known"));
         recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
-        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0], 0));
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0], 0));
     }
 
     #[test]

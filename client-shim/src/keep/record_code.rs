@@ -7,15 +7,18 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::{
     account::{self, Reason},
-    image,
+    image, journal,
     recipes::{Image, JitOption, Recipe, Setting},
     record::{context, destroyed, keep, with},
 };
 use crate::{
     api::{
         kernel::{cuFuncSetAttribute, cuFuncSetCacheConfig},
-        module::{cuModuleGetFunction, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx, cuModuleUnload},
-        types::{CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
+        module::{
+            cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx,
+            cuModuleUnload,
+        },
+        types::{CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
     },
     guard::{Bypass, Driver},
     sys::CUresult,
@@ -164,6 +167,45 @@ pub(crate) fn function(
         // SAFETY: the driver has just looked for this name.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
         with(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuModuleGetGlobal`.
+pub(crate) fn variable(
+    driver: &mut Driver<cuModuleGetGlobal_v2::Signature>,
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    module: CUmodule,
+    name: *const c_char,
+) -> Result<CUresult, Bypass> {
+    found(address, bytes, module.0, false, name, |address, bytes| {
+        // SAFETY: the program's call, and a place of ours where it wants no size.
+        driver.call(|function| unsafe { function(address, bytes, module, name) })
+    })
+}
+
+/// Asks for a variable by `ask` and keeps how.
+pub(super) fn found(
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    of: usize,
+    is_of_library: bool,
+    name: *const c_char,
+    ask: impl FnOnce(*mut CUdeviceptr, *mut usize) -> CUresult,
+) -> Result<CUresult, Bypass> {
+    let mut size = 0;
+    let answer = ask(address, if bytes.is_null() { &raw mut size } else { bytes });
+    if answer.is_success() && !address.is_null() {
+        let context = context()?;
+        // SAFETY: the driver has just written there.
+        let size = if bytes.is_null() { size } else { unsafe { *bytes } };
+        // SAFETY: as above.
+        let address = usize::try_from(unsafe { *address }).map_err(|_| Bypass::ForTheDriver)?;
+        // SAFETY: the driver has just looked for this name.
+        let name = unsafe { CStr::from_ptr(name) }.to_owned();
+        with(|recipes| recipes.keep_first(address, || Recipe::Variable { context, of, is_of_library, name, size }))?;
+        journal::begin();
     }
     Ok(answer)
 }

@@ -6,14 +6,17 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use super::{
     recipes::{Recipe, Setting},
     record::{context, destroyed, with},
-    record_code::{copied, jit_options, loaded, named},
+    record_code::{copied, found, jit_options, loaded, named},
 };
 use crate::{
     api::{
         kernel::{cuKernelGetFunction, cuKernelSetAttribute, cuKernelSetCacheConfig},
-        library::{cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile, cuLibraryUnload},
+        library::{
+            cuLibraryGetGlobal, cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile,
+            cuLibraryUnload,
+        },
         types::{
-            CUdevice, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
+            CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
             CUlibraryOption, CUmodule,
         },
     },
@@ -126,6 +129,20 @@ pub(crate) fn library_module(
         with(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
     }
     Ok(answer)
+}
+
+/// Logic of `cuLibraryGetGlobal`.
+pub(crate) fn variable(
+    driver: &mut Driver<cuLibraryGetGlobal::Signature>,
+    address: *mut CUdeviceptr,
+    bytes: *mut usize,
+    library: CUlibrary,
+    name: *const c_char,
+) -> Result<CUresult, Bypass> {
+    found(address, bytes, library.0, true, name, |address, bytes| {
+        // SAFETY: the program's call, and a place of ours where it wants no size.
+        driver.call(|function| unsafe { function(address, bytes, library, name) })
+    })
 }
 
 /// Logic of `cuKernelGetFunction`.

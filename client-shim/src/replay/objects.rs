@@ -3,9 +3,11 @@
 
 use std::ffi::c_uint;
 
-use super::rebuild::{Failed, Renamed, checked};
+use super::rebuild::{ADDRESS_TAKEN, Failed, Renamed, checked};
 use crate::{
-    api::types::{CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, c_void},
+    api::types::{
+        CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
+    },
     keep::{
         pinned,
         recipes::{Image, JitOption, Recipe, Setting},
@@ -39,14 +41,16 @@ impl Options {
 pub(super) struct Objects {
     recipes: Vec<(usize, Recipe)>,
     settings: Vec<(usize, Setting, u64)>,
+    /// What variables have had written to them: addresses and bytes.
+    written: Vec<(usize, Vec<u8>)>,
 }
 
 impl Objects {
     /// All that there are.
     pub(super) fn survey() -> Self {
-        let found = record::with(|recipes| (recipes.in_order(), recipes.all_settings()));
-        let (recipes, settings) = found.unwrap_or_default();
-        Self { recipes, settings }
+        let found = record::with(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
+        let (recipes, settings, written) = found.unwrap_or_default();
+        Self { recipes, settings, written }
     }
 
     /// How many there are.
@@ -70,7 +74,8 @@ impl Objects {
             | Recipe::LibraryModule { .. }
             | Recipe::KernelFunction { .. }
             | Recipe::HostRange { .. }
-            | Recipe::HostMemory { .. } => None,
+            | Recipe::HostMemory { .. }
+            | Recipe::Variable { .. } => None,
         });
         images.filter(|image| has_variables(image)).count()
     }
@@ -83,7 +88,23 @@ impl Objects {
                 renamed.insert(*handle, made);
             }
         }
-        self.apply(renamed)
+        self.apply(renamed)?;
+        self.write(renamed)
+    }
+
+    /// Gives variables what the program has written to them.
+    fn write(&self, renamed: &Renamed) -> Result<(), Failed> {
+        for (address, bytes) in &self.written {
+            let variable = self.recipes.iter().rev().find_map(|(start, recipe)| {
+                let Recipe::Variable { context, size, .. } = recipe else { return None };
+                (*start..start + size).contains(address).then_some(context)
+            });
+            let Some(context) = variable.and_then(|context| renamed.get(context)) else { continue };
+            enter(*context)?;
+            let answer = driver!(copy::cuMemcpyHtoD_v2(address.key(), bytes.as_ptr().cast(), bytes.len()));
+            checked("cuMemcpyHtoD", answer)?;
+        }
+        Ok(())
     }
 
     fn apply(&self, renamed: &Renamed) -> Result<(), Failed> {
@@ -223,6 +244,27 @@ fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Fail
             let kernel = CUkernel(of("cuKernelGetFunction", kernel)?);
             checked("cuKernelGetFunction", driver!(kernel::cuKernelGetFunction(&raw mut function, kernel)))?;
             Ok(function.0)
+        }
+        Recipe::Variable { context, of: parent, is_of_library, name, size } => {
+            let (mut address, mut bytes) = (0, 0);
+            let (into, length) = (&raw mut address, &raw mut bytes);
+            let (call, answer) = if *is_of_library {
+                enter(of("cuLibraryGetGlobal", context)?)?;
+                let library = CUlibrary(of("cuLibraryGetGlobal", parent)?);
+                let answer = driver!(library::cuLibraryGetGlobal(into, length, library, name.as_ptr()));
+                ("cuLibraryGetGlobal", answer)
+            } else {
+                enter(of("cuModuleGetGlobal", context)?)?;
+                let module = CUmodule(of("cuModuleGetGlobal", parent)?);
+                ("cuModuleGetGlobal", driver!(module::cuModuleGetGlobal_v2(into, length, module, name.as_ptr())))
+            };
+            checked(call, answer)?;
+            // The program has put the address where nobody can find it.
+            if (address, bytes) == (handle.key(), *size) {
+                Ok(handle)
+            } else {
+                Err(Failed { call: "cuModuleGetGlobal at the same address", answer: ADDRESS_TAKEN })
+            }
         }
         Recipe::Stream { context, flags, priority } => {
             enter(of("cuStreamCreate", context)?)?;

@@ -11,11 +11,12 @@ use std::{collections::BTreeMap, ptr};
 
 use super::maps;
 use crate::{
-    api::types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, c_int},
+    api::types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, Key as _, c_int},
     keep::{
         self,
         kinds_of_contexts::Retained,
         own::again::{OwnAllocation, OwnMapping},
+        record,
         region::{self, DESCRIPTOR, PAGE},
         store::again::SlabRange,
     },
@@ -37,7 +38,7 @@ pub(super) fn checked(call: &'static str, answer: CUresult) -> Result<(), Failed
 }
 
 /// The driver has given another address than the one asked for, or refused.
-const ADDRESS_TAKEN: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+pub(super) const ADDRESS_TAKEN: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
 /// Everything that has an address, as it was.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(super) struct Memory {
     allocations: Vec<OwnAllocation>,
     mappings: Vec<OwnMapping>,
     reservations: Vec<(u64, u64)>,
+    /// Of modules, whose addresses the program has.
+    variables: Vec<(u64, u64)>,
     /// By device.
     pub(super) contexts: Vec<(CUdevice, Retained)>,
 }
@@ -84,8 +87,12 @@ impl Memory {
             allocations: store.own.all_allocations(),
             mappings: store.own.all_mappings(),
             reservations: store.own.all_reservations(),
+            variables: Vec::new(),
             contexts: store.contexts.retained().collect(),
         });
+        let variables = record::with(|recipes| recipes.variables()).unwrap_or_default();
+        let variables = variables.into_iter().map(|(start, size)| (start.key(), size.key())).collect();
+        let found = found.map(|memory| Self { variables, ..memory });
         let Ok(memory) = found else { return (None, vec!["nothing is kept in this process".to_owned()]) };
         let mut obstacles = Vec::new();
         if memory.slabs.iter().any(|slab| slab.descriptor.is_none()) {
@@ -131,6 +138,15 @@ impl Memory {
         for (base, size) in self.reserved() {
             if left.iter().any(|range| range.meets(base, size)) {
                 given.freed_here += u32::from(is_freed(base, size));
+            }
+        }
+        // Variables lie in ranges that the driver has reserved for itself, and a fresh copy must find those free, too.
+        let whole = |range: &&maps::Range| {
+            range.path().is_empty() && range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE)
+        };
+        for range in left.iter().filter(whole) {
+            if self.variables.iter().any(|(start, size)| range.meets(*start, *size)) {
+                given.freed_here += u32::from(is_freed(range.start, range.end - range.start));
             }
         }
         given

@@ -23,6 +23,8 @@ pub(crate) enum Owner {
         /// Flags as given.
         flags: u32,
     },
+    /// A module's variable.
+    Variable,
     /// `cuMemHostRegister`: memory of the program's own.
     Registered,
     /// `cuMemMap`, with whether `cuMemSetAccess` has made it accessible.
@@ -39,7 +41,7 @@ impl Owner {
     pub(crate) fn is_of(self, handle: usize) -> bool {
         match self {
             Self::Context(context) | Self::Host { context, .. } => context == handle,
-            Self::Registered | Self::Mapping { .. } => false,
+            Self::Registered | Self::Variable | Self::Mapping { .. } => false,
         }
     }
 }
@@ -96,7 +98,7 @@ impl Ranges {
     /// Frees what [`Self::allocate`] gave; the bytes it had.
     pub(crate) fn free(&mut self, address: usize) -> Outcome<Range> {
         let range = *self.0.get(&address).ok_or(Code::INVALID_VALUE)?;
-        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered) {
+        if matches!(range.owner, Owner::Mapping { .. } | Owner::Registered | Owner::Variable) {
             return Err(Code::INVALID_VALUE);
         }
         self.0.remove(&address);

@@ -100,6 +100,11 @@ impl Context {
         self.changed.notify_all();
     }
 
+    /// The same for an error that leaves nothing of it: its variables are gone before anybody hears of it.
+    fn die(&self, driver: &Driver, error: Code) {
+        driver.lose_variables(self.handle, || self.fail(error));
+    }
+
     /// Changes the state and wakes whoever waits for it.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut self.state());
@@ -170,7 +175,7 @@ impl Context {
         }
         let code = Code(kind.0);
         driver.forbid_contexts(code);
-        self.fail(code);
+        self.die(driver, code);
         Err(code)
     }
 
@@ -180,18 +185,18 @@ impl Context {
             Some(Notice::Doom(status)) => driver.doom(Code(status)),
             Some(Notice::Poison(status)) => {
                 driver.forbid_contexts(Code(status));
-                self.fail(Code(status));
+                self.die(driver, Code(status));
             }
             Some(Notice::Terminate) => {
                 driver.forbid_contexts(Code::MPS_CLIENT_TERMINATED);
                 driver.stop_kernels();
-                self.fail(Code::MPS_CLIENT_TERMINATED);
+                self.die(driver, Code::MPS_CLIENT_TERMINATED);
                 self.disconnect();
             }
             None => {
                 if self.is_connected() {
                     driver.forbid_if_doomed();
-                    self.fail(Code::MPS_RPC_FAILURE);
+                    self.die(driver, Code::MPS_RPC_FAILURE);
                 }
             }
         }

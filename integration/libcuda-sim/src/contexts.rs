@@ -128,7 +128,13 @@ impl Driver {
                 tables.used.remove(range.device, range.size as u64);
             }
         }
-        tables.modules.retain(|_, module| module.context != handle);
+        let unloaded: Vec<_> = tables.modules.extract_if(|_, module| module.context == handle).collect();
+        for (_, module) in unloaded {
+            crate::variables::free(&mut tables, &module);
+        }
+        tables.libraries.values_mut().for_each(|library| {
+            library.modules.remove(&handle);
+        });
         tables.functions.retain(|_, (module, _)| module.context != handle);
         true
     }

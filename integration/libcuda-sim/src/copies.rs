@@ -81,6 +81,16 @@ fn wanted() -> &'static [Option<Wanted>; 3] {
     })
 }
 
+/// The place at which this copy begins to look for room for variables.
+pub(crate) fn first_place() -> usize {
+    static PLACE: OnceLock<usize> = OnceLock::new();
+    *PLACE.get_or_init(|| {
+        let text = Script::load().text("MPS_SIM_VARIABLES_FROM").unwrap_or_default();
+        let wanted = text.split_once(':').filter(|(number, _)| number.parse() == Ok(copy().number));
+        wanted.and_then(|(_, place)| place.parse().ok()).unwrap_or(0)
+    })
+}
+
 /// Before each function: the process ends, the function fails, or never returns, if that is wanted here.
 pub(crate) fn before(function: &str) -> Outcome {
     let [end, fail, stay] = wanted();

@@ -33,6 +33,15 @@ pub(crate) struct Primary {
     pub(crate) flags: u32,
 }
 
+/// A library: a module in each context that uses it.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// Its text.
+    pub(crate) image: Vec<u8>,
+    /// Handles of its modules by context.
+    pub(crate) modules: HashMap<usize, usize>,
+}
+
 /// Everything that has a handle, and the rest that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -42,6 +51,10 @@ pub(crate) struct Tables {
     pub(crate) primaries: HashMap<u32, Primary>,
     /// Modules by handle.
     pub(crate) modules: HashMap<usize, Arc<Module>>,
+    /// Libraries by handle.
+    pub(crate) libraries: HashMap<usize, Library>,
+    /// Kernels of libraries by handle: library and name.
+    pub(crate) kernels: HashMap<usize, (usize, String)>,
     /// Functions by handle: module and name.
     pub(crate) functions: HashMap<usize, (Arc<Module>, String)>,
     /// Events by handle.

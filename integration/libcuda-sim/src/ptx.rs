@@ -1,6 +1,7 @@
 //! Modules from PTX text: which kernels are in it and what arguments they take.
 
 use crate::codes::{Code, Outcome};
+use crate::variables::Variable;
 use std::collections::BTreeMap;
 
 /// Longest text that is read.
@@ -15,6 +16,10 @@ pub(crate) struct Module {
     pub(crate) context: usize,
     /// Kernels by name, each with the sizes of its arguments in bytes.
     pub(crate) kernels: BTreeMap<String, Vec<usize>>,
+    /// Variables in the order of the text.
+    pub(crate) variables: Vec<Variable>,
+    /// Where they are, in the context; 0 if there are none.
+    pub(crate) base: usize,
 }
 
 impl Module {
@@ -42,7 +47,7 @@ impl Module {
                 arguments.split(',').filter(|text| !text.trim().is_empty()).map(size).collect::<Outcome<_>>()?;
             kernels.insert(name.trim().to_owned(), sizes);
         }
-        Ok(Self { context, kernels })
+        Ok(Self { context, kernels, variables: Variable::all(&text)?, base: 0 })
     }
 
     /// Whether an image is compiled, by its first bytes.
@@ -57,7 +62,7 @@ impl Module {
 }
 
 /// Size in bytes of `.param .u64 name` and its like.
-fn size(argument: &str) -> Outcome<usize> {
+pub(crate) fn size(argument: &str) -> Outcome<usize> {
     let kind = argument
         .split_whitespace()
         .find(|word| word.starts_with('.') && word.len() > 2 && word[2..].bytes().all(|byte| byte.is_ascii_digit()));

@@ -104,6 +104,11 @@ fn is_taken(start: usize, size: NonZeroUsize) -> bool {
 
 /// Reserves a range, at `wanted` if that is free and was when the driver started.
 pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
+    reserve_from(0, size, alignment, wanted)
+}
+
+/// The same, from this place on where there is no wish.
+pub(crate) fn reserve_from(place: usize, size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
     let size = length(size)?;
     let alignment = alignment.max(GRANULARITY);
     if !alignment.is_power_of_two() {
@@ -112,7 +117,7 @@ pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<u
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
     let first = AREA.next_multiple_of(alignment);
     let wish = Some(wanted).filter(|place| *place != 0 && place.is_multiple_of(alignment));
-    let places = wish.into_iter().chain((0..PLACES).map(|step| first + step * alignment));
+    let places = wish.into_iter().chain((place..PLACES).map(|step| first + step * alignment));
     for place in places.filter(|place| !is_taken(*place, size)) {
         // SAFETY: the flag keeps it from touching anything that is mapped.
         let got = unsafe { mmap_anonymous(NonZeroUsize::new(place), size, ProtFlags::PROT_NONE, flags) };
@@ -127,6 +132,15 @@ pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<u
 pub(crate) fn release(address: usize, size: usize) -> Outcome {
     // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
     unsafe { munmap(pointer(address)?, size) }.map_err(|_| Code::INVALID_VALUE)
+}
+
+/// Puts memory that nobody else has, zeroed, over a reserved range.
+pub(crate) fn back(address: usize, size: usize) -> Outcome {
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
+    let result = unsafe { mmap_anonymous(NonZeroUsize::new(address), length(size)?, access, flags) };
+    result.map(drop).map_err(|_| Code::OUT_OF_MEMORY)
 }
 
 /// Takes the memory out of a range, which stays reserved.

@@ -12,8 +12,9 @@
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way.
-//! - `--pinned` asks for host memory of the driver's too, which rounds use.
-//! - `--variable` asks for the address of a module's variable first, `--context` for a context of its own, `--stuck`
+//! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library, which
+//!   rounds use.
+//! - `--context` asks for a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
@@ -24,6 +25,7 @@ mod last;
 mod observed;
 mod pinned;
 mod stored;
+mod variables;
 mod worker;
 mod workload;
 
@@ -127,7 +129,7 @@ impl<'a> Probe<'a> {
         let begin = Instant::now();
         let mut workload = Workload::new(options.has_library)?;
         if options.has_variable {
-            workload.ask_for_variable()?;
+            workload.ask_for_variables()?;
         }
         if options.has_pinned {
             workload.ask_for_host_memory()?;
@@ -223,6 +225,9 @@ impl<'a> Probe<'a> {
                 json!([code_of(&first), code_of(&second)])
             })
             .collect();
+        if count() > before {
+            self.workload.begin_variables_anew()?;
+        }
         let round = next.clone().and_then(|()| self.whole_round());
         self.report.say(
             "fault",

@@ -4,8 +4,10 @@ use crate::abi::{In, Out, Text, entry_points};
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::contexts::current;
+use crate::driver::{Tables, driver};
 use crate::kernel::Kernel;
 use crate::ptx::Module;
+use crate::variables;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use std::sync::Arc;
 const MAX_THREADS: u64 = 1024;
 
 /// Reads a PTX text up to its NUL; of a compiled image only the first bytes are looked at.
-fn read_image(image: &In<u8>) -> Outcome<Vec<u8>> {
+pub(super) fn read_image(image: &In<u8>) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
     for index in 0..Module::max_text() {
         let byte = image.at(index)?;
@@ -31,11 +33,49 @@ fn read_image(image: &In<u8>) -> Outcome<Vec<u8>> {
 }
 
 fn load(handle: &Out<usize>, image: &[u8]) -> Outcome {
+    handle.put(loaded(image)?)
+}
+
+/// Loads a module into the current context; its handle.
+pub(super) fn loaded(image: &[u8]) -> Outcome<usize> {
     let (driver, context) = current()?;
-    let module = Module::parse(image, context.handle)?;
+    let mut module = Module::parse(image, context.handle)?;
     let number = driver.new_handle();
-    driver.tables().modules.insert(number, Arc::new(module));
-    handle.put(number)
+    let mut tables = driver.tables();
+    variables::place(&mut tables, &mut module, context.device)?;
+    tables.modules.insert(number, Arc::new(module));
+    Ok(number)
+}
+
+/// Unloads a module.
+pub(super) fn unload(tables: &mut Tables, module: usize) -> Outcome {
+    let unloaded = tables.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
+    tables.functions.retain(|_, (of, _)| !Arc::ptr_eq(of, &unloaded));
+    variables::free(tables, &unloaded);
+    Ok(())
+}
+
+/// The function of this name in a module; its handle.
+pub(super) fn function_of(module: usize, name: &str) -> Outcome<usize> {
+    let driver = driver()?;
+    let number = driver.new_handle();
+    let mut tables = driver.tables();
+    let module = tables.modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
+    if !module.kernels.contains_key(name) {
+        return Err(Code::NOT_FOUND);
+    }
+    if !Kernel::exists(name) {
+        return Err(Code::NO_BINARY_FOR_GPU);
+    }
+    tables.functions.insert(number, (module, name.to_owned()));
+    Ok(number)
+}
+
+/// Where a module's variable of this name is, and its size.
+pub(super) fn variable_of(module: usize, name: &str) -> Outcome<(usize, usize)> {
+    let module = driver()?.tables().modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
+    let variable = module.variables.iter().find(|variable| variable.name == name).ok_or(Code::NOT_FOUND)?;
+    Ok((module.base + variable.offset, variable.bytes.len()))
 }
 
 /// Loads a module that cudart has wrapped, from the image at this address.
@@ -45,6 +85,8 @@ pub(super) fn load_wrapped(handle: &Out<usize>, image: usize) -> Outcome {
 
 fn launch(function: usize, [grid, block]: [[c_uint; 3]; 2], stream: usize, arguments: &In<*const u8>) -> Outcome {
     let (driver, context) = current()?;
+    // A library's kernel stands for its function in the current context.
+    let function = super::library::function_of_kernel(function).unwrap_or(function);
     let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
     let threads: u64 = block.iter().map(|&count| u64::from(count)).product();
     if grid.contains(&0) || threads == 0 || threads > MAX_THREADS {
@@ -90,31 +132,20 @@ entry_points! {
 
     fn cuModuleUnload(module: usize) {
         let (driver, _) = current()?;
-        let mut tables = driver.tables();
-        let unloaded = tables.modules.remove(&module).ok_or(Code::INVALID_HANDLE)?;
-        tables.functions.retain(|_, (of, _)| !Arc::ptr_eq(of, &unloaded));
-        Ok(())
+        unload(&mut driver.tables(), module)
     }
 
     fn cuModuleGetFunction(function: Out<usize>, module: usize, name: Text) {
-        let (driver, _) = current()?;
-        let name = name.get()?;
-        let number = driver.new_handle();
-        let mut tables = driver.tables();
-        let module = tables.modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
-        if !module.kernels.contains_key(name) {
-            return Err(Code::NOT_FOUND);
-        }
-        if !Kernel::exists(name) {
-            return Err(Code::NO_BINARY_FOR_GPU);
-        }
-        tables.functions.insert(number, (module, name.to_owned()));
-        function.put(number)
+        current()?;
+        function.put(function_of(module, name.get()?)?)
     }
 
-    fn cuModuleGetGlobal_v2(_address: Out<usize>, _size: Out<usize>, module: usize, _name: Text) {
-        let (driver, _) = current()?;
-        if driver.tables().modules.contains_key(&module) { Err(Code::NOT_FOUND) } else { Err(Code::INVALID_HANDLE) }
+    fn cuModuleGetGlobal_v2(address: Out<usize>, size: Out<usize>, module: usize, name: Text) {
+        current()?;
+        let (start, length) = variable_of(module, name.get()?)?;
+        address.put_if_wanted(start);
+        size.put_if_wanted(length);
+        Ok(())
     }
 
     fn cuFuncGetAttribute(value: Out<c_int>, attribute: c_int, function: usize) {

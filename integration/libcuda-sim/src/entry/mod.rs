@@ -4,6 +4,7 @@ mod context;
 mod device;
 mod event;
 mod launch;
+mod library;
 mod memory;
 mod pointer;
 mod pool;
@@ -36,6 +37,7 @@ fn address(name: &str) -> Option<*const c_void> {
             device::table(),
             event::table(),
             launch::table(),
+            library::table(),
             memory::table(),
             pointer::table(),
             pool::table(),

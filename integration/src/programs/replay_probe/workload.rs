@@ -4,6 +4,7 @@
 use super::failed;
 use super::pinned::Pinned;
 use super::stored::Stored;
+use super::variables::Variables;
 use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
 use crate::programs::memory_probe::mapped::map_new;
 use crate::programs::memory_probe::{allocate, check};
@@ -59,6 +60,7 @@ pub(super) struct Workload {
     of_library: Option<sys::CUkernel>,
     stored: Stored,
     pinned: Option<Pinned>,
+    variables: Vec<Variables>,
 }
 
 impl Workload {
@@ -104,6 +106,7 @@ impl Workload {
             of_library,
             stored,
             pinned: None,
+            variables: Vec::new(),
         })
     }
 
@@ -123,15 +126,15 @@ impl Workload {
         self.counter
     }
 
-    /// Has the address of a variable, if the module has any.
-    pub(super) fn ask_for_variable(&mut self) -> Result<(), GpuError> {
-        let (mut module, mut address, mut size) = (std::ptr::null_mut(), 0, 0);
-        // SAFETY: the result is a variable of ours, and the image ends with NUL.
-        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()) })?;
-        // SAFETY: the results are variables of ours.
-        let answer =
-            unsafe { sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, c"assert_text".as_ptr()) };
-        check("cuModuleGetGlobal", answer)
+    /// Has variables of a module and of a library.
+    pub(super) fn ask_for_variables(&mut self) -> Result<(), GpuError> {
+        self.variables = Variables::both()?;
+        Ok(())
+    }
+
+    /// After a recovery: modules have begun anew, and what kernels have written to variables is in doubt.
+    pub(super) fn begin_variables_anew(&mut self) -> Result<(), GpuError> {
+        self.variables.iter_mut().try_for_each(Variables::begin_anew)
     }
 
     /// Has host memory of the driver's.
@@ -239,6 +242,9 @@ impl Workload {
         if let Some(pinned) = &mut self.pinned {
             pinned.round(&self.gpu, self.increment, first)?;
         }
+        for variables in &mut self.variables {
+            variables.round(&self.gpu, self.increment, first)?;
+        }
         self.count += 2;
         self.rounds += 1;
         // SAFETY: the range has so many words, and the copy has ended.
@@ -270,7 +276,7 @@ impl Workload {
         if let Some(pinned) = &mut self.pinned {
             pinned.begin_anew();
         }
-        Ok(())
+        self.begin_variables_anew()
     }
 
     /// Blocks that are not as they were.
@@ -289,6 +295,9 @@ impl Workload {
         wrong.extend(self.stored.wrong());
         if let Some(pinned) = &self.pinned {
             wrong.extend(pinned.wrong()?);
+        }
+        for variables in &self.variables {
+            wrong.extend(variables.wrong()?);
         }
         Ok(wrong)
     }

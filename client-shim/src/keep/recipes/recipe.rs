@@ -1,0 +1,138 @@
+//! What a recipe says, by the kind of object.
+
+use std::{
+    ffi::{CString, c_int, c_uint},
+    sync::Arc,
+};
+
+/// What a module or library was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// A file, by the path that the program gave.
+    File(CString),
+}
+
+/// An option of the just-in-time compiler that is a number: which, and its value.
+pub(crate) type JitOption = (c_uint, usize);
+
+/// Something that was set on an object after it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Setting {
+    /// `cuFuncSetAttribute`, or `cuKernelSetAttribute` for a device.
+    Attribute(c_uint, Option<c_int>),
+    /// `cuFuncSetCacheConfig`, or `cuKernelSetCacheConfig` for a device.
+    Cache(Option<c_int>),
+    /// `cuCtxSetLimit`.
+    Limit(c_uint),
+    /// One of the eight words of what `cuStreamSetAttribute` was given.
+    StreamAttribute(c_uint, u8),
+}
+
+/// How to make an object again. Contexts and other objects are named by their handles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Recipe {
+    /// `cuStreamCreate`, `cuStreamCreateWithPriority`.
+    Stream { context: usize, flags: c_uint, priority: Option<c_int> },
+    /// `cuEventCreate`.
+    Event { context: usize, flags: c_uint },
+    /// `cuModuleLoad…`.
+    Module { context: usize, image: Image, options: Vec<JitOption> },
+    /// `cuModuleGetFunction`.
+    Function { module: usize, name: CString },
+    /// `cuLibraryLoad…`.
+    Library { image: Image, options: Vec<JitOption> },
+    /// `cuLibraryGetKernel`.
+    Kernel { library: usize, name: CString },
+    /// `cuLibraryGetModule`.
+    LibraryModule { context: usize, library: usize },
+    /// `cuKernelGetFunction`.
+    KernelFunction { context: usize, kernel: usize },
+    /// `cuMemHostRegister`.
+    HostRange { context: usize, size: usize, flags: c_uint },
+    /// `cuMemHostAlloc`, `cuMemAllocHost`: pages of ours.
+    HostMemory { context: usize, size: usize, flags: c_uint },
+    /// `cuModuleGetGlobal`, or `cuLibraryGetGlobal` with this context current.
+    Variable { context: usize, of: usize, is_of_library: bool, name: CString, size: usize },
+}
+
+impl Recipe {
+    /// Its context, if it is of one.
+    pub(super) fn context(&self) -> Option<usize> {
+        match self {
+            Self::Stream { context, .. }
+            | Self::Event { context, .. }
+            | Self::Module { context, .. }
+            | Self::LibraryModule { context, .. }
+            | Self::KernelFunction { context, .. }
+            | Self::HostRange { context, .. }
+            | Self::HostMemory { context, .. }
+            | Self::Variable { context, .. } => Some(*context),
+            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } => None,
+        }
+    }
+
+    /// What it was made of.
+    pub(super) fn parent(&self) -> Option<usize> {
+        match self {
+            Self::Function { module, .. } => Some(*module),
+            Self::Kernel { library, .. } | Self::LibraryModule { library, .. } => Some(*library),
+            Self::KernelFunction { kernel, .. } => Some(*kernel),
+            Self::Variable { of, .. } => Some(*of),
+            Self::Stream { .. }
+            | Self::Event { .. }
+            | Self::Module { .. }
+            | Self::Library { .. }
+            | Self::HostRange { .. }
+            | Self::HostMemory { .. } => None,
+        }
+    }
+
+    /// The name of its kind in the report.
+    pub(super) const fn kind(&self) -> usize {
+        match self {
+            Self::Stream { .. } => 0,
+            Self::Event { .. } => 1,
+            Self::Module { .. } | Self::LibraryModule { .. } => 2,
+            Self::Function { .. } | Self::KernelFunction { .. } => 3,
+            Self::Library { .. } => 4,
+            Self::Kernel { .. } => 5,
+            Self::HostRange { .. } => 6,
+            Self::HostMemory { .. } => 7,
+            Self::Variable { .. } => 8,
+        }
+    }
+
+    pub(super) fn image_bytes(&self) -> u64 {
+        match self {
+            Self::Module { image: Image::Bytes(bytes), .. } | Self::Library { image: Image::Bytes(bytes), .. } => {
+                u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+            }
+            Self::Module { image: Image::File(_), .. }
+            | Self::Library { image: Image::File(_), .. }
+            | Self::Stream { .. }
+            | Self::Event { .. }
+            | Self::Function { .. }
+            | Self::Kernel { .. }
+            | Self::LibraryModule { .. }
+            | Self::KernelFunction { .. }
+            | Self::HostRange { .. }
+            | Self::HostMemory { .. }
+            | Self::Variable { .. } => 0,
+        }
+    }
+}
+
+/// Names of the kinds, by number.
+pub(crate) const KINDS: [&str; 9] = [
+    "streams",
+    "events",
+    "modules",
+    "functions",
+    "libraries",
+    "kernels",
+    "host_ranges",
+    "host_allocations",
+    "variables",
+];

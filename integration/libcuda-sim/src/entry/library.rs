@@ -1,0 +1,84 @@
+//! Libraries: modules for all contexts, loaded into each when it is first used there.
+
+use super::launch::{function_of, loaded, read_image, unload, variable_of};
+use crate::abi::{In, Out, Text, entry_points};
+use crate::codes::{Code, Outcome};
+use crate::contexts::current;
+use crate::driver::{Library, driver};
+use crate::ptx::Module;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_uint, c_void};
+
+/// The library's module in the current context; its handle.
+fn module(library: usize) -> Outcome<usize> {
+    let (driver, context) = current()?;
+    let (image, known) = {
+        let tables = driver.tables();
+        let library = tables.libraries.get(&library).ok_or(Code::INVALID_HANDLE)?;
+        (library.image.clone(), library.modules.get(&context.handle).copied())
+    };
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let handle = loaded(&image)?;
+    let mut tables = driver.tables();
+    let library = tables.libraries.get_mut(&library).ok_or(Code::INVALID_HANDLE)?;
+    library.modules.insert(context.handle, handle);
+    Ok(handle)
+}
+
+/// The function that a kernel stands for in the current context.
+pub(super) fn function_of_kernel(kernel: usize) -> Outcome<usize> {
+    let (library, name) = driver()?.tables().kernels.get(&kernel).cloned().ok_or(Code::INVALID_HANDLE)?;
+    function_of(module(library)?, &name)
+}
+
+entry_points! {
+    fn cuLibraryLoadData(
+        handle: Out<usize>, image: In<u8>, _options: *mut c_int, _values: *mut *mut c_void, _count: c_uint,
+        _library_options: *mut c_int, _library_values: *mut *mut c_void, _library_count: c_uint,
+    ) {
+        let image = read_image(&image)?;
+        Module::parse(&image, 0)?;
+        let number = driver()?.new_handle();
+        driver()?.tables().libraries.insert(number, Library { image, modules: HashMap::new() });
+        handle.put(number)
+    }
+
+    fn cuLibraryUnload(library: usize) {
+        let driver = driver()?;
+        let mut tables = driver.tables();
+        let unloaded = tables.libraries.remove(&library).ok_or(Code::INVALID_HANDLE)?;
+        tables.kernels.retain(|_, (of, _)| *of != library);
+        unloaded.modules.values().try_for_each(|module| unload(&mut tables, *module))
+    }
+
+    fn cuLibraryGetKernel(handle: Out<usize>, library: usize, name: Text) {
+        let driver = driver()?;
+        let name = name.get()?;
+        let number = driver.new_handle();
+        let mut tables = driver.tables();
+        let image = tables.libraries.get(&library).map(|library| library.image.clone()).ok_or(Code::INVALID_HANDLE)?;
+        if !Module::parse(&image, 0)?.kernels.contains_key(name) {
+            return Err(Code::NOT_FOUND);
+        }
+        tables.kernels.insert(number, (library, name.to_owned()));
+        handle.put(number)
+    }
+
+    fn cuLibraryGetModule(handle: Out<usize>, library: usize) {
+        handle.put(module(library)?)
+    }
+
+    fn cuLibraryGetGlobal(address: Out<usize>, size: Out<usize>, library: usize, name: Text) {
+        let (start, length) = variable_of(module(library)?, name.get()?)?;
+        address.put_if_wanted(start);
+        size.put_if_wanted(length);
+        Ok(())
+    }
+
+    fn cuKernelGetFunction(function: Out<usize>, kernel: usize) {
+        current()?;
+        function.put(function_of_kernel(kernel)?)
+    }
+}

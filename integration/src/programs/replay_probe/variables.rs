@@ -1,0 +1,167 @@
+//! Variables of a module and of a library, made once: a table that the program writes by copies and sets, words that
+//! kernels count up, and constants that keep the values of their image.
+#![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+use super::failed;
+use super::workload::{pattern, words_are};
+use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream};
+use crate::programs::memory_probe::check;
+use cudarc::driver::sys;
+use std::ffi::CStr;
+
+/// The image.
+const IMAGE: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .align 4 .u32 table[4096];
+.visible .global .align 4 .u32 tally[1024];
+.visible .const .align 4 .u32 scale[16] = {1, 2, 3, 4, 5, 6, 7, 8};
+\0";
+/// Bytes of the table, words of the tally, bytes of the constants.
+const TABLE: usize = 4096 * 4;
+const TALLY: u32 = 1024;
+const SCALE: usize = 16 * 4;
+/// Bytes that a round writes, and how far the next one's are.
+const PIECE: usize = 100;
+const STEP: usize = 1_234;
+
+/// What has the variables.
+#[derive(Clone, Copy)]
+enum Owner {
+    Module(sys::CUmodule),
+    Library(sys::CUlibrary),
+}
+
+impl Owner {
+    fn module() -> Result<Self, GpuError> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the result is a variable of ours, and the image ends with NUL.
+        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, IMAGE.as_ptr().cast()) })?;
+        Ok(Self::Module(module))
+    }
+
+    fn library() -> Result<Self, GpuError> {
+        let mut library = std::ptr::null_mut();
+        let (into, image) = (&raw mut library, IMAGE.as_ptr().cast());
+        let (names, values) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (library_names, library_values) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: as above, and there are no options.
+        let answer = unsafe { sys::cuLibraryLoadData(into, image, names, values, 0, library_names, library_values, 0) };
+        check("cuLibraryLoadData", answer)?;
+        Ok(Self::Library(library))
+    }
+
+    /// Address of a variable, which has so many bytes.
+    fn variable(self, name: &CStr, bytes: usize) -> Result<u64, GpuError> {
+        let (mut address, mut size) = (0, 0);
+        let (into, length) = (&raw mut address, &raw mut size);
+        let answer = match self {
+            // SAFETY: the results are variables of ours.
+            Self::Module(module) => unsafe { sys::cuModuleGetGlobal_v2(into, length, module, name.as_ptr()) },
+            // SAFETY: as above.
+            Self::Library(library) => unsafe { sys::cuLibraryGetGlobal(into, length, library, name.as_ptr()) },
+        };
+        check("cuModuleGetGlobal", answer)?;
+        if size == bytes { Ok(address) } else { Err(failed("cuModuleGetGlobal", format_args!("{size} bytes"))) }
+    }
+}
+
+/// The variables of a module or library.
+pub(super) struct Variables {
+    owner: Owner,
+    /// Addresses of table, tally, scale.
+    addresses: [u64; 3],
+    /// What is in the table.
+    table: Vec<u8>,
+    scale: Vec<u8>,
+    count: u32,
+    place: usize,
+}
+
+fn write(address: u64, bytes: &[u8]) -> Result<(), GpuError> {
+    // SAFETY: the source is as long as the copy; the driver checks the destination.
+    check("cuMemcpyHtoD", unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), bytes.len()) })
+}
+
+fn read(address: u64, length: usize) -> Result<Vec<u8>, GpuError> {
+    let mut bytes = vec![0; length];
+    // SAFETY: the destination is as long as the copy; the driver checks the source.
+    check("cuMemcpyDtoH", unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, length) })?;
+    Ok(bytes)
+}
+
+impl Variables {
+    /// Those of a module and those of a library.
+    pub(super) fn both() -> Result<Vec<Self>, GpuError> {
+        Ok(vec![Self::new(Owner::module()?)?, Self::new(Owner::library()?)?])
+    }
+
+    fn new(owner: Owner) -> Result<Self, GpuError> {
+        let addresses = Self::ask(owner)?;
+        let table = pattern(TABLE, 33);
+        write(addresses[0], &table)?;
+        let mut scale: Vec<u8> = (1_u32..=8).chain([0; 8]).flat_map(u32::to_le_bytes).collect();
+        scale[40..60].fill(0xc3);
+        write(addresses[2] + 40, &scale[40..60])?;
+        let mut variables = Self { owner, addresses, table, scale, count: 0, place: 0 };
+        variables.begin_anew()?;
+        Ok(variables)
+    }
+
+    fn ask(owner: Owner) -> Result<[u64; 3], GpuError> {
+        Ok([
+            owner.variable(c"table", TABLE)?,
+            owner.variable(c"tally", TALLY as usize * 4)?,
+            owner.variable(c"scale", SCALE)?,
+        ])
+    }
+
+    /// Writes pieces of the table in several ways and counts the tally up, on a stream; waits, and compares.
+    pub(super) fn round(&mut self, gpu: &Gpu, increment: Kernel, stream: Stream) -> Result<(), GpuError> {
+        let at = self.next();
+        let bytes = pattern(PIECE, at.to_le_bytes()[0]);
+        let place = self.addresses[0] + at as u64;
+        // SAFETY: the source is as long as the copy; the driver checks the destination.
+        let answer = unsafe { sys::cuMemcpyHtoDAsync_v2(place, bytes.as_ptr().cast(), PIECE, stream.0) };
+        check("cuMemcpyHtoDAsync", answer)?;
+        self.table[at..at + PIECE].copy_from_slice(&bytes);
+        let at = self.next();
+        // SAFETY: the driver checks the destination.
+        let answer = unsafe { sys::cuMemsetD32Async(self.addresses[0] + at as u64, 0x1234_5678, PIECE / 4, stream.0) };
+        check("cuMemsetD32Async", answer)?;
+        self.table[at..at + PIECE].copy_from_slice(&0x1234_5678_u32.to_le_bytes().repeat(PIECE / 4));
+        gpu.launch_in(stream, increment, TALLY, &[Argument::U64(self.addresses[1]), Argument::U32(TALLY)])?;
+        // SAFETY: it lives as long as the process.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })?;
+        self.count += 1;
+        if words_are(&gpu.read(self.addresses[1], TALLY as usize)?, self.count) {
+            Ok(())
+        } else {
+            Err(failed("increment", "a word of a variable is wrong"))
+        }
+    }
+
+    /// Where the next piece of the table is, a multiple of four.
+    fn next(&mut self) -> usize {
+        self.place = (self.place + STEP) % (TABLE - PIECE);
+        self.place & !3
+    }
+
+    /// What kernels have written is in doubt after a recovery.
+    pub(super) fn begin_anew(&mut self) -> Result<(), GpuError> {
+        self.count = 0;
+        // SAFETY: the driver checks the destination.
+        check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.addresses[1], 0, TALLY as usize * 4) })
+    }
+
+    /// What is not as the program has written it.
+    pub(super) fn wrong(&self) -> Result<Option<String>, GpuError> {
+        let [table, _, scale] = self.addresses;
+        if Self::ask(self.owner)? != self.addresses {
+            return Ok(Some("a variable has another address".to_owned()));
+        }
+        let are_right = read(table, TABLE)? == self.table && read(scale, SCALE)? == self.scale;
+        Ok((!are_right).then(|| format!("a variable near {table:#x} has other bytes")))
+    }
+}
