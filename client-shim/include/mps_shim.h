@@ -67,6 +67,7 @@ enum mps_state_code {
     MPS_STATE_INVALID = 9,    /* an argument is wrong, or a range is not in kept memory */
     MPS_STATE_NOT_KEPT = 10,  /* the vault does not have all of the memory, for want of room there */
     MPS_STATE_TAKEN = 11,     /* another living process has this name */
+    MPS_STATE_LOST = 12,      /* this process is itself on the server that a fault has spoilt: end, be started again */
 };
 
 #define MPS_STATE_MAX_COMMIT_BYTES 4096

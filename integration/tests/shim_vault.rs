@@ -222,3 +222,29 @@ fn memory_that_was_freed_is_there_again_at_once() {
         assert!(heir.ended().success());
     });
 }
+
+#[test]
+fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
+    for_each(only_ours(), |subject| {
+        let mut sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
+        // No server ends here because its time is over.
+        let config = sim.lab.dir().join("config.toml");
+        std::fs::write(&config, "[faults]\ndrain_timeout = 600\n").expect("our folder");
+        sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", config);
+        sim.lab.start(&[]);
+        let mut first = committed(&sim, "llm", 5);
+        // It has a context before anybody knows of the fault.
+        let mut second = Heir::start(&sim, "llm");
+        first.tell("fault trap");
+        let _launched = first.event("launched");
+        assert_eq!(first.event("lost")["code"], 719);
+        let _status = first.ended();
+        let dir = sim.lab.dir();
+        wait_for(dir, dir, LIMIT, "the taint", || sim.lab.ask("events --json\n").contains("\"server-tainted\""));
+        // Its own server would wait for it, and it for its own server.
+        assert_eq!(second.does("adopt 20000", "adopted")["code"], 12, "{subject}");
+        second.kill_9();
+        let mut third = Heir::start(&sim, "llm");
+        is_all(&third.does("adopt 20000", "adopted"), 5, &subject.to_string());
+    });
+}

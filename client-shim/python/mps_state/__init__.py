@@ -19,9 +19,10 @@ import os
 __all__ = ["Error", "NotPreloaded", "Range", "Recovery", "adopt", "commit", "discard", "find", "last_recovery",
            "register", "unregister", "wait_for_activation", "is_available", "is_standby",
            "OK", "NOTHING", "NOT_YET", "OFF", "NO_DAEMON", "OLD_DAEMON", "REFUSED", "ADDRESS", "DRIVER", "INVALID",
-           "NOT_KEPT", "TAKEN", "REST_NONE", "REST_PROCESS", "REST_SERVER"]
+           "NOT_KEPT", "TAKEN", "LOST", "REST_NONE", "REST_PROCESS", "REST_SERVER"]
 
-(OK, NOTHING, NOT_YET, OFF, NO_DAEMON, OLD_DAEMON, REFUSED, ADDRESS, DRIVER, INVALID, NOT_KEPT, TAKEN) = range(12)
+(OK, NOTHING, NOT_YET, OFF, NO_DAEMON, OLD_DAEMON, REFUSED, ADDRESS, DRIVER, INVALID, NOT_KEPT, TAKEN,
+ LOST) = range(13)
 REST_NONE, REST_PROCESS, REST_SERVER = range(3)
 CONSTANT = 1
 MAX_COMMIT_BYTES = 4096

@@ -41,10 +41,11 @@ enum Code {
     Invalid = 9,
     NotKept = 10,
     Taken = 11,
+    Lost = 12,
 }
 
 impl Code {
-    const ALL: [(Self, &'static CStr); 12] = [
+    const ALL: [(Self, &'static CStr); 13] = [
         (Self::Ok, c"done"),
         (Self::Nothing, c"nobody has left anything under this name"),
         (Self::NotYet, c"the time is over"),
@@ -57,6 +58,7 @@ impl Code {
         (Self::Invalid, c"an argument is wrong, or a range is not in kept memory"),
         (Self::NotKept, c"the vault does not have all of the memory"),
         (Self::Taken, c"another living process has this name"),
+        (Self::Lost, c"this process is itself on the server that a fault has spoilt: end, and be started again"),
     ];
 }
 
@@ -127,6 +129,7 @@ fn code_of(failure: Failure) -> Code {
         Failure::NAME_IN_USE | Failure::NAME_TAKEN | Failure::OWNER_LIVES => Code::Taken,
         Failure::UNKNOWN_REQUEST | Failure::MALFORMED => Code::OldDaemon,
         Failure::QUOTA => Code::NotKept,
+        Failure::OWN_SERVER_LOST => Code::Lost,
         _ => Code::Refused,
     }
 }

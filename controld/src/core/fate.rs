@@ -68,6 +68,12 @@ impl Core {
         Some((fate, server.suspected))
     }
 
+    /// Whether a fault has cost the clients of a server their contexts. One whose process is reaped has no clients.
+    #[must_use]
+    pub fn is_lost(&self, server: ServerEpoch) -> bool {
+        self.servers.get(&server).is_some_and(Server::is_lost)
+    }
+
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
     #[must_use]

@@ -11,6 +11,9 @@
 //! | serves, and is not suspected of anything | `PROCESS`: a kernel of the dead owner may still run there | `PROCESS`, `NONE` |
 //! | has met a fault, ends, or is being asked how it is | `PROCESS` | `NONE` alone; the others wait until it is reaped |
 //!
+//! A successor that came within milliseconds of the fault may be on the lost server itself. It would wait for that
+//! server's end, and the server for its own, so it is told to come again ([`Failure::OWN_SERVER_LOST`]).
+//!
 //! Where nothing was noted of the name but its regions, an earlier release of this daemon kept them: that is `PROCESS`.
 
 use super::Driver;
@@ -202,11 +205,19 @@ impl Driver {
             Standing::Nobody | Standing::Taken => Turn::Wait,
             Standing::Free(owner) => match self.rest_of(owner, title, heir.least) {
                 Some(rest) => Turn::Give(Predecessor { pid: owner.pid, server: title.map_or(0, |of| of.server), rest }),
+                None if self.is_on_lost_server(caller.process, title) => return Turn::Fail(Failure::OWN_SERVER_LOST),
                 None => Turn::Wait,
             },
         };
         let is_over = matches!(turn, Turn::Wait) && heir.until <= now;
         if is_over { Turn::Fail(Failure::NOT_YET) } else { turn }
+    }
+
+    /// Whether a process is itself a client of the server that the owner of this title was on, and that a fault has cost
+    /// its clients.
+    fn is_on_lost_server(&self, process: ProcessKey, title: Option<&Title>) -> bool {
+        let own = self.core.fate_of(process).map(|(server, _)| server);
+        own.is_some_and(|own| self.core.is_lost(own) && title.is_some_and(|title| title.server == own.0))
     }
 
     /// What is known of a dead owner's work; `None` when that is less than is asked for.

@@ -116,6 +116,8 @@ crate::open_enum! {
         NOT_YET = 16,
         /// Another process waits for the same name, or succeeded first.
         NAME_TAKEN = 17,
+        /// The caller is itself on the server that must be gone before the name is given: end, and come again.
+        OWN_SERVER_LOST = 18,
     }
 }
 
