@@ -13,7 +13,7 @@
 //!
 //! Rules of the house:
 //! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment. There
-//!   is one thread later, only where the program has a name for its successors ([`vault`]).
+//!   are threads later, only where the program has a name for its successors ([`vault`]) or may be recovered ([`replay`]).
 //! - A lookup is done for real first, and only a success is replaced, so the library never invents a function.
 //! - If anything of ours fails, the call goes to the driver as if the library were not there.
 //! - All state is atomics and one page that a forked child finds empty, except for what is kept of a program: that is

@@ -126,38 +126,69 @@ fn parse_keep(value: &OsStr) -> Option<Keep> {
     }
 }
 
-/// The value of `MPS_SHIM_REPLAY`.
+/// The values of `MPS_SHIM_REPLAY`.
 const IN_PLACE: &str = "in-place";
+const BYSTANDER: &str = "bystander";
 
-/// Whether `MPS_SHIM_REPLAY` asks for recoveries. The environment is looked at once. A value that is not known, and one
-/// without the state that it needs, is complained of and asks for nothing.
+/// Who is recovered, as a number that an atomic holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Replay {
+    /// Nobody.
+    Nobody = 1,
+    /// Whoever has lost its context.
+    Everybody = 2,
+    /// The same, but not who has caused the fault itself.
+    Bystanders = 3,
+}
+
+/// Whether `MPS_SHIM_REPLAY` asks for recoveries.
 pub(crate) fn is_replaying() -> bool {
+    replay() != Replay::Nobody as u8
+}
+
+/// Whether it asks for none where the fault is the process's own.
+pub(crate) fn is_sparing_culprits() -> bool {
+    replay() == Replay::Bystanders as u8
+}
+
+/// Who is recovered. The environment is looked at once. A value that is not known, and one without the state that it
+/// needs, is complained of and asks for nothing.
+fn replay() -> u8 {
     const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
     static REPLAYING: AtomicU8 = AtomicU8::new(UNKNOWN);
     match REPLAYING.load(Ordering::Relaxed) {
         UNKNOWN => {
             let value = variable(REPLAY).unwrap_or_default();
-            let is_wanted = match value.to_str() {
-                Some("" | "0") => false,
-                Some(IN_PLACE) if is_recording() => true,
-                Some(IN_PLACE) if is_server() => false,
-                Some(IN_PLACE) => {
+            let wanted = match parse_replay(&value) {
+                Some(Replay::Nobody) => Replay::Nobody,
+                Some(wanted) if is_recording() => wanted,
+                Some(_) if is_server() => Replay::Nobody,
+                Some(_) => {
                     log::complain(format_args!("MPS_SHIM_REPLAY needs MPS_SHIM_KEEP={STATE}: nothing is recovered"));
-                    false
+                    Replay::Nobody
                 }
-                _ => {
+                None => {
                     log::complain(format_args!(
-                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\" but {value:?}: nothing is recovered"
+                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\" or \"{BYSTANDER}\" but {value:?}: nothing is recovered"
                     ));
-                    false
+                    Replay::Nobody
                 }
-            };
-            REPLAYING.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
-            is_wanted
+            } as u8;
+            REPLAYING.store(wanted, Ordering::Relaxed);
+            wanted
         }
-        known => known == YES,
+        known => known,
+    }
+}
+
+/// What the value asks for; `None` if it says something else.
+fn parse_replay(value: &OsStr) -> Option<Replay> {
+    match value.to_str() {
+        Some("" | "0") => Some(Replay::Nobody),
+        Some(IN_PLACE) => Some(Replay::Everybody),
+        Some(BYSTANDER) => Some(Replay::Bystanders),
+        _ => None,
     }
 }
 
@@ -217,7 +248,7 @@ mod tests {
 
     use super::{
         DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE,
-        Requirement, STANDBY, is_server, parse_keep, parse_requirement,
+        Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
     use crate::api;
 
@@ -261,6 +292,14 @@ mod tests {
         assert_eq!([parse(""), parse("0")], [Some(Keep::Nothing); 2]);
         assert_eq!([parse("memory"), parse("state")], [Some(Keep::Memory), Some(Keep::State)]);
         assert_eq!([parse("1"), parse("Memory"), parse("memory,streams")], [None; 3]);
+    }
+
+    #[test]
+    fn who_is_recovered_is_named_and_anything_else_is_a_mistake() {
+        let parse = |text: &str| parse_replay(OsStr::new(text));
+        assert_eq!([parse(""), parse("0")], [Some(Replay::Nobody); 2]);
+        assert_eq!([parse("in-place"), parse("bystander")], [Some(Replay::Everybody), Some(Replay::Bystanders)]);
+        assert_eq!([parse("1"), parse("inplace"), parse("culprit")], [None; 3]);
     }
 
     #[test]

@@ -74,6 +74,11 @@ pub const POINTS: &[&str] = &[
     "succession-noted",
     "succession-safe",
     "vault-restored",
+    // The word to programs that come back in place.
+    "watch-asked",
+    "renewal-asked",
+    "renewal-known",
+    "renewal-done",
     // Another holder.
     "holder-replaced",
     "everything-held",

@@ -320,7 +320,7 @@ fn a_forked_child_or_a_friend_does_not_speak_for_its_parent() {
 /// The number and the state of this process's server, as the daemon says.
 fn server_of(shim: &mut Shim) -> (u64, ServerState) {
     match shim.ask(Ask::Where, None).expect("an answer").pop() {
-        Some((Answer::Epoch { server, state }, None)) => (server, state),
+        Some((Answer::Epoch { server, state, .. }, None)) => (server, state),
         other => panic!("{other:?}"),
     }
 }

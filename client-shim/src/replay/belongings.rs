@@ -45,6 +45,25 @@ pub(super) struct Belongings {
     threads: BTreeSet<c_int>,
 }
 
+/// Threads of this library, which open nothing in passing but what they move up at once
+/// ([`descriptors`](crate::keep::descriptors)).
+static OURS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
+
+fn ours() -> MutexGuard<'static, BTreeSet<c_int>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This thread's number.
+fn own_number() -> c_int {
+    // SAFETY: asks for this thread's number.
+    c_int::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
+}
+
+/// This thread is one of this library's own, and lives as long as the process.
+pub(super) fn thread_is_ours() {
+    ours().insert(own_number());
+}
+
 static LIVING: Mutex<Option<Belongings>> = Mutex::new(None);
 
 fn living() -> MutexGuard<'static, Option<Belongings>> {
@@ -83,9 +102,9 @@ impl Interval {
     pub(super) fn begin_anyway() -> Self {
         let threads = numbers("/proc/self/task");
         let known = living().as_ref().map(|of| of.threads.clone()).unwrap_or_default();
-        // SAFETY: asks for this thread's number.
-        let own = c_int::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0);
-        let is_alone = threads.iter().all(|thread| *thread == own || known.contains(thread));
+        let (own, ours) = (own_number(), ours().clone());
+        let is_known = |thread: &c_int| *thread == own || known.contains(thread) || ours.contains(thread);
+        let is_alone = threads.iter().all(is_known);
         Self { before: snapshot(), is_alone }
     }
 

@@ -48,6 +48,11 @@ pub(super) struct Recovery {
     pub(super) was_prepared: u32,
     /// Why the last one was refused, or empty.
     pub(super) reason: [u8; REASON],
+    /// What has begun it: 0 for a call of the program's, 1 for the daemon's word.
+    pub(super) begun: u32,
+    /// What the daemon says that the process has to do with the fault: one of the constants of
+    /// [`Part`](remps_proto::shim::Part).
+    pub(super) part: u32,
 }
 
 /// The steps in their order.
@@ -90,6 +95,8 @@ impl Recovery {
             tries: 0,
             was_prepared: 0,
             reason: [0; REASON],
+            begun: 0,
+            part: 0,
         }
     }
 
@@ -168,7 +175,7 @@ mod tests {
         let order = STEPS.join(", ");
         assert!(header.contains(&order), "{order}");
         assert_eq!(Step::Amputate as usize, STEPS.len() - 1);
-        assert_eq!(size_of::<Recovery>(), 8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON);
+        assert_eq!(size_of::<Recovery>(), 8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2);
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));
         assert_eq!(recovery.reason[REASON - 2..], *b"x\0");

@@ -37,6 +37,7 @@ mod recovery;
 mod signals;
 mod socket_name;
 pub(crate) mod threads;
+mod word;
 
 use std::{
     ffi::c_void,
@@ -87,6 +88,7 @@ pub(crate) fn arm() {
     FORMER.store(base, Ordering::Release);
     copy::prepare();
     IS_ARMED.store(true, Ordering::Release);
+    word::listen();
 }
 
 /// Runs in a forked child before anything else does.

@@ -14,6 +14,9 @@
 //! A program that was refused has what it would have had without this library: a dead driver that answers each call with
 //! the error. After the first step that changes something nothing is tried again.
 //!
+//! It begins with an answer to a call of the program's, or, where the control daemon has a word ([`word`](super::word)),
+//! before any call: a program that waits for nothing finds everything in its place.
+//!
 //! What the program is told: if all work of all streams is known to be done, nothing was lost, and the call that found
 //! out is made again. Otherwise each thread that was there gets the error once, and so does the first use of a stream
 //! with lost work by a thread that was not.
@@ -38,7 +41,7 @@ use super::{
     progress,
     rebuild::{Failed, Memory, Renamed, checked},
     signals::NoBrokenPipe,
-    socket_name, threads,
+    socket_name, threads, word,
 };
 use crate::{
     api::types::{CUcontext, CUdevice},
@@ -110,6 +113,8 @@ enum Refusal {
     Driver(Failed),
     #[error("the server has died with work on it that may still run, and its memory cannot be unmapped ({0})")]
     NotQuiet(u32),
+    #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
+    OwnFault,
 }
 
 impl From<Failed> for Refusal {
@@ -125,17 +130,8 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
         if attempts.is_given_up {
             return Verdict::Answer(answer);
         }
-        let outcome = match meaning {
-            Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
-            Meaning::Dead | Meaning::Perhaps => recover(answer),
-        };
-        match outcome {
-            Ok(recovery) => tell(&recovery),
-            Err(refusal) => {
-                attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_));
-                refuse(&mut attempts, answer, &refusal);
-                return Verdict::Answer(answer);
-            }
+        if !is_recovered(&mut attempts, answer, meaning, Begun::ByCall) {
+            return Verdict::Answer(answer);
         }
     }
     drop(attempts);
@@ -145,6 +141,48 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
         Verdict::Answer(answer)
     } else {
         Verdict::Again
+    }
+}
+
+/// What has begun a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    /// A call of the program's.
+    ByCall = 0,
+    /// The daemon's word, confirmed by the driver.
+    ByWord = 1,
+}
+
+/// The daemon has said that the server is spoilt or gone, and the driver of copy `seen` has confirmed it with this
+/// answer. Recovers, unless another thread has meanwhile.
+pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64) {
+    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if generation() == seen && !attempts.is_given_up {
+        let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByWord);
+    }
+}
+
+/// Waits until nobody recovers, and says then which copy lives and whether there may be another one.
+pub(super) fn settled() -> (u64, bool) {
+    let attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    (generation(), !attempts.is_given_up)
+}
+
+fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
+    let outcome = match meaning {
+        Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
+        Meaning::Dead | Meaning::Perhaps => recover(answer, begun),
+    };
+    match outcome {
+        Ok(recovery) => {
+            tell(&recovery);
+            true
+        }
+        Err(refusal) => {
+            attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_));
+            refuse(attempts, answer, &refusal);
+            false
+        }
     }
 }
 
@@ -191,11 +229,15 @@ fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
 }
 
 /// All of it. Nobody else recovers.
-fn recover(error: CUresult) -> Result<Recovery, Refusal> {
-    let mut recovery =
-        Recovery { count: last::get().count + 1, refused: last::get().refused, error: error.0, ..Recovery::none() };
+fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
+    let (count, refused, begun) = (last::get().count + 1, last::get().refused, begun as u32);
+    let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
     let mut clock = Clock::begin();
     obstacles(Memory::survey().1)?;
+    recovery.part = word::part().0;
+    if settings::is_sparing_culprits() && word::is_own_fault(error.0, recovery.part) {
+        return Err(Refusal::OwnFault);
+    }
     let closed = gate::close();
     let inside = closed.wait(PATIENCE);
     if inside > 0 {
@@ -234,6 +276,7 @@ fn recover(error: CUresult) -> Result<Recovery, Refusal> {
         progress::lose(CUresult::CUDA_SUCCESS);
     }
     GENERATION.store(recovery.count, Ordering::Release);
+    word::forget();
     last::set(recovery);
     drop(closed);
     copy::prepare();
@@ -250,7 +293,7 @@ fn exchange(
 ) -> Result<Renamed, Refusal> {
     let given = memory.give_back();
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
-    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED {
+    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !word::is_server_reaped() {
         return Err(Refusal::NotQuiet(given.last));
     }
     clock.ended(Step::Unmap, recovery);

@@ -26,16 +26,16 @@ use remps_proto::shim::{
 use crate::keep::descriptors::Held;
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// The kernel reads a time limit of zero as none.
 const LEAST_LIMIT: Duration = Duration::from_millis(1);
 
 /// An answer with its descriptor.
-pub(super) type Told = (Answer, Option<OwnedFd>);
+pub(crate) type Told = (Answer, Option<OwnedFd>);
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Lost {
+pub(crate) enum Lost {
     /// Nobody listens, or the connection broke.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -55,16 +55,16 @@ pub(super) enum Lost {
 
 /// A connection that has been greeted. A forked child finds it closed.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     socket: Held,
     requests: u64,
     /// What the daemon is and does.
-    pub(super) welcome: Welcome,
+    pub(crate) welcome: Welcome,
 }
 
 impl Connection {
     /// Connects and says hello.
-    pub(super) fn open(path: &OsStr) -> Result<Self, Lost> {
+    pub(crate) fn open(path: &OsStr) -> Result<Self, Lost> {
         let address = UnixAddr::new(Path::new(path)).map_err(io::Error::from)?;
         let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
         let fd = fd.map_err(io::Error::from)?;
@@ -80,7 +80,7 @@ impl Connection {
             ttl_ms: 0,
         };
         let mut connection = Self { socket, requests: 0, welcome };
-        let capabilities = Capabilities::VAULT.and(Capabilities::STATE);
+        let capabilities = Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS);
         match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
             Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
             Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
@@ -95,12 +95,12 @@ impl Connection {
     }
 
     /// Asks, and waits for all that is answered.
-    pub(super) fn ask(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<Vec<Told>, Lost> {
+    pub(crate) fn ask(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<Vec<Told>, Lost> {
         self.ask_within(ask, descriptor, PATIENCE)
     }
 
     /// The same for a request that may be answered late.
-    pub(super) fn ask_within(
+    pub(crate) fn ask_within(
         &mut self,
         ask: Ask,
         descriptor: Option<RawFd>,

@@ -315,7 +315,7 @@ impl Link {
         if !self.connection()?.welcome.capabilities.has(Capabilities::EPOCHS) {
             return Ok(());
         }
-        if let Some((Answer::Epoch { server, state: ServerState(state) }, _)) =
+        if let Some((Answer::Epoch { server, state: ServerState(state), .. }, _)) =
             self.connection()?.ask(Ask::Where, None)?.pop()
         {
             let mut progress = locked(&self.shared.progress);

@@ -20,7 +20,7 @@
 //! | [`farewell`] | a program that ends well leaves nothing behind; one that does not says why to who started it |
 
 mod adopt;
-mod connection;
+pub(crate) mod connection;
 mod farewell;
 mod gpu;
 mod ledger;
@@ -126,6 +126,11 @@ pub(crate) fn report() -> Option<String> {
         progress.server,
         progress.state,
     ))
+}
+
+/// The vault's door, at which the daemon also answers what a program's server is about.
+pub(crate) fn door() -> std::ffi::OsString {
+    settings::socket()
 }
 
 /// A number that no other piece of memory of this process has, or had.

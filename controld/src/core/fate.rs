@@ -1,9 +1,10 @@
-//! Which server a process has, and how that is.
+//! Which server a process has, how that is, and what the process has to do with it.
 
 use super::admission::Process;
 use super::evidence::ProcessKey;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::server::ServerState;
+use super::verdict::{Confidence, Verdict};
 use super::{Core, server::Server};
 use std::collections::VecDeque;
 
@@ -43,7 +44,37 @@ impl FormerHomes {
     }
 }
 
+/// What a process has to do with the faults of its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// There was none, or nobody can say whose it was.
+    Unknown,
+    /// Another process is held for the culprit.
+    Bystander,
+    /// It is held for the culprit, as surely as that.
+    Culprit(Confidence),
+}
+
 impl Core {
+    /// What a process has to do with the faults of this server, by the verdicts that are remembered and not corrected.
+    #[must_use]
+    pub fn part_of(&self, process: ProcessKey, server: ServerEpoch) -> Part {
+        let of_server = |verdict: &&Verdict| verdict.epoch == server;
+        let is_corrected = |number| self.verdicts().any(|verdict| verdict.corrects == Some(number));
+        let standing = self.verdicts().filter(of_server).filter(|verdict| !is_corrected(verdict.number));
+        let mut part = Part::Unknown;
+        for verdict in standing {
+            let Some(culprit) = &verdict.culprit else { continue };
+            match part {
+                _ if culprit.process == process => part = Part::Culprit(verdict.confidence),
+                // Who has done wrong once there has done so.
+                Part::Culprit(_) => {}
+                Part::Unknown | Part::Bystander => part = Part::Bystander,
+            }
+        }
+        part
+    }
+
     /// The server of a process, while it is known: a process that was forgotten has none.
     #[must_use]
     pub fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {

@@ -61,7 +61,7 @@ pub use channels::{
 };
 pub use effect::{Effect, PsRow, ServerSignal};
 pub use evidence::{Access, End, Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
-pub use fate::Fate;
+pub use fate::{Fate, Part};
 pub use funeral::Mourned;
 pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};

@@ -5,12 +5,13 @@ use crate::core::{ConnectionId, End, ExitCause, MemoryFault, Peer, Pid, ProcessK
 use crate::devices::Device;
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
+use crate::vault::Reply;
 use crate::witness::identity::Found;
-use crate::witness::uvm::{AttachError, Attached};
+use crate::witness::uvm::{AttachError, Attached, OpenFiles};
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::server::Hello;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Events that may wait for the driver before their tasks do.
 const QUEUE: usize = 1024;
@@ -60,6 +61,8 @@ pub(super) enum Event {
     Identified { process: ProcessKey, found: Box<Found> },
     /// A client's address space is followed, or why not.
     Attached { process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError> },
+    /// A client's descriptors were looked through, and who wants to know what came of it.
+    Sifted { process: ProcessKey, open: Result<OpenFiles, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
     /// A client has ended whose copies an earlier daemon left, and which no server has named since.
     HeirlessEnded { process: ProcessKey },
     /// A client's connection has waited long enough for the client to be looked at.

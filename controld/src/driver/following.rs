@@ -11,7 +11,7 @@ use super::inheritance::Inherited;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
-use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
+use crate::witness::uvm::{AttachError, Attached, Copies, OpenFiles, Tracker, Uvm};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -64,6 +64,14 @@ impl Following {
         let attached = self.clients.values().filter(has_copies).count();
         let refused = self.clients.values().filter(|followed| !followed.is_looking && followed.copies.is_empty());
         (attached, refused.count())
+    }
+}
+
+impl Following {
+    /// What a client's descriptors are looked through with; `None` when nothing is held of it.
+    pub(super) fn looking_at(&self, process: ProcessKey) -> Option<(Arc<Uvm>, Arc<OwnedFd>)> {
+        let followed = self.clients.get(&process).filter(|followed| !followed.copies.is_empty())?;
+        Some((self.uvm.clone()?, Arc::clone(&followed.pidfd)))
     }
 }
 
@@ -324,6 +332,36 @@ impl Driver {
             }
             self.looked_at(std::mem::take(&mut followed.waiting));
         }
+    }
+
+    /// Lets go of the copies of address spaces that a client has closed, of which these files are what it has open; how
+    /// many descriptors.
+    pub(super) fn release_closed(&mut self, process: ProcessKey, open: &OpenFiles) -> usize {
+        let Some(followed) = self.witnesses.following.clients.get_mut(&process) else { return 0 };
+        let mut released = 0;
+        for at in (0..followed.copies.len()).rev() {
+            if !followed.copies[at].is_among(open) {
+                // One queue and one set of copies for each address space, in the same order.
+                drop(followed.hearings.remove(at));
+                let copies = followed.copies.remove(at);
+                released += copies.count();
+            }
+        }
+        if released == 0 {
+            return 0;
+        }
+        let before = std::mem::take(&mut followed.keys);
+        // So that those that stay are told anew, however many they are.
+        followed.told = usize::MAX;
+        // Those that stay are noted under the first keys, and only then are the others given up.
+        self.count_copies(process);
+        let Some(followed) = self.witnesses.following.clients.get(&process) else { return released };
+        for key in before.difference(&followed.keys) {
+            self.kept(self.holder.release(*key));
+        }
+        // What was found before its own address space was kept with another one's, and is looked for again.
+        self.follow(process, None);
+        released
     }
 
     /// A client is gone, and the core wants nothing kept of it.

@@ -27,6 +27,7 @@ mod session;
 mod succession;
 mod vault;
 mod witnesses;
+mod word;
 
 use crate::core::{ConnectionId, Core, Evidence, Input, JournalEvent, Peer, Pid, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
@@ -267,6 +268,7 @@ impl Driver {
             }
         }
         self.succeed();
+        self.tell_watchers();
         if self.log.has_suppressed() {
             self.log.report_suppressed();
         }
@@ -453,6 +455,7 @@ impl Driver {
             }
             Event::Identified { process, found } => self.identified(process, *found),
             Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::Sifted { process, open, reply } => self.sifted(process, open, reply),
             Event::HeirlessEnded { process } => {
                 self.mourn(process);
                 self.forget_unless_held(process);

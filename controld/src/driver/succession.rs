@@ -24,7 +24,7 @@ use crate::failpoint::reached;
 use crate::io::process::WatchedProcess;
 use crate::vault::client::Client;
 use crate::vault::{Reply, Request};
-use remps_proto::shim::{Answer, Ask, Failure, Inherited, Rest, ServerState};
+use remps_proto::shim::{Answer, Ask, Failure, Inherited, Part, Rest, ServerState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,9 @@ impl Driver {
             | Ask::Adopt { .. }
             | Ask::Discard { .. }
             | Ask::Report { .. }
-            | Ask::Where => vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)],
+            | Ask::Where
+            | Ask::Watch { .. }
+            | Ask::Renewed => vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)],
         };
         // A program that has gone meanwhile needs no answer.
         let _ = reply.send(answers);
@@ -148,7 +150,7 @@ impl Driver {
         self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0)
     }
 
-    fn watch_caller(&mut self, client: &Client) {
+    pub(super) fn watch_caller(&mut self, client: &Client) {
         let pid = super::processes::kernel_pid(client.caller.process.pid);
         let opened = client.pidfd.try_clone();
         self.vault.watch(client.caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
@@ -156,10 +158,10 @@ impl Driver {
 
     /// How the server of a process was that has ended, for a process of the same user.
     fn fate_of_ended(&self, caller: &Caller, pid: Pid) -> Reply {
-        let epoch = |server: ServerEpoch, state| Answer::Epoch { server: server.0, state };
+        let epoch = |server: ServerEpoch, state| Answer::Epoch { server: server.0, state, part: Part::UNKNOWN };
         let answer = match self.core.server_of_ended(pid, caller.uid) {
             _ if self.core.is_client(pid) => Answer::Failed(Failure::NOT_YET),
-            None => Answer::Epoch { server: 0, state: ServerState::NONE },
+            None => epoch(ServerEpoch(0), ServerState::NONE),
             Some(server) if self.vault.waiting.spoilt.contains(&server) => epoch(server, ServerState::TAINTED),
             Some(server) => match self.core.fate_of_server(server) {
                 Some((_, true)) => Answer::Failed(Failure::NOT_YET),

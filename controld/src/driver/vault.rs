@@ -19,9 +19,10 @@ pub(super) use holding::Fenced;
 use holding::{FENCE_PATIENCE, Files};
 
 use super::succession::Waiting;
+use super::word::Watchers;
 use super::{Driver, keys};
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
-use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, Uid};
+use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, ServerEpoch, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
 use crate::io::process::{WatchedProcess, open_process, start_time};
@@ -58,6 +59,7 @@ pub(super) enum VaultNews {
 pub(super) struct Keeper {
     pub(super) rules: Vault,
     pub(super) waiting: Waiting,
+    pub(super) watchers: Watchers,
     files: HashMap<RegionId, Files>,
     watched: HashMap<ProcessKey, AbortHandle>,
     // sessions --requests--> driver
@@ -85,6 +87,7 @@ impl Keeper {
         Self {
             rules: Vault::new(settings.file.vault_policy()),
             waiting: Waiting::default(),
+            watchers: Watchers::default(),
             files: HashMap::new(),
             watched: HashMap::new(),
             requests_tx,
@@ -112,7 +115,8 @@ impl Keeper {
 
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
-        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).min()
+        let watchers = self.watchers.next_deadline();
+        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).chain(watchers).min()
     }
 
     /// What reports and metrics say.
@@ -167,6 +171,7 @@ impl Keeper {
     fn forget(&mut self, process: ProcessKey) {
         if !self.rules.has(process)
             && !self.waiting.has(process)
+            && !self.watchers.has(process)
             && let Some(watch) = self.watched.remove(&process)
         {
             watch.abort();
@@ -197,6 +202,7 @@ impl Driver {
             capabilities: Capabilities::VAULT
                 .and(Capabilities::REPORTS)
                 .and(Capabilities::EPOCHS)
+                .and(Capabilities::NEWS)
                 .and(Capabilities::STATE),
             most_bytes: policy.user_bytes.min(policy.bytes),
             most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
@@ -270,6 +276,9 @@ impl Driver {
     fn vault_asked(&mut self, request: Request) {
         if matches!(request.ask, Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. }) {
             return self.name_asked(request);
+        }
+        if matches!(request.ask, Ask::Watch { .. } | Ask::Renewed) {
+            return self.word_asked(request);
         }
         let Request { client, ask, descriptor, device, reply } = request;
         let (caller, now) = (&client.caller, self.now());
@@ -361,17 +370,21 @@ impl Driver {
             }
             Ask::Where => {
                 let (server, state) = match self.core.fate_of(caller.process) {
-                    None => (0, ServerState::NONE),
-                    Some((server, Fate::Healthy)) => (server.0, ServerState::HEALTHY),
-                    Some((server, Fate::Tainted)) => (server.0, ServerState::TAINTED),
-                    Some((server, Fate::Ending)) => (server.0, ServerState::GONE),
+                    None => (ServerEpoch(0), ServerState::NONE),
+                    Some((server, Fate::Healthy)) => (server, ServerState::HEALTHY),
+                    Some((server, Fate::Tainted)) => (server, ServerState::TAINTED),
+                    Some((server, Fate::Ending)) => (server, ServerState::GONE),
                 };
-                Ok(vec![(Answer::Epoch { server, state }, None)])
+                let part = self.part_for(caller.process, server);
+                Ok(vec![(Answer::Epoch { server: server.0, state, part }, None)])
             }
             // The session answers the first itself; the others were sorted out above.
-            Ask::Hello { .. } | Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. } => {
-                Err(Failure::NOT_GREETED)
-            }
+            Ask::Hello { .. }
+            | Ask::Commit { .. }
+            | Ask::Succeed { .. }
+            | Ask::Fate { .. }
+            | Ask::Watch { .. }
+            | Ask::Renewed => Err(Failure::NOT_GREETED),
         };
         // A program that has gone meanwhile needs no answer.
         let _ = reply.send(answers.unwrap_or_else(|failure| vec![(Answer::Failed(failure), None)]));
@@ -391,6 +404,7 @@ impl Driver {
         reached("owner-end-seen");
         self.vault.watched.remove(&process);
         self.vault.waiting.forget(process);
+        self.vault.watchers.forget(process);
         let (orphaned, closed) = self.vault.rules.ended(self.now(), process);
         self.note_titles();
         self.note_regions(&orphaned);

@@ -1,7 +1,7 @@
 //! `mps-replay-probe`: a program that is recovered in place again and again, and that checks everything it has.
 //!
 //! ```text
-//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] [--variable]
+//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--threads N] [--library] [--variable]
 //!                  [--pinned] [--context] [--stuck] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -11,7 +11,8 @@
 //! - `--faults oob,trap`: after a first round it does wrong itself, once for each kind, and goes on: a line `fault` says
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
-//!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way.
+//!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
+//!   `--idle` it makes no call at all until it was recovered.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library, which
 //!   rounds use.
 //! - `--context` asks for a context of its own, `--stuck`
@@ -52,6 +53,7 @@ struct Options {
     recoveries: u64,
     patience: Duration,
     is_busy: bool,
+    is_idle: bool,
     threads: usize,
     has_library: bool,
     has_variable: bool,
@@ -68,6 +70,7 @@ impl Options {
             recoveries: 0,
             patience: Duration::from_secs(SECONDS),
             is_busy: false,
+            is_idle: false,
             threads: 2,
             has_library: false,
             has_variable: false,
@@ -82,6 +85,7 @@ impl Options {
                 "--recoveries" => options.recoveries = arguments.next()?.parse().ok()?,
                 "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--busy" => options.is_busy = true,
+                "--idle" => options.is_idle = true,
                 "--threads" => options.threads = arguments.next()?.parse().ok()?,
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
@@ -102,7 +106,7 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy] [--threads N] [--library] \
+        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--threads N] [--library] \
                     [--variable] [--pinned] [--context] [--stuck] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -261,6 +265,13 @@ impl<'a> Probe<'a> {
                 self.workload.begin_anew()?;
             }
         }
+        // A recovery that no call of this thread's has begun is heard of by the next one, if work was lost.
+        if told.is_none()
+            && let Err(error) = self.workload.synchronize()
+        {
+            told = Some(error.code);
+            self.workload.begin_anew()?;
+        }
         let recovery: Option<Recovery> = last::get();
         let is_told_right = recovery.as_ref().is_none_or(|last| last.is_lossy() == told.is_some());
         for worker in &self.workers {
@@ -285,6 +296,10 @@ impl<'a> Probe<'a> {
     }
 
     fn step(&mut self) -> Result<(), GpuError> {
+        if self.options.is_idle {
+            std::thread::park_timeout(BETWEEN_ROUNDS);
+            return Ok(());
+        }
         if self.options.is_busy {
             return self.workload.keep_busy();
         }

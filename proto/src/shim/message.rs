@@ -5,7 +5,7 @@ use prost::Message as _;
 use super::wire::{self, from_shim::Content as Asked, to_shim::Content as Answered};
 use super::{
     Capabilities, Failure, MAX_COMMIT_BYTES, MAX_GPU_BYTES, MAX_LABEL_BYTES, MAX_MESSAGE_BYTES, MAX_NAME_BYTES,
-    MAX_RANGES, Rest, ServerState,
+    MAX_RANGES, Part, Rest, ServerState,
 };
 
 /// Why a packet is not a message, or a message cannot be one.
@@ -161,6 +161,17 @@ pub enum Ask {
         /// Its pid, as the daemon sees it.
         pid: u32,
     },
+    /// Tell how this process's server is, as soon as it is another one than this or otherwise.
+    Watch {
+        /// The server as last told; 0 when none was.
+        server: u64,
+        /// How it was.
+        state: ServerState,
+        /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
+        wait_ms: u64,
+    },
+    /// This process has cut off a copy of the driver, whose descriptors need not be held for it.
+    Renewed,
 }
 
 /// A request of the library.
@@ -207,6 +218,8 @@ pub enum Answer {
         server: u64,
         /// How it is.
         state: ServerState,
+        /// What the process has to do with the fault, if there was one.
+        part: Part,
     },
     /// What a predecessor left; its regions follow, and [`Done`](Self::Done).
     Inherited(Inherited),
@@ -320,7 +333,9 @@ impl Ask {
             | Self::HandBack
             | Self::Report { .. }
             | Self::Where
-            | Self::Fate { .. } => Ok(()),
+            | Self::Fate { .. }
+            | Self::Watch { .. }
+            | Self::Renewed => Ok(()),
         }
     }
 }
@@ -352,6 +367,10 @@ impl FromShim {
                 Ask::Succeed { name, wait_ms, even_if_nobody, least: Rest(least) }
             }
             Asked::Fate(wire::Fate { pid }) => Ask::Fate { pid },
+            Asked::Watch(wire::Watch { server, state, wait_ms }) => {
+                Ask::Watch { server, state: ServerState(state), wait_ms }
+            }
+            Asked::Renewed(wire::Renewed {}) => Ask::Renewed,
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -381,6 +400,8 @@ impl FromShim {
                 Asked::Succeed(wire::Succeed { name, wait_ms, even_if_nobody, least: least.0 })
             }
             Ask::Fate { pid } => Asked::Fate(wire::Fate { pid }),
+            Ask::Watch { server, state, wait_ms } => Asked::Watch(wire::Watch { server, state: state.0, wait_ms }),
+            Ask::Renewed => Asked::Renewed(wire::Renewed {}),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }
@@ -413,7 +434,9 @@ impl ToShim {
             Answered::Region(region) => Answer::Region(Region::read(Some(region))?),
             Answered::Done(done) => Answer::Done { regions: done.regions },
             Answered::Failed(failed) => Answer::Failed(Failure(failed.reason)),
-            Answered::Epoch(epoch) => Answer::Epoch { server: epoch.server, state: ServerState(epoch.state) },
+            Answered::Epoch(wire::Epoch { server, state, part }) => {
+                Answer::Epoch { server, state: ServerState(state), part: Part(part) }
+            }
             Answered::Inherited(inherited) => Answer::Inherited(Inherited::read(inherited)?),
         };
         Ok(Self { request, answer })
@@ -438,7 +461,9 @@ impl ToShim {
             }
             Answer::Done { regions } => Answered::Done(wire::Done { regions }),
             Answer::Failed(reason) => Answered::Failed(wire::Failed { reason: reason.0 }),
-            Answer::Epoch { server, state } => Answered::Epoch(wire::Epoch { server, state: state.0 }),
+            Answer::Epoch { server, state, part } => {
+                Answered::Epoch(wire::Epoch { server, state: state.0, part: part.0 })
+            }
             Answer::Inherited(inherited) => {
                 inherited.commit.as_ref().map_or(Ok(()), Commit::check)?;
                 Answered::Inherited(inherited.write())

@@ -62,6 +62,12 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         any::<u32>().prop_map(|pid| Ask::Fate { pid }),
         Just(Ask::HandBack),
         Just(Ask::Where),
+        (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(server, state, wait_ms)| Ask::Watch {
+            server,
+            state: ServerState(state),
+            wait_ms
+        }),
+        Just(Ask::Renewed),
     ]
 }
 
@@ -79,7 +85,11 @@ fn any_answer() -> impl Strategy<Value = Answer> {
         any_region().prop_map(Answer::Region),
         any::<u32>().prop_map(|regions| Answer::Done { regions }),
         any::<u32>().prop_map(|reason| Answer::Failed(Failure(reason))),
-        (any::<u64>(), any::<u32>()).prop_map(|(server, state)| Answer::Epoch { server, state: ServerState(state) }),
+        (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(server, state, part)| Answer::Epoch {
+            server,
+            state: ServerState(state),
+            part: Part(part)
+        }),
         (prop::option::of(any_commit()), any::<u32>(), any::<u64>(), any::<u32>()).prop_map(
             |(commit, predecessor, server, rest)| Answer::Inherited(Inherited {
                 commit,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
-//!                     Commit, Succeed, Fate                                                        FromShim
+//!                     Commit, Succeed, Fate, Watch, Renewed                                        FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Done or Failed; Epoch                        ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow, and beside each Region
@@ -19,6 +19,13 @@
 //! Succeed adopts the name when its owner has ended *and* its work is at rest; it is answered when that is so, or with
 //! [`Failure::NOT_YET`] when its time is over, and may be asked again. What is known of the predecessor's work then is a
 //! [`Rest`], and never less than was asked for. A standby waits with it while the name's owner lives.
+//!
+//! # The daemon's word
+//! A Watch is answered when the server of the asking process is another one, or otherwise, than it was: a client that
+//! waits for nothing learns so that it has lost its context. [`ServerState::GONE`] in such an answer says that the
+//! server's process is reaped, so that none of its channels is left. A Renewed tells the daemon to look which of the
+//! descriptors that it holds for a process that process still has; it closes the others. Each such connection is for that
+//! alone, since the answer to a Watch may take long.
 //!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
@@ -61,7 +68,7 @@ impl Capabilities {
     pub const REPORTS: Self = Self(1 << 1);
     /// The server of a process is told to who asks: Where.
     pub const EPOCHS: Self = Self(1 << 2);
-    /// It is told without being asked too, when it changes.
+    /// It is told when it changes, and to whom the blame goes: Watch and Renewed.
     pub const NEWS: Self = Self(1 << 3);
     /// Commit, Succeed and Fate.
     pub const STATE: Self = Self(1 << 4);
@@ -132,6 +139,26 @@ crate::open_enum! {
         TAINTED = 2,
         /// It is gone.
         GONE = 3,
+    }
+}
+
+crate::open_enum! {
+    /// What a process has to do with the fault that its server has met.
+    pub struct Part: u32 {
+        /// There was none, or nobody can say.
+        UNKNOWN = 0,
+        /// It is lost with the others: the daemon holds another one for the culprit.
+        BYSTANDER = 1,
+        /// It is the culprit by several signs, none of which is proof.
+        LIKELY_CULPRIT = 2,
+        /// It is the culprit: a witness that cannot be wrong has named it.
+        CULPRIT = 3,
+    }
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self::UNKNOWN
     }
 }
 

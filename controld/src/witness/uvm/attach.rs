@@ -15,8 +15,8 @@ use tokio::io::Interest;
 use tokio::time::timeout;
 
 use super::Uvm;
-use super::copies::{Copies, Held};
-use super::descriptors::{Candidate, Taken, prove_given, take};
+use super::copies::{Copies, Held, OpenFiles};
+use super::descriptors::{Candidate, Taken, open_files, prove_given, take};
 use super::error::AttachError;
 use super::tracker::{Armed, Probed, Tracker, arm};
 use crate::sys::polled;
@@ -167,6 +167,15 @@ impl Uvm {
                 return Err(AttachError::Gone);
             }
         }
+    }
+
+    /// Looks once which of the files that are held a process has open, its own or another one's.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub async fn files_open_in(self: &Arc<Self>, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<OpenFiles, AttachError> {
+        let (uvm, process) = (Arc::clone(self), duplicate(pidfd)?);
+        self.blocking(move || open_files(uvm.registry(), uvm.major(), pid, process.as_fd())).await
     }
 
     /// Adds what the client has opened since: the second descriptor, if the first was found before it was there. To be

@@ -18,6 +18,10 @@ use crate::sys::uvm as sys;
 /// Descriptors of one client that are held at most. A process has two for each copy of libcuda in it.
 pub const MOST_COPIES: usize = 16;
 
+/// What of all that is held a process has open.
+#[derive(Debug)]
+pub struct OpenFiles(pub(super) Vec<Arc<Held>>);
+
 /// One descriptor that is held. The last owner's drop closes it, on another thread.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -183,6 +187,12 @@ impl Copies {
     pub fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
         let companions = self.0.companions.lock();
         std::iter::once(&self.0.space).chain(companions.iter()).map(|held| held.fd().try_clone_to_owned()).collect()
+    }
+
+    /// Whether the address space is one of these files.
+    #[must_use]
+    pub fn is_among(&self, open: &OpenFiles) -> bool {
+        open.0.iter().any(|held| Arc::ptr_eq(held, &self.0.space))
     }
 
     pub(super) fn space(&self) -> &Arc<Held> {

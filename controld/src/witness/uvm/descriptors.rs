@@ -42,7 +42,7 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use super::closing;
-use super::copies::{Held, MOST_COPIES, Registry};
+use super::copies::{Held, MOST_COPIES, OpenFiles, Registry};
 use super::error::AttachError;
 use crate::io::guests::Guest;
 use crate::sys::uvm as sys;
@@ -96,13 +96,58 @@ fn may_be_uvm(path: &[u8]) -> bool {
 /// Copies the UVM descriptors of a process that are not held as an address space, nor as another process's. Blocks; see
 /// the module's text.
 pub(super) fn take(registry: &Registry, major: u32, pid: Pid, process: BorrowedFd<'_>) -> Result<Taken, AttachError> {
+    let mut found: Vec<Candidate> = Vec::new();
+    let looked_at = each_number(major, pid, |number| {
+        if let Some(candidate) = copy(registry, major, pid, process, number)?
+            && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
+        {
+            found.push(candidate);
+        }
+        Ok(found.len() < MOST_COPIES)
+    })?;
+    if found.is_empty() && looked_at == MOST_LOOKED_AT {
+        return Err(AttachError::TooManyDescriptors { looked_at });
+    }
+    Ok(Taken { found, looked_at })
+}
+
+/// Which of the held files a process has open. Blocks; see the module's text.
+pub(super) fn open_files(
+    registry: &Registry,
+    major: u32,
+    pid: Pid,
+    process: BorrowedFd<'_>,
+) -> Result<OpenFiles, AttachError> {
+    let mut open = Vec::new();
+    let looked_at = each_number(major, pid, |number| {
+        let guest = Guest::enter();
+        if let Some(descriptor) = duplicate(process, number)? {
+            if is_uvm(descriptor.as_fd(), major) {
+                // Where it is held this is not its last copy; else the process has it.
+                open.extend(registry.find(descriptor.as_fd(), number, pid));
+            } else {
+                closing::close_foreign(descriptor, Some(guest));
+            }
+        }
+        Ok(true)
+    })?;
+    // What was not looked at may be one of them.
+    if looked_at == MOST_LOOKED_AT { Err(AttachError::TooManyDescriptors { looked_at }) } else { Ok(OpenFiles(open)) }
+}
+
+/// Tells the numbers of a process's descriptors that may be of UVM until it is enough, and says at how many it has
+/// looked.
+fn each_number(
+    major: u32,
+    pid: Pid,
+    mut tell: impl FnMut(RawFd) -> Result<bool, AttachError>,
+) -> Result<usize, AttachError> {
     const LOOK: &str = "look at the descriptors of the process";
     if !closing::can_close_foreign() {
         return Err(AttachError::Exhausted);
     }
     let folder = format!("/proc/{pid}/fd");
     let entries = std::fs::read_dir(&folder).map_err(|error| AttachError::of_process(LOOK, error))?;
-    let mut found: Vec<Candidate> = Vec::new();
     let mut looked_at = 0;
     for entry in entries {
         let entry = entry.map_err(|error| AttachError::of_process(LOOK, error))?;
@@ -117,22 +162,24 @@ pub(super) fn take(registry: &Registry, major: u32, pid: Pid, process: BorrowedF
             continue;
         }
         let path = CString::new(format!("{folder}/{number}")).expect("numbers and a fixed text have no NUL");
-        if !matches!(sys::device_at(&path), Ok(Some(device)) if device == (major, UVM_MINOR)) {
-            continue;
-        }
-        if let Some(candidate) = copy(registry, major, pid, process, number)?
-            && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
-        {
-            found.push(candidate);
-            if found.len() == MOST_COPIES {
-                break;
-            }
+        if matches!(sys::device_at(&path), Ok(Some(device)) if device == (major, UVM_MINOR)) && !tell(number)? {
+            break;
         }
     }
-    if found.is_empty() && looked_at == MOST_LOOKED_AT {
-        return Err(AttachError::TooManyDescriptors { looked_at });
+    Ok(looked_at)
+}
+
+/// A copy of a process's descriptor; `None` when it was closed meanwhile.
+fn duplicate(process: BorrowedFd<'_>, number: RawFd) -> Result<Option<OwnedFd>, AttachError> {
+    match sys::get_descriptor(process, number) {
+        Ok(descriptor) => Ok(Some(descriptor)),
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(None),
+        Err(error) => Err(AttachError::of_process("copy a descriptor of the process", error)),
     }
-    Ok(Taken { found, looked_at })
+}
+
+fn is_uvm(descriptor: BorrowedFd<'_>, major: u32) -> bool {
+    matches!(sys::device_of(descriptor), Ok(Some(device)) if device == (major, UVM_MINOR))
 }
 
 fn copy(
@@ -143,12 +190,7 @@ fn copy(
     number: RawFd,
 ) -> Result<Option<Candidate>, AttachError> {
     let guest = Guest::enter();
-    let descriptor = match sys::get_descriptor(process, number) {
-        Ok(descriptor) => descriptor,
-        // Closed meanwhile.
-        Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(None),
-        Err(error) => return Err(AttachError::of_process("copy a descriptor of the process", error)),
-    };
+    let Some(descriptor) = duplicate(process, number)? else { return Ok(None) };
     Ok(prove(registry, major, owner, descriptor, number, guest))
 }
 
@@ -161,7 +203,7 @@ fn prove(
     number: RawFd,
     guest: Guest,
 ) -> Option<Candidate> {
-    if !matches!(sys::device_of(descriptor.as_fd()), Ok(Some(device)) if device == (major, UVM_MINOR)) {
+    if !is_uvm(descriptor.as_fd(), major) {
         closing::close_foreign(descriptor, Some(guest));
         return None;
     }

@@ -58,7 +58,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 pub use attach::Attached;
-pub use copies::Copies;
+pub use copies::{Copies, OpenFiles};
 pub use error::AttachError;
 pub use tracker::Tracker;
 

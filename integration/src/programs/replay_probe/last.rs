@@ -29,6 +29,8 @@ pub(super) struct Recovery {
     tries: u32,
     was_prepared: u32,
     reason: [u8; REASON],
+    begun_by: u32,
+    part: u32,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -70,7 +72,7 @@ impl Recovery {
             "modules_anew": self.modules_anew, "objects": self.objects, "total_us": self.total_us, "steps_us": steps,
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
-            "reason": String::from_utf8_lossy(&self.reason[..end]),
+            "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
         })
     }
 }

@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -53,6 +53,12 @@ pub mod from_shim {
         /// Tell how the server of another process of this user is, or was when the process ended.
         #[prost(message, tag = "13")]
         Fate(super::Fate),
+        /// Tell how the calling process's server is as soon as that is another matter than it was.
+        #[prost(message, tag = "14")]
+        Watch(super::Watch),
+        /// The calling process has cut off a copy of the driver.
+        #[prost(message, tag = "15")]
+        Renewed(super::Renewed),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -82,7 +88,7 @@ pub mod to_shim {
         /// The request is not done, and nothing has changed.
         #[prost(message, tag = "5")]
         Failed(super::Failed),
-        /// Which server the process has; comes by itself when that changes.
+        /// Which server the process has.
         #[prost(message, tag = "6")]
         Epoch(super::Epoch),
         /// What a predecessor left; its regions follow, and Done.
@@ -201,6 +207,22 @@ pub struct Report {
 /// Ask for an Epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Where {}
+/// Ask for an Epoch when it is another one than this, or the time is over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Watch {
+    /// The server's number as last told; 0 when none was.
+    #[prost(uint64, tag = "1")]
+    pub server: u64,
+    /// How it was: one of the constants of `ServerState`.
+    #[prost(uint32, tag = "2")]
+    pub state: u32,
+    /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
+    #[prost(uint64, tag = "3")]
+    pub wait_ms: u64,
+}
+/// Descriptors of the driver's that the process has no longer open need not be held for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Renewed {}
 /// A part of kept memory that has a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Range {
@@ -304,4 +326,7 @@ pub struct Epoch {
     /// One of the constants of `ServerState`.
     #[prost(uint32, tag = "2")]
     pub state: u32,
+    /// What the process has to do with the fault that the server has met: one of the constants of `Part`.
+    #[prost(uint32, tag = "3")]
+    pub part: u32,
 }

@@ -1,0 +1,214 @@
+//! The control daemon's word: that the server of this process is spoilt or gone, and whose fault it was.
+//!
+//! A thread of the library's own asks the daemon to be told when the server is no longer as it was. So a program that
+//! waits for nothing is recovered before its next call:
+//!
+//! | the daemon says | done |
+//! |---|---|
+//! | the server has met a fault that its clients share, or it is reaped | the driver is asked about each context until it answers with an error that stays; then the recovery begins |
+//! | anything else | noted |
+//!
+//! The word alone begins nothing: only the driver's own answer shows that this context is dead, and asking one that is
+//! sound harms nothing. The other way round the driver never knows that a server's process is reaped, which is what
+//! proves that none of its channels is left, and nor whose fault it was: that is the daemon's to say.
+//!
+//! After a recovery the daemon is told that the dead copy is cut off, and closes its own copies of that one's UVM
+//! descriptors, which keep its memory on the GPU. Without a daemon, or with one that does not know of this, there is no
+//! thread's word and everything else is as ever.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use remps_proto::shim::{Answer, Ask, Capabilities, Part, ServerState};
+
+use super::{
+    belongings,
+    errors::{self, Meaning},
+    gate, recovery, threads,
+};
+use crate::{
+    api::types::{CUcontext, CUstream},
+    glibc, guard, keep,
+    sys::CUresult,
+    vault::{
+        self,
+        connection::{Connection, Lost, PATIENCE},
+    },
+};
+
+/// First and longest pause between two tries to find a daemon. One that was there a moment ago is mostly being replaced.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long one answer of the daemon's may take; then it is asked again.
+const WAIT: Duration = Duration::from_secs(15);
+/// Between two questions to the driver, once the daemon has said that the context will die; and after a while.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const LATER: Duration = Duration::from_millis(200);
+const SOON: Duration = Duration::from_secs(1);
+/// How long a recovery waits for the daemon's word that a server is reaped. The daemon is its parent, so it knows within
+/// moments of the end; this bounds only how long a program waits in vain.
+const REAPING: Duration = Duration::from_secs(3);
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what this thread asks breaks nobody's capture.
+const RELAXED: u32 = 2;
+
+/// What the daemon has said last of the server that the living copy of the driver is on; 0 for nothing.
+static SERVER: Mutex<(u64, ServerState)> = Mutex::new((0, ServerState::NONE));
+static IS_LISTENING: AtomicBool = AtomicBool::new(false);
+
+fn server() -> MutexGuard<'static, (u64, ServerState)> {
+    SERVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread, once.
+pub(super) fn listen() {
+    if !IS_LISTENING.swap(true, Ordering::AcqRel) {
+        // Without it a recovery begins with a call of the program's.
+        let _none = glibc::detached_thread(Box::new(|| {
+            let _ended = guard::unpanicked(work);
+        }));
+    }
+}
+
+fn work() {
+    belongings::thread_is_ours();
+    let (mut pause, mut told) = (FIRST_PAUSE, 0);
+    loop {
+        if let Some(mut connection) = connected() {
+            pause = FIRST_PAUSE;
+            // The daemon has ended, or is being replaced.
+            let Err(_lost) = follow(&mut connection, &mut told);
+        }
+        thread::park_timeout(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// A connection to a daemon that knows of this.
+fn connected() -> Option<Connection> {
+    let connection = Connection::open(&vault::door()).ok()?;
+    connection.welcome.capabilities.has(Capabilities::NEWS).then_some(connection)
+}
+
+/// Hears the daemon until it is gone. `told` is the copy of the driver that it knows to live.
+fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::Infallible, Lost> {
+    let mut lost_since: Option<Instant> = None;
+    loop {
+        let (generation, may_recover) = recovery::settled();
+        if generation > *told {
+            connection.ask(Ask::Renewed, None)?;
+            *told = generation;
+        }
+        let known = *server();
+        let is_lost = matches!(known.1, ServerState::TAINTED | ServerState::GONE) && may_recover;
+        let wait = match lost_since {
+            Some(since) if is_lost && since.elapsed() < SOON => BETWEEN_LOOKS,
+            Some(_) if is_lost => LATER,
+            Some(_) | None => WAIT,
+        };
+        let (server, state, _) = watch(connection, known, wait)?;
+        note(generation, (server, state));
+        let is_lost = matches!(state, ServerState::TAINTED | ServerState::GONE) && may_recover;
+        lost_since = is_lost.then(|| lost_since.unwrap_or_else(Instant::now));
+        if is_lost && let Some((answer, meaning, seen)) = dead_context() {
+            recovery::on_the_daemons_word(answer, meaning, seen);
+        }
+    }
+}
+
+/// Notes what the daemon has said while that copy of the driver lived.
+fn note(generation: u64, word: (u64, ServerState)) {
+    // What it says while another copy is being made is of either.
+    if recovery::settled().0 == generation {
+        *server() = word;
+    }
+}
+
+/// The living copy is another one, of which the daemon has said nothing yet.
+pub(super) fn forget() {
+    *server() = (0, ServerState::NONE);
+}
+
+/// Asks how the server is when it is no longer so, or when the time is over.
+fn watch(
+    connection: &mut Connection,
+    (server, state): (u64, ServerState),
+    wait: Duration,
+) -> Result<(u64, ServerState, Part), Lost> {
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    match connection.ask_within(Ask::Watch { server, state, wait_ms }, None, wait + PATIENCE)?.pop() {
+        Some((Answer::Epoch { server, state, part }, _)) => Ok((server, state, part)),
+        _ => Err(Lost::Stranger),
+    }
+}
+
+/// A context of this process that is dead, if the driver says so now: its answer, what that means, and in which copy.
+fn dead_context() -> Option<(CUresult, Meaning, u64)> {
+    threads::here(|here| {
+        let _pass = gate::enter(&here.passer, PATIENCE)?;
+        let generation = recovery::generation();
+        let (captures, contexts) = keep::with(|store| {
+            let retained = store.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context);
+            (store.captures, retained.collect::<Vec<_>>())
+        })
+        .ok()?;
+        if captures > 0 {
+            // A program in the middle of a capture is not recovered either.
+            return None;
+        }
+        let mut mode = RELAXED;
+        let _not_of_this_release = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
+        let found = contexts.into_iter().find_map(|context| {
+            let set = driver!(context::cuCtxSetCurrent(CUcontext(context)));
+            let answer = if set.is_success() { driver!(stream::cuStreamQuery(CUstream(0))) } else { set };
+            let meaning = errors::meaning(answer)?;
+            errors::is_confirmed(meaning).then_some((answer, meaning, generation))
+        });
+        let _nothing_to_do = driver!(context::cuCtxSetCurrent(CUcontext(0)));
+        found
+    })
+}
+
+/// What the daemon says now that this process has to do with the fault of its server.
+pub(super) fn part() -> Part {
+    let known = *server();
+    if known.0 == 0 {
+        return Part::UNKNOWN;
+    }
+    let told = connected().and_then(|mut connection| watch(&mut connection, known, Duration::ZERO).ok());
+    told.filter(|(server, ..)| *server == known.0).map_or(Part::UNKNOWN, |(_, _, part)| part)
+}
+
+/// Whether an error is of this process's own doing: the daemon is certain of it, or no other process can have done it.
+pub(super) fn is_own_fault(error: u32, part: u32) -> bool {
+    const SERVER_DIED: u32 = 806;
+    let is_under_mps = server().0 != 0;
+    part == Part::CULPRIT.0 || (!is_under_mps && error != SERVER_DIED)
+}
+
+/// Waits for the daemon's word that the server of the copy that has died is reaped; `false` if it does not come.
+pub(super) fn is_server_reaped() -> bool {
+    let mut known = *server();
+    let deadline = Instant::now() + REAPING;
+    if known.0 == 0 {
+        return false;
+    }
+    let Some(mut connection) = connected() else { return false };
+    while known.1 != ServerState::GONE {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match watch(&mut connection, known, left) {
+            Ok((server, state, _)) if server == known.0 => known.1 = state,
+            // It has no word about that one.
+            Ok(_) | Err(_) => return false,
+        }
+        if left.is_zero() {
+            return known.1 == ServerState::GONE;
+        }
+    }
+    true
+}

@@ -1,0 +1,189 @@
+//! The daemon's word: a program that makes no call is recovered before its next one, a culprit is told from a bystander,
+//! and what a dead copy of the driver had is given back.
+
+use integration::lab::LIMIT;
+use integration::lab::process::{Finished, Process, run};
+use integration::lab::watch::wait_for;
+use integration::shim;
+use integration::shim::heir::Heir;
+use integration::sim::{Sim, error_of, held};
+use integration::under_test::{Subject, for_each, only_ours};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::process::Command;
+
+const EVERYBODY: &str = "in-place";
+const BYSTANDERS: &str = "bystander";
+/// `begun_by` of a recovery that the daemon's word has begun.
+const BY_WORD: u64 = 1;
+/// Values of `part`.
+const BYSTANDER: u64 = 1;
+const CULPRIT: u64 = 3;
+
+fn replaying(sim: &Sim, who: &str, arguments: &[&str]) -> Command {
+    let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
+    command.env("MPS_SHIM_REPLAY", who);
+    command
+}
+
+fn events(output: &str, event: &str) -> Vec<Value> {
+    let parsed = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    parsed.filter(|line| line["event"] == event).collect()
+}
+
+fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
+}
+
+/// A bench whose servers stay after a fault as long as they have clients.
+fn patient(subject: &Subject) -> Sim {
+    let mut sim = Sim::watched(subject, &[]);
+    let config = sim.lab.dir().join("config.toml");
+    std::fs::write(&config, "[faults]\ndrain_timeout = 600\n").expect("our folder");
+    sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", config);
+    sim.lab.start(&[]);
+    sim
+}
+
+fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
+    assert_eq!(error_of(finished), None, "{context}: {finished:?}");
+    let end = &events(&finished.stdout_text(), "end")[0];
+    assert_eq!((&end["is_intact"], end["recoveries"].as_u64()), (&true.into(), Some(recoveries)), "{context}: {end}");
+}
+
+/// A program that makes no call, recovered from `count` faults; the last line of each recovery.
+fn idle(sim: &Sim, count: usize, hurt: impl Fn(usize)) -> Vec<Value> {
+    let arguments = ["--idle", "--recoveries", &count.to_string(), "--seconds", "60"];
+    let probe = Process::start(&mut replaying(sim, EVERYBODY, &arguments));
+    sim.wait_event(&probe, "ready");
+    for done in 0..count {
+        hurt(done);
+        wait(sim, "a recovery", || events(&probe.output(), "recovered").len() > done);
+    }
+    let finished = probe.finish(LIMIT).expect("it ends");
+    is_whole(&finished, count as u64, &sim.lab.subject().to_string());
+    events(&finished.stdout_text(), "recovered")
+}
+
+#[test]
+fn an_idle_bystander_is_recovered_before_its_next_call_and_sees_nothing() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let kinds = [("oob", 700), ("trap", 719)];
+        let recovered = idle(&sim, kinds.len(), |done| {
+            let (kind, code) = kinds[done];
+            assert_eq!(error_of(&sim.run("mps-aggressor", &[kind])), Some(code), "{subject}");
+        });
+        for (line, (_, code)) in recovered.iter().zip(kinds) {
+            let recovery = &line["recovery"];
+            assert_eq!((&line["told"], &recovery["lost_streams"]), (&Value::Null, &0.into()), "{subject}: {line}");
+            assert_eq!((recovery["begun_by"].as_u64(), recovery["error"].as_u64()), (Some(BY_WORD), Some(code)));
+        }
+    });
+}
+
+#[test]
+fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let recovered = idle(&sim, 2, |done| {
+            let server = sim.server();
+            if done == 1 {
+                // A daemon that was not there before has the word too.
+                let daemon = sim.lab.running_daemon();
+                kill(daemon, Signal::SIGKILL).expect("it is ours");
+                sim.lab.wait_gone(daemon);
+                sim.lab.start(&[]);
+            }
+            kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
+        });
+        for line in recovered {
+            assert_eq!((&line["told"], line["recovery"]["error"].as_u64()), (&Value::Null, Some(806)), "{line}");
+            assert_eq!(line["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{line}");
+        }
+    });
+}
+
+#[test]
+fn who_is_certainly_the_culprit_is_not_recovered_where_only_bystanders_are() {
+    for_each(only_ours(), |subject| {
+        let sim = patient(subject);
+        let probe =
+            Process::start(&mut replaying(&sim, BYSTANDERS, &["--idle", "--recoveries", "1", "--seconds", "60"]));
+        sim.wait_event(&probe, "ready");
+        // On the same server, and by the kernel's own word the culprit.
+        let culprit = run(&mut replaying(&sim, BYSTANDERS, &["--faults", "oob"]), b"", LIMIT).expect("it runs");
+        assert_eq!(error_of(&culprit), Some(700), "{subject}: {culprit:?}");
+        assert!(culprit.stderr_text().contains("spares only bystanders"), "{subject}: {culprit:?}");
+        let fault = &events(&culprit.stdout_text(), "fault")[0];
+        assert_eq!(fault["is_recovered"], false, "{subject}: {fault}");
+        let bystander = probe.finish(LIMIT).expect("it ends");
+        is_whole(&bystander, 1, &subject.to_string());
+        let recovered = &events(&bystander.stdout_text(), "recovered")[0];
+        assert_eq!(recovered["recovery"]["part"].as_u64(), Some(BYSTANDER), "{subject}: {recovered}");
+        // The same culprit where everybody is.
+        let culprit = run(&mut replaying(&sim, EVERYBODY, &["--faults", "oob"]), b"", LIMIT).expect("it runs");
+        is_whole(&culprit, 1, &subject.to_string());
+        let fault = &events(&culprit.stdout_text(), "fault")[0];
+        assert_eq!(fault["recovery"]["part"].as_u64(), Some(CULPRIT), "{subject}: {fault}");
+    });
+}
+
+#[test]
+fn without_a_daemon_a_fault_is_the_programs_own() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let refused = run(&mut replaying(&sim, BYSTANDERS, &["--faults", "trap"]), b"", LIMIT).expect("it runs");
+        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+        assert!(refused.stderr_text().contains("spares only bystanders"), "{subject}: {refused:?}");
+    });
+}
+
+#[test]
+fn what_a_dead_copy_had_is_given_back_while_its_server_lives_on() {
+    for_each(only_ours(), |subject| {
+        let sim = patient(subject);
+        // It makes no call and is not recovered, so the server that the fault has spoilt goes on.
+        let lingering = Heir::begin(&sim, "", &[]);
+        let _ready = lingering.event("ready");
+        let probe =
+            Process::start(&mut replaying(&sim, EVERYBODY, &["--idle", "--recoveries", "1", "--seconds", "60"]));
+        sim.wait_event(&probe, "ready");
+        let server = sim.server();
+        let dead = held::Memory::of(probe.pid());
+        assert!(dead.in_use(0) > 0, "{subject}");
+        assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        wait(&sim, "the memory of the dead copy", || dead.in_use(0) == 0);
+        let finished = probe.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        assert!(kill(Pid::from_raw(server), None).is_ok(), "{subject}: the old server lives on");
+        lingering.kill_9();
+    });
+}
+
+#[test]
+fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() {
+    // The dead copy of the driver does not unmap. On the simulated driver that keeps the range itself too, which is what
+    // the recovery then fails at: with the daemon's word it has come past the question whether something may still write.
+    const STUBBORN: (&str, &str) = ("MPS_SIM_FAIL_AT", "1:cuMemUnmap");
+    for_each(only_ours(), |subject| {
+        for has_daemon in [true, false] {
+            let sim = Sim::started(subject, &[STUBBORN]);
+            let arguments = ["--busy", "--recoveries", "1", "--seconds", "60"];
+            let probe = Process::start(&mut replaying(&sim, EVERYBODY, &arguments));
+            sim.wait_event(&probe, "ready");
+            let server = sim.server();
+            if !has_daemon {
+                let daemon = sim.lab.running_daemon();
+                kill(daemon, Signal::SIGKILL).expect("it is ours");
+                sim.lab.wait_gone(daemon);
+            }
+            kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
+            let finished = probe.finish(LIMIT).expect("it ends");
+            assert_eq!(error_of(&finished), Some(806), "{subject}: {finished:?}");
+            let reason = if has_daemon { "at the same address" } else { "may still run" };
+            assert!(finished.stderr_text().contains(reason), "{subject}: {finished:?}");
+        }
+    });
+}
