@@ -26,6 +26,7 @@ compile_error!("the library is written for glibc on x86-64: its dlsym and its sy
 mod macros;
 mod api;
 mod daemon;
+mod failpoint;
 mod fork;
 mod glibc;
 mod guard;

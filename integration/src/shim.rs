@@ -2,7 +2,7 @@
 
 pub mod heir;
 
-use crate::under_test::target_dir;
+use crate::under_test::{build, target_dir};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -31,6 +31,22 @@ pub fn library() -> PathBuf {
                 .expect("a test runs under cargo");
             assert!(built.status.success(), "the library does not build:\n{}", String::from_utf8_lossy(&built.stderr));
             target.join("shim/libmps_client_shim.so")
+        })
+        .clone()
+}
+
+/// The library with the named steps at which tests stop or kill a program: it has them in the profile for debugging alone.
+/// Built once in each test process.
+///
+/// # Panics
+/// When it does not build.
+#[must_use]
+pub fn with_steps() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            build("remps-client-shim", &[]).unwrap_or_else(|skipped| panic!("{skipped}"));
+            target_dir().join("debug/libmps_client_shim.so")
         })
         .clone()
 }

@@ -47,6 +47,7 @@ fn committed(sim: &Sim, name: &str, generation: u64) -> Heir {
 /// Looks whether all of it was adopted.
 fn is_all(adopted: &Value, generation: u64, context: &str) {
     assert_eq!((&adopted["code"], &adopted["is_intact"]), (&0.into(), &true.into()), "{context}: {adopted}");
+    assert_eq!(adopted["missing"], serde_json::json!([]), "{context}: {adopted}");
     let recovery = &adopted["recovery"];
     assert_eq!((&recovery["generation"], &recovery["ranges"]), (&generation.into(), &3.into()), "{context}: {adopted}");
     assert_eq!(adopted["in_doubt"], serde_json::json!(["large", "small"]), "{context}");

@@ -14,6 +14,7 @@ use crate::{
         memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
         types::{CUcontext, CUdevice, CUdeviceptr},
     },
+    failpoint::reached,
     guard::{Bypass, Driver},
     sys::CUresult,
     vault,
@@ -146,6 +147,7 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
     };
     let (base, length) = (region.base, region.size);
     let (found, peers) = with(|store| (store.add(region, context, size), store.peers(device)))?;
+    reached("memory-noted");
     // A peer may have come while the slab was made. If it is refused now, its own access would have been.
     let _refused = if peers.is_empty() { Ok(()) } else { region::allow(base, length, &peers) };
     Ok(Ok(found))

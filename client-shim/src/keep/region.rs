@@ -10,6 +10,7 @@ use std::ptr;
 use super::descriptors::{Held, NotHeld};
 use crate::{
     api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
+    failpoint::reached,
     sys::CUresult,
 };
 
@@ -87,6 +88,7 @@ impl Region {
         }
         let mut handle = CUmemGenericAllocationHandle(0);
         checked(driver!(mapping::cuMemCreate(&raw mut handle, length(size), &raw const properties, 0)))?;
+        reached("memory-created");
         let region = Self::map(handle, device, size, wanted, peers);
         // What is mapped and exported stays; what is not is freed.
         let _nothing_to_do = driver!(mapping::cuMemRelease(handle));
@@ -104,6 +106,7 @@ impl Region {
         let into = (&raw mut descriptor).cast();
         checked(driver!(mapping::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0)))?;
         let descriptor = Held::take(descriptor).map_err(Failure::Descriptor)?;
+        reached("memory-exported");
         let mut base = 0;
         checked(driver!(mapping::cuMemAddressReserve(&raw mut base, length(size), length(PAGE), wanted, 0)))?;
         let region = Self { base, size, device, descriptor };
@@ -111,11 +114,13 @@ impl Region {
             region.free_addresses();
             return Err(answer.into());
         }
+        reached("memory-mapped");
         let users: Vec<CUdevice> = [device].iter().chain(peers).copied().collect();
         if let Err(answer) = region.allow(&users) {
             region.destroy();
             return Err(answer.into());
         }
+        reached("memory-allowed");
         Ok(region)
     }
 

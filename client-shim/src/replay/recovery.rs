@@ -45,6 +45,7 @@ use super::{
 };
 use crate::{
     api::types::{CUcontext, CUdevice},
+    failpoint::reached,
     keep::{self, account, record},
     log, private, settings,
     sys::CUresult,
@@ -239,10 +240,12 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
         return Err(Refusal::OwnFault);
     }
     let closed = gate::close();
+    reached("gate-closed");
     let inside = closed.wait(PATIENCE);
     if inside > 0 {
         return Err(Refusal::Stuck(inside));
     }
+    reached("threads-out");
     // What waited for work to be freed waits no longer: the dead copy gives it back.
     let pending = keep::with(keep::store::Store::free_all_pending).unwrap_or_default();
     pending.into_iter().for_each(keep::region::Region::destroy);
@@ -268,6 +271,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let _no_broken_pipe = NoBrokenPipe::begin();
     let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
     rename(&renamed);
+    reached("handles-renamed");
     if is_lossy {
         progress::lose(error);
         LOSSY_ERROR.store(error.0, Ordering::Release);
@@ -278,7 +282,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     GENERATION.store(recovery.count, Ordering::Release);
     word::forget();
     last::set(recovery);
+    reached("generation-known");
     drop(closed);
+    reached("gate-open");
     copy::prepare();
     Ok(recovery)
 }
@@ -296,14 +302,17 @@ fn exchange(
     if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !word::is_server_reaped() {
         return Err(Refusal::NotQuiet(given.last));
     }
+    reached("dead-unmapped");
     clock.ended(Step::Unmap, recovery);
 
     let listeners =
         socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
+    reached("name-freed");
     clock.ended(Step::Name, recovery);
     let (file, was_prepared) =
         copy::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
     recovery.was_prepared = u32::from(was_prepared);
+    reached("copy-found");
     clock.ended(Step::File, recovery);
 
     let mapped = amputation::mappings();
@@ -318,7 +327,9 @@ fn exchange(
             return Err(Refusal::System("the copy of the driver cannot be loaded", text));
         }
     };
+    reached("copy-loaded");
     let before = fresh.take_over();
+    reached("copy-leads");
     let led = private::targets();
     let made = rebuild(memory, objects, clock, recovery);
     interval.end();
@@ -326,6 +337,7 @@ fn exchange(
         Ok(renamed) => {
             let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
             (recovery.descriptors, recovery.mappings) = (cut.descriptors, cut.mappings);
+            reached("dead-amputated");
             clock.ended(Step::Amputate, recovery);
             Ok(renamed)
         }
@@ -345,6 +357,7 @@ fn exchange(
 fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
     let deadline = Instant::now() + SERVER_PATIENCE;
     patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    reached("copy-initialised");
     clock.ended(Step::Init, recovery);
     let contexts = memory.make_contexts(|device| {
         let mut context = CUcontext(0);
@@ -354,12 +367,16 @@ fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut
         patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
         Ok(context)
     })?;
+    reached("contexts-again");
     clock.ended(Step::Context, recovery);
     let mut renamed = memory.map(&contexts)?;
+    reached("memory-again");
     clock.ended(Step::Map, recovery);
     objects.make(&mut renamed)?;
+    reached("objects-again");
     private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
         .map_err(|(call, answer)| Failed { call, answer })?;
+    reached("private-led");
     // This thread's own stack is put in place when it goes in again.
     checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
     clock.ended(Step::Objects, recovery);

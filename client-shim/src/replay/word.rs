@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     api::types::{CUcontext, CUstream},
+    failpoint::reached,
     glibc, guard, keep,
     sys::CUresult,
     vault::{
@@ -51,6 +52,8 @@ const WAIT: Duration = Duration::from_secs(15);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(1);
+/// How long the driver is asked where the daemon has nothing more to say; then a call of the program's has to find out.
+const ENOUGH: Duration = Duration::from_secs(60);
 /// How long a recovery waits for the daemon's word that a server is reaped. The daemon is its parent, so it knows within
 /// moments of the end; this bounds only how long a program waits in vain.
 const REAPING: Duration = Duration::from_secs(3);
@@ -97,25 +100,37 @@ fn connected() -> Option<Connection> {
 
 /// Hears the daemon until it is gone. `told` is the copy of the driver that it knows to live.
 fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::Infallible, Lost> {
+    // What it has said on this connection, of which copy of the driver, and since when a context is to be dead.
+    let (mut heard, mut of) = ((0, ServerState::NONE), 0);
     let mut lost_since: Option<Instant> = None;
     loop {
         let (generation, may_recover) = recovery::settled();
         if generation > *told {
             connection.ask(Ask::Renewed, None)?;
+            reached("renewal-told");
             *told = generation;
         }
-        let known = *server();
-        let is_lost = matches!(known.1, ServerState::TAINTED | ServerState::GONE) && may_recover;
-        let wait = match lost_since {
-            Some(since) if is_lost && since.elapsed() < SOON => BETWEEN_LOOKS,
-            Some(_) if is_lost => LATER,
-            Some(_) | None => WAIT,
+        if generation != of {
+            (of, lost_since) = (generation, None);
+        }
+        let wait = match lost_since.filter(|_| may_recover) {
+            Some(since) if since.elapsed() < SOON => BETWEEN_LOOKS,
+            Some(_) => LATER,
+            None => WAIT,
         };
-        let (server, state, _) = watch(connection, known, wait)?;
-        note(generation, (server, state));
-        let is_lost = matches!(state, ServerState::TAINTED | ServerState::GONE) && may_recover;
-        lost_since = is_lost.then(|| lost_since.unwrap_or_else(Instant::now));
-        if is_lost && let Some((answer, meaning, seen)) = dead_context() {
+        let (server, state, _) = watch(connection, heard, wait)?;
+        heard = (server, state);
+        note(generation, heard);
+        lost_since = match state {
+            ServerState::TAINTED | ServerState::GONE => lost_since.or_else(|| Some(Instant::now())),
+            // Of a server that is gone it has nothing more to say, and the context may not know yet.
+            ServerState::NONE => lost_since.filter(|since| since.elapsed() < ENOUGH),
+            _ => None,
+        };
+        if lost_since.is_some()
+            && may_recover
+            && let Some((answer, meaning, seen)) = dead_context()
+        {
             recovery::on_the_daemons_word(answer, meaning, seen);
         }
     }
@@ -123,8 +138,8 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
 
 /// Notes what the daemon has said while that copy of the driver lived.
 fn note(generation: u64, word: (u64, ServerState)) {
-    // What it says while another copy is being made is of either.
-    if recovery::settled().0 == generation {
+    // What it says while another copy is being made is of either. That there is no server says nothing of the last one.
+    if word.0 != 0 && recovery::settled().0 == generation {
         *server() = word;
     }
 }
@@ -180,7 +195,9 @@ pub(super) fn part() -> Part {
     if known.0 == 0 {
         return Part::UNKNOWN;
     }
-    let told = connected().and_then(|mut connection| watch(&mut connection, known, Duration::ZERO).ok());
+    // Asked as one that has not heard of any end, it tells of that server.
+    let asked = (known.0, ServerState::HEALTHY);
+    let told = connected().and_then(|mut connection| watch(&mut connection, asked, Duration::ZERO).ok());
     told.filter(|(server, ..)| *server == known.0).map_or(Part::UNKNOWN, |(_, _, part)| part)
 }
 

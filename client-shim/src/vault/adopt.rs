@@ -12,6 +12,7 @@ use remps_proto::shim::{Range, Region as Described};
 use super::{gpu, link::Shared};
 use crate::{
     api::types::{CUdevice, CUmemGenericAllocationHandle},
+    failpoint::reached,
     keep::{
         self, Adopted,
         descriptors::Held,
@@ -72,6 +73,7 @@ pub(super) fn map_all(
         // The link must neither give it away anew nor release it before it is in the store.
         shared.adopt(serial, described);
         let _kept_on = keep::add_adopted(Adopted { region, blocks }, context);
+        reached("adoption-noted");
         shared.arrived(serial);
     }
     Ok(unmapped.into_iter().map(|(described, _)| described.key).collect())
@@ -84,15 +86,20 @@ fn map(described: &Described, descriptor: OwnedFd, device: CUdevice) -> Result<R
     let mut handle = MaybeUninit::<CUmemGenericAllocationHandle>::zeroed();
     let from = ptr::without_provenance_mut(usize::try_from(number).map_err(|_| Trouble::Descriptor)?);
     checked(driver!(mapping::cuMemImportFromShareableHandle(handle.as_mut_ptr(), from, DESCRIPTOR)))?;
+    reached("adoption-imported");
     // SAFETY: zeroes are a handle, and the driver has written one.
     let handle = unsafe { handle.assume_init() };
     let mapped = map_handle(handle, wanted, size);
     // The mapping and the descriptor hold it.
     let _nothing_to_do = driver!(mapping::cuMemRelease(handle));
     mapped?;
+    reached("adoption-mapped");
     let region = Region { base: wanted, size, device, descriptor: held };
     match region::allow(wanted, size, &[device]) {
-        Ok(()) => Ok(region),
+        Ok(()) => {
+            reached("adoption-allowed");
+            Ok(region)
+        }
         Err(answer) => {
             region.destroy();
             Err(Trouble::Driver(answer))

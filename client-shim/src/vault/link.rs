@@ -31,6 +31,7 @@ use super::{
     settings,
 };
 use crate::{
+    failpoint::reached,
     keep::{self, Outside},
     log,
 };
@@ -271,10 +272,12 @@ impl Link {
         let mut sent = Vec::new();
         for (serial, key) in releases {
             sent.push((serial, self.connection()?.send(Ask::Release { key }, None)?));
+            reached("release-sent");
         }
         let count = sent.len();
         for (serial, request) in sent {
             self.connection()?.answers(request)?;
+            reached("release-answered");
             self.ledger.released(serial);
         }
         Ok(count)
@@ -298,6 +301,7 @@ impl Link {
             };
             let request = self.connection()?.send(Ask::Escrow(region.clone()), Some(number))?;
             sent.push((serial, region, request));
+            reached("escrow-sent");
         }
         let count = sent.len();
         for (serial, region, request) in sent {
@@ -306,6 +310,7 @@ impl Link {
                 Some((Answer::Failed(failure), _)) => Err(failure),
                 _ => return Err(Lost::Stranger),
             };
+            reached("escrow-answered");
             self.ledger.answered(serial, region, answer, now);
         }
         Ok(count)

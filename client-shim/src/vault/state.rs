@@ -18,7 +18,7 @@ use super::{
     link::Shared,
     linked, settings,
 };
-use crate::{api::types::CUcontext, guard, keep};
+use crate::{api::types::CUcontext, failpoint::reached, guard, keep};
 
 /// Longest wait that one request is asked for, so that the link has time for others.
 const SLICE: Duration = Duration::from_millis(500);
@@ -150,6 +150,7 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
             None => return Err(Code::NoDaemon),
         }
     };
+    reached("succession-answered");
     let waited = begin.elapsed();
     let commit = inherited.commit.clone().unwrap_or_default();
     let (count, bytes) = (regions.len(), regions.iter().map(|(region, _)| region.bytes).sum());
@@ -162,8 +163,12 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
         // What was mapped nowhere can't be found again by anybody.
         let _released = shared.ask(Ask::Release { key }, Duration::ZERO);
     }
+    reached("adoption-done");
     shared.may_escrow.store(true, Ordering::Release);
     shared.wake();
+    // What the predecessor has freed since is not there, whatever its commit says.
+    let there = |range: &Range| keep::is_kept(range.address, range.bytes);
+    let ranges: Vec<Range> = commit.ranges.into_iter().filter(there).collect();
     let mut state = state();
     state.recovery = Some(Recovery {
         generation: commit.generation,
@@ -176,13 +181,13 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
         predecessor: inherited.predecessor,
         rest: inherited.rest.0,
         regions: count_of(count),
-        ranges: count_of(commit.ranges.len()),
-        ranges_in_doubt: count_of(commit.ranges.iter().filter(|range| is_in_doubt(range)).count()),
+        ranges: count_of(ranges.len()),
+        ranges_in_doubt: count_of(ranges.iter().filter(|range| is_in_doubt(range)).count()),
         was_standby: even_if_nobody.into(),
     });
     state.data = commit.data;
     // A standby may have labels of its own.
-    state.ranges.extend(commit.ranges.into_iter().map(|range| (range.label.clone(), range)));
+    state.ranges.extend(ranges.into_iter().map(|range| (range.label.clone(), range)));
     Ok(())
 }
 
@@ -241,8 +246,11 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
         () if progress.refused > 0 => return Err(Code::NotKept),
         () => {}
     }
+    reached("commit-settled");
     let ask = Ask::Commit { name, commit: Commit { generation, data, ranges } };
-    match shared.ask(ask, limit.saturating_sub(begin.elapsed())).and_then(|mut told| told.pop()) {
+    let told = shared.ask(ask, limit.saturating_sub(begin.elapsed()));
+    reached("commit-answered");
+    match told.and_then(|mut told| told.pop()) {
         Some((Answer::Done { .. }, _)) => Ok(()),
         Some((Answer::Failed(failure), _)) => Err(code_of(failure)),
         _ => Err(Code::NoDaemon),

@@ -139,12 +139,16 @@ impl Heir {
             self.work()?;
             fields["first_kernel_ms"] = milliseconds(begin.elapsed()).into();
             let (recovery, data) = self.api.last_recovery();
-            let (mut is_intact, mut doubt) = (true, Vec::new());
+            let (mut is_intact, mut doubt, mut missing) = (true, Vec::new(), Vec::new());
             for line in String::from_utf8_lossy(&data).lines() {
                 let words: Vec<&str> = line.split(' ').collect();
                 let [label, bytes, seed] = words.as_slice() else { return Err(failed("commit", line)) };
                 let (bytes, seed): (usize, u8) = (number(bytes)?, number(seed)?);
-                let found = self.api.find(label).ok_or_else(|| failed("mps_state_find", label))?;
+                let Some(found) = self.api.find(label) else {
+                    // Freed after the commit.
+                    missing.push(label.to_string());
+                    continue;
+                };
                 if found.is_in_doubt != 0 {
                     doubt.push(label.to_string());
                 }
@@ -154,6 +158,7 @@ impl Heir {
             fields["recovery"] = recovery;
             fields["is_intact"] = is_intact.into();
             fields["in_doubt"] = doubt.into();
+            fields["missing"] = missing.into();
         }
         self.report.say("adopted", fields);
         Ok(())

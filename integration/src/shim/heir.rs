@@ -66,6 +66,12 @@ impl Heir {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
+    /// Waits for its next line; `None` when it has ended, or says nothing.
+    #[must_use]
+    pub fn line(&self) -> Option<Value> {
+        self.lines_rx.recv_timeout(LIMIT).ok()
+    }
+
     /// Waits for its next line, which must be this event.
     ///
     /// # Panics
@@ -82,7 +88,15 @@ impl Heir {
     /// # Panics
     /// When it has ended.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.input.as_mut().expect("it was not told to end"), "{line}").expect("it reads its input");
+        assert!(self.hears(line), "it reads its input");
+    }
+
+    /// The same for one that may have ended; whether it has not.
+    ///
+    /// # Panics
+    /// When it was told to end.
+    pub fn hears(&mut self, line: &str) -> bool {
+        writeln!(self.input.as_mut().expect("it was not told to end"), "{line}").is_ok()
     }
 
     /// Tells it something, and waits for this event.
