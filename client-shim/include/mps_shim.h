@@ -30,7 +30,7 @@ struct mps_shim_recovery {
     uint64_t refused;         /* times that one was refused or failed, for the reason below */
     uint32_t error;           /* CUresult that began it */
     uint32_t lost_streams;    /* streams with work that is not known to have been done; 0: nothing was lost */
-    uint64_t ranges_in_doubt; /* kept ranges that lost work may have written: all of them, or none */
+    uint64_t ranges_in_doubt; /* kept ranges that lost work may have written; mps_shim_in_doubt has them */
     uint64_t bytes_in_doubt;
     uint64_t modules_anew;    /* modules that may have variables, which began anew with the values in their images */
     uint64_t objects;         /* streams, events, modules and the like that were made again */
@@ -47,10 +47,29 @@ struct mps_shim_recovery {
     uint32_t begun_by;        /* 0: a call of the program's found out; 1: the control daemon said so before any call */
     uint32_t part;            /* what the daemon says: 0 it does not know whose fault it was, or there is no daemon;
                                * 1 another process's; 2 likely this one's; 3 certainly this one's */
+    uint64_t lost_work;       /* copies, sets and launches that are not known to have been done */
+    uint64_t reissued;        /* those that were not, and were done again (MPS_SHIM_REISSUE) */
 };
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
 uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
+
+/* A range of device memory. */
+struct mps_shim_range {
+    uint64_t address;
+    uint64_t bytes;
+};
+
+/* Writes the ranges that work lost by the last recovery may have written, `room` of them at most, and returns how many
+ * there are: none if nothing was lost, else all kept ranges without those that are registered as MPS_STATE_CONSTANT. */
+size_t mps_shim_in_doubt(struct mps_shim_range *ranges, size_t room);
+
+/* Says of all kernels of this name that they may be launched again by a recovery, with MPS_SHIM_REISSUE: each gives the
+ * same result if it is run again after it has run in part or in whole, and so it neither writes what it reads, nor what
+ * work given before it, and not waited for since, reads; and no copy or set given after it, and before the next wait,
+ * writes what it reads. It must not count, reduce in place or draw random numbers from a state. Returns 0, or 1 if the
+ * name is none or there are too many. */
+int mps_shim_idempotent(const char *kernel);
 
 /* State that outlives the process, for programs that know of their successors.
  *

@@ -81,7 +81,8 @@ macro_rules! hooks {
             unsafe extern "C" fn $name($($argument: $type),*) -> CUresult {
                 if $crate::replay::is_armed() {
                     let subject = $crate::replay::Subject::default()$(.with($argument))*;
-                    return $crate::replay::through(&HOOK, &subject, &mut |is_renamed| {
+                    let numbers = || -> Vec<u64> { vec![$($crate::replay::Argument::number($argument)),*] };
+                    return $crate::replay::through(&HOOK, &subject, &numbers, &mut |is_renamed| {
                         if !is_renamed {
                             // SAFETY: the program's own call, with its own arguments.
                             return unsafe { call($($argument),*) };

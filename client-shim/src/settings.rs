@@ -17,6 +17,7 @@ const LOG: &CStr = c"MPS_SHIM_LOG";
 const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
+const REISSUE: &CStr = c"MPS_SHIM_REISSUE";
 const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
 /// Under which name a successor finds what the program has.
 pub(crate) const NAME: &CStr = c"MPS_SHIM_NAME";
@@ -192,6 +193,22 @@ fn parse_replay(value: &OsStr) -> Option<Replay> {
     }
 }
 
+/// Whether `MPS_SHIM_REISSUE` asks for work to be done again. The environment is looked at once.
+pub(crate) fn is_reissuing() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static REISSUING: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match REISSUING.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let is_wanted = variable(REISSUE).is_some_and(|value| !value.is_empty() && value != "0");
+            REISSUING.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
+            is_wanted
+        }
+        known => known == YES,
+    }
+}
+
 /// Whether the driver waits for each kernel in the call that launches it, so that the call reports the kernel's own
 /// error.
 pub(crate) fn are_launches_blocking() -> bool {
@@ -247,8 +264,8 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT, REQUIRE,
-        Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
+        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REISSUE, REPLAY, REPORT,
+        REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
     use crate::api;
 
@@ -259,7 +276,7 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, KEEP, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
+        let ours = [REQUIRE, KEEP, REPLAY, REISSUE, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
             .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];

@@ -147,7 +147,7 @@ pub(crate) fn hand_out(
 /// One call of a private function by the program.
 fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
     if replay::is_armed() {
-        replay::through(&cuGetExportTable::HOOK, &Subject::default(), &mut |_| call())
+        replay::through(&cuGetExportTable::HOOK, &Subject::default(), &Vec::new, &mut |_| call())
     } else {
         call()
     }

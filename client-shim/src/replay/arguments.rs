@@ -60,6 +60,11 @@ pub(crate) trait Argument: Copy {
 
     /// Adds what it says of the call.
     fn describe(self, _subject: &mut Subject) {}
+
+    /// Its value in the program's own handles, if it is a number, a handle or an address, and 0 if it is anything else.
+    fn number(self) -> u64 {
+        0
+    }
 }
 
 /// Something that an argument points to.
@@ -109,6 +114,26 @@ macro_rules! plain {
     };
 }
 
+macro_rules! numbers {
+    ($($type:ty),+ $(,)?) => {
+        $(impl Argument for $type {
+            type Held = Self;
+
+            fn hold(self) -> Result<Self, Untranslatable> {
+                Ok(self)
+            }
+
+            fn pass(held: &Self) -> Self {
+                *held
+            }
+
+            fn number(self) -> u64 {
+                u64::try_from(self).unwrap_or_default()
+            }
+        })+
+    };
+}
+
 macro_rules! pointed_at {
     ($($type:ty),+ $(,)?) => {
         $(impl Pointee for $type {
@@ -129,6 +154,10 @@ macro_rules! translated {
 
                 fn pass(held: &Self) -> Self {
                     *held
+                }
+
+                fn number(self) -> u64 {
+                    u64::try_from(self.0).unwrap_or_default()
                 }
 
                 $(fn describe(self, subject: &mut Subject) {
@@ -189,19 +218,8 @@ pointed_at! {
     CUsurfref, CUtexref, CUuserObject,
 }
 
-plain!(
-    c_int,
-    c_uint,
-    c_uchar,
-    c_ushort,
-    c_ulonglong,
-    usize,
-    f32,
-    CUresult,
-    CUmemLocation,
-    CUipcMemHandle,
-    CUipcEventHandle
-);
+numbers!(c_int, c_uint, c_uchar, c_ushort, c_ulonglong, usize);
+plain!(f32, CUresult, CUmemLocation, CUipcMemHandle, CUipcEventHandle);
 pointed_at! {
     c_void, c_char, c_int, c_uint, c_ulonglong, usize, f32, *mut c_void, *const c_void, *const c_char, *mut usize,
     *const CUgraphNode, *const c_int, CUmemLocation, CUmemAccessDesc, CUmemAllocationProp, CUipcMemHandle,
@@ -235,6 +253,10 @@ impl<T: Pointee> Argument for *const T {
         // SAFETY: it is the program's argument.
         unsafe { T::describe(self, subject) };
     }
+
+    fn number(self) -> u64 {
+        self.expose_provenance() as u64
+    }
 }
 
 impl<T: Pointee> Argument for *mut T {
@@ -252,6 +274,10 @@ impl<T: Pointee> Argument for *mut T {
     fn name_results(held: &Place<T>) {
         // SAFETY: it is the program's argument, and the driver has returned success.
         unsafe { T::name_result(held.pointer) };
+    }
+
+    fn number(self) -> u64 {
+        self.expose_provenance() as u64
     }
 }
 

@@ -24,9 +24,11 @@ mod amputation;
 mod arguments;
 pub(crate) mod belongings;
 mod copy;
+mod doubt;
 mod effects;
 mod errors;
 mod gate;
+mod journal;
 mod last;
 mod maps;
 mod names;
@@ -112,11 +114,23 @@ pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
 }
 
 /// One call of a hooked function, with names for handles if `call` is told so.
-pub(crate) fn through(hook: &'static Hook, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
-    threads::here(|here| pass(here, hook, subject, call))
+/// `numbers` gives the arguments as far as they are numbers.
+pub(crate) fn through(
+    hook: &'static Hook,
+    subject: &Subject,
+    numbers: &dyn Fn() -> Vec<u64>,
+    call: &mut dyn FnMut(bool) -> CUresult,
+) -> CUresult {
+    threads::here(|here| pass(here, hook, subject, numbers, call))
 }
 
-fn pass(here: &Here, hook: &'static Hook, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
+fn pass(
+    here: &Here,
+    hook: &'static Hook,
+    subject: &Subject,
+    numbers: &dyn Fn() -> Vec<u64>,
+    call: &mut dyn FnMut(bool) -> CUresult,
+) -> CUresult {
     if here.passer.is_inside() {
         return call(recovery::generation() > 0);
     }
@@ -134,6 +148,9 @@ fn pass(here: &Here, hook: &'static Hook, subject: &Subject, call: &mut dyn FnMu
             return error;
         }
         let answer = call(generation > 0);
+        if answer.is_success() && journal::is_on() {
+            journal::note(hook, work.piece(), numbers);
+        }
         work.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
         // A question in the middle of a capture would break it.

@@ -4,6 +4,10 @@
 //! have come, by a call of the program that waited for it or asked. A stream with a difference may have lost work when
 //! its context dies. Work that no place was left for counts as never done.
 //!
+//! A piece of work has its number before its call goes into the driver, and another thread's call may come back in
+//! between. So a wait says something only about numbers below which no call was on its way when it began: the place
+//! knows how many are, in the same word as the last number.
+//!
 //! Streams are called by their names. The default stream of a context is its name plus 1; the default streams of threads
 //! share one place, plus 2, and only a wait for the whole context is known to cover them.
 
@@ -24,13 +28,19 @@ const MOST: usize = 1024;
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
+/// One call on its way, in [`Place::given`].
+const ON_ITS_WAY: u64 = 1 << 48;
+
 /// A stream's place.
 struct Place {
     /// Its name, 0 for a free place.
     stream: AtomicUsize,
     /// Its context, by name.
     context: AtomicUsize,
-    submitted: AtomicU64,
+    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
+    given: AtomicU64,
+    /// Up to which piece of work all calls had come back.
+    settled: AtomicU64,
     completed: AtomicU64,
     /// The error by which work was lost that nobody has heard of yet.
     lost: AtomicU32,
@@ -40,7 +50,8 @@ static PLACES: [Place; MOST] = [const {
     Place {
         stream: AtomicUsize::new(0),
         context: AtomicUsize::new(0),
-        submitted: AtomicU64::new(0),
+        given: AtomicU64::new(0),
+        settled: AtomicU64::new(0),
         completed: AtomicU64::new(0),
         lost: AtomicU32::new(0),
     }
@@ -107,26 +118,28 @@ pub(super) struct Work {
     place: Option<usize>,
     /// Which piece of work it is, or up to which one it waits.
     number: u64,
+    /// Of a copy to the host: up to which piece of work its success is one of the stream.
+    waits_for: u64,
     /// The same for each place of the context.
     all: Vec<(usize, u64)>,
 }
 
 /// Notes that a call begins, in this context by name.
 pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Work {
-    let mut work = Work { effect, event: subject.event, place: None, number: 0, all: Vec::new() };
+    let mut work = Work { effect, event: subject.event, place: None, number: 0, waits_for: 0, all: Vec::new() };
     match effect {
         Effect::Silent | Effect::None | Effect::ReadsEvents => {}
         Effect::Submits | Effect::Launches | Effect::CopiesToHost => {
             work.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
             match work.place {
-                Some(at) => work.number = PLACES[at].submitted.fetch_add(1, Ordering::AcqRel) + 1,
+                Some(at) => (work.number, work.waits_for) = PLACES[at].give(),
                 None => IS_INCOMPLETE.store(true, Ordering::Release),
             }
         }
         Effect::FinishesStream | Effect::RecordsEvent | Effect::EndsStream => {
             let name = key(subject.stream.unwrap_or(0), is_per_thread, context);
             work.place = find(name).filter(|_| name & PER_THREAD == 0 || effect != Effect::FinishesStream);
-            work.number = work.place.map_or(0, |at| PLACES[at].submitted.load(Ordering::Acquire));
+            work.number = work.place.map_or(0, |at| PLACES[at].settled());
         }
         Effect::FinishesEvent => {
             let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +150,7 @@ pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::FinishesContext => {
             work.all = used()
                 .filter(|(_, place)| place.context.load(Ordering::Acquire) == context)
-                .map(|(at, place)| (at, place.submitted.load(Ordering::Acquire)))
+                .map(|(at, place)| (at, place.settled()))
                 .collect();
         }
     }
@@ -170,10 +183,14 @@ impl Work {
         }
         let Some(at) = self.place else { return };
         let place = &PLACES[at];
+        if matches!(self.effect, Effect::Submits | Effect::Launches | Effect::CopiesToHost) {
+            place.came_back(self.number, is_success);
+        }
         match self.effect {
-            Effect::Submits | Effect::Launches if !is_success => self.was_not_given(),
-            Effect::CopiesToHost if !is_success => self.was_not_given(),
-            Effect::CopiesToHost | Effect::FinishesStream | Effect::FinishesEvent if is_success => {
+            Effect::CopiesToHost if is_success => {
+                place.completed.fetch_max(self.waits_for, Ordering::AcqRel);
+            }
+            Effect::FinishesStream | Effect::FinishesEvent if is_success => {
                 place.completed.fetch_max(self.number, Ordering::AcqRel);
             }
             Effect::RecordsEvent if is_success => {
@@ -199,25 +216,66 @@ impl Work {
         }
     }
 
-    /// The driver has refused the piece of work. If another one has come after it, it counts as given.
-    fn was_not_given(&self) {
-        if let Some(at) = self.place {
-            let submitted = &PLACES[at].submitted;
-            let _later_one =
-                submitted.compare_exchange(self.number, self.number - 1, Ordering::AcqRel, Ordering::Relaxed);
-        }
+    /// The piece of work that was given: its place and its number.
+    pub(super) fn piece(&self) -> Option<(usize, u64)> {
+        let is_given = matches!(self.effect, Effect::Submits | Effect::Launches);
+        self.place.filter(|_| is_given).map(|at| (at, self.number))
     }
 }
 
 impl Place {
+    /// A call with another piece of work begins: its number, and up to which piece of work its success is one of the
+    /// stream if it waits.
+    fn give(&self) -> (u64, u64) {
+        let before = self.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
+        let number = before % ON_ITS_WAY + 1;
+        (number, if before < ON_ITS_WAY { number } else { self.settled.load(Ordering::Acquire) })
+    }
+
+    /// It has come back. What the driver has refused is no work, unless more has come after it.
+    fn came_back(&self, number: u64, is_given: bool) {
+        let next = |now: u64| now - ON_ITS_WAY - u64::from(!is_given && now % ON_ITS_WAY == number);
+        let before = self.given.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(next(now)));
+        let now = before.map_or(0, next);
+        if now < ON_ITS_WAY {
+            self.settled.fetch_max(now, Ordering::AcqRel);
+        }
+    }
+
+    /// Up to which piece of work the stream has it for sure.
+    fn settled(&self) -> u64 {
+        let given = self.given.load(Ordering::Acquire);
+        if given < ON_ITS_WAY { given } else { self.settled.load(Ordering::Acquire) }
+    }
+
+    fn submitted(&self) -> u64 {
+        self.given.load(Ordering::Acquire) % ON_ITS_WAY
+    }
+
     fn is_busy(&self) -> bool {
-        self.completed.load(Ordering::Acquire) < self.submitted.load(Ordering::Acquire)
+        self.completed.load(Ordering::Acquire) < self.submitted()
     }
 }
 
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(super) fn busy() -> usize {
     used().filter(|(_, place)| place.is_busy()).count() + usize::from(IS_INCOMPLETE.load(Ordering::Acquire))
+}
+
+/// How many pieces of work are not known to be done; one more where some have no place. The gate is closed.
+pub(super) fn lost() -> u64 {
+    let lost = used().map(|(_, place)| place.submitted().saturating_sub(place.completed.load(Ordering::Acquire)));
+    lost.sum::<u64>() + u64::from(IS_INCOMPLETE.load(Ordering::Acquire))
+}
+
+/// Whether a piece of work is not known to be done.
+pub(super) fn is_open((at, number): (usize, u64)) -> bool {
+    PLACES[at].completed.load(Ordering::Acquire) < number
+}
+
+/// The context of a place, by name.
+pub(super) fn context_of(at: usize) -> usize {
+    PLACES[at].context.load(Ordering::Acquire)
 }
 
 /// All work is gone, what was not done by this error. The gate is closed.
@@ -227,10 +285,56 @@ pub(super) fn lose(error: CUresult) {
             place.lost.store(error.0, Ordering::Release);
             IS_OWING.store(true, Ordering::Release);
         }
-        let submitted = place.submitted.load(Ordering::Acquire);
-        place.completed.store(submitted, Ordering::Release);
+        place.completed.store(place.submitted(), Ordering::Release);
     }
     // Streams without a place have told the threads that are there.
     IS_INCOMPLETE.store(false, Ordering::Release);
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ON_ITS_WAY, Place};
+    use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    fn place() -> Place {
+        Place {
+            stream: AtomicUsize::new(0x10),
+            context: AtomicUsize::new(0),
+            given: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            lost: AtomicU32::new(0),
+        }
+    }
+
+    #[test]
+    fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
+        let place = place();
+        assert_eq!(place.give(), (1, 1));
+        place.came_back(1, true);
+        // Another thread has a number and is not in the driver yet.
+        assert_eq!(place.give(), (2, 2));
+        assert_eq!(place.give(), (3, 1), "a copy that waits now does not wait for the second");
+        place.came_back(3, true);
+        assert_eq!((place.settled(), place.submitted()), (1, 3));
+        place.came_back(2, true);
+        assert_eq!((place.settled(), place.submitted()), (3, 3));
+        place.completed.store(3, Ordering::Relaxed);
+        assert!(!place.is_busy());
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
+        let place = place();
+        place.give();
+        place.came_back(1, false);
+        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (0, 0, false));
+        place.give();
+        place.give();
+        place.came_back(1, false);
+        place.came_back(2, true);
+        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (2, 2, true));
+        assert!(place.given.load(Ordering::Relaxed) < ON_ITS_WAY);
+    }
 }

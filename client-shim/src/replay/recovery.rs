@@ -30,11 +30,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use remps_proto::shim::Part;
+
 use super::{
-    amputation, belongings, copy,
+    amputation, belongings, copy, doubt,
     effects::Effect,
     errors::Meaning,
-    gate,
+    gate, journal,
     last::{self, Clock, Recovery, Step},
     names,
     objects::Objects,
@@ -49,6 +51,7 @@ use crate::{
     keep::{self, account, record},
     log, private, settings,
     sys::CUresult,
+    vault,
 };
 
 /// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
@@ -259,19 +262,30 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let busy = progress::busy();
     let is_blocking = settings::are_launches_blocking();
     recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
-    let is_lossy = busy > 0 || is_blocking || recovery.modules_anew > 0;
-    recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
-    if busy > 0 || is_blocking {
-        let ranges = memory.ranges();
-        recovery.ranges_in_doubt = u64::try_from(ranges.len()).unwrap_or(u64::MAX);
-        recovery.bytes_in_doubt = ranges.iter().map(|(_, size)| size).sum();
-    }
+    let is_certain = !is_blocking && recovery.modules_anew == 0;
+    // What a fault of this process's own has cost would do wrong again.
+    let is_others = error.0 == SERVER_DIED || recovery.part == Part::BYSTANDER.0;
+    let again = if busy > 0 && is_certain && is_others { journal::take() } else { None };
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
     let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
     rename(&renamed);
     reached("handles-renamed");
+    let again = again.and_then(journal::Open::redo);
+    let is_lost = (busy > 0 && again.is_none()) || is_blocking;
+    recovery.reissued = again.unwrap_or_default();
+    let mut in_doubt = Vec::new();
+    if is_lost {
+        recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
+        recovery.lost_work = progress::lost();
+        in_doubt = doubt::without(&memory.ranges(), &vault::constant_ranges());
+        recovery.ranges_in_doubt = u64::try_from(in_doubt.len()).unwrap_or(u64::MAX);
+        recovery.bytes_in_doubt = in_doubt.iter().map(|(_, size)| size).sum();
+    }
+    doubt::set(in_doubt);
+    journal::forget();
+    let is_lossy = is_lost || recovery.modules_anew > 0;
     if is_lossy {
         progress::lose(error);
         LOSSY_ERROR.store(error.0, Ordering::Release);

@@ -128,6 +128,11 @@ pub(crate) fn report() -> Option<String> {
     ))
 }
 
+/// Ranges that the program has registered as no longer written, address and size.
+pub(crate) fn constant_ranges() -> Vec<(u64, u64)> {
+    if started().is_some() { state::constant_ranges() } else { Vec::new() }
+}
+
 /// The vault's door, at which the daemon also answers what a program's server is about.
 pub(crate) fn door() -> std::ffi::OsString {
     settings::socket()

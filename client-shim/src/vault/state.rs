@@ -218,6 +218,11 @@ fn is_in_doubt(range: &Range) -> bool {
     range.flags & u64::from(CONSTANT) == 0
 }
 
+/// What is registered as constant, address and size.
+pub(super) fn constant_ranges() -> Vec<(u64, u64)> {
+    state().ranges.values().filter(|range| !is_in_doubt(range)).map(|range| (range.address, range.bytes)).collect()
+}
+
 fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     let shared = linked().ok_or(Code::Off)?;
     if data.len() > MAX_COMMIT_BYTES {

@@ -1,7 +1,7 @@
 //! `mps-replay-probe`: a program that is recovered in place again and again, and that checks everything it has.
 //!
 //! ```text
-//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--threads N] [--library] [--variable]
+//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
 //!                  [--pinned] [--context] [--stuck] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -12,7 +12,9 @@
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
-//!   `--idle` it makes no call at all until it was recovered.
+//!   `--idle` it makes no call at all until it was recovered. With `--tail KERNEL` it first gives a stream a kernel that
+//!   takes a while, a set, a copy of what was set, and that kernel (`spin`, which it says is idempotent, or `increment`),
+//!   says `tail`, and compares afterwards.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library, which
 //!   rounds use.
 //! - `--context` asks for a context of its own, `--stuck`
@@ -54,6 +56,7 @@ struct Options {
     patience: Duration,
     is_busy: bool,
     is_idle: bool,
+    tail: Option<String>,
     threads: usize,
     has_library: bool,
     has_variable: bool,
@@ -71,6 +74,7 @@ impl Options {
             patience: Duration::from_secs(SECONDS),
             is_busy: false,
             is_idle: false,
+            tail: None,
             threads: 2,
             has_library: false,
             has_variable: false,
@@ -86,6 +90,7 @@ impl Options {
                 "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--busy" => options.is_busy = true,
                 "--idle" => options.is_idle = true,
+                "--tail" => options.tail = Some(arguments.next()?),
                 "--threads" => options.threads = arguments.next()?.parse().ok()?,
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
@@ -106,7 +111,7 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--threads N] [--library] \
+        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
                     [--variable] [--pinned] [--context] [--stuck] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -252,6 +257,11 @@ impl<'a> Probe<'a> {
         let before = count();
         self.observe(&format!("{before}-before"));
         let mut told = None;
+        if let Some(kernel) = &self.options.tail {
+            last::is_idempotent(c"spin");
+            self.workload.leave_a_tail(kernel)?;
+            self.report.say("tail", json!({}));
+        }
         while count() == before {
             if Instant::now() > deadline {
                 return Err(failed("--recoveries", "no fault has come in time"));
@@ -266,11 +276,19 @@ impl<'a> Probe<'a> {
             }
         }
         // A recovery that no call of this thread's has begun is heard of by the next one, if work was lost.
-        if told.is_none()
-            && let Err(error) = self.workload.synchronize()
-        {
-            told = Some(error.code);
-            self.workload.begin_anew()?;
+        if told.is_none() {
+            let heard = match &self.options.tail {
+                Some(_) => self.workload.is_tail_done(),
+                None => self.workload.synchronize().map(|()| true),
+            };
+            if let Ok(false) = heard {
+                self.is_intact = false;
+                self.report.say("wrong", json!({ "what": ["the tail"] }));
+            }
+            told = heard.as_ref().err().map(|error| error.code);
+            if heard.is_err() || self.options.tail.is_some() {
+                self.workload.begin_anew()?;
+            }
         }
         let recovery: Option<Recovery> = last::get();
         let is_told_right = recovery.as_ref().is_none_or(|last| last.is_lossy() == told.is_some());

@@ -157,6 +157,17 @@ entry_points! {
         value.put(match attribute { 0 => 1024, 4 => 16, 5 | 6 => 80, 1..=15 => 0, _ => return Err(Code::INVALID_VALUE) })
     }
 
+    fn cuFuncGetParamInfo(function: usize, index: usize, offset: Out<usize>, size: Out<usize>) {
+        let (driver, _) = current()?;
+        let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
+        let sizes = module.kernels.get(&name).ok_or(Code::NOT_FOUND)?;
+        let own = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
+        // Each argument is aligned to its size.
+        let end = sizes[..index].iter().fold(0_usize, |end, size| end.next_multiple_of(*size) + size);
+        offset.put(end.next_multiple_of(own))?;
+        size.put(own)
+    }
+
     fn cuFuncSetAttribute(function: usize, _attribute: c_int, _value: c_int) {
         let (driver, _) = current()?;
         if driver.tables().functions.contains_key(&function) { Ok(()) } else { Err(Code::INVALID_HANDLE) }

@@ -31,6 +31,8 @@ pub(super) struct Recovery {
     reason: [u8; REASON],
     begun_by: u32,
     part: u32,
+    lost_work: u64,
+    reissued: u64,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -48,6 +50,34 @@ pub(super) fn get() -> Option<Recovery> {
     // SAFETY: there is as much room as is said.
     unsafe { ask(&raw mut recovery, size_of::<Recovery>()) };
     Some(recovery)
+}
+
+/// How many ranges the library says are in doubt.
+fn in_doubt() -> usize {
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_in_doubt".as_ptr()) };
+    if found.is_null() {
+        return 0;
+    }
+    // SAFETY: the function of this name has this type, by the library's header.
+    let ask =
+        unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*mut [u64; 2], usize) -> usize>(found) };
+    // SAFETY: it writes nothing where there is no room.
+    unsafe { ask(std::ptr::null_mut(), 0) }
+}
+
+/// Says of a kernel that it may be launched again.
+pub(super) fn is_idempotent(kernel: &std::ffi::CStr) {
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_idempotent".as_ptr()) };
+    if !found.is_null() {
+        // SAFETY: the function of this name has this type, by the library's header.
+        let say = unsafe {
+            std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*const libc::c_char) -> libc::c_int>(found)
+        };
+        // SAFETY: a C string.
+        unsafe { say(kernel.as_ptr()) };
+    }
 }
 
 impl Recovery {
@@ -73,6 +103,7 @@ impl Recovery {
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
+            "lost_work": self.lost_work, "reissued": self.reissued, "in_doubt": in_doubt(),
         })
     }
 }

@@ -20,6 +20,9 @@ const PERIOD: usize = 251;
 /// Words that a round counts up.
 const WORDS: u32 = 1 << 18;
 const WORDS_BYTES: usize = WORDS as usize * 4;
+/// How long the kernel before a tail takes, in nanoseconds: the fault comes meanwhile. And what the tail sets.
+const A_WHILE: u64 = 1_500_000_000;
+const TAIL: u32 = 0x7a11;
 /// How long the kernels of a busy program take, in nanoseconds, and how many are on their way.
 const BUSY: u64 = 200_000;
 const ON_THEIR_WAY: usize = 8;
@@ -48,6 +51,8 @@ pub(super) struct Workload {
     gpu: Gpu,
     blocks: Vec<Block>,
     counter: u64,
+    /// As long as the counter.
+    copy: u64,
     count: u32,
     rounds: u64,
     streams: [Stream; 2],
@@ -78,6 +83,7 @@ impl Workload {
         }
         let counter = allocate(WORDS_BYTES)?;
         gpu.clear(counter, WORDS_BYTES)?;
+        let copy = allocate(WORDS_BYTES)?;
         let streams = [stream(0, None)?, stream(1, Some(-1))?];
         let events = [event()?, event()?];
         let (increment, spin) = (gpu.kernel("increment")?, gpu.kernel("spin")?);
@@ -96,6 +102,7 @@ impl Workload {
             gpu,
             blocks,
             counter,
+            copy,
             count: 0,
             rounds: 0,
             streams,
@@ -264,6 +271,29 @@ impl Workload {
         }
         self.count_up(self.streams[0])?;
         synchronize(self.streams[0])
+    }
+
+    /// Leaves work on its way that is not waited for: a kernel that takes a while, a set, a copy of it, another kernel.
+    pub(super) fn leave_a_tail(&mut self, kernel: &str) -> Result<(), GpuError> {
+        let stream = self.streams[0];
+        self.gpu.launch_in(stream, self.spin, 1, &[Argument::U64(A_WHILE)])?;
+        // SAFETY: the words are as many.
+        let set = unsafe { sys::cuMemsetD32Async(self.counter, TAIL, WORDS as usize, stream.0) };
+        check("cuMemsetD32Async", set)?;
+        // SAFETY: both ranges are as long, and the driver checks them.
+        let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(self.copy, self.counter, WORDS_BYTES, stream.0) };
+        check("cuMemcpyDtoDAsync", copied)?;
+        match kernel {
+            "spin" => self.gpu.launch_in(stream, self.spin, 1, &[Argument::U64(BUSY)]),
+            _ => self.count_up(stream),
+        }
+    }
+
+    /// Waits for it, and compares.
+    pub(super) fn is_tail_done(&self) -> Result<bool, GpuError> {
+        synchronize(self.streams[0])?;
+        let words = [self.gpu.read(self.counter, WORDS as usize)?, self.gpu.read(self.copy, WORDS as usize)?];
+        Ok(words.iter().all(|words| words_are(words, TAIL)))
     }
 
     /// After lost work: the words begin anew.

@@ -1,0 +1,441 @@
+//! Work that may still be on its way and could be done again, with `MPS_SHIM_REISSUE`, and `mps_shim_idempotent`.
+//!
+//! A journal of the last copies, sets and launches. When a fault of somebody else's ends the context and *all* work that
+//! is not known to be done is in the journal, the recovery does it again, one piece after the other in the order in which
+//! it was given, and the program hears of nothing. Each piece may have run in full, in part or not at all before, so that
+//! is only right if
+//!
+//! - no piece writes what itself or one before it reads: a copy would then be of what it has made of its source;
+//! - nothing that is known to be done was given after the first of them: doing an older piece again would undo it;
+//! - no memory was freed or mapped since, so that each address means what it did.
+//!
+//! | piece | again |
+//! |---|---|
+//! | sets, in one dimension | yes |
+//! | copies within the device | yes |
+//! | copies from the host, up to 64 KiB | with the bytes as they were |
+//! | `cuLaunchKernel` of a kernel that the program has said to be idempotent | with its arguments as they were |
+//! | anything else: copies to the host, whose destination may be freed by now, graphs, host functions | never, and then nothing is |
+//!
+//! What does not fit is forgotten, oldest first, and then nothing is done again either.
+#![expect(unsafe_code, reason = "reads a launch's arguments, calls the driver, and exports a C function")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{names, progress};
+use crate::{
+    api::types::{CUcontext, CUfunction, CUstream},
+    guard,
+    keep::{self, record},
+    settings,
+    sys::CUresult,
+    table::Hook,
+};
+
+/// Most pieces.
+const MOST: usize = 1024;
+/// Most bytes of the host's in one copy, and of all pieces.
+const MOST_OF_A_COPY: usize = 64 << 10;
+const MOST_BYTES: usize = 4 << 20;
+/// Most arguments of a kernel, most kernels that are idempotent, and the longest name of one.
+const MOST_ARGUMENTS: usize = 256;
+const MOST_KERNELS: usize = 4096;
+const LONGEST_NAME: usize = 4096;
+
+/// An address and a size.
+type Span = (u64, u64);
+
+/// Offset and size of each argument of a kernel.
+type Layout = Arc<[(usize, usize)]>;
+
+/// What is to be done again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Deed {
+    /// So many elements of so many bytes.
+    Set { to: u64, value: u64, element: u64, count: u64 },
+    /// From the device to the device.
+    Copy { to: u64, from: u64, bytes: u64 },
+    /// From the host.
+    Write { to: u64, bytes: Vec<u8> },
+    /// A kernel, by name of its function.
+    Launch { function: usize, shape: [u32; 7], arguments: Vec<Vec<u8>> },
+}
+
+impl Deed {
+    /// What the call of this name with these arguments does; `None` if it cannot be done again.
+    fn of(name: &[u8], numbers: &[u64], launch: impl FnOnce(&[u64]) -> Option<Self>) -> Option<Self> {
+        // The variants with another default stream do the same.
+        let name = [&b"_ptds"[..], b"_ptsz"].iter().find_map(|end| name.strip_suffix(*end)).unwrap_or(name);
+        let set = |element| match *numbers {
+            [to, value, count, ..] => Some(Self::Set { to, value, element, count }),
+            _ => None,
+        };
+        match name {
+            b"cuMemsetD8_v2" | b"cuMemsetD8Async" => set(1),
+            b"cuMemsetD16_v2" | b"cuMemsetD16Async" => set(2),
+            b"cuMemsetD32_v2" | b"cuMemsetD32Async" => set(4),
+            b"cuMemcpyDtoD_v2" | b"cuMemcpyDtoDAsync_v2" => match *numbers {
+                [to, from, bytes, ..] => Some(Self::Copy { to, from, bytes }),
+                _ => None,
+            },
+            b"cuMemcpyHtoD_v2" | b"cuMemcpyHtoDAsync_v2" => match *numbers {
+                [to, from, size, ..] => {
+                    let size = usize::try_from(size).ok().filter(|size| *size <= MOST_OF_A_COPY)?;
+                    let from: *const u8 = ptr::with_exposed_provenance(usize::try_from(from).ok()?);
+                    // SAFETY: the driver has just been given this source, which the program must leave alone until the
+                    // copy is done or the call is over, and this is still the call.
+                    Some(Self::Write { to, bytes: unsafe { std::slice::from_raw_parts(from, size) }.to_vec() })
+                }
+                _ => None,
+            },
+            b"cuLaunchKernel" => launch(numbers),
+            _ => None,
+        }
+    }
+
+    /// What of the device it reads, and what it writes, as far as that can be known.
+    fn spans(&self) -> (Option<Span>, Option<Span>) {
+        match self {
+            Self::Set { to, element, count, .. } => (None, Some((*to, element.saturating_mul(*count)))),
+            Self::Copy { to, from, bytes } => (Some((*from, *bytes)), Some((*to, *bytes))),
+            Self::Write { to, bytes } => (None, Some((*to, bytes.len() as u64))),
+            Self::Launch { .. } => (None, None),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Set { .. } | Self::Copy { .. } => 0,
+            Self::Write { bytes, .. } => bytes.len(),
+            Self::Launch { arguments, .. } => arguments.iter().map(Vec::len).sum(),
+        }
+    }
+
+    /// Does it, on the default stream of the current context.
+    fn redo(&mut self) -> CUresult {
+        let length = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        match self {
+            Self::Set { to, value, element, count } => {
+                let (to, count, value) = (*to, length(*count), *value);
+                match element {
+                    1 => driver!(copy::cuMemsetD8_v2(to, u8::try_from(value).unwrap_or_default(), count)),
+                    2 => driver!(copy::cuMemsetD16_v2(to, u16::try_from(value).unwrap_or_default(), count)),
+                    _ => driver!(copy::cuMemsetD32_v2(to, u32::try_from(value).unwrap_or_default(), count)),
+                }
+            }
+            Self::Copy { to, from, bytes } => driver!(copy::cuMemcpyDtoD_v2(*to, *from, length(*bytes))),
+            Self::Write { to, bytes } => driver!(copy::cuMemcpyHtoD_v2(*to, bytes.as_ptr().cast(), bytes.len())),
+            Self::Launch { function, shape: [gx, gy, gz, bx, by, bz, shared], arguments } => {
+                let mut places: Vec<*mut c_void> =
+                    arguments.iter_mut().map(|bytes| bytes.as_mut_ptr().cast()).collect();
+                let function = CUfunction(names::current_of(*function));
+                let (list, none) = (places.as_mut_ptr(), ptr::null_mut());
+                driver!(kernel::cuLaunchKernel(
+                    function,
+                    *gx,
+                    *gy,
+                    *gz,
+                    *bx,
+                    *by,
+                    *bz,
+                    *shared,
+                    CUstream(0),
+                    list,
+                    none
+                ))
+            }
+        }
+    }
+}
+
+/// A piece of work in the journal.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Which of all pieces it is, of those that cannot be done again too.
+    order: u64,
+    /// Its place and number.
+    piece: (usize, u64),
+    deed: Deed,
+}
+
+/// The journal.
+#[derive(Debug, Default)]
+struct Journal {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// How many pieces there were, and how often memory was freed.
+    order: u64,
+    idempotent: BTreeSet<Vec<u8>>,
+    /// By name of the function; `None` for those that are not idempotent.
+    layouts: BTreeMap<usize, Option<Layout>>,
+}
+
+static JOURNAL: Mutex<Journal> = Mutex::new(Journal {
+    entries: VecDeque::new(),
+    bytes: 0,
+    order: 0,
+    idempotent: BTreeSet::new(),
+    layouts: BTreeMap::new(),
+});
+
+fn journal() -> MutexGuard<'static, Journal> {
+    JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is one.
+pub(super) fn is_on() -> bool {
+    settings::is_reissuing()
+}
+
+/// Whether a function takes an address from what had it.
+fn is_freeing(name: &[u8]) -> bool {
+    [&b"cuMemFree"[..], b"cuMemUnmap", b"cuMemMap", b"cuMemAddressFree", b"cuModuleUnload", b"cuLibraryUnload"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// A call has succeeded; the piece of work that it has given, if any. `numbers` are its arguments.
+pub(super) fn note(hook: &'static Hook, piece: Option<(usize, u64)>, numbers: &dyn Fn() -> Vec<u64>) {
+    let name = hook.name.to_bytes();
+    let Some(piece) = piece else {
+        if is_freeing(name) {
+            let mut journal = journal();
+            journal.order += 1;
+            journal.layouts.clear();
+        }
+        return;
+    };
+    let deed = Deed::of(name, &numbers(), launch);
+    journal().add(piece, deed);
+}
+
+/// A launch with its arguments, if its kernel is idempotent and the driver tells what they are.
+fn launch(numbers: &[u64]) -> Option<Deed> {
+    let &[function, gx, gy, gz, bx, by, bz, shared, _stream, places, extra] = numbers else { return None };
+    let function = usize::try_from(function).ok()?;
+    let layout = layout_of(function)?;
+    if extra != 0 || (places == 0 && !layout.is_empty()) {
+        return None;
+    }
+    let places: *const *const u8 = ptr::with_exposed_provenance(usize::try_from(places).ok()?);
+    let argument = |(at, (_, size)): (usize, &(usize, usize))| {
+        // SAFETY: the driver has just read as many places there.
+        let place = unsafe { places.wrapping_add(at).read() };
+        // SAFETY: the driver has just read so many bytes there.
+        unsafe { std::slice::from_raw_parts(place, *size) }.to_vec()
+    };
+    let arguments = layout.iter().enumerate().map(argument).collect();
+    let mut shape = [0; 7];
+    for (to, from) in shape.iter_mut().zip([gx, gy, gz, bx, by, bz, shared]) {
+        *to = u32::try_from(from).ok()?;
+    }
+    Some(Deed::Launch { function, shape, arguments })
+}
+
+/// Where the arguments of an idempotent kernel lie.
+fn layout_of(function: usize) -> Option<Layout> {
+    let known = journal().layouts.get(&function).cloned();
+    if let Some(known) = known {
+        return known;
+    }
+    let current = names::current_of(function);
+    let name = record::with(|recipes| recipes.kernel_name(current).map(|name| name.to_bytes().to_vec())).ok()?;
+    let is_idempotent = name.is_some_and(|name| journal().idempotent.contains(&name));
+    let layout = if is_idempotent { ask_layout(current) } else { None };
+    journal().layouts.insert(function, layout.clone());
+    layout
+}
+
+fn ask_layout(function: usize) -> Option<Layout> {
+    let mut arguments = Vec::new();
+    for index in 0..MOST_ARGUMENTS {
+        let (mut offset, mut size) = (0, 0);
+        // CUDA 12.4; where there is none, the kernel is not launched again.
+        match driver!(kernel::cuFuncGetParamInfo(CUfunction(function), index, &raw mut offset, &raw mut size)) {
+            CUresult::CUDA_SUCCESS => arguments.push((offset, size)),
+            // There are no more.
+            CUresult(1) => return Some(arguments.into()),
+            _ => return None,
+        }
+    }
+    None
+}
+
+impl Journal {
+    fn add(&mut self, piece: (usize, u64), deed: Option<Deed>) {
+        self.order += 1;
+        let Some(deed) = deed else { return };
+        let size = deed.size();
+        if self.entries.len() >= MOST || self.bytes + size > MOST_BYTES {
+            self.entries.retain(|entry| progress::is_open(entry.piece));
+            self.bytes = self.entries.iter().map(|entry| entry.deed.size()).sum();
+        }
+        while self.entries.len() >= MOST || self.bytes + size > MOST_BYTES {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.bytes -= oldest.deed.size();
+        }
+        self.bytes += size;
+        self.entries.push_back(Entry { order: self.order, piece, deed });
+    }
+
+    /// What is open, if there are so many pieces, and nothing else has come since the first of them.
+    fn open(&self, count: u64) -> Option<Vec<Entry>> {
+        let open: Vec<Entry> = self.entries.iter().filter(|entry| progress::is_open(entry.piece)).cloned().collect();
+        let first = open.first()?.order;
+        let is_all = open.len() as u64 == count && self.order - first + 1 == count;
+        (is_all && !has_hazard(&open)).then_some(open)
+    }
+}
+
+/// Whether a piece writes what itself or one before it reads.
+fn has_hazard(entries: &[Entry]) -> bool {
+    let spans: Vec<_> = entries.iter().map(|entry| entry.deed.spans()).collect();
+    spans.iter().enumerate().any(|(at, (read, _))| {
+        let meets = |(base, size): Span| {
+            let (from, bytes) = read.unwrap_or((0, 0));
+            from < base.saturating_add(size) && base < from.saturating_add(bytes)
+        };
+        spans[at..].iter().filter_map(|(_, written)| *written).any(meets)
+    })
+}
+
+/// Work to be done again.
+#[derive(Debug)]
+pub(super) struct Open(Vec<Entry>);
+
+/// All work that is not known to be done, if all of it can be done again. The gate is closed.
+pub(super) fn take() -> Option<Open> {
+    let open = journal().open(progress::lost())?;
+    let is_kept = |span: Option<Span>| span.is_none_or(|(base, size)| size == 0 || keep::is_kept(base, size));
+    let is_there = |entry: &Entry| {
+        let (read, written) = entry.deed.spans();
+        is_kept(read) && is_kept(written)
+    };
+    (is_on() && open.iter().all(is_there)).then_some(Open(open))
+}
+
+impl Open {
+    /// Does all of it in the copy that has just been made, and says how much that was; `None` if the driver refuses.
+    pub(super) fn redo(mut self) -> Option<u64> {
+        let mut is_done = true;
+        for entry in &mut self.0 {
+            let context = CUcontext(names::current_of(progress::context_of(entry.piece.0)));
+            is_done = driver!(context::cuCtxSetCurrent(context)).is_success()
+                && entry.deed.redo().is_success()
+                && driver!(context::cuCtxSynchronize()).is_success();
+            if !is_done {
+                break;
+            }
+        }
+        let _nothing_to_do = driver!(context::cuCtxSetCurrent(CUcontext(0)));
+        is_done.then_some(self.0.len() as u64)
+    }
+}
+
+/// Everything in it is of the past.
+pub(super) fn forget() {
+    let mut journal = journal();
+    journal.entries.clear();
+    journal.layouts.clear();
+    journal.bytes = 0;
+}
+
+/// Notes that all kernels of this name may be launched again.
+///
+/// # Safety
+/// A C string, or null.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
+unsafe extern "C" fn mps_shim_idempotent(kernel: *const c_char) -> c_int {
+    if kernel.is_null() {
+        return 1;
+    }
+    // SAFETY: by the contract.
+    let name = unsafe { CStr::from_ptr(kernel) }.to_bytes().to_vec();
+    let noted = guard::unpanicked(|| {
+        let mut journal = journal();
+        let is_sound = (1..=LONGEST_NAME).contains(&name.len()) && journal.idempotent.len() < MOST_KERNELS;
+        if is_sound {
+            journal.idempotent.insert(name);
+            journal.layouts.clear();
+        }
+        is_sound
+    });
+    c_int::from(noted != Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Deed, Entry, Journal, MOST, MOST_BYTES, has_hazard};
+
+    fn entry(deed: Deed) -> Entry {
+        Entry { order: 0, piece: (0, 0), deed }
+    }
+
+    fn set(to: u64, count: u64) -> Deed {
+        Deed::Set { to, value: 0, element: 4, count }
+    }
+
+    fn copy(to: u64, from: u64, bytes: u64) -> Deed {
+        Deed::Copy { to, from, bytes }
+    }
+
+    #[test]
+    fn calls_are_read_by_their_names_and_arguments() {
+        let of = |name: &[u8], numbers: &[u64]| Deed::of(name, numbers, |_| None);
+        assert_eq!(of(b"cuMemsetD32Async_ptsz", &[64, 0, 9, 5]), Some(set(64, 9)));
+        assert_eq!(of(b"cuMemcpyDtoD_v2", &[1, 2, 3]), Some(copy(1, 2, 3)));
+        let source = [7_u8, 8, 9];
+        let from = source.as_ptr().expose_provenance() as u64;
+        assert_eq!(
+            of(b"cuMemcpyHtoDAsync_v2", &[64, from, 3, 0]),
+            Some(Deed::Write { to: 64, bytes: source.to_vec() })
+        );
+        for gap in [&b"cuMemcpyDtoHAsync_v2"[..], b"cuMemcpyAsync", b"cuGraphLaunch", b"cuMemsetD2D8_v2"] {
+            assert_eq!(of(gap, &[1, 2, 3, 4, 5, 6]), None);
+        }
+        assert_eq!(of(b"cuMemcpyHtoD_v2", &[64, from, (64 << 10) + 1]), None, "too long to be kept");
+        assert_eq!(of(b"cuMemsetD8_v2", &[1]), None);
+    }
+
+    #[test]
+    fn what_would_copy_what_was_made_of_its_source_is_a_hazard() {
+        let is = |deeds: &[Deed]| has_hazard(&deeds.iter().cloned().map(entry).collect::<Vec<_>>());
+        assert!(!is(&[set(0, 10), copy(100, 0, 40), set(200, 4)]));
+        assert!(is(&[copy(100, 0, 40), set(36, 1)]), "the source is set later");
+        assert!(is(&[copy(20, 0, 40)]), "it writes into its own source");
+        assert!(!is(&[set(36, 1), copy(100, 0, 40)]), "the source is set before");
+        assert!(is(&[copy(100, 0, 40), copy(200, 100, 40), copy(8, 200, 4)]));
+        assert!(!is(&[copy(100, 0, 40), set(40, 1)]));
+    }
+
+    #[test]
+    fn it_is_bounded_in_pieces_and_bytes() {
+        let mut journal = Journal::default();
+        for number in 1..=(MOST as u64 + 5) {
+            journal.add((1000, number), Some(set(0, 1)));
+        }
+        assert_eq!((journal.entries.len(), journal.entries[0].piece.1, journal.order), (MOST, 6, MOST as u64 + 5));
+        for number in 0..100 {
+            journal.add((1000, 5000 + number), Some(Deed::Write { to: 0, bytes: vec![0; 60 << 10] }));
+        }
+        assert!(journal.bytes <= MOST_BYTES, "{}", journal.bytes);
+        assert_eq!(journal.bytes, journal.entries.iter().map(|entry| entry.deed.size()).sum::<usize>());
+    }
+
+    #[test]
+    fn only_the_whole_end_of_all_work_can_be_done_again() {
+        let mut journal = Journal::default();
+        journal.add((1001, 1), Some(set(0, 1)));
+        journal.add((1001, 2), Some(set(8, 1)));
+        assert_eq!(journal.open(2).map(|open| open.len()), Some(2));
+        assert!(journal.open(3).is_none(), "there is work that is not in it");
+        journal.order += 1;
+        assert!(journal.open(2).is_none(), "memory was freed, or something given that is done");
+    }
+}
