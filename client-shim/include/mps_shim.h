@@ -98,6 +98,10 @@ enum mps_state_code {
 
 /* For mps_state_register: the range is not written any more, so a successor need not doubt it. */
 #define MPS_STATE_CONSTANT 1u
+/* The range is copied on the device at each commit, to kept memory of its own: twice its size, since the copy of the
+ * last commit stays whole while the next is made. The program does not write it while it commits. A label of at most
+ * MPS_STATE_MAX_LABEL_BYTES - 1, and it counts as two ranges. */
+#define MPS_STATE_SHADOWED 2u
 
 /* What is known of the work that the predecessor had given to the GPU. */
 enum mps_state_rest {
@@ -147,9 +151,14 @@ int mps_state_register(const char *label, uint64_t address, uint64_t bytes, uint
 int mps_state_unregister(const char *label);
 int mps_state_find(const char *label, struct mps_state_range *range);
 
+/* Writes a shadowed range back as it was at the last commit that the vault has, this program's own or the predecessor's,
+ * and waits for that. MPS_STATE_NOTHING without such a commit. */
+int mps_state_restore(const char *label);
+
 /* Notes how far the program has come: a number and some bytes of its own, with all ranges. Waits for the current context
  * first, and returns when the vault has all memory and the commit. What the program writes to memory afterwards is seen
- * by its successor too: only ranges are noted, not what is in them. */
+ * by its successor too: only ranges are noted, not what is in them, unless they are shadowed. Labels do not begin with
+ * '~'. */
 int mps_state_commit(uint64_t generation, const void *data, size_t size, uint32_t timeout_ms);
 
 /* Writes `size` bytes of the structure at most, and `room` of the commit's bytes. */

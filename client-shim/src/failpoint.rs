@@ -23,6 +23,7 @@ pub(crate) const POINTS: &[&str] = &[
     "escrow-answered",
     "release-sent",
     "release-answered",
+    "shadow-copied",
     "commit-settled",
     "commit-answered",
     // An adoption.

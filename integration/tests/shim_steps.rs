@@ -44,6 +44,8 @@ const ADOPTION: [(&str, u32); 6] = [
     ("adoption-noted", 2),
     ("adoption-done", 1),
 ];
+/// Steps of a program that commits what it has a shadow of, a second time.
+const SHADOW: [(&str, u32); 1] = [("shadow-copied", 2)];
 /// Steps of a program that is recovered in place.
 const REPLAY: [&str; 17] = [
     "gate-closed",
@@ -224,6 +226,42 @@ fn a_daemon_killed_at_any_step_of_an_allocation_or_a_commit_costs_nothing() {
     allocation(Victim::Daemon);
 }
 
+#[test]
+fn whoever_is_killed_while_a_shadow_is_made_the_copy_is_that_of_the_commit() {
+    with_subject(|subject| {
+        for victim in [Victim::Program, Victim::Servers, Victim::Daemon] {
+            for (step, time) in SHADOW {
+                let context = format!("{victim:?} at {step}");
+                let sim = started(subject);
+                let variables = armed(victim, step, time);
+                let more: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let mut heir = Heir::begin(&sim, "llm", &more);
+                let _ready = heir.event("ready");
+                heir.succeeds("make shadowed 34603012 1", "made");
+                heir.succeeds("commit 1 10000", "committed");
+                heir.succeeds("write shadowed 2", "written");
+                heir.tell("commit 2 10000");
+                strike(&sim, heir.pid(), victim, step);
+                if victim != Victim::Program {
+                    let line = heir.line();
+                    assert!(victim == Victim::Servers || !is_lost(line.as_ref()), "{context}: {line:?}");
+                }
+                heir.kill_9();
+                let mut next = Heir::start(&sim, "llm");
+                let adopted = next.does("adopt 20000", "adopted");
+                let generation = adopted["recovery"]["generation"].as_u64();
+                let expected = if victim == Victim::Daemon { &[Some(2)][..] } else { &[Some(1), Some(2)] };
+                assert!(adopted["code"] == 0 && expected.contains(&generation), "{context}: {adopted}");
+                // Whatever has become of the range, the copy is the one of the commit that is found.
+                let restored = next.does("restore shadowed", "restored");
+                assert_eq!((&restored["code"], &restored["is_intact"]), (&0.into(), &true.into()), "{context}");
+                assert!(next.ended().success(), "{context}");
+                wait(&sim, &format!("{context}: an empty vault"), || regions(&sim) == 0);
+            }
+        }
+    });
+}
+
 fn adoption(victim: Victim) {
     with_subject(|subject| {
         for (step, time) in ADOPTION {
@@ -319,7 +357,7 @@ fn every_step_is_taken_by_a_test() {
     let list = STEPS.split_once("POINTS: &[&str] = &[").expect("the list").1.split_once("];").expect("its end").0;
     let named: BTreeSet<&str> =
         list.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\",")).collect();
-    let counted = ALLOCATION.iter().chain(&ADOPTION).map(|(step, _)| *step);
+    let counted = ALLOCATION.iter().chain(&ADOPTION).chain(&SHADOW).map(|(step, _)| *step);
     let taken: BTreeSet<&str> = counted.chain(REPLAY).collect();
     assert!(!named.is_empty());
     assert_eq!(named, taken);

@@ -249,3 +249,35 @@ fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
         is_all(&third.does("adopt 20000", "adopted"), 5, &subject.to_string());
     });
 }
+
+#[test]
+fn a_shadowed_range_is_had_again_as_it_was_at_the_commit() {
+    for_each(only_ours(), |subject| {
+        let sim = started(subject);
+        let mut first = Heir::start(&sim, "llm");
+        first.succeeds("make shadowed 34603012 1", "made");
+        assert_eq!(first.does("restore shadowed", "restored")["code"], 1, "no commit yet");
+        for generation in 1..=3 {
+            first.succeeds(&format!("write shadowed {}", 10 + generation), "written");
+            first.succeeds(&format!("commit {generation} 10000"), "committed");
+        }
+        // What comes after the commit is in the range, and the copy is as it was.
+        first.succeeds("write shadowed 99", "written");
+        assert_eq!(regions(&sim).len(), 3, "the range and two copies");
+        first.kill_9();
+        let mut next = Heir::start(&sim, "llm");
+        let adopted = next.does("adopt 20000", "adopted");
+        assert_eq!((&adopted["code"], &adopted["is_intact"]), (&0.into(), &false.into()), "{subject}: {adopted}");
+        assert_eq!(adopted["recovery"]["ranges"], 1, "{subject}: {adopted}");
+        assert_eq!(adopted["in_doubt"], serde_json::json!(["shadowed"]), "{subject}");
+        for _ in 0..2 {
+            let restored = next.does("restore shadowed", "restored");
+            assert_eq!((&restored["code"], &restored["is_intact"]), (&0.into(), &true.into()), "{subject}: {restored}");
+        }
+        next.succeeds("commit 4 10000", "committed");
+        next.succeeds("drop shadowed", "dropped");
+        next.succeeds("commit 5 10000", "committed");
+        assert!(next.ended().success(), "{subject}");
+        wait_regions(&sim, 0);
+    });
+}

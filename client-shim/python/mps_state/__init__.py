@@ -17,14 +17,14 @@ import ctypes
 import os
 
 __all__ = ["Error", "NotPreloaded", "Range", "Recovery", "adopt", "commit", "discard", "find", "last_recovery",
-           "idempotent", "register", "unregister", "wait_for_activation", "is_available", "is_standby",
+           "idempotent", "register", "restore", "unregister", "wait_for_activation", "is_available", "is_standby",
            "OK", "NOTHING", "NOT_YET", "OFF", "NO_DAEMON", "OLD_DAEMON", "REFUSED", "ADDRESS", "DRIVER", "INVALID",
            "NOT_KEPT", "TAKEN", "LOST", "REST_NONE", "REST_PROCESS", "REST_SERVER"]
 
 (OK, NOTHING, NOT_YET, OFF, NO_DAEMON, OLD_DAEMON, REFUSED, ADDRESS, DRIVER, INVALID, NOT_KEPT, TAKEN,
  LOST) = range(13)
 REST_NONE, REST_PROCESS, REST_SERVER = range(3)
-CONSTANT = 1
+CONSTANT, SHADOWED = 1, 2
 MAX_COMMIT_BYTES = 4096
 
 
@@ -68,6 +68,7 @@ _SIGNATURES = {
     "discard": [ctypes.c_uint32],
     "register": [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32],
     "unregister": [ctypes.c_char_p],
+    "restore": [ctypes.c_char_p],
     "find": [ctypes.c_char_p, ctypes.POINTER(Range)],
     "commit": [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32],
     "last_recovery": [ctypes.POINTER(Recovery), ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t],
@@ -136,9 +137,15 @@ def wait_for_activation(timeout=1.0):
     return last_recovery() if code == OK else None
 
 
-def register(label, address, size, constant=False):
-    """Names a range of device memory for the next commit. A constant one is not written any more."""
-    _call("register", label.encode(), address, size, CONSTANT if constant else 0)
+def register(label, address, size, constant=False, shadowed=False):
+    """Names a range of device memory for the next commit. A constant one is not written any more; of a shadowed one each
+    commit keeps a copy, for ``restore``."""
+    _call("register", label.encode(), address, size, CONSTANT if constant else SHADOWED if shadowed else 0)
+
+
+def restore(label):
+    """Writes a shadowed range back as it was at the last commit; whether there was one."""
+    return _call("restore", label.encode(), accepts=(OK, NOTHING)) == OK
 
 
 def unregister(label):

@@ -16,6 +16,7 @@
 //! | [`ledger`] | what is to be given and released; pure |
 //! | `connection` | one connection, with deadlines |
 //! | [`state`] | `mps_state_…`: what a program can ask for, in C |
+//! | [`shadow`] | copies of ranges as they were at a commit |
 //! | [`adopt`] | maps what a predecessor left, at the same addresses |
 //! | [`farewell`] | a program that ends well leaves nothing behind; one that does not says why to who started it |
 
@@ -26,6 +27,7 @@ mod gpu;
 mod ledger;
 mod link;
 mod settings;
+mod shadow;
 mod state;
 
 use std::{

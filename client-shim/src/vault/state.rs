@@ -17,6 +17,7 @@ use super::{
     adopt::{Trouble, map_all},
     link::Shared,
     linked, settings,
+    shadow::{self, Outcome, Shadows},
 };
 use crate::{api::types::CUcontext, failpoint::reached, guard, keep};
 
@@ -24,6 +25,8 @@ use crate::{api::types::CUcontext, failpoint::reached, guard, keep};
 const SLICE: Duration = Duration::from_millis(500);
 /// What is not written any more.
 const CONSTANT: u32 = 1;
+/// What a commit keeps a copy of.
+const SHADOWED: u32 = 2;
 
 /// The answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +104,13 @@ pub(crate) struct Found {
 
 static STATE: Mutex<State> = Mutex::new(State { ranges: BTreeMap::new(), recovery: None, data: Vec::new() });
 
+static SHADOWS: Mutex<Shadows> = Mutex::new(Shadows::new());
+
+/// Held during a whole commit: nobody but these functions waits for it.
+fn shadows() -> MutexGuard<'static, Shadows> {
+    SHADOWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -118,7 +128,8 @@ unsafe fn label_of(label: *const c_char) -> Result<String, Code> {
     }
     // SAFETY: by the contract.
     let text = unsafe { CStr::from_ptr(label) }.to_str().map_err(|_| Code::Invalid)?;
-    let is_sound = (1..=MAX_LABEL_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_word = (1..=MAX_LABEL_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_sound = is_word && !text.starts_with(shadow::MARK);
     if is_sound { Ok(text.to_owned()) } else { Err(Code::Invalid) }
 }
 
@@ -169,6 +180,7 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
     // What the predecessor has freed since is not there, whatever its commit says.
     let there = |range: &Range| keep::is_kept(range.address, range.bytes);
     let ranges: Vec<Range> = commit.ranges.into_iter().filter(there).collect();
+    let ranges = shadows().adopt(ranges);
     let mut state = state();
     state.recovery = Some(Recovery {
         generation: commit.generation,
@@ -237,12 +249,23 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     if !shared.may_escrow.load(Ordering::Acquire) {
         return Err(Code::NotYet);
     }
-    let ranges: Vec<Range> = state().ranges.values().cloned().collect();
+    let mut ranges: Vec<Range> = state().ranges.values().cloned().collect();
     if !ranges.iter().all(|range| keep::is_kept(range.address, range.bytes)) {
         return Err(Code::Invalid);
     }
     let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
     let name = settings::name().ok_or(Code::Off)?;
+    let shadowed: Vec<Range> = ranges.iter().filter(|range| range.flags & u64::from(SHADOWED) != 0).cloned().collect();
+    let mut shadows = shadows();
+    ranges.extend(shadows.copy(&shadowed).map_err(|trouble| match trouble {
+        shadow::Trouble::NoMemory => Code::NotKept,
+        shadow::Trouble::Driver => Code::Driver,
+        shadow::Trouble::NoWord => Code::NoDaemon,
+    })?);
+    reached("shadow-copied");
+    if ranges.len() > MAX_RANGES {
+        return Err(Code::Invalid);
+    }
     let (is_settled, progress) = shared.settle(limit);
     match () {
         () if !progress.is_connected || !is_settled => return Err(Code::NoDaemon),
@@ -255,11 +278,13 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     let ask = Ask::Commit { name, commit: Commit { generation, data, ranges } };
     let told = shared.ask(ask, limit.saturating_sub(begin.elapsed()));
     reached("commit-answered");
-    match told.and_then(|mut told| told.pop()) {
-        Some((Answer::Done { .. }, _)) => Ok(()),
-        Some((Answer::Failed(failure), _)) => Err(code_of(failure)),
-        _ => Err(Code::NoDaemon),
-    }
+    let (outcome, answer) = match told.and_then(|mut told| told.pop()) {
+        Some((Answer::Done { .. }, _)) => (Outcome::Done, Ok(())),
+        Some((Answer::Failed(failure), _)) => (Outcome::Refused, Err(code_of(failure))),
+        _ => (Outcome::Unknown, Err(Code::NoDaemon)),
+    };
+    shadows.end(outcome);
+    answer
 }
 
 /// Takes what a predecessor left under the program's name, if there is anything.
@@ -284,14 +309,22 @@ unsafe extern "C" fn mps_state_register(label: *const c_char, address: u64, byte
         linked().ok_or(Code::Off)?;
         // SAFETY: by the contract.
         let label = unsafe { label_of(label) }?;
-        if bytes == 0 || flags & !CONSTANT != 0 || !keep::is_kept(address, bytes) {
+        let is_known = matches!(flags, 0 | CONSTANT | SHADOWED);
+        // A copy has a longer label.
+        let is_too_long = flags == SHADOWED && label.len() >= MAX_LABEL_BYTES;
+        if bytes == 0 || !is_known || is_too_long || !keep::is_kept(address, bytes) {
             return Err(Code::Invalid);
         }
         let mut state = state();
         if state.ranges.len() >= MAX_RANGES && !state.ranges.contains_key(&label) {
             return Err(Code::Invalid);
         }
-        state.ranges.insert(label.clone(), Range { label, address, bytes, flags: flags.into() });
+        let range = Range { label: label.clone(), address, bytes, flags: flags.into() };
+        let before = state.ranges.insert(label.clone(), range);
+        drop(state);
+        if before.is_some_and(|before| (before.bytes, before.flags) != (bytes, flags.into())) {
+            shadows().retire(&label);
+        }
         Ok(())
     })
 }
@@ -306,7 +339,9 @@ unsafe extern "C" fn mps_state_unregister(label: *const c_char) -> c_int {
         linked().ok_or(Code::Off)?;
         // SAFETY: by the contract.
         let label = unsafe { label_of(label) }?;
-        state().ranges.remove(&label).map(drop).ok_or(Code::Nothing)
+        let removed = state().ranges.remove(&label);
+        shadows().retire(&label);
+        removed.map(drop).ok_or(Code::Nothing)
     })
 }
 
@@ -348,6 +383,25 @@ unsafe extern "C" fn mps_state_commit(generation: u64, data: *const c_void, size
             unsafe { std::ptr::copy_nonoverlapping(data.cast::<u8>(), bytes.as_mut_ptr(), size) };
         }
         commit(generation, bytes, timeout_ms)
+    })
+}
+
+/// Writes a shadowed range back as it was at the last commit.
+///
+/// # Safety
+/// `label` is a C string.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn mps_state_restore(label: *const c_char) -> c_int {
+    answered(|| {
+        linked().ok_or(Code::Off)?;
+        // SAFETY: by the contract.
+        let label = unsafe { label_of(label) }?;
+        let range = state().ranges.get(&label).cloned().ok_or(Code::Nothing)?;
+        match shadows().restore(&range) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Code::Driver),
+            None => Err(Code::Nothing),
+        }
     })
 }
 
@@ -433,14 +487,16 @@ mod tests {
         let registered = unsafe { mps_state_register(label, 1, 1, 0) };
         // SAFETY: as above.
         let unregistered = unsafe { mps_state_unregister(label) };
+        // SAFETY: as above.
+        let restored = unsafe { mps_state_restore(label) };
         // SAFETY: a C string, and room for the result.
         let looked_for = unsafe { mps_state_find(label, &raw mut found) };
         // SAFETY: no data.
         let committed = unsafe { mps_state_commit(1, std::ptr::null(), 0, 0) };
         // SAFETY: no room.
         let asked = unsafe { mps_state_last_recovery(std::ptr::null_mut(), 0, std::ptr::null_mut(), 0) };
-        let codes = [registered, unregistered, looked_for, committed, asked];
-        assert_eq!(codes, [Code::Off as c_int; 5]);
+        let codes = [registered, unregistered, restored, looked_for, committed, asked];
+        assert_eq!(codes, [Code::Off as c_int; 6]);
         assert!(!mps_state_text(99).is_null());
     }
 }

@@ -67,6 +67,18 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     report.end(result, json!({}))
 }
 
+/// What a range is registered as, by its label: constant where that begins with a `c`, shadowed where it
+/// begins so.
+fn flags_of(label: &str) -> u32 {
+    if label.starts_with('c') {
+        1
+    } else if label.starts_with("shadow") {
+        2
+    } else {
+        0
+    }
+}
+
 fn serve(report: Report) -> Result<Value, GpuError> {
     initialise()?;
     let initialised = report.start().elapsed();
@@ -99,6 +111,8 @@ impl Heir {
             ["wait", limit] => self.adopt(number(limit)?, true),
             ["make", label, bytes, seed] => self.make(label, number(bytes)?, number(seed)?),
             ["drop", label] => self.drop(label),
+            ["write", label, seed] => self.write(label, number(seed)?),
+            ["restore", label] => self.restore(label),
             ["commit", generation, limit] => self.commit(number(generation)?, number(limit)?),
             ["discard", limit] => {
                 let code = self.api.discard(number(limit)?);
@@ -167,9 +181,27 @@ impl Heir {
     fn make(&mut self, label: &str, bytes: usize, seed: u8) -> Result<(), GpuError> {
         let address = allocate(bytes)?;
         api::write(address, &pattern(bytes, seed))?;
-        let code = self.api.register(label, address, bytes, label.starts_with('c'));
+        let code = self.api.register(label, address, bytes, flags_of(label));
         self.ranges.insert(label.to_owned(), (address, bytes, seed));
         self.report.say("made", json!({ "code": code, "address": address }));
+        Ok(())
+    }
+
+    /// Writes another pattern, which is the one that is expected from now on.
+    fn write(&mut self, label: &str, seed: u8) -> Result<(), GpuError> {
+        let (address, bytes, known) = self.ranges.get_mut(label).ok_or_else(|| failed("write", label))?;
+        api::write(*address, &pattern(*bytes, seed))?;
+        *known = seed;
+        self.report.say("written", json!({ "code": 0 }));
+        Ok(())
+    }
+
+    /// Has a range as it was, and looks whether it is the one that is expected.
+    fn restore(&mut self, label: &str) -> Result<(), GpuError> {
+        let (address, bytes, seed) = *self.ranges.get(label).ok_or_else(|| failed("restore", label))?;
+        let code = self.api.restore(label);
+        let is_intact = read_back(address, bytes)? == pattern(bytes, seed);
+        self.report.say("restored", json!({ "code": code, "is_intact": is_intact }));
         Ok(())
     }
 

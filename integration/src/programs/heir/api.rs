@@ -53,6 +53,7 @@ pub(super) struct Api {
     wait: Timed,
     discard: Timed,
     unregister: Labelled,
+    restore: Labelled,
     register: Register,
     find: Find,
     commit: Commit,
@@ -85,6 +86,8 @@ impl Api {
             // SAFETY: as above.
             unregister: unsafe { std::mem::transmute::<*mut c_void, Labelled>(look_up(c"mps_state_unregister")?) },
             // SAFETY: as above.
+            restore: unsafe { std::mem::transmute::<*mut c_void, Labelled>(look_up(c"mps_state_restore")?) },
+            // SAFETY: as above.
             register: unsafe { std::mem::transmute::<*mut c_void, Register>(look_up(c"mps_state_register")?) },
             // SAFETY: as above.
             find: unsafe { std::mem::transmute::<*mut c_void, Find>(look_up(c"mps_state_find")?) },
@@ -112,14 +115,19 @@ impl Api {
         unsafe { (self.discard)(limit) }
     }
 
-    pub(super) fn register(&self, text: &str, address: u64, bytes: usize, is_constant: bool) -> c_int {
+    pub(super) fn register(&self, text: &str, address: u64, bytes: usize, flags: u32) -> c_int {
         // SAFETY: a C string.
-        unsafe { (self.register)(label(text).as_ptr(), address, bytes as u64, is_constant.into()) }
+        unsafe { (self.register)(label(text).as_ptr(), address, bytes as u64, flags) }
     }
 
     pub(super) fn unregister(&self, text: &str) -> c_int {
         // SAFETY: a C string.
         unsafe { (self.unregister)(label(text).as_ptr()) }
+    }
+
+    pub(super) fn restore(&self, text: &str) -> c_int {
+        // SAFETY: a C string.
+        unsafe { (self.restore)(label(text).as_ptr()) }
     }
 
     pub(super) fn find(&self, text: &str) -> Option<Found> {
