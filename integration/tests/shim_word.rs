@@ -187,3 +187,33 @@ fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() 
         }
     });
 }
+
+#[test]
+fn a_daemon_killed_at_any_step_of_its_word_is_asked_again() {
+    for_each(only_ours(), |subject| {
+        for point in ["watch-asked", "renewal-asked", "renewal-known", "renewal-done"] {
+            let sim = Sim::watched(subject, &[]);
+            let mut armed = sim.lab.command(&["-f"]);
+            let mut armed = armed.env("MPS_TEST_KILL_AT", point).spawn().expect("it starts");
+            wait(&sim, "the daemon", || sim.lab.pipe_dir().join("shim").exists());
+            let arguments = ["--idle", "--recoveries", "1", "--seconds", "60"];
+            let probe = Process::start(&mut replaying(&sim, EVERYBODY, &arguments));
+            let hurt = || {
+                sim.wait_event(&probe, "ready");
+                assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}: {point}");
+            };
+            if point == "watch-asked" {
+                assert!(!armed.wait().expect("our child").success(), "it dies at {point}");
+                sim.lab.start(&[]);
+                hurt();
+            } else {
+                hurt();
+                assert!(!armed.wait().expect("our child").success(), "it dies at {point}");
+                sim.lab.start(&[]);
+            }
+            let finished = probe.finish(LIMIT).expect("it ends");
+            is_whole(&finished, 1, &format!("{subject}: {point}"));
+            assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: {point}: the next one is served");
+        }
+    });
+}
