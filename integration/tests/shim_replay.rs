@@ -142,6 +142,16 @@ fn what_a_program_has_written_to_variables_is_there_after_faults() {
 }
 
 #[test]
+fn graphs_do_after_faults_what_they_did_before() {
+    for_each(only_ours(), |subject| {
+        let all = ["--graph", "--pinned", "--variable", "--library"];
+        own_faults(&Sim::new(subject, &[]), &all, &format!("{subject} without MPS"));
+        others_faults(subject, &["--graph"], false);
+        others_faults(subject, &["--graph", "--busy"], false);
+    });
+}
+
+#[test]
 fn a_variable_that_comes_to_another_address_is_in_the_way() {
     for_each(only_ours(), |subject| {
         let sim = Sim::new(subject, &[("MPS_SIM_VARIABLES_FROM", "2:4096")]);
@@ -178,9 +188,11 @@ fn a_program_goes_on_after_its_servers_death() {
 fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
     for_each(only_ours(), |subject| {
         let sim = Sim::new(subject, &[]);
-        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--context"]));
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--context", "--strange-graph"]));
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
         assert!(reason(&refused).contains("cuCtxCreate_v4: "), "{subject}: {refused:?}");
+        let of_graph = "cuGraphAddExternalSemaphoresSignalNode: a node of a graph is of a kind";
+        assert!(reason(&refused).contains(of_graph), "{subject}: {refused:?}");
         let fault = &events(&refused, "fault")[0];
         assert_eq!((&fault["is_recovered"], fault["recovery"]["refused"].as_u64() > Some(0)), (&false.into(), true));
     });
@@ -197,7 +209,7 @@ fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
 }
 
 /// What the fresh copy of the driver is asked to do, one after the other.
-const STEPS: [&str; 16] = [
+const STEPS: [&str; 20] = [
     "cuInit",
     "cuDevicePrimaryCtxRetain",
     "cuCtxSetCurrent",
@@ -214,6 +226,10 @@ const STEPS: [&str; 16] = [
     "cuModuleGetGlobal_v2",
     "cuLibraryGetGlobal",
     "cuMemcpyHtoD_v2",
+    "cuGraphCreate",
+    "cuGraphAddKernelNode_v2",
+    "cuGraphAddDependencies_v2",
+    "cuGraphInstantiateWithFlags",
 ];
 
 #[test]
@@ -221,10 +237,10 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
     for_each(only_ours(), |subject| {
         for step in STEPS {
             let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
-            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned", "--variable"]));
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned", "--variable", "--graph"]));
             assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
             let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
-            let name = name.replace("GetDevicePointer", "Register");
+            let name = name.replace("GetDevicePointer", "Register").replace("WithFlags", "");
             assert!(reason(&refused).contains(&format!("{name} answers 999")), "{subject}: {step}: {refused:?}");
         }
     });

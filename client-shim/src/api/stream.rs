@@ -1,7 +1,7 @@
 //! Streams, their capture, waits and writes in their order.
 #![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
 
-use crate::keep::{contexts, record};
+use crate::keep::{contexts, graphs, record};
 
 hooks! {
     Stream;
@@ -40,7 +40,7 @@ hooks! {
         fn cuStreamUpdateCaptureDependencies_v2(
             stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
             num_dependencies: usize, flags: c_uint,
-        );
+        ) => graphs::depend;
         fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
         fn cuStreamWaitValue32_v2(stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);
         fn cuStreamWaitValue64_v2(stream: CUstream, addr: CUdeviceptr, value: cuuint64_t, flags: c_uint);
@@ -72,11 +72,11 @@ hooks! {
         fn cuStreamBeginRecaptureToGraph(
             stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback_func: CUgraphRecaptureCallback,
             user_data: *mut c_void,
-        );
+        ) => graphs::recapture;
         fn cuStreamBeginRecaptureToGraph_ptsz(
             stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph, callback_func: CUgraphRecaptureCallback,
             user_data: *mut c_void,
-        );
+        ) => graphs::recapture;
         fn cuStreamCopyAttributes_ptsz(dst: CUstream, src: CUstream);
         fn cuStreamDestroy(stream: CUstream) => record::stream_ends;
         fn cuStreamEndCaptureToCig(stream: CUstream);
@@ -116,14 +116,14 @@ hooks! {
         fn cuStreamSynchronize_ptsz(stream: CUstream);
         fn cuStreamUpdateCaptureDependencies(
             stream: CUstream, dependencies: *mut CUgraphNode, num_dependencies: usize, flags: c_uint,
-        );
+        ) => graphs::depend_plainly;
         fn cuStreamUpdateCaptureDependencies_ptsz(
             stream: CUstream, dependencies: *mut CUgraphNode, num_dependencies: usize, flags: c_uint,
-        );
+        ) => graphs::depend_plainly;
         fn cuStreamUpdateCaptureDependencies_v2_ptsz(
             stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
             num_dependencies: usize, flags: c_uint,
-        );
+        ) => graphs::depend;
         fn cuStreamWaitEvent_ptsz(stream: CUstream, event: CUevent, flags: c_uint);
         fn cuStreamWaitValue32(stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);
         fn cuStreamWaitValue32_ptsz(stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint);

@@ -43,7 +43,15 @@ reasons! {
     /// Arrays, textures, surfaces.
     Array = "the layout of an array is the driver's secret",
     /// Graphs and what is made of them.
-    Graph = "a graph can only be made again by the program",
+    Graph = "a graph or its user object can only be made again by the program",
+    /// Allocations, conditions, external semaphores, batches of memory operations, arrays.
+    GraphNode = "a node of a graph is of a kind that is not made again",
+    /// Functions by unknown ways.
+    GraphKernel = "a kernel of a graph is of a module that nobody has seen",
+    /// The driver does not know the sizes of parameters.
+    GraphArguments = "the arguments of a graph's kernel cannot be copied",
+    /// Too many.
+    GraphTooLarge = "graphs take more memory than is kept of them",
     /// Legacy handles.
     Ipc = "what another process has made ends with that process's driver",
     /// Pools and what comes from others' pools.

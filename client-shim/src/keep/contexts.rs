@@ -4,9 +4,9 @@
 use std::ffi::c_uint;
 
 use super::{
-    account::{self, Reason},
+    account,
     allocation::current,
-    record,
+    graphs, record,
     region::{self, Region},
     with,
 };
@@ -160,8 +160,11 @@ pub(crate) fn begin_capture_to_graph(
     count: usize,
     mode: CUstreamCaptureMode,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    begun(driver.call(|function| unsafe { function(stream, graph, dependencies, edges, count, mode) }))
+    // SAFETY: the program says that there are so many.
+    let listed = unsafe { graphs::params::nodes(dependencies, count) };
+    let passed = if dependencies.is_null() { dependencies } else { listed.as_ptr() };
+    // SAFETY: the program's call, with a copy of its list that lives as long.
+    begun(driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) }))
 }
 
 fn begun(answer: CUresult) -> Result<CUresult, Bypass> {
@@ -182,7 +185,7 @@ pub(crate) fn end_capture(
     with(|store| store.captures = store.captures.saturating_sub(1))?;
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.
-        account::made("cuStreamEndCapture", Reason::Graph, unsafe { *graph }.key());
+        graphs::made("cuStreamEndCapture", unsafe { *graph })?;
     }
     Ok(answer)
 }

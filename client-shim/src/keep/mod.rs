@@ -20,6 +20,7 @@ pub(crate) mod current;
 pub(crate) mod descriptors;
 mod extents;
 pub(crate) mod freeing;
+pub(crate) mod graphs;
 mod image;
 pub(crate) mod journal;
 pub(crate) use image::has_variables;

@@ -12,6 +12,8 @@ pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
 pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 use written::Written;
 
+use super::graphs::kept::Graphs;
+
 use std::{collections::BTreeMap, ffi::CStr};
 
 /// Bytes of images that are kept at most; more are not recoverable.
@@ -44,6 +46,8 @@ pub(crate) struct Recipes {
     /// By variable, what the program has written there.
     written: BTreeMap<usize, Written>,
     written_bytes: usize,
+    /// Graphs, which are more than a recipe each.
+    pub(crate) graphs: Graphs,
 }
 
 impl Recipes {
@@ -120,7 +124,19 @@ impl Recipes {
             self.forget(handle);
         }
         self.settings.retain(|(of, _), _| *of != context);
+        self.graphs.forget_context(context);
         memory
+    }
+
+    /// Whether an object's recipe is kept.
+    pub(crate) fn is_kept(&self, handle: usize) -> bool {
+        self.by_handle.contains_key(&handle)
+    }
+
+    /// All libraries.
+    pub(crate) fn libraries(&self) -> Vec<usize> {
+        let all = self.by_handle.iter().filter(|(_, kept)| matches!(kept.recipe, Recipe::Library { .. }));
+        all.map(|(handle, _)| *handle).collect()
     }
 
     /// Notes a setting.
@@ -134,6 +150,8 @@ impl Recipes {
         for kept in self.by_handle.values() {
             counts[kept.recipe.kind()] += 1;
         }
+        let [.., graphs, executables] = &mut counts;
+        [*graphs, *executables] = self.graphs.counts();
         (counts, self.image_bytes)
     }
 }
@@ -160,9 +178,9 @@ mod tests {
         recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
         recipes.keep(4, module(0xc0));
         recipes.keep(5, function(4));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0], 10));
         assert!(recipes.forget(1));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
         assert!(!recipes.forget(3), "it went with the kernel");
         recipes.forget_context(0xc0);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
@@ -177,7 +195,7 @@ mod tests {
         let taken = recipes.take(4);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
         recipes.put_back(taken);
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
     }
 
@@ -188,7 +206,7 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.keep_first(5, || unreachable!("it is known"));
         recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
-        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0], 0));
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a handle | is translated |
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
+//! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`keep::graphs`) |
 //! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | anything else | is passed as it is |
@@ -202,21 +203,36 @@ fn is_of_event(event: CUevent, subject: &mut Subject) {
 }
 
 translated! {
-    CUcontext, CUevent(is_of_event), CUfunction, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
+    CUcontext, CUevent(is_of_event), CUfunction, CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
     CUstream(is_of_stream),
 }
 
 // Handles of what is not made again: whoever has one was not recovered, or got it afterwards.
 plain! {
-    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraph, CUgraphExec,
-    CUgraphNode, CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
+    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
     CUsurfref, CUtexref, CUuserObject,
 }
 pointed_at! {
-    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore, CUgraph, CUgraphExec,
-    CUgraphNode, CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
+    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
     CUsurfref, CUtexref, CUuserObject,
 }
+
+// A node is translated; lists of nodes are by whoever knows how long they are.
+impl Argument for CUgraphNode {
+    type Held = Self;
+
+    fn hold(self) -> Result<Self, Untranslatable> {
+        Ok(Self(names::current_of(self.0)))
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+}
+
+pointed_at!(CUgraphNode);
 
 numbers!(c_int, c_uint, c_uchar, c_ushort, c_ulonglong, usize);
 plain!(f32, CUresult, CUmemLocation, CUipcMemHandle, CUipcEventHandle);
@@ -226,9 +242,10 @@ pointed_at! {
     CUipcEventHandle, CUdriverProcAddressQueryResult,
 }
 untranslatable! {
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
-    CUgraphNodeParams,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
 }
+// The logic of each function that takes one translates it.
+pointed_at!(CUDA_KERNEL_NODE_PARAMS, CUgraphNodeParams);
 
 /// What is passed in a pointer's place.
 #[derive(Debug)]

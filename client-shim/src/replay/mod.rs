@@ -28,6 +28,7 @@ mod doubt;
 mod effects;
 mod errors;
 mod gate;
+mod graphs;
 mod journal;
 mod last;
 mod maps;

@@ -3,7 +3,10 @@
 
 use std::ffi::c_uint;
 
-use super::rebuild::{ADDRESS_TAKEN, Failed, Renamed, checked};
+use super::{
+    graphs::Graphs,
+    rebuild::{ADDRESS_TAKEN, Failed, Renamed, checked},
+};
 use crate::{
     api::types::{
         CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
@@ -43,6 +46,7 @@ pub(super) struct Objects {
     settings: Vec<(usize, Setting, u64)>,
     /// What variables have had written to them: addresses and bytes.
     written: Vec<(usize, Vec<u8>)>,
+    graphs: Graphs,
 }
 
 impl Objects {
@@ -50,12 +54,12 @@ impl Objects {
     pub(super) fn survey() -> Self {
         let found = record::with(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
         let (recipes, settings, written) = found.unwrap_or_default();
-        Self { recipes, settings, written }
+        Self { recipes, settings, written, graphs: Graphs::survey() }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.recipes.len()
+        self.recipes.len() + self.graphs.count()
     }
 
     /// How many modules and libraries may have variables, which begin anew.
@@ -89,7 +93,8 @@ impl Objects {
             }
         }
         self.apply(renamed)?;
-        self.write(renamed)
+        self.write(renamed)?;
+        self.graphs.make(renamed)
     }
 
     /// Gives variables what the program has written to them.
@@ -169,7 +174,7 @@ impl Objects {
     }
 }
 
-fn enter(context: usize) -> Result<(), Failed> {
+pub(super) fn enter(context: usize) -> Result<(), Failed> {
     checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(context))))
 }
 

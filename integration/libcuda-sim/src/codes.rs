@@ -44,6 +44,7 @@ codes! {
     FILE_NOT_FOUND = 301, "file not found";
     OPERATING_SYSTEM = 304, "OS call failed or operation not supported on this OS";
     INVALID_HANDLE = 400, "invalid resource handle";
+    ILLEGAL_STATE = 401, "the operation cannot be performed in the present state";
     NOT_FOUND = 500, "named symbol not found";
     NOT_READY = 600, "device not ready";
     ILLEGAL_ADDRESS = 700, "an illegal memory access was encountered";
@@ -61,6 +62,8 @@ codes! {
     MPS_MAX_CLIENTS_REACHED = 808, "the hardware resources required to create MPS client have been exhausted";
     MPS_MAX_CONNECTIONS_REACHED = 809, "the hardware resources required to support device connections have been exhausted";
     MPS_CLIENT_TERMINATED = 810, "MPS client terminated by MPS server";
+    STREAM_CAPTURE_UNSUPPORTED = 900, "operation not permitted when stream is capturing";
+    GRAPH_EXEC_UPDATE_FAILURE = 910, "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update";
     UNKNOWN = 999, "unknown error";
 }
 

@@ -5,6 +5,7 @@ use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::copies;
 use crate::entry::private::Ended;
+use crate::graphs::Graphs;
 use crate::mps::{self, Link};
 use crate::ptx::Module;
 use crate::stream::Event;
@@ -55,6 +56,10 @@ pub(crate) struct Tables {
     pub(crate) libraries: HashMap<usize, Library>,
     /// Kernels of libraries by handle: library and name.
     pub(crate) kernels: HashMap<usize, (usize, String)>,
+    /// Names of functions that were asked for, by handle.
+    pub(crate) names: HashMap<usize, std::ffi::CString>,
+    /// Graphs.
+    pub(crate) graphs: Graphs,
     /// Functions by handle: module and name.
     pub(crate) functions: HashMap<usize, (Arc<Module>, String)>,
     /// Events by handle.

@@ -20,7 +20,7 @@
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
 //! | `MPS_SIM_VARIABLES_FROM` | `COPY:N`: that copy places variables from the Nth place on | the first one |
 //!
-//! What it does not have: memory pools but the default one, graphs, managed memory, textures, peer access, IPC handles, compiled images
+//! What it does not have: memory pools but the default one, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;
@@ -32,6 +32,7 @@ mod copies;
 mod device;
 mod driver;
 mod entry;
+mod graphs;
 mod kernel;
 mod mps;
 mod ptx;

@@ -61,7 +61,7 @@ pub enum Argument {
 
 /// A kernel of ours, in a module that stays loaded.
 #[derive(Debug, Clone, Copy)]
-pub struct Kernel(sys::CUfunction);
+pub struct Kernel(pub(super) sys::CUfunction);
 
 /// A stream, as long as its context lives.
 #[derive(Debug, Clone, Copy)]

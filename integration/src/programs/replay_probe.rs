@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--context] [--stuck] [--maps FOLDER]
+//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -15,15 +15,16 @@
 //!   `--idle` it makes no call at all until it was recovered. With `--tail KERNEL` it first gives a stream a kernel that
 //!   takes a while, a set, a copy of what was set, and that kernel (`spin`, which it says is idempotent, or `increment`),
 //!   says `tail`, and compares afterwards.
-//! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library, which
-//!   rounds use.
-//! - `--context` asks for a context of its own, `--stuck`
+//! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
+//!   `--graph` for graphs, which rounds use.
+//! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
 //! right in every round, and whatever a lost kernel may have changed was told to be in doubt.
 
+mod graphs;
 mod last;
 mod observed;
 mod pinned;
@@ -61,6 +62,8 @@ struct Options {
     has_library: bool,
     has_variable: bool,
     has_pinned: bool,
+    has_graphs: bool,
+    has_strange_graph: bool,
     has_context: bool,
     is_stuck: bool,
     maps: Option<PathBuf>,
@@ -79,6 +82,8 @@ impl Options {
             has_library: false,
             has_variable: false,
             has_pinned: false,
+            has_graphs: false,
+            has_strange_graph: false,
             has_context: false,
             is_stuck: false,
             maps: None,
@@ -95,6 +100,8 @@ impl Options {
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
                 "--pinned" => options.has_pinned = true,
+                "--graph" => options.has_graphs = true,
+                "--strange-graph" => options.has_strange_graph = true,
                 "--context" => options.has_context = true,
                 "--stuck" => options.is_stuck = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
@@ -112,7 +119,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
-                    [--variable] [--pinned] [--context] [--stuck] [--maps FOLDER]";
+                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -142,6 +149,12 @@ impl<'a> Probe<'a> {
         }
         if options.has_pinned {
             workload.ask_for_host_memory()?;
+        }
+        if options.has_graphs {
+            workload.ask_for_graphs()?;
+        }
+        if options.has_strange_graph {
+            workload.ask_for_a_strange_graph()?;
         }
         if options.has_context {
             workload.ask_for_context()?;

@@ -56,6 +56,7 @@ impl Recipes {
                 (handle, Kept { number, recipe: recipe.renamed(&current) })
             })
             .collect();
+        self.graphs.rename(&current);
         let settings = std::mem::take(&mut self.settings).into_iter();
         self.settings = settings.map(|((object, setting), value)| ((current(object), setting), value)).collect();
     }

@@ -125,7 +125,7 @@ impl Recipe {
 }
 
 /// Names of the kinds, by number.
-pub(crate) const KINDS: [&str; 9] = [
+pub(crate) const KINDS: [&str; 11] = [
     "streams",
     "events",
     "modules",
@@ -135,4 +135,6 @@ pub(crate) const KINDS: [&str; 9] = [
     "host_ranges",
     "host_allocations",
     "variables",
+    "graphs",
+    "executable_graphs",
 ];

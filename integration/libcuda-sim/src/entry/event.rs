@@ -5,7 +5,7 @@ use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
 use crate::contexts::current;
 use crate::driver::Driver;
-use crate::stream::Event;
+use crate::stream::{Event, Stream};
 use std::ffi::c_uint;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -29,8 +29,22 @@ fn event(handle: usize) -> Outcome<(Arc<Context>, Arc<Event>)> {
 }
 
 fn record(handle: usize, stream: usize) -> Outcome {
+    let (driver, context) = current()?;
+    let found = super::stream::find(&context, stream)?;
+    {
+        let mut tables = driver.tables();
+        if let Some(capture) = tables.graphs.captures.get(&stream).cloned() {
+            tables.graphs.events.insert(handle, (capture.graph, capture.last));
+            return Ok(());
+        }
+        tables.graphs.events.remove(&handle);
+    }
+    record_in(&found, handle)
+}
+
+/// Records an event in a stream.
+pub(super) fn record_in(stream: &Arc<Stream>, handle: usize) -> Outcome {
     let (context, event) = event(handle)?;
-    let stream = super::stream::find(&context, stream)?;
     let reached = Arc::clone(&event.reached);
     *reached.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let operation = move |_: &Context| {

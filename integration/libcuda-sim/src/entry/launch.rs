@@ -5,10 +5,12 @@ use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::contexts::current;
 use crate::driver::{Tables, driver};
+use crate::graphs::{Launch, Task};
 use crate::kernel::Kernel;
 use crate::ptx::Module;
+use crate::stream::Stream;
 use crate::variables;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 /// Most threads of a block.
@@ -83,22 +85,58 @@ pub(super) fn load_wrapped(handle: &Out<usize>, image: usize) -> Outcome {
     load(handle, &read_image(&In::placed(image))?)
 }
 
-fn launch(function: usize, [grid, block]: [[c_uint; 3]; 2], stream: usize, arguments: &In<*const u8>) -> Outcome {
-    let (driver, context) = current()?;
+/// Arguments of a function, or of a kernel in its place, each in the bytes that it has.
+pub(super) fn read_arguments(function: usize, arguments: &In<*const u8>) -> Outcome<Vec<Vec<u8>>> {
+    let sizes = sizes_of(function)?;
+    let values = sizes.iter().enumerate().map(|(index, &size)| {
+        let value = arguments.argument(index, size)?;
+        Ok(value.to_le_bytes()[..size].to_vec())
+    });
+    values.collect()
+}
+
+/// Sizes of the parameters of a function, or of a kernel in its place.
+fn sizes_of(function: usize) -> Outcome<Vec<usize>> {
+    let function = super::library::function_of_kernel(function).unwrap_or(function);
+    let (module, name) = driver()?.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
+    module.kernels.get(&name).cloned().ok_or(Code::NOT_FOUND)
+}
+
+/// The function that is launched in this shape.
+pub(super) fn shape_of(function: usize, shape: [c_uint; 7]) -> Outcome<usize> {
     // A library's kernel stands for its function in the current context.
     let function = super::library::function_of_kernel(function).unwrap_or(function);
-    let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
-    let threads: u64 = block.iter().map(|&count| u64::from(count)).product();
-    if grid.contains(&0) || threads == 0 || threads > MAX_THREADS {
+    let threads: u64 = shape[3..6].iter().map(|&count| u64::from(count)).product();
+    if shape[..3].contains(&0) || threads == 0 || threads > MAX_THREADS {
         return Err(Code::INVALID_VALUE);
     }
-    let sizes = module.kernels.get(&name).ok_or(Code::NOT_FOUND)?;
-    let values: Vec<u64> =
-        sizes.iter().enumerate().map(|(index, &size)| arguments.argument(index, size)).collect::<Outcome<_>>()?;
+    Ok(function)
+}
+
+/// Runs a launch on a stream.
+pub(super) fn run(context: &Arc<Context>, stream: &Arc<Stream>, launch: &Launch) -> Outcome {
+    let driver = driver()?;
+    let (_, name) = driver.tables().functions.get(&launch.function).cloned().ok_or(Code::INVALID_HANDLE)?;
+    let number = |bytes: &Vec<u8>| {
+        let mut number = [0; 8];
+        number[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(number)
+    };
+    let values: Vec<u64> = launch.values.iter().map(number).collect();
     let kernel = Kernel::new(&name, &values)?;
-    let stream = super::stream::find(&context, stream)?;
     let operation = move |context: &Context| kernel.run(driver, context);
-    stream.enqueue(&context, Box::new(operation)).map(drop)
+    stream.enqueue(context, Box::new(operation)).map(drop)
+}
+
+fn launch(function: usize, shape: [c_uint; 7], stream: usize, arguments: &In<*const u8>) -> Outcome {
+    let (driver, context) = current()?;
+    let values = read_arguments(function, arguments)?;
+    let launch = Launch::new(shape_of(function, shape)?, shape, values);
+    let found = super::stream::find(&context, stream)?;
+    if driver.is_captured(stream, &Task::Launch(launch.clone()))? {
+        return Ok(());
+    }
+    run(&context, &found, &launch)
 }
 
 /// `CUlaunchConfig`.
@@ -158,14 +196,26 @@ entry_points! {
     }
 
     fn cuFuncGetParamInfo(function: usize, index: usize, offset: Out<usize>, size: Out<usize>) {
-        let (driver, _) = current()?;
-        let (module, name) = driver.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
-        let sizes = module.kernels.get(&name).ok_or(Code::NOT_FOUND)?;
-        let own = *sizes.get(index).ok_or(Code::INVALID_VALUE)?;
-        // Each argument is aligned to its size.
-        let end = sizes[..index].iter().fold(0_usize, |end, size| end.next_multiple_of(*size) + size);
-        offset.put(end.next_multiple_of(own))?;
-        size.put(own)
+        let sizes = sizes_of(function)?;
+        size.put_if_wanted(*sizes.get(index).ok_or(Code::INVALID_VALUE)?);
+        let before = sizes[..index].iter().fold(0_usize, |end, size| end.next_multiple_of((*size).max(1)) + size);
+        offset.put(before.next_multiple_of(sizes[index].max(1)))
+    }
+
+    fn cuFuncGetName(place: Out<*const c_char>, function: usize) {
+        let driver = driver()?;
+        let mut tables = driver.tables();
+        let (_, name) = tables.functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
+        let text = CString::new(name).map_err(|_| Code::UNKNOWN)?;
+        place.put(tables.names.entry(function).or_insert(text).as_ptr())
+    }
+
+    fn cuFuncGetModule(place: Out<usize>, function: usize) {
+        let driver = driver()?;
+        let tables = driver.tables();
+        let (module, _) = tables.functions.get(&function).ok_or(Code::INVALID_HANDLE)?;
+        let handle = tables.modules.iter().find(|(_, of)| Arc::ptr_eq(of, module)).map(|(handle, _)| *handle);
+        place.put(handle.ok_or(Code::INVALID_HANDLE)?)
     }
 
     fn cuFuncSetAttribute(function: usize, _attribute: c_int, _value: c_int) {
@@ -177,7 +227,7 @@ entry_points! {
         function: usize,
         grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
         block_x: c_uint, block_y: c_uint, block_z: c_uint,
-        _shared_memory: c_uint,
+        shared_memory: c_uint,
         stream: usize,
         arguments: In<*const u8>,
         extra: In<usize>,
@@ -185,7 +235,7 @@ entry_points! {
         if !extra.is_absent() {
             return Err(Code::NOT_SUPPORTED);
         }
-        launch(function, [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]], stream, &arguments)
+        launch(function, [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory], stream, &arguments)
     }
 
     fn cuLaunchKernelEx(config: In<LaunchConfig>, function: usize, arguments: In<*const u8>, extra: In<usize>) {
@@ -193,7 +243,8 @@ entry_points! {
             return Err(Code::NOT_SUPPORTED);
         }
         let config = config.get()?;
-        launch(function, [config.grid, config.block], config.stream, &arguments)
+        let ([x, y, z], [width, height, depth]) = (config.grid, config.block);
+        launch(function, [x, y, z, width, height, depth, config.shared_memory], config.stream, &arguments)
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(

@@ -8,6 +8,7 @@ use crate::driver::{Library, driver};
 use crate::ptx::Module;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::Arc;
 
 /// The library's module in the current context; its handle.
 fn module(library: usize) -> Outcome<usize> {
@@ -30,7 +31,14 @@ fn module(library: usize) -> Outcome<usize> {
 /// The function that a kernel stands for in the current context.
 pub(super) fn function_of_kernel(kernel: usize) -> Outcome<usize> {
     let (library, name) = driver()?.tables().kernels.get(&kernel).cloned().ok_or(Code::INVALID_HANDLE)?;
-    function_of(module(library)?, &name)
+    let handle = module(library)?;
+    let known = {
+        let tables = driver()?.tables();
+        let module = tables.modules.get(&handle).ok_or(Code::INVALID_HANDLE)?;
+        let is_it = |(_, (of, called)): &(&usize, &(Arc<Module>, String))| Arc::ptr_eq(of, module) && *called == name;
+        tables.functions.iter().find(is_it).map(|(function, _)| *function)
+    };
+    known.map_or_else(|| function_of(handle, &name), Ok)
 }
 
 entry_points! {

@@ -3,6 +3,8 @@
 mod context;
 mod device;
 mod event;
+mod execute;
+mod graph;
 mod launch;
 mod library;
 mod memory;
@@ -36,6 +38,8 @@ fn address(name: &str) -> Option<*const c_void> {
             context::table(),
             device::table(),
             event::table(),
+            execute::table(),
+            graph::table(),
             launch::table(),
             library::table(),
             memory::table(),

@@ -3,8 +3,9 @@
 use crate::abi::{Out, entry_points};
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
-use crate::contexts::{current, current_or_failed};
+use crate::contexts::current;
 use crate::driver::Driver;
+use crate::graphs::{Capture, Task};
 use crate::stream::{NON_BLOCKING, NULL_STREAM, Stream};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -39,6 +40,17 @@ fn create(handle: &Out<usize>, flags: c_uint, priority: c_int) -> Outcome {
     Stream::start(&context, number, flags, priority)?;
     driver.tables().streams.insert(number, context.handle);
     handle.put(number)
+}
+
+/// Has a stream wait for an event.
+pub(super) fn wait_in(context: &Arc<Context>, stream: &Arc<Stream>, event: usize) -> Outcome {
+    let event = super::event::find(crate::driver::driver()?, event)?;
+    let Some(ticket) = super::event::ticket(&event) else { return Ok(()) };
+    if !event.is_of(context) {
+        return Err(Code::CONTEXT_IS_DESTROYED);
+    }
+    let operation = move |context: &Context| context.wait_until(|state| state.has_reached(ticket));
+    stream.enqueue(context, Box::new(operation)).map(drop)
 }
 
 entry_points! {
@@ -76,18 +88,24 @@ entry_points! {
 
     fn cuStreamWaitEvent(handle: usize, event: usize, _flags: c_uint) {
         let (driver, context, stream) = stream(handle)?;
-        let event = super::event::find(driver, event)?;
-        let Some(ticket) = super::event::ticket(&event) else { return Ok(()) };
-        if !event.is_of(&context) {
-            return Err(Code::CONTEXT_IS_DESTROYED);
+        {
+            let mut tables = driver.tables();
+            if let Some((graph, last)) = tables.graphs.events.get(&event).cloned() {
+                // The stream comes after what the event was recorded after, and is of that capture from now on.
+                let joined = Capture { graph, last: Vec::new(), is_origin: false };
+                let capture = tables.graphs.captures.entry(handle).or_insert(joined);
+                if capture.graph != graph {
+                    return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+                }
+                let more: Vec<usize> = last.into_iter().filter(|node| !capture.last.contains(node)).collect();
+                capture.last.extend(more);
+                return Ok(());
+            }
         }
-        let operation = move |context: &Context| context.wait_until(|state| state.has_reached(ticket));
-        stream.enqueue(&context, Box::new(operation)).map(drop)
-    }
-
-    fn cuStreamIsCapturing(handle: usize, status: Out<c_int>) {
-        stream(handle)?;
-        status.put(0)
+        if driver.is_captured(handle, &Task::Wait(event))? {
+            return Ok(());
+        }
+        wait_in(&context, &stream, event)
     }
 
     fn cuStreamGetCtx(handle: usize, context_handle: Out<usize>) {
@@ -106,17 +124,15 @@ entry_points! {
     }
 
     fn cuLaunchHostFunc(handle: usize, function: Option<extern "C" fn(*mut c_void)>, data: usize) {
-        let (_, context, stream) = stream(handle)?;
+        let (driver, context, stream) = stream(handle)?;
         let function = function.ok_or(Code::INVALID_VALUE)?;
+        if driver.is_captured(handle, &Task::Host([(function as *const c_void).expose_provenance(), data]))? {
+            return Ok(());
+        }
         let operation = move |_: &Context| {
             function(std::ptr::with_exposed_provenance_mut(data));
             Ok(())
         };
         stream.enqueue(&context, Box::new(operation)).map(drop)
-    }
-
-    fn cuStreamBeginCapture_v2(_handle: usize, _mode: c_int) {
-        current_or_failed()?;
-        Err(Code::NOT_SUPPORTED)
     }
 }

@@ -5,8 +5,9 @@ use crate::allocations;
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
 use crate::contexts::current;
-use crate::driver::Tables;
-use crate::stream::NULL_STREAM;
+use crate::driver::{Tables, driver};
+use crate::graphs::Task;
+use crate::stream::{NULL_STREAM, Operation};
 use std::ffi::{c_uchar, c_uint};
 use std::sync::Arc;
 
@@ -47,7 +48,11 @@ fn copy_later(
 ) -> Outcome<(Arc<Context>, Ticket)> {
     let (driver, context) = current()?;
     check(&driver.tables(), direction, destination, source, size)?;
-    let stream = super::stream::find(&context, stream)?;
+    let found = super::stream::find(&context, stream)?;
+    if driver.is_captured(stream, &Task::Copy(words_of_copy(destination, source, size)))? {
+        // Nobody waits for what is captured.
+        return Ok((context, Ticket { stream: NULL_STREAM, number: 0 }));
+    }
     let operation = move |_: &Context| {
         // Memory that was freed in the meantime is not touched.
         let tables = driver.tables();
@@ -55,7 +60,7 @@ fn copy_later(
         allocations::copy(destination, source, size);
         Ok(())
     };
-    let ticket = stream.enqueue(&context, Box::new(operation))?;
+    let ticket = found.enqueue(&context, Box::new(operation))?;
     Ok((context, ticket))
 }
 
@@ -65,7 +70,11 @@ fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: usize, is_wa
     if !driver.tables().ranges.is_accessible(destination, size) {
         return Err(Code::INVALID_VALUE);
     }
-    let stream = super::stream::find(&context, stream)?;
+    let found = super::stream::find(&context, stream)?;
+    let words = [destination as u64, 0, value_of(&pattern) | (pattern.len() as u64) << 32, count as u64, 1];
+    if driver.is_captured(stream, &Task::Fill(words))? {
+        return Ok(());
+    }
     let operation = move |_: &Context| {
         let tables = driver.tables();
         if !tables.ranges.is_accessible(destination, size) {
@@ -74,8 +83,78 @@ fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: usize, is_wa
         allocations::fill(destination, &pattern, count);
         Ok(())
     };
-    let ticket = stream.enqueue(&context, Box::new(operation))?;
+    let ticket = found.enqueue(&context, Box::new(operation))?;
     if is_waiting { context.wait_until(|state| state.has_reached(ticket)) } else { Ok(()) }
+}
+
+/// `CU_MEMORYTYPE_UNIFIED`: the address says what it is of. It stands in the host's place.
+const UNIFIED: u64 = 4;
+/// `CU_MEMORYTYPE_HOST`, `CU_MEMORYTYPE_DEVICE`.
+const HOST: u64 = 1;
+const DEVICE: u64 = 2;
+
+/// A copy of so many bytes as `CUDA_MEMCPY3D`.
+fn words_of_copy(destination: usize, source: usize, size: usize) -> [u64; 25] {
+    let mut words = [0; 25];
+    (words[4], words[5]) = (UNIFIED, source as u64);
+    (words[15], words[16]) = (UNIFIED, destination as u64);
+    (words[22], words[23], words[24]) = (size as u64, 1, 1);
+    words
+}
+
+/// What a node's copy does: one row from an address to another one.
+pub(super) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
+    let address = |kind: u64, host: u64, device: u64, first: u64| {
+        let base = match kind & 0xffff_ffff {
+            HOST | UNIFIED => host,
+            DEVICE => device,
+            _ => return Err(Code::NOT_SUPPORTED),
+        };
+        usize::try_from(base + first).map_err(|_| Code::INVALID_VALUE)
+    };
+    let source = address(words[4], words[5], words[6], words[0])?;
+    let destination = address(words[15], words[16], words[17], words[11])?;
+    let size = usize::try_from(words[22]).map_err(|_| Code::INVALID_VALUE)?;
+    if words[23] > 1 || words[24] > 1 {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    let driver = driver()?;
+    Ok(Box::new(move |_: &Context| {
+        let tables = driver.tables();
+        check(&tables, Direction::Any, destination, source, size)?;
+        allocations::copy(destination, source, size);
+        Ok(())
+    }))
+}
+
+/// A pattern of at most four bytes as a number.
+fn value_of(pattern: &[u8]) -> u64 {
+    let mut value = [0; 8];
+    value[..pattern.len()].copy_from_slice(pattern);
+    u64::from_le_bytes(value)
+}
+
+/// What a node's set does: one row.
+pub(super) fn fill_of_words(words: &[u64; 5]) -> Outcome<Operation> {
+    let [destination, _, pattern, width, height] = *words;
+    let (value, element) = (pattern & 0xffff_ffff, pattern >> 32);
+    let length =
+        usize::try_from(element).ok().filter(|length| matches!(length, 1 | 2 | 4)).ok_or(Code::INVALID_VALUE)?;
+    let number = |word: u64| usize::try_from(word).map_err(|_| Code::INVALID_VALUE);
+    let (destination, count) = (number(destination)?, number(width)?);
+    if height > 1 {
+        return Err(Code::NOT_SUPPORTED);
+    }
+    let pattern = value.to_le_bytes()[..length].to_vec();
+    let driver = driver()?;
+    Ok(Box::new(move |_: &Context| {
+        let tables = driver.tables();
+        if !tables.ranges.is_accessible(destination, count * pattern.len()) {
+            return Err(Code::ILLEGAL_ADDRESS);
+        }
+        allocations::fill(destination, &pattern, count);
+        Ok(())
+    }))
 }
 
 entry_points! {

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::failed;
+use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
 use super::pinned::Pinned;
 use super::stored::Stored;
 use super::variables::Variables;
@@ -66,6 +67,7 @@ pub(super) struct Workload {
     stored: Stored,
     pinned: Option<Pinned>,
     variables: Vec<Variables>,
+    graphs: Option<Graphs>,
 }
 
 impl Workload {
@@ -114,6 +116,7 @@ impl Workload {
             stored,
             pinned: None,
             variables: Vec::new(),
+            graphs: None,
         })
     }
 
@@ -148,6 +151,18 @@ impl Workload {
     pub(super) fn ask_for_host_memory(&mut self) -> Result<(), GpuError> {
         self.pinned = Some(Pinned::new()?);
         Ok(())
+    }
+
+    /// Has graphs.
+    pub(super) fn ask_for_graphs(&mut self) -> Result<(), GpuError> {
+        self.graphs = Some(Graphs::new(&self.gpu, self.increment, self.streams)?);
+        Ok(())
+    }
+
+    /// Has a graph that cannot be made again.
+    #[expect(clippy::unused_self, reason = "a context is current once there is a workload")]
+    pub(super) fn ask_for_a_strange_graph(&self) -> Result<(), GpuError> {
+        leave_a_graph_that_is_not_made_again()
     }
 
     /// Has a context that is not the primary one.
@@ -252,6 +267,9 @@ impl Workload {
         for variables in &mut self.variables {
             variables.round(&self.gpu, self.increment, first)?;
         }
+        if let Some(graphs) = &mut self.graphs {
+            graphs.round(&self.gpu, first)?;
+        }
         self.count += 2;
         self.rounds += 1;
         // SAFETY: the range has so many words, and the copy has ended.
@@ -305,6 +323,9 @@ impl Workload {
         self.count = 0;
         if let Some(pinned) = &mut self.pinned {
             pinned.begin_anew();
+        }
+        if let Some(graphs) = &mut self.graphs {
+            graphs.begin_anew(&self.gpu)?;
         }
         self.begin_variables_anew()
     }

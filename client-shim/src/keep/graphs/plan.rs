@@ -1,0 +1,171 @@
+//! What graphs are made of, in the living copy's handles. Pure bookkeeping.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+/// What a node or an edge takes at least, about, in bytes.
+const COST_OF_A_NODE: usize = 256;
+
+/// A kernel's launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// The function, or 0.
+    pub(crate) function: usize,
+    /// The kernel of a library in its place, or 0.
+    pub(crate) kernel: usize,
+    /// The context, or 0 for the current one.
+    pub(crate) context: usize,
+    /// Grid, block, bytes of dynamic shared memory.
+    pub(crate) shape: [u32; 7],
+    /// The value of each parameter.
+    pub(crate) arguments: Arguments,
+    /// Attributes that are not as they are by default: number and value.
+    pub(crate) attributes: Vec<(u32, [u64; 8])>,
+}
+
+/// How a kernel's arguments were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arguments {
+    /// One by one.
+    Single(Vec<Vec<u8>>),
+    /// In a buffer.
+    Buffer(Vec<u8>),
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A kernel.
+    Launch(Launch),
+    /// `CUDA_MEMCPY3D` in words, and the context.
+    Copy { words: [u64; 25], context: usize },
+    /// `CUDA_MEMSET_NODE_PARAMS` in words, and the context.
+    Set { words: [u64; 5], context: usize },
+    /// A function of the program's and its argument.
+    Host { function: usize, data: usize },
+    /// Another graph, embedded by this handle.
+    Child { graph: usize, plan: Plan },
+    /// Nothing.
+    Empty,
+    /// A wait for an event.
+    Wait { event: usize },
+    /// The record of an event.
+    Record { event: usize },
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// Its handle.
+    pub(crate) handle: usize,
+    /// What it does; shared between a graph and its executable forms as long as it is the same.
+    pub(crate) work: Arc<Work>,
+}
+
+/// That one node comes after another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Edge {
+    /// The one before.
+    pub(crate) from: usize,
+    /// The one after.
+    pub(crate) to: usize,
+    /// `CUgraphEdgeData`.
+    pub(crate) data: [u8; 8],
+}
+
+/// All of a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// In the order in which the driver names them.
+    pub(crate) nodes: Vec<Node>,
+    /// In any order.
+    pub(crate) edges: Vec<Edge>,
+}
+
+/// An executable graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Executable {
+    /// The context that it was made in.
+    pub(crate) context: usize,
+    /// As given.
+    pub(crate) flags: u64,
+    /// The graph that it was made of, whose nodes name its own.
+    pub(crate) of: usize,
+    /// What it does now.
+    pub(crate) plan: Plan,
+    /// Nodes that do nothing for now.
+    pub(crate) disabled: BTreeSet<usize>,
+}
+
+impl Work {
+    pub(super) fn cost(&self) -> usize {
+        let own = match self {
+            Self::Launch(Launch { arguments: Arguments::Single(all), .. }) => {
+                all.iter().map(|one| one.len() + 32).sum()
+            }
+            Self::Launch(Launch { arguments: Arguments::Buffer(bytes), .. }) => bytes.len(),
+            Self::Child { plan, .. } => plan.cost(),
+            Self::Copy { .. }
+            | Self::Set { .. }
+            | Self::Host { .. }
+            | Self::Empty
+            | Self::Wait { .. }
+            | Self::Record { .. } => 0,
+        };
+        own + COST_OF_A_NODE
+    }
+
+    pub(super) fn renamed(&self, current: &impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::Launch(launch) => Self::Launch(Launch {
+                function: current(launch.function),
+                kernel: current(launch.kernel),
+                context: current(launch.context),
+                ..launch.clone()
+            }),
+            Self::Copy { words, context } => Self::Copy { words: *words, context: current(*context) },
+            Self::Set { words, context } => Self::Set { words: *words, context: current(*context) },
+            Self::Host { function, data } => Self::Host { function: *function, data: *data },
+            Self::Child { graph, plan } => Self::Child { graph: current(*graph), plan: plan.renamed(current) },
+            Self::Empty => Self::Empty,
+            Self::Wait { event } => Self::Wait { event: current(*event) },
+            Self::Record { event } => Self::Record { event: current(*event) },
+        }
+    }
+}
+
+impl Plan {
+    pub(super) fn cost(&self) -> usize {
+        self.nodes.iter().map(|node| node.work.cost()).sum::<usize>() + self.edges.len() * size_of::<Edge>()
+    }
+
+    pub(super) fn renamed(&self, current: &impl Fn(usize) -> usize) -> Self {
+        let node = |node: &Node| Node { handle: current(node.handle), work: Arc::new(node.work.renamed(current)) };
+        let edge = |edge: &Edge| Edge { from: current(edge.from), to: current(edge.to), data: edge.data };
+        Self { nodes: self.nodes.iter().map(node).collect(), edges: self.edges.iter().map(edge).collect() }
+    }
+
+    /// Whether this node or graph is part of it, at any depth.
+    pub(super) fn contains(&self, handle: usize) -> bool {
+        self.nodes.iter().any(|node| {
+            node.handle == handle
+                || matches!(&*node.work, Work::Child { graph, plan } if *graph == handle || plan.contains(handle))
+        })
+    }
+
+    /// Whether the other one has the same nodes in the same order, and embeds the same.
+    pub(crate) fn has_nodes_of(&self, other: &Self) -> bool {
+        let edges = |plan: &Self| plan.edges.iter().copied().collect::<BTreeSet<_>>();
+        let is_same = |(own, other): (&Node, &Node)| {
+            own.handle == other.handle && (own.work == other.work || !matches!(&*own.work, Work::Child { .. }))
+        };
+        self.nodes.len() == other.nodes.len()
+            && self.nodes.iter().zip(&other.nodes).all(is_same)
+            && edges(self) == edges(other)
+    }
+
+    /// Edges by the places of their nodes.
+    pub(super) fn shape(&self) -> BTreeSet<(Option<usize>, Option<usize>, [u8; 8])> {
+        let place = |handle| self.nodes.iter().position(|node| node.handle == handle);
+        self.edges.iter().map(|edge| (place(edge.from), place(edge.to), edge.data)).collect()
+    }
+}

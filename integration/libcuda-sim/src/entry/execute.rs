@@ -1,0 +1,156 @@
+//! Executable graphs, and streams under capture.
+
+use super::graph::KernelParams;
+use super::launch::run;
+use super::transfer::{copy_of_words, fill_of_words};
+use crate::abi::{In, Out, entry_points};
+use crate::codes::{Code, Outcome};
+use crate::context::Context;
+use crate::contexts::current;
+use crate::driver::driver;
+use crate::graphs::{Capture, Graph, Step, Task};
+use crate::stream::Stream;
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Arc;
+
+/// Gives a task to a stream.
+fn submit(context: &Arc<Context>, stream: &Arc<Stream>, task: &Task) -> Outcome {
+    let operation: crate::stream::Operation = match task {
+        Task::Launch(launch) => return run(context, stream, launch),
+        Task::Record(event) => return super::event::record_in(stream, *event),
+        Task::Wait(event) => return super::stream::wait_in(context, stream, *event),
+        Task::Copy(words) => copy_of_words(words)?,
+        Task::Fill(words) => fill_of_words(words)?,
+        &Task::Host([function, data]) => host(function, data)?,
+        Task::Empty | Task::Child(_) => return Ok(()),
+        Task::Signal => return Err(Code::NOT_SUPPORTED),
+    };
+    stream.enqueue(context, operation).map(drop)
+}
+
+#[expect(unsafe_code, reason = "the program's function comes as a number")]
+fn host(function: usize, data: usize) -> Outcome<crate::stream::Operation> {
+    if function == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let address = std::ptr::with_exposed_provenance::<c_void>(function);
+    // SAFETY: by the contract of a host node it is a function that takes a pointer.
+    let function = unsafe { std::mem::transmute::<*const c_void, extern "C" fn(*mut c_void)>(address) };
+    Ok(Box::new(move |_: &Context| {
+        function(std::ptr::with_exposed_provenance_mut(data));
+        Ok(())
+    }))
+}
+
+fn launch(executable: usize, stream: usize) -> Outcome {
+    let (driver, context) = current()?;
+    let stream = super::stream::find(&context, stream)?;
+    let steps = driver.tables().graphs.executables.get(&executable).cloned().ok_or(Code::INVALID_VALUE)?;
+    steps.iter().filter(|step| step.is_enabled).try_for_each(|step| submit(&context, &stream, &step.task))
+}
+
+fn instantiate(place: &Out<usize>, graph: usize) -> Outcome {
+    let (driver, _) = current()?;
+    let handle = driver.new_handle();
+    let mut tables = driver.tables();
+    let steps = tables.graphs.steps(graph)?;
+    tables.graphs.executables.insert(handle, steps);
+    place.put(handle)
+}
+
+fn with_steps<T>(executable: usize, node: usize, work: impl FnOnce(&mut Step) -> Outcome<T>) -> Outcome<T> {
+    let driver = driver()?;
+    let mut tables = driver.tables();
+    let steps = tables.graphs.executables.get_mut(&executable).ok_or(Code::INVALID_VALUE)?;
+    work(steps.iter_mut().find(|step| step.node == node).ok_or(Code::INVALID_VALUE)?)
+}
+
+fn set(executable: usize, node: usize, task: Task) -> Outcome {
+    with_steps(executable, node, |step| {
+        if step.task.kind() != task.kind() {
+            return Err(Code::INVALID_VALUE);
+        }
+        step.task = task;
+        Ok(())
+    })
+}
+
+entry_points! {
+    fn cuGraphInstantiateWithFlags(place: Out<usize>, graph: usize, _flags: c_ulonglong) {
+        instantiate(&place, graph)
+    }
+
+    fn cuGraphExecDestroy(executable: usize) {
+        let gone = driver()?.tables().graphs.executables.remove(&executable);
+        gone.map(drop).ok_or(Code::INVALID_VALUE)
+    }
+
+    fn cuGraphLaunch(executable: usize, stream: usize) {
+        launch(executable, stream)
+    }
+
+    fn cuGraphUpload(executable: usize, _stream: usize) {
+        current()?;
+        let is_known = driver()?.tables().graphs.executables.contains_key(&executable);
+        if is_known { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn cuGraphExecKernelNodeSetParams_v2(executable: usize, node: usize, params: In<KernelParams>) {
+        set(executable, node, params.get()?.task()?)
+    }
+
+    fn cuGraphExecMemsetNodeSetParams(executable: usize, node: usize, params: In<[u64; 5]>, _context: usize) {
+        set(executable, node, Task::Fill(params.get()?))
+    }
+
+    fn cuGraphExecMemcpyNodeSetParams(executable: usize, node: usize, params: In<[u64; 25]>, _context: usize) {
+        set(executable, node, Task::Copy(params.get()?))
+    }
+
+    fn cuGraphExecUpdate_v2(executable: usize, graph: usize, _info: usize) {
+        let driver = driver()?;
+        let mut tables = driver.tables();
+        let steps = tables.graphs.steps(graph)?;
+        let known = tables.graphs.executables.get_mut(&executable).ok_or(Code::INVALID_VALUE)?;
+        let kinds = |steps: &[Step]| steps.iter().map(|step| step.task.kind()).collect::<Vec<_>>();
+        if kinds(known) != kinds(&steps) {
+            return Err(Code::GRAPH_EXEC_UPDATE_FAILURE);
+        }
+        known.iter_mut().zip(steps).for_each(|(known, step)| known.task = step.task);
+        Ok(())
+    }
+
+    fn cuGraphNodeSetEnabled(executable: usize, node: usize, is_enabled: c_uint) {
+        with_steps(executable, node, |step| {
+            step.is_enabled = is_enabled != 0;
+            Ok(())
+        })
+    }
+
+    fn cuGraphNodeGetEnabled(executable: usize, node: usize, is_enabled: Out<c_uint>) {
+        with_steps(executable, node, |step| is_enabled.put(c_uint::from(step.is_enabled)))
+    }
+
+    fn cuStreamBeginCapture_v2(stream: usize, _mode: c_int) {
+        let (driver, context) = current()?;
+        super::stream::find(&context, stream)?;
+        let graph = driver.new_handle();
+        let mut tables = driver.tables();
+        if stream == 0 || tables.graphs.captures.contains_key(&stream) {
+            return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
+        }
+        tables.graphs.graphs.insert(graph, Graph::default());
+        tables.graphs.captures.insert(stream, Capture { graph, last: Vec::new(), is_origin: true });
+        Ok(())
+    }
+
+    fn cuStreamEndCapture(stream: usize, place: Out<usize>) {
+        let (driver, _) = current()?;
+        let mut tables = driver.tables();
+        let capture = tables.graphs.captures.get(&stream).filter(|capture| capture.is_origin).cloned();
+        let graph = capture.ok_or(Code::ILLEGAL_STATE)?.graph;
+        tables.graphs.captures.retain(|_, capture| capture.graph != graph);
+        tables.graphs.events.retain(|_, (of, _)| *of != graph);
+        place.put(graph)
+    }
+}
