@@ -1,0 +1,196 @@
+"""Recovery in place on a real GPU: a program that has everything which can be made again is hit by faults, its own and a
+neighbour's, again and again, and compares every byte after each; and PyTorch, where it can be imported.
+
+`mps-replay-probe` runs under the preloaded library with pinned memory, variables, graphs and a library. What it is told
+and what it finds is in its lines; a recovery that is refused fails the check with the library's reason.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from bench import Client, Failed, until
+from faults import NO_QUARANTINE, configured
+from figures import spread
+
+PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
+KINDS = ["oob", "trap", "misaligned", "assert"]
+# What the program has: one thing after the other, so that a refusal names what it is for.
+BELONGINGS = {
+    "base": [],
+    "pinned": ["--pinned"],
+    "library": ["--library"],
+    "graph": ["--graph"],
+    "variable": ["--variable"],
+    "all": ["--pinned", "--library", "--graph", "--variable"],
+}
+STEPS = ("unmap", "load", "init", "context", "map", "objects", "amputate")
+
+
+def environment(library, pipe):
+    return {
+        **os.environ,
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
+        "LD_PRELOAD": str(library),
+        "MPS_SHIM_KEEP": "state",
+        "MPS_SHIM_REPLAY": "in-place",
+        "MPS_SHIM_REPORT": "stderr",
+    }
+
+
+def times_of(recoveries):
+    result = {"total, ms": spread([one["total_us"] / 1000 for one in recoveries])}
+    for step in STEPS:
+        result[f"{step}, ms"] = spread([one["steps_us"][step] / 1000 for one in recoveries])
+    return result
+
+
+def checked(lines, errors, count):
+    """The recoveries, when there were so many and every byte was right."""
+    refused = [line for line in errors.splitlines() if "not recovered" in line]
+    end = next((line for line in lines if line["event"] == "end"), None)
+    if refused or not end or not end["is_intact"] or end["recoveries"] != count:
+        wrong = [line for line in lines if line["event"] in ("wrong", "error")]
+        raise Failed(f"{refused or wrong or end}")
+    return [line["recovery"] for line in lines if line["event"] in ("fault", "recovered")]
+
+
+def own(ours, library, arguments, kinds):
+    """Faults of its own one after the other in one process, without MPS."""
+    program = [str(ours.root / "mps-replay-probe"), "--faults", ",".join(kinds), *arguments]
+    pipe = "/nowhere"
+    done = subprocess.run(program, capture_output=True, text=True, env=environment(library, pipe), timeout=300)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    recoveries = checked(lines, done.stderr, len(kinds))
+    told = [line for line in lines if line["event"] == "fault" and (line["answer"] == 0 or line["next"] != 0)]
+    if told:
+        raise Failed(f"told otherwise than once: {told[0]}")
+    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries)}
+
+
+class Bystander(Client):
+    """The probe beside a culprit, with what it says on standard error."""
+
+    def __init__(self, daemon, library, arguments):
+        self.environment = environment(library, daemon.pipe)
+        self.errors = daemon.folder / f"errors{len(daemon.clients)}"
+        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / "mps-replay-probe")]
+        super().__init__(self, [*command, *arguments])
+        daemon.clients.append(self)
+
+
+def others(ours, library, arguments, kinds):
+    """Faults of a neighbour one after the other."""
+    with configured(ours, NO_QUARANTINE) as daemon:
+        probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", "280", *arguments])
+        probe.wait("ready", 60)
+        for done, kind in enumerate(kinds):
+            culprit = daemon.client("mps-aggressor", kind)
+            culprit.process.wait(30)
+
+            def recovered(done=done):
+                probe.read(0.01)
+                if probe.process.poll() is not None or probe.find("error"):
+                    return True
+                return sum(line["event"] == "recovered" for line in probe.lines) > done
+
+            until(recovered, 30, f"a recovery from {kind}")
+        probe.process.wait(60)
+        while probe.read(0.05):
+            pass
+        recoveries = checked(probe.lines, probe.errors.read_text(), len(kinds))
+        right = sum(line["is_told_right"] for line in probe.lines if line["event"] == "recovered")
+        if right != len(kinds):
+            raise Failed(f"told right {right} times of {len(kinds)}")
+    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries)}
+
+
+TORCH = """
+import ctypes, json, sys, torch
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512)).cuda().eval()
+host = torch.randn(64, 512).pin_memory()
+given = host.cuda()
+with torch.no_grad():
+    for _ in range(3):
+        model(given)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        answer = model(given)
+    graph.replay()
+    torch.cuda.synchronize()
+    expected, weights = answer.cpu().clone(), [part.detach().cpu().clone() for part in model.parameters()]
+ask = ctypes.CDLL(None).mps_shim_last_recovery
+ask.restype = ctypes.c_uint64
+print(json.dumps({"event": "ready"}), flush=True)
+for line in sys.stdin:
+    told = None
+    for attempt in range(3):
+        try:
+            given.copy_(host, non_blocking=True)
+            graph.replay()
+            torch.cuda.synchronize()
+            break
+        except Exception as error:
+            told = str(error).splitlines()[0]
+    same = torch.equal(answer.cpu(), expected) and all(map(torch.equal, [p.detach().cpu() for p in model.parameters()], weights))
+    print(json.dumps({"event": "round", "told": told, "is_same": same, "recoveries": ask(None, 0)}), flush=True)
+"""
+
+
+def torch_round(program):
+    program.process.stdin.write(b"go\n")
+    program.process.stdin.flush()
+    seen = sum(line["event"] == "round" for line in program.lines)
+
+    def another():
+        program.read(0.01)
+        if program.process.poll() is not None:
+            raise Failed(f"PyTorch ended with {program.process.returncode}")
+        return sum(line["event"] == "round" for line in program.lines) > seen
+
+    until(another, 60, "PyTorch's answer")
+    return [line for line in program.lines if line["event"] == "round"][-1]
+
+
+def pytorch(ours, library, kinds):
+    """PyTorch with a captured graph and pinned memory beside a culprit: the same answer, bit for bit, after each fault."""
+    if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
+        return "Skipped(PyTorch cannot be imported)"
+    with configured(ours, NO_QUARANTINE) as daemon:
+        program = Bystander.__new__(Bystander)
+        program.environment = environment(library, daemon.pipe)
+        program.errors = daemon.folder / "torch-errors"
+        command = ["sh", "-c", f'exec "$0" -c "$1" 2>{program.errors}', sys.executable, TORCH]
+        Client.__init__(program, program, command)
+        daemon.clients.append(program)
+        program.wait("ready", 120)
+        first = torch_round(program)
+        rounds, seconds = [], []
+        for number, kind in enumerate(kinds, 1):
+            daemon.client("mps-aggressor", kind).process.wait(30)
+            began = time.monotonic()
+            rounds.append(torch_round(program))
+            seconds.append((time.monotonic() - began) * 1000)
+            if not rounds[-1]["is_same"] or rounds[-1]["recoveries"] != number:
+                raise Failed(f"{rounds[-1]}: {program.errors.read_text()[-600:]}")
+    unaware = sum(one["told"] is None for one in rounds)
+    return {"recovered, bit-exact": len(rounds), "unaware": unaware, "same before": first["is_same"], "to the next answer, ms": spread(seconds)}
+
+
+def works(ours, library, quick):
+    """The suite: 50 faults of each kind; with --quick 2 of each, about 60 s."""
+    count = 2 if quick else 50
+    works = {}
+    for name, arguments in BELONGINGS.items():
+        few = KINDS if name != "all" else KINDS * count
+        works[f"own faults, {name}"] = lambda arguments=arguments, few=few: own(ours, library, arguments, few)
+    for name in ("base", "graph", "all"):
+        few = ["oob", "trap"] if name != "all" else KINDS * count
+        works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
+    works["others faults, busy"] = lambda: others(ours, library, ["--busy", *BELONGINGS["all"]], ["oob", "trap"] * min(count, 10))
+    works["pytorch"] = lambda: pytorch(ours, library, ["oob", "trap"] * min(count, 25))
+    return works
