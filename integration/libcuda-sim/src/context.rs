@@ -154,21 +154,23 @@ impl Context {
         }
     }
 
-    /// One of its kernels does wrong: the server hears of it, of a memory fault the tools device, and after a while the
+    /// One of its kernels does wrong: of a memory fault the tools device hears, then the server, and after a while the
     /// context fails. After a fault of which the culprit learns from the server alone it goes on.
     pub(crate) fn fault(&self, driver: &Driver, kind: FaultKind, access: Option<WildAccess>) -> Outcome {
         if let Some(gate) = &driver.fault_gate {
             // Opening waits; without such a file there is nothing to wait for.
             drop(std::fs::File::open(gate));
         }
-        // Without MPS, or without its server, there is nobody to tell.
-        let told = self.with_link(|link| link.tell(Command::Fault(kind.0)));
         let mut own = if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault };
         if let Some(access) = access {
+            // Before the server: the kernel module has written the queues when anybody else hears of the fault, and the
+            // server's word may end this process while this thread is kept from running.
             self.pass_time(Some(driver.fault_event))?;
             driver.tell_fault(self.device, access);
             own = own.saturating_sub(driver.fault_event);
         }
+        // Without MPS, or without its server, there is nobody to tell.
+        let told = self.with_link(|link| link.tell(Command::Fault(kind.0)));
         self.pass_time(Some(own))?;
         if told.is_some() && !kind.is_told_to_culprit() {
             return Ok(());

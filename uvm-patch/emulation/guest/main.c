@@ -38,6 +38,8 @@ int main(void)
 	mount("dev", "/dev", "devtmpfs", 0, NULL);
 	patched = option("mps.patched");
 	long_run = option("mps.long");
+	if (option("mps.slow"))
+		slowness = 10;
 	printf("== %s module\n", patched ? "patched" : "stock");
 	module_load("");
 	notices_open();

@@ -5,6 +5,7 @@
 bool patched;
 unsigned long checks, failures;
 bool long_run;
+unsigned int slowness = 1;
 const char *skipped;
 static uint32_t next_tsg;
 

@@ -10,12 +10,13 @@
 #define KIB	1024ull
 #define MIB	(1024 * KIB)
 #define HOUR_MS	3600000u
-#define PATIENCE_MS	30000u	/* for what happens at once on a machine with nothing else to do */
+#define PATIENCE_MS	(30000u * slowness)	/* for what happens at once on a machine with nothing else to do */
 #define SINKS	256u
 #define RING	4096u	/* records */
 #define CHURN	2200u	/* address spaces of two records each: more than the ring has */
 
 extern bool long_run;
+extern unsigned int slowness;	/* how much longer things may take, on a kernel that checks everything */
 extern const char *skipped;	/* why the test that runs has nothing to do */
 
 #define NEEDS(fact, why) do {							\
