@@ -16,6 +16,7 @@ use crate::{
     replay::{self, belongings},
     settings::{self, Requirement},
     sys::CUresult,
+    witness,
 };
 
 /// The word of the fork page that belongs to the process.
@@ -30,7 +31,9 @@ const REPORTED: u32 = 1 << 2;
 /// Logic of `cuInit`.
 pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Result<CUresult, Bypass> {
     let patience = match settings::requirement() {
-        Requirement::None if settings::is_keeping() => return Ok(call(driver, flags)),
+        Requirement::None if settings::is_keeping() || settings::is_telling_of_faults() => {
+            return Ok(call(driver, flags));
+        }
         Requirement::None => return Err(Bypass::NotRequired),
         _ if settings::is_server() => return Err(Bypass::IsServer),
         _ if fork::recall(PROCESS) & INITIALISED != 0 => return Err(Bypass::AlreadyInitialised),
@@ -66,6 +69,9 @@ fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
     if answer.is_success() && settings::is_keeping() {
         keep::begin();
         replay::arm();
+    }
+    if answer.is_success() {
+        witness::offer();
     }
     answer
 }

@@ -41,3 +41,4 @@ mod settings;
 mod sys;
 mod table;
 mod vault;
+mod witness;

@@ -18,6 +18,7 @@ const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
 const REISSUE: &CStr = c"MPS_SHIM_REISSUE";
+const FAULTS: &CStr = c"MPS_SHIM_FAULTS";
 const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
 /// Under which name a successor finds what the program has.
 pub(crate) const NAME: &CStr = c"MPS_SHIM_NAME";
@@ -209,6 +210,27 @@ pub(crate) fn is_reissuing() -> bool {
     }
 }
 
+/// The value of `MPS_SHIM_FAULTS`.
+const TELL: &str = "tell";
+
+/// Whether `MPS_SHIM_FAULTS` asks for the daemon to be given what it needs to hear of faults. The environment is looked
+/// at once; another value is complained of and asks for nothing.
+pub(crate) fn is_telling_of_faults() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static TELLING: AtomicU8 = AtomicU8::new(UNKNOWN);
+    if TELLING.load(Ordering::Relaxed) == UNKNOWN {
+        let value = variable(FAULTS).unwrap_or_default();
+        let is_wanted = value == TELL && !is_server();
+        if !is_wanted && !value.is_empty() && value != "0" && !is_server() {
+            log::complain(format_args!("MPS_SHIM_FAULTS is not \"{TELL}\" but {value:?}: the daemon is told nothing"));
+        }
+        TELLING.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
+    }
+    TELLING.load(Ordering::Relaxed) == YES
+}
+
 /// Whether the driver waits for each kernel in the call that launches it, so that the call reports the kernel's own
 /// error.
 pub(crate) fn are_launches_blocking() -> bool {
@@ -264,8 +286,8 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REISSUE, REPLAY, REPORT,
-        REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
+        DEFAULT_PIPE_DIRECTORY, FAULTS, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REISSUE, REPLAY,
+        REPORT, REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
     use crate::api;
 
@@ -276,8 +298,9 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, KEEP, REPLAY, REISSUE, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
-            .map(|name| name.to_str().unwrap());
+        let ours =
+            [REQUIRE, KEEP, FAULTS, REPLAY, REISSUE, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
+                .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));

@@ -16,6 +16,7 @@ use crate::{
     guard::{Bypass, Driver},
     replay::{belongings, threads},
     sys::CUresult,
+    witness,
 };
 
 /// Logic of `cuCtxSetCurrent`.
@@ -81,6 +82,9 @@ pub(crate) fn retaining(
         // SAFETY: the driver has just written there.
         let handle = unsafe { *context }.0;
         with(|store| store.contexts.retain(device, handle))?;
+        if is_first {
+            witness::offer();
+        }
     }
     Ok(answer)
 }

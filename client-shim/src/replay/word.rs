@@ -41,6 +41,7 @@ use crate::{
         self,
         connection::{Connection, Lost, PATIENCE},
     },
+    witness,
 };
 
 /// First and longest pause between two tries to find a daemon. One that was there a moment ago is mostly being replaced.
@@ -108,6 +109,8 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
         if generation > *told {
             connection.ask(Ask::Renewed, None)?;
             reached("renewal-told");
+            // The new copy's have not been seen yet by a daemon that may not look.
+            witness::offer();
             *told = generation;
         }
         if generation != of {

@@ -67,6 +67,8 @@ pub(super) enum Event {
     HeirlessEnded { process: ProcessKey },
     /// A client's connection has waited long enough for the client to be looked at.
     LookOverdue { process: ProcessKey, connection: ConnectionId },
+    /// What a client's own library has handed over has been looked at.
+    HandedOver { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
     /// A client's tools queue has a fatal fault, and this many more were dropped.
     Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
     /// A client's tools queue can't be read any longer.

@@ -68,6 +68,13 @@ impl Following {
 }
 
 impl Following {
+    /// How many address spaces of a client are followed, `None` if it is no client, and what they are looked at with;
+    /// `None` if nobody can be followed.
+    pub(super) fn spaces_of(&self, process: ProcessKey) -> Option<(Arc<Uvm>, Option<usize>)> {
+        let spaces = self.clients.get(&process).map(|followed| followed.copies.len());
+        Some((self.uvm.clone()?, spaces))
+    }
+
     /// What a client's descriptors are looked through with; `None` when nothing is held of it.
     pub(super) fn looking_at(&self, process: ProcessKey) -> Option<(Arc<Uvm>, Arc<OwnedFd>)> {
         let followed = self.clients.get(&process).filter(|followed| !followed.copies.is_empty())?;
@@ -241,7 +248,12 @@ impl Driver {
         self.looked_at(waiting);
     }
 
-    fn take_attached(&mut self, process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError>) {
+    pub(super) fn take_attached(
+        &mut self,
+        process: ProcessKey,
+        is_first: bool,
+        result: Result<Box<Attached>, AttachError>,
+    ) {
         if is_first && let Some(followed) = self.witnesses.following.clients.get_mut(&process) {
             followed.is_looking = false;
         }

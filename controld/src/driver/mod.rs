@@ -13,6 +13,7 @@
 mod clients;
 mod events;
 mod following;
+mod gifts;
 mod handshake;
 mod inheritance;
 mod keeping;
@@ -455,6 +456,7 @@ impl Driver {
             }
             Event::Identified { process, found } => self.identified(process, *found),
             Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::HandedOver { process, result, reply } => self.attached_by_gift(process, result, reply),
             Event::Sifted { process, open, reply } => self.sifted(process, open, reply),
             Event::HeirlessEnded { process } => {
                 self.mourn(process);

@@ -138,6 +138,7 @@ impl Driver {
             | Ask::Adopt { .. }
             | Ask::Discard { .. }
             | Ask::Report { .. }
+            | Ask::Follow { .. }
             | Ask::Where
             | Ask::Watch { .. }
             | Ask::Renewed => vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)],

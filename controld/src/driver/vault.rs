@@ -33,6 +33,7 @@ use crate::vault::device::Device;
 use crate::vault::door::Door;
 use crate::vault::note::{Note, TitleNote};
 use crate::vault::{Reply, Request};
+use crate::witness::uvm::may_look;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -199,7 +200,7 @@ impl Driver {
         self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
         let welcome = Welcome {
             version: VERSION,
-            capabilities: Capabilities::VAULT
+            capabilities: if may_look() { Capabilities::VAULT } else { Capabilities::VAULT.and(Capabilities::FOLLOWS) }
                 .and(Capabilities::REPORTS)
                 .and(Capabilities::EPOCHS)
                 .and(Capabilities::NEWS)
@@ -280,7 +281,10 @@ impl Driver {
         if matches!(request.ask, Ask::Watch { .. } | Ask::Renewed) {
             return self.word_asked(request);
         }
-        let Request { client, ask, descriptor, device, reply } = request;
+        if matches!(request.ask, Ask::Follow { .. }) {
+            return self.handed_over(request);
+        }
+        let Request { client, ask, descriptor, device, given: _, reply } = request;
         let (caller, now) = (&client.caller, self.now());
         if let Ask::Adopt { name } | Ask::Discard { name } = &ask {
             self.look_at_owner(caller.uid, name);
@@ -384,7 +388,8 @@ impl Driver {
             | Ask::Succeed { .. }
             | Ask::Fate { .. }
             | Ask::Watch { .. }
-            | Ask::Renewed => Err(Failure::NOT_GREETED),
+            | Ask::Renewed
+            | Ask::Follow { .. } => Err(Failure::NOT_GREETED),
         };
         // A program that has gone meanwhile needs no answer.
         let _ = reply.send(answers.unwrap_or_else(|failure| vec![(Answer::Failed(failure), None)]));

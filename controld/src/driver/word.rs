@@ -94,6 +94,7 @@ impl Driver {
             | Ask::Adopt { .. }
             | Ask::Discard { .. }
             | Ask::Report { .. }
+            | Ask::Follow { .. }
             | Ask::Where
             | Ask::Commit { .. }
             | Ask::Succeed { .. }

@@ -8,7 +8,7 @@
 //! when it is closed. Receiving such a one and closing it, even closing a connection in which it still lies, can hang in
 //! the kernel. So every connection is served by a thread of its own, which alone receives, examines and closes what the
 //! peer sends; what hangs there is that one connection, of which each user has a bounded number. The driver gets what
-//! has been proven to be GPU memory ([`descriptor`]), and closes it on threads made for that.
+//! has been proven to be GPU memory ([`descriptor`]) or the UVM driver's, and closes it on threads made for that.
 //!
 //! Between receiving a foreign file and closing it, some microseconds, it is in the table of descriptors that all threads
 //! share, and no server is started ([`guests`](crate::io::guests)): it would get a copy, which hangs at its `exec`, and
@@ -36,6 +36,7 @@ pub mod door;
 pub mod note;
 mod session;
 
+use crate::witness::uvm::Given;
 use client::Client;
 use descriptor::Descriptor;
 use device::Device;
@@ -57,6 +58,8 @@ pub struct Request {
     pub descriptor: Option<Descriptor>,
     /// With an escrow: the GPU's device file, where it could be opened.
     pub device: Option<Arc<Device>>,
+    /// With a follow: what the process has of the UVM driver.
+    pub given: Vec<Given>,
     /// session <--answers-- driver. The last of them ends the request.
     pub reply: oneshot::Sender<Vec<Reply>>,
 }

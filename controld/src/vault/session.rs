@@ -6,10 +6,13 @@ use super::device::Devices;
 use super::{Reply, Request};
 use crate::holder::socket::{receive, send};
 use crate::io::guests::Guest;
+use crate::witness::uvm::Given;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
-use remps_proto::shim::{Answer, Ask, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, Welcome};
+use remps_proto::shim::{
+    Answer, Ask, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, MOST_FOLLOWED, ToShim, Welcome,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +25,24 @@ const MOST_REQUESTS: u32 = 2048;
 /// The time that requests are counted over.
 const PACE: Duration = Duration::from_secs(1);
 
-/// What a peer has sent, if it is GPU memory; anything else is closed.
-type Proof = Result<Descriptor, ()>;
+/// What a peer has sent.
+enum Proven {
+    /// GPU memory.
+    Memory(Descriptor),
+    /// The UVM driver's.
+    Uvm(Given),
+}
+
+/// What a peer has sent, if it is what goes with its request; anything else is closed.
+type Proof = Result<Proven, ()>;
+
+/// Proves what came with a request, or closes it here, where nobody waits.
+fn prove(descriptor: OwnedFd, ask: Option<&Ask>) -> Proof {
+    match ask {
+        Some(Ask::Follow { .. }) => Given::prove(descriptor).map(Proven::Uvm).ok_or(()),
+        _ => Descriptor::prove(descriptor).map(Proven::Memory).map_err(drop),
+    }
+}
 
 /// Why a connection ends. Nobody is told: the peer sees it.
 struct Over;
@@ -35,6 +54,8 @@ pub(super) struct Session {
     devices: Arc<Devices>,
     client: Option<Arc<Client>>,
     is_greeted: bool,
+    /// What the peer has handed over, until it says that it is all.
+    given: Vec<Given>,
     /// When the time that requests are counted over began, and how many there were.
     pace: (Instant, u32),
 }
@@ -46,7 +67,16 @@ impl Session {
         requests: mpsc::Sender<Request>,
         devices: Arc<Devices>,
     ) -> Self {
-        Self { socket, welcome, requests, devices, client: None, is_greeted: false, pace: (Instant::now(), 0) }
+        Self {
+            socket,
+            welcome,
+            requests,
+            devices,
+            client: None,
+            is_greeted: false,
+            given: Vec::new(),
+            pace: (Instant::now(), 0),
+        }
     }
 
     /// Serves until the peer closes, breaks the rules, or the driver hears no more.
@@ -74,15 +104,6 @@ impl Session {
         if got.bytes == 0 && got.sender.is_none() {
             return Err(Over);
         }
-        let descriptor = match (got.fds.len(), got.descriptors_lost) {
-            // What is none of ours is closed here, where nobody waits.
-            (0 | 1, false) => Ok(got.fds.pop().map(|descriptor| Descriptor::prove(descriptor).map_err(drop))),
-            _ => Err(Failure::DESCRIPTORS),
-        };
-        got.fds.clear();
-        drop(guest);
-        self.keep_pace();
-        let sender = got.sender.map(|pid| pid.as_raw().cast_unsigned());
         let (request, ask) = if got.truncated {
             (0, Err(Failure::MALFORMED))
         } else {
@@ -92,6 +113,14 @@ impl Session {
                 Err(_) => (0, Err(Failure::MALFORMED)),
             }
         };
+        let descriptor = match (got.fds.len(), got.descriptors_lost) {
+            (0 | 1, false) => Ok(got.fds.pop().map(|descriptor| prove(descriptor, ask.as_ref().ok()))),
+            _ => Err(Failure::DESCRIPTORS),
+        };
+        got.fds.clear();
+        drop(guest);
+        self.keep_pace();
+        let sender = got.sender.map(|pid| pid.as_raw().cast_unsigned());
         let answers = match ask.and_then(|ask| Ok((ask, descriptor?))) {
             Ok((ask, descriptor)) => self.answer(ask, descriptor, sender)?,
             Err(failure) => failed(failure),
@@ -115,12 +144,22 @@ impl Session {
         }
         let mut device = None;
         let descriptor = match (&ask, descriptor) {
-            (Ask::Escrow(region), Some(Ok(descriptor))) => {
+            (Ask::Escrow(region), Some(Ok(Proven::Memory(descriptor)))) => {
                 device = self.devices.get(&region.gpu);
                 Some(descriptor)
             }
-            (Ask::Escrow(_), Some(Err(()))) => return Ok(failed(Failure::WRONG_DESCRIPTOR)),
-            (Ask::Escrow(_), None) | (_, Some(_)) => return Ok(failed(Failure::DESCRIPTORS)),
+            (Ask::Follow { more }, Some(Ok(Proven::Uvm(given)))) => {
+                if self.given.len() >= MOST_FOLLOWED {
+                    return Ok(failed(Failure::QUOTA));
+                }
+                self.given.push(given);
+                if *more {
+                    return Ok(vec![(Answer::Done { regions: 0 }, None)]);
+                }
+                None
+            }
+            (Ask::Escrow(_) | Ask::Follow { .. }, Some(_)) => return Ok(failed(Failure::WRONG_DESCRIPTOR)),
+            (Ask::Escrow(_) | Ask::Follow { .. }, None) | (_, Some(_)) => return Ok(failed(Failure::DESCRIPTORS)),
             (_, None) => None,
         };
         if is_hello {
@@ -129,7 +168,8 @@ impl Session {
         }
         // session <--answers-- driver
         let (reply, answers) = oneshot::channel();
-        let asked = self.requests.blocking_send(Request { client, ask, descriptor, device, reply });
+        let given = if matches!(ask, Ask::Follow { .. }) { std::mem::take(&mut self.given) } else { Vec::new() };
+        let asked = self.requests.blocking_send(Request { client, ask, descriptor, device, given, reply });
         asked.map_err(|_| Over)?;
         Ok(answers.blocking_recv().unwrap_or_else(|_| failed(Failure::QUITTING)))
     }

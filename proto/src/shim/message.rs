@@ -172,6 +172,11 @@ pub enum Ask {
     },
     /// This process has cut off a copy of the driver, whose descriptors need not be held for it.
     Renewed,
+    /// The descriptor that came along is one that this process has of the UVM driver, to be followed by.
+    Follow {
+        /// Whether more of them come with the next request. The process is looked at when there are none.
+        more: bool,
+    },
 }
 
 /// A request of the library.
@@ -335,7 +340,8 @@ impl Ask {
             | Self::Where
             | Self::Fate { .. }
             | Self::Watch { .. }
-            | Self::Renewed => Ok(()),
+            | Self::Renewed
+            | Self::Follow { .. } => Ok(()),
         }
     }
 }
@@ -371,6 +377,7 @@ impl FromShim {
                 Ask::Watch { server, state: ServerState(state), wait_ms }
             }
             Asked::Renewed(wire::Renewed {}) => Ask::Renewed,
+            Asked::Follow(wire::Follow { more }) => Ask::Follow { more },
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -402,6 +409,7 @@ impl FromShim {
             Ask::Fate { pid } => Asked::Fate(wire::Fate { pid }),
             Ask::Watch { server, state, wait_ms } => Asked::Watch(wire::Watch { server, state: state.0, wait_ms }),
             Ask::Renewed => Asked::Renewed(wire::Renewed {}),
+            Ask::Follow { more } => Asked::Follow(wire::Follow { more }),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }

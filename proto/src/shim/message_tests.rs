@@ -68,6 +68,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
             wait_ms
         }),
         Just(Ask::Renewed),
+        any::<bool>().prop_map(|more| Ask::Follow { more }),
     ]
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
-//!                     Commit, Succeed, Fate, Watch, Renewed                                        FromShim
+//!                     Commit, Succeed, Fate, Watch, Renewed, Follow                                FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Done or Failed; Epoch                        ToShim
 //! ```
-//! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow, and beside each Region
+//! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
 //! that answers a HandBack or an Adopt. Every request gets exactly one last answer ([`Answer::is_last`]), in order. Who
 //! asks is what the kernel says of the sender, never what a message says.
 //!
@@ -26,6 +26,11 @@
 //! server's process is reaped, so that none of its channels is left. A Renewed tells the daemon to look which of the
 //! descriptors that it holds for a process that process still has; it closes the others. Each such connection is for that
 //! alone, since the answer to a Watch may take long.
+//!
+//! # Following
+//! A daemon without the right to look into its clients can neither hear of their memory faults nor keep what makes their
+//! sudden death harmless. It says so ([`Capabilities::FOLLOWS`]), and the library of such a client gives it its UVM
+//! descriptors, each with a Follow, at most [`MOST_FOLLOWED`] at a time.
 //!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
@@ -48,6 +53,8 @@ pub const SOCKET_NAME: &str = "shim";
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Most of the program's own bytes in a commit.
 pub const MAX_COMMIT_BYTES: usize = 4096;
+/// Most descriptors that are followed together. A process has two for each copy of the driver's library in it.
+pub const MOST_FOLLOWED: usize = 16;
 /// Most ranges in a commit.
 pub const MAX_RANGES: usize = 64;
 /// Longest label of a range, in bytes.
@@ -72,6 +79,8 @@ impl Capabilities {
     pub const NEWS: Self = Self(1 << 3);
     /// Commit, Succeed and Fate.
     pub const STATE: Self = Self(1 << 4);
+    /// It may not take descriptors out of processes, and wants to be given those of the UVM driver: Follow.
+    pub const FOLLOWS: Self = Self(1 << 5);
 
     /// Whether all of these are among them.
     #[must_use]
@@ -97,7 +106,7 @@ crate::open_enum! {
         NOT_GREETED = 3,
         /// The daemon keeps nothing.
         SWITCHED_OFF = 4,
-        /// An escrow needs exactly one descriptor, and any other request none.
+        /// An escrow and a follow need exactly one descriptor, and any other request none.
         DESCRIPTORS = 5,
         /// The descriptor is not one of GPU memory.
         WRONG_DESCRIPTOR = 6,

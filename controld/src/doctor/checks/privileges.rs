@@ -37,7 +37,7 @@ pub(super) fn ptrace(machine: &Machine) -> Outcome {
         (Some(false), 0) => Outcome::warning(
             format!("{} lacks CAP_SYS_PTRACE: it may not look into clients of other users", machine.judged_name()),
             COSTS,
-            "give it CAP_SYS_PTRACE, or preload the client shim in the clients",
+            "give it CAP_SYS_PTRACE, or run the clients with libmps_client_shim.so and MPS_SHIM_FAULTS=tell",
         ),
         (Some(false), scope) => Outcome::warning(
             format!(
@@ -45,7 +45,7 @@ pub(super) fn ptrace(machine: &Machine) -> Outcome {
                 machine.judged_name()
             ),
             COSTS,
-            "give it CAP_SYS_PTRACE, or preload the client shim in the clients",
+            "give it CAP_SYS_PTRACE, or run the clients with libmps_client_shim.so and MPS_SHIM_FAULTS=tell",
         ),
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::Uvm;
 use super::copies::{Copies, Held, OpenFiles};
-use super::descriptors::{Candidate, Taken, open_files, prove_given, take};
+use super::descriptors::{Candidate, Given, Taken, open_files, prove_given, take, taken};
 use super::error::AttachError;
 use super::tracker::{Armed, Probed, Tracker, arm};
 use crate::sys::polled;
@@ -121,6 +121,14 @@ impl Uvm {
     ///
     /// # Errors
     /// [`AttachError::NotYet`] when no address space is among them that nobody holds yet; else see [`AttachError`].
+    pub async fn attach_handed_over(self: &Arc<Self>, pid: Pid, given: Vec<Given>) -> Result<Attached, AttachError> {
+        self.attach_given(pid, taken(given)).await
+    }
+
+    /// The same with descriptors that an earlier daemon had proven.
+    ///
+    /// # Errors
+    /// As [`Self::attach_handed_over`].
     pub async fn attach_given(self: &Arc<Self>, pid: Pid, given: Vec<OwnedFd>) -> Result<Attached, AttachError> {
         let uvm = Arc::clone(self);
         let prove = move || {

@@ -31,7 +31,8 @@
 //! `pidfd_getfd` needs what `ptrace` needs. Every CUDA process also listens on the abstract socket
 //! `cuda-uvmfd-<inode of its PID namespace>-<pid>` (type `SOCK_SEQPACKET`), whose name says that it hands its
 //! descriptor out. What a peer has to say there is not documented anywhere, and was not measured; it is not used here.
-//! The answer then is [`AttachError::NotPermitted`].
+//! The answer then is [`AttachError::NotPermitted`]. The preload library of such a client hands its descriptors over itself
+//! where it is told to ([`Given`]), if the daemon says that it has not the right ([`may_look`]).
 
 use std::ffi::CString;
 use std::io;
@@ -157,7 +158,14 @@ fn each_number(
         looked_at += 1;
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else { continue };
         // An entry that has gone meanwhile is none.
-        let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+        let target = match std::fs::read_link(entry.path()) {
+            Ok(target) => target,
+            // Root without the right to trace sees the entries, and not where they lead.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(AttachError::of_process(LOOK, error));
+            }
+            Err(_) => continue,
+        };
         if !may_be_uvm(target.as_os_str().as_bytes()) {
             continue;
         }
@@ -217,6 +225,43 @@ fn prove(
     }
 }
 
+/// A UVM descriptor that somebody has handed over. Dropped, it is closed on another thread: the last close of an address
+/// space takes the kernel 16 to 39 ms.
+#[derive(Debug)]
+pub struct Given(Option<OwnedFd>);
+
+impl Given {
+    /// Takes one that is of the UVM driver, by its device number; anything else is closed where closing may hang. Blocks.
+    #[must_use]
+    pub fn prove(descriptor: OwnedFd) -> Option<Self> {
+        let major = read_major().ok().flatten();
+        match sys::device_of(descriptor.as_fd()) {
+            Ok(Some(device)) if Some(device) == major.map(|major| (major, UVM_MINOR)) => Some(Self(Some(descriptor))),
+            _ => {
+                closing::close_foreign(descriptor, None);
+                None
+            }
+        }
+    }
+
+    fn into_inner(mut self) -> Option<OwnedFd> {
+        self.0.take()
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let Some(descriptor) = self.0.take() {
+            drop(closing::close(vec![descriptor]));
+        }
+    }
+}
+
+/// The descriptors themselves.
+pub(super) fn taken(given: Vec<Given>) -> Vec<OwnedFd> {
+    given.into_iter().filter_map(Given::into_inner).collect()
+}
+
 /// Proves descriptors that somebody has handed over as those of a process. Blocks as [`take`] does.
 pub(super) fn prove_given(
     registry: &Registry,
@@ -241,6 +286,20 @@ pub(super) fn prove_given(
     Err(AttachError::Exhausted)
 }
 
+/// `CAP_SYS_PTRACE` in the masks of `/proc/PID/status`, by `linux/capability.h`.
+const CAP_SYS_PTRACE: u32 = 19;
+
+/// Whether this process may look into those of other users and into those that may do more than itself.
+#[must_use]
+pub fn may_look() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_PTRACE))
+}
+
+fn has_capability(status: &str, number: u32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & (1 << number) != 0)
+}
+
 /// Reads the major number of the driver.
 pub(super) fn read_major() -> io::Result<Option<u32>> {
     std::fs::read_to_string("/proc/devices").map(|text| find_major(&text))
@@ -262,6 +321,22 @@ mod tests {
         assert_eq!(find_major(&DEVICES.replace("511 nvidia-uvm\n", "")), None);
         assert_eq!(find_major("Character devices:\n511 nvidia-uvm-tools\n"), None);
         assert_eq!(find_major(""), None);
+    }
+
+    #[test]
+    fn what_is_given_must_be_the_drivers() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        assert!(Given::prove(writer.into()).is_none());
+        // It is closed, or this would not end.
+        assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn the_right_to_look_is_a_bit_of_the_effective_capabilities() {
+        let status = |mask: &str| format!("Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t{mask}\nCapBnd:\t0\n");
+        assert!(has_capability(&status("0000000000080000"), CAP_SYS_PTRACE));
+        assert!(!has_capability(&status("000001fffff7ffff"), CAP_SYS_PTRACE));
+        assert!(!has_capability("", CAP_SYS_PTRACE) && !has_capability(&status("x"), CAP_SYS_PTRACE));
     }
 
     #[test]

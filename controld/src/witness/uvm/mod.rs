@@ -59,6 +59,7 @@ use tokio::time::timeout;
 
 pub use attach::Attached;
 pub use copies::{Copies, OpenFiles};
+pub use descriptors::{Given, may_look};
 pub use error::AttachError;
 pub use tracker::Tracker;
 

@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -59,6 +59,9 @@ pub mod from_shim {
         /// The calling process has cut off a copy of the driver.
         #[prost(message, tag = "15")]
         Renewed(super::Renewed),
+        /// A descriptor of /dev/nvidia-uvm of the calling process.
+        #[prost(message, tag = "16")]
+        Follow(super::Follow),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -223,6 +226,13 @@ pub struct Watch {
 /// Descriptors of the driver's that the process has no longer open need not be held for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Renewed {}
+/// The descriptor that came along is one of the calling process's UVM driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Follow {
+    /// More of them come in the next request; all together they are the process's.
+    #[prost(bool, tag = "1")]
+    pub more: bool,
+}
 /// A part of kept memory that has a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Range {

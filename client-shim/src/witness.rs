@@ -1,0 +1,113 @@
+//! Hands the process's UVM descriptors to a daemon that may not take them itself.
+//!
+//! The daemon hears of a client's memory faults, and keeps its neighbours safe from its sudden death, by copies of the
+//! client's descriptors of `/dev/nvidia-uvm`. It takes them with the right to trace (`CAP_SYS_PTRACE`). Where it has not
+//! got that, as in a container without further rights or under an ordinary user, it says so in its greeting, and with
+//! `MPS_SHIM_FAULTS=tell` this library sends them: after `cuInit`, in which the driver opens them, and where memory is
+//! kept also after a context has been made, for which it may open more. The program goes on when the daemon watches, or
+//! after [`PATIENCE`] without it.
+//!
+//! What is sent are duplicates that the kernel makes; nothing is opened or closed in the program. To a daemon that has
+//! the right nothing is sent.
+
+use std::{
+    fs,
+    os::{
+        fd::RawFd,
+        unix::{ffi::OsStrExt, fs::FileTypeExt},
+    },
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
+
+use crate::{
+    log, settings,
+    vault::{self, connection::Connection},
+};
+
+/// How long a program waits for the daemon to watch it. It takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How the name of the file ends, and what the kernel adds to that of one that was removed.
+const NAME_END: &[u8] = b"nvidia-uvm";
+const REMOVED: &[u8] = b" (deleted)";
+
+/// What was sent last, and whether the daemon wants any.
+static SENT: Mutex<(Vec<RawFd>, bool)> = Mutex::new((Vec::new(), true));
+
+/// Sends what there is, if it is wanted and there is more than at the last time.
+pub(crate) fn offer() {
+    if !settings::is_telling_of_faults() {
+        return;
+    }
+    let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !sent.1 {
+        return;
+    }
+    let found = descriptors();
+    if found.is_empty() || found == sent.0 {
+        return;
+    }
+    match send(&found) {
+        Some(is_wanted) => *sent = (found, is_wanted),
+        // The daemon may be there the next time.
+        None => log::complain(format_args!(
+            "the MPS control daemon takes no UVM descriptors now: it can't hear of this process's faults"
+        )),
+    }
+}
+
+/// Whether the daemon wants any; `None` if there is none, or it does not take them.
+fn send(found: &[RawFd]) -> Option<bool> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut connection = Connection::open(&vault::door()).ok()?;
+    if !connection.welcome.capabilities.has(Capabilities::FOLLOWS) {
+        return Some(false);
+    }
+    for (index, number) in found.iter().enumerate() {
+        let more = index + 1 < found.len();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let told = connection.ask_within(Ask::Follow { more }, Some(*number), left).ok()?;
+        if !matches!(told.last(), Some((Answer::Done { .. }, _))) {
+            return None;
+        }
+    }
+    Some(true)
+}
+
+/// The numbers of the process's descriptors of the UVM driver, in order.
+fn descriptors() -> Vec<RawFd> {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let numbers = entries.flatten().filter(|entry| is_uvm(&entry.path()));
+    let mut numbers: Vec<RawFd> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers.truncate(MOST_FOLLOWED);
+    numbers
+}
+
+/// By the name; the daemon looks at the device. A file of that name that is neither a device nor in memory is none.
+fn is_uvm(entry: &Path) -> bool {
+    fs::read_link(entry).is_ok_and(|target| is_named(target.as_os_str().as_bytes()))
+        && fs::metadata(entry).is_ok_and(|file| file.file_type().is_char_device() || file.is_file())
+}
+
+fn is_named(path: &[u8]) -> bool {
+    path.strip_suffix(REMOVED).unwrap_or(path).ends_with(NAME_END)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{descriptors, is_named};
+    use std::{fs::File, os::fd::AsRawFd};
+
+    #[test]
+    fn the_drivers_files_are_found_by_name() {
+        assert!(is_named(b"/dev/nvidia-uvm") && is_named(b"/memfd:nvidia-uvm (deleted)"));
+        assert!(!is_named(b"/dev/nvidia-uvm-tools") && !is_named(b"/dev/nvidia0"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("nvidia-uvm")).unwrap();
+        assert!(descriptors().contains(&file.as_raw_fd()));
+    }
+}

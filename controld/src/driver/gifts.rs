@@ -1,0 +1,67 @@
+//! UVM descriptors that a client's own library hands over, where the daemon has not the right to take them: without
+//! `CAP_SYS_PTRACE`, and another user's or one that may do more.
+//!
+//! ```text
+//!  cuInit ends in the client ──Follow, Follow──► session (proves them) ──► driver ──► tracker and copies ──► answer
+//! ```
+//! The library waits for the answer before it lets the program go on, so the client is watched before its first kernel
+//! can run, as it is where the daemon looks itself. They are followed as that client's which has sent them; a process
+//! that sends another's takes that one's faults upon itself, and what is held as somebody's already is never taken twice.
+
+use super::Driver;
+use super::events::Event;
+use super::processes::kernel_pid;
+use super::vault::done;
+use crate::core::ProcessKey;
+use crate::vault::{Reply, Request};
+use crate::witness::uvm::{AttachError, Attached};
+use remps_proto::shim::{Answer, Failure};
+use tokio::sync::oneshot;
+
+/// Address spaces of one client that are followed by what it has handed over. It has one for each copy of the driver's
+/// library in it.
+const MOST_SPACES: usize = 8;
+
+impl Driver {
+    /// Answers a client that has handed its descriptors over, when they are looked at.
+    pub(super) fn handed_over(&mut self, request: Request) {
+        let Request { client, given, reply, .. } = request;
+        let process = client.caller.process;
+        let uvm = match self.witnesses.following.spaces_of(process) {
+            None => Err(Failure::SWITCHED_OFF),
+            Some((_, None)) => Err(Failure::NOT_FOUND),
+            Some((_, Some(spaces))) if spaces >= MOST_SPACES => Err(Failure::QUOTA),
+            Some((uvm, Some(_))) => Ok(uvm),
+        };
+        let uvm = match uvm {
+            Ok(uvm) => uvm,
+            Err(failure) => {
+                // A program that has gone meanwhile needs no answer.
+                let _ = reply.send(vec![(Answer::Failed(failure), None)]);
+                return;
+            }
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let result = uvm.attach_handed_over(kernel_pid(process.pid), given).await.map(Box::new);
+            events.send(Event::HandedOver { process, result, reply }).await;
+        });
+    }
+
+    /// What a client has handed over has been looked at: it is followed from now on, if there was an address space that
+    /// nobody followed.
+    pub(super) fn attached_by_gift(
+        &mut self,
+        process: ProcessKey,
+        result: Result<Box<Attached>, AttachError>,
+        reply: oneshot::Sender<Vec<Reply>>,
+    ) {
+        let is_new = result.is_ok();
+        if is_new {
+            self.say(&format!("Client {} is watched by uvm-event: it has handed its descriptors over", process.pid));
+        }
+        self.take_attached(process, false, result);
+        // A program that has gone meanwhile needs no answer.
+        let _ = reply.send(vec![done(usize::from(is_new))]);
+    }
+}
