@@ -94,10 +94,10 @@ fn only_the_drivers_functions_and_those_of_the_library_are_exported() {
         .collect();
     let mut others: Vec<_> = exported.iter().filter(|name| !name.starts_with("cu")).collect();
     others.sort();
-    let state = ["adopt", "commit", "discard", "find", "last_recovery", "register", "text", "unregister"];
+    let shim = ["idempotent", "in_doubt", "last_recovery", "regions"].map(|name| format!("mps_shim_{name}"));
+    let state = ["adopt", "commit", "discard", "find", "last_recovery", "register", "restore", "text", "unregister"];
     let state = state.iter().chain(&["wait_for_activation"]).map(|name| format!("mps_state_{name}"));
-    let ours: Vec<String> =
-        ["dlsym", "mps_shim_last_recovery", "mps_shim_regions"].map(str::to_owned).into_iter().chain(state).collect();
+    let ours: Vec<String> = ["dlsym".to_owned()].into_iter().chain(shim).chain(state).collect();
     assert_eq!(others, ours.iter().collect::<Vec<_>>());
     for name in ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAlloc_v2", "cuStreamQuery_ptsz"] {
         assert!(exported.iter().any(|exported| exported == name), "{name}");
