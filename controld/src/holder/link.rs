@@ -25,8 +25,11 @@ use super::start::{Contact, find_or_start};
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 /// How often to look where nothing tells of room.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
-/// How long attaching may take, the start of a holder included.
+/// How long a holder that is there may take to hand over what it has.
 const ATTACH_WAIT: Duration = Duration::from_secs(2);
+/// How long the start of one may take, which is the start of a program on a machine that may be as busy as it likes:
+/// without a holder there is no daemon. It takes milliseconds.
+const START_WAIT: Duration = Duration::from_secs(15);
 
 /// Something that a former daemon left, with its descriptors.
 #[derive(Debug)]
@@ -87,9 +90,10 @@ impl HolderLink {
     /// in the way of starting one.
     pub async fn attach(pipe_dir: &Path) -> Result<(Self, Vec<Held>), HolderError> {
         let place = Place::new(pipe_dir).map_err(HolderError::system("find the pipe directory"))?;
-        let deadline = Instant::now() + ATTACH_WAIT;
+        let begin = Instant::now();
         loop {
             let mut link = Self::new(find_or_start(&place)?)?;
+            let deadline = begin + if link.is_child() { START_WAIT } else { ATTACH_WAIT };
             match timeout_at(deadline, link.take_over()).await {
                 Ok(Ok(held)) => return Ok((link, held)),
                 // It was about to end when we connected; the next is found or started.
