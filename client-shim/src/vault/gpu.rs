@@ -1,21 +1,21 @@
 //! A GPU's name in the vault: `GPU-` and the UUID, as `nvidia-smi -L` has it.
-#![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
+#![expect(unsafe_code, reason = "calls the driver")]
 
-use std::{ffi::c_int, mem::MaybeUninit};
+use std::ffi::c_int;
 
 use crate::api::types::CUuuid;
 
 /// The name of a device; empty when the driver does not tell.
 pub(super) fn name(device: c_int) -> String {
-    let mut uuid = MaybeUninit::<CUuuid>::zeroed();
-    if !driver!(query::cuDeviceGetUuid_v2(uuid.as_mut_ptr(), device)).is_success()
-        && !driver!(query::cuDeviceGetUuid(uuid.as_mut_ptr(), device)).is_success()
+    // What a UUID is, which the type of the argument does not say.
+    let mut uuid = [0_u8; 16];
+    let place: *mut CUuuid = uuid.as_mut_ptr().cast();
+    if !driver!(query::cuDeviceGetUuid_v2(place, device)).is_success()
+        && !driver!(query::cuDeviceGetUuid(place, device)).is_success()
     {
         return String::new();
     }
-    // SAFETY: a UUID is 16 bytes, all of them written.
-    let bytes = unsafe { uuid.as_ptr().cast::<[u8; 16]>().read_unaligned() };
-    text(bytes)
+    text(uuid)
 }
 
 /// The ordinal of the device with this name.
