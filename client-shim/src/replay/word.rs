@@ -104,6 +104,8 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
     // What it has said on this connection, of which copy of the driver, and since when a context is to be dead.
     let (mut heard, mut of) = ((0, ServerState::NONE), 0);
     let mut lost_since: Option<Instant> = None;
+    // The server that an earlier daemon, or this one on another connection, knew of.
+    let (before, mut is_first) = (server().0, true);
     loop {
         let (generation, may_recover) = recovery::settled();
         if generation > *told {
@@ -119,6 +121,7 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
         let wait = match lost_since.filter(|_| may_recover) {
             Some(since) if since.elapsed() < SOON => BETWEEN_LOOKS,
             Some(_) => LATER,
+            None if is_first => Duration::ZERO,
             None => WAIT,
         };
         let (server, state, _) = watch(connection, heard, wait)?;
@@ -126,10 +129,13 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
         note(generation, heard);
         lost_since = match state {
             ServerState::TAINTED | ServerState::GONE => lost_since.or_else(|| Some(Instant::now())),
+            // It ended while nobody was there to say so.
+            ServerState::NONE if is_first && before != 0 => Some(Instant::now()),
             // Of a server that is gone it has nothing more to say, and the context may not know yet.
             ServerState::NONE => lost_since.filter(|since| since.elapsed() < ENOUGH),
             _ => None,
         };
+        is_first = false;
         if lost_since.is_some()
             && may_recover
             && let Some((answer, meaning, seen)) = dead_context()
