@@ -153,7 +153,12 @@ impl Core {
             return;
         };
         server.ill_at = Some(now);
-        if server.suspected || server.tainted.is_some() || !server.is_connected() {
+        if server.tainted.is_some() || !server.is_connected() {
+            return;
+        }
+        if server.suspected {
+            // It may have answered already, before this came.
+            server.suspected_anew = true;
             return;
         }
         server.suspected = true;
@@ -165,8 +170,12 @@ impl Core {
             return;
         };
         server.suspected = false;
+        // Once: whoever makes signs without end must not keep newcomers away.
+        let is_old = std::mem::take(&mut server.suspected_anew) && !server.asked_again;
+        server.asked_again = is_old;
         match reply {
             Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
+            Ok(Reply::Active(true)) if is_old => self.suspect(now, epoch),
             Ok(Reply::Active(true)) => self.is_in_no_fault(epoch),
             Ok(_) | Err(_) => {}
         }

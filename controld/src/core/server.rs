@@ -97,6 +97,10 @@ pub struct Server {
     /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
     /// is sent there.
     pub suspected: bool,
+    /// Whether another sign has come since it was asked.
+    pub suspected_anew: bool,
+    /// Whether it is asked for the second time because of that.
+    pub asked_again: bool,
     /// When the last sign came that a client of it may have faulted, whoever gave it.
     pub ill_at: Option<Duration>,
     /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
@@ -150,6 +154,8 @@ impl Server {
             started_at: now,
             tainted: None,
             suspected: false,
+            suspected_anew: false,
+            asked_again: false,
             ill_at: None,
             progress_at: now,
             silent: None,

@@ -147,6 +147,18 @@ fn who_comes_right_after_a_client_that_ended_badly_does_not_get_the_server_that_
 }
 
 #[test]
+fn a_sign_that_comes_while_the_server_is_asked_is_asked_about_again() {
+    let mut scene = Scene::new(Policy::default());
+    // A culprit ends with its error a moment before its server knows.
+    let first = scene.dies(CULPRIT, End::Exited(207));
+    scene.log_record(CULPRIT.pid);
+    let second = scene.answer_status(&first, true);
+    assert!(!scene.is_tainted());
+    let third = scene.answer_status(&second, false);
+    assert!(scene.is_tainted() && spawned(&third).is_some());
+}
+
+#[test]
 fn the_time_in_the_queue_counts_and_one_answer_is_for_all() {
     let mut scene = Scene::new(Policy::default());
     let (first, _) = scene.arrive(NEWCOMER);
