@@ -157,6 +157,11 @@ pub enum Effect {
         /// Whether its work counts as endless.
         endless: bool,
     },
+    /// Tell everything that has come by now, what this server has said above all; then `CaughtUp`, once.
+    CatchUp {
+        /// Which server.
+        server: ServerEpoch,
+    },
     /// Close the copies of a dead client's UVM descriptors.
     ReleaseCopies {
         /// Whose.

@@ -189,6 +189,11 @@ pub enum Input {
         /// Bytes; `None` when nobody can tell.
         memory_bytes: Option<u64>,
     },
+    /// All that had come when [`Effect::CatchUp`](super::Effect::CatchUp) asked for it has been told.
+    CaughtUp {
+        /// On account of which server.
+        server: ServerEpoch,
+    },
     /// The one answer to an [`Effect::Ask`](super::Effect::Ask).
     Replied {
         /// Which request.

@@ -191,6 +191,7 @@ impl Core {
             Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
             Input::ServerLinkLost { server, reason } => self.server_link_lost(now, server, &reason),
             Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
+            Input::CaughtUp { server } => self.caught_up(now, server),
             Input::Replied { request, reply } => self.replied(now, request, reply),
             Input::DevicesListed { session, devices } => self.devices_listed(session, devices),
             Input::Command { session, peer, line } => self.command(now, session, peer, &line),

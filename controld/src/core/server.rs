@@ -105,6 +105,8 @@ pub struct Server {
     pub ill_at: Option<Duration>,
     /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
     pub progress_at: Duration,
+    /// For which `progress_at` the driver was asked to tell all that has come; `None` when it is not asked.
+    pub catching_up: Option<Duration>,
     /// Since when it counts as silent: it owes something and does nothing.
     pub silent: Option<Duration>,
     /// Whether it was silent at any time.
@@ -158,6 +160,7 @@ impl Server {
             asked_again: false,
             ill_at: None,
             progress_at: now,
+            catching_up: None,
             silent: None,
             fell_silent: false,
             healthy_at: None,

@@ -13,6 +13,10 @@
 //!   it is tainted by an incident, and has `drain_timeout` to answer;
 //! - after `silence` without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
 //!
+//! The clock alone proves nothing, since what a server has said may lie unread in its socket or in a long queue of the
+//! daemon's own. So when the time is over the driver is asked to catch up, and only when it has told all that had come
+//! by then, and there was no progress in it, is the server silent. A successor of the daemon begins anew.
+//!
 //! With handshakes under way both times are [`IN_HANDSHAKES`] times as long, since a crowd's contexts are made one after
 //! the other. One that answers after all and is in no fault is left to its clients. When the replacement can't start or
 //! is silent, too, a first one with such a sign may block the GPU, and is ended.
@@ -22,7 +26,7 @@ use super::fault::Cause;
 use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
-use super::{Core, DomainId};
+use super::{Core, DomainId, Effect};
 use core::time::Duration;
 use remps_proto::mps::server::Request;
 
@@ -76,7 +80,7 @@ impl Core {
                 .any(|question| question.server == server.epoch && waits_for_client(&question.purpose))
     }
 
-    /// When a server counts as silent if it goes on like this.
+    /// When a server has been silent for too long if it goes on like this.
     fn silent_at(&self, server: &Server) -> Option<Duration> {
         if !server.is_connected() || server.silent.is_some() || !self.owes(server) || self.is_held_up(server) {
             return None;
@@ -97,6 +101,11 @@ impl Core {
         server.ill_at.is_some_and(|at| at + SIGN_REACH >= server.progress_at)
     }
 
+    /// When to find out whether it is: not again while that is being found out, however late it is.
+    fn asks_at(&self, server: &Server) -> Option<Duration> {
+        self.silent_at(server).filter(|_| server.catching_up.is_none())
+    }
+
     /// The silent server of a domain that has waited longest, had a sign of a fault, and is not ending.
     fn first_silent(&self, domain: DomainId) -> Option<&Server> {
         // Without a sign of a fault it may as well be the machine that is slow, and its clients would die of that.
@@ -115,24 +124,41 @@ impl Core {
         if self.quit.is_some() {
             return None;
         }
-        self.servers.values().flat_map(|server| [self.silent_at(server), self.blocked_at(server)]).flatten().min()
+        self.servers.values().flat_map(|server| [self.asks_at(server), self.blocked_at(server)]).flatten().min()
     }
 
-    /// Finds servers that are silent, and those that block their replacement.
+    /// Finds servers that seem to be silent, and those that block their replacement.
     pub(super) fn advance_silence(&mut self, now: Duration) {
         if self.quit.is_some() {
             return;
         }
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        let silent = self.servers.values().filter(|server| is_due(self.silent_at(server)));
-        let silent: Vec<ServerEpoch> = silent.map(|server| server.epoch).collect();
-        for epoch in silent {
-            self.is_silent(now, epoch);
+        let quiet = self.servers.values().filter(|server| is_due(self.asks_at(server)));
+        let quiet: Vec<ServerEpoch> = quiet.map(|server| server.epoch).collect();
+        for epoch in quiet {
+            if let Some(server) = self.servers.get_mut(&epoch) {
+                server.catching_up = Some(server.progress_at);
+                self.effects.push(Effect::CatchUp { server: epoch });
+            }
         }
         let blocked = self.servers.values().filter(|server| is_due(self.blocked_at(server)));
         let blocked: Vec<DomainId> = blocked.map(|server| server.domain).collect();
         for domain in blocked {
             self.end_first_silent(now, domain, "its replacement does not get ready");
+        }
+    }
+
+    /// Everything has been told that had come when a server seemed to be silent.
+    pub(super) fn caught_up(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some(asked_for) = self.servers.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
+            return;
+        };
+        // What it has been asked, and has not done, since then is another silence, about which nothing is known.
+        let is_silent = self.servers.get(&epoch).is_some_and(|server| {
+            server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= now)
+        });
+        if is_silent && self.quit.is_none() {
+            self.is_silent(now, epoch);
         }
     }
 

@@ -2,6 +2,7 @@
 //! checks the invariants of the module header after every step.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
+mod behind;
 mod fate;
 mod faults;
 mod newcomers;
@@ -26,6 +27,7 @@ fn action() -> impl Strategy<Value = Action> {
         1 => any::<bool>().prop_map(Action::SpawningWorks),
         6 => (0usize..8).prop_map(Action::ServerAnswers),
         1 => (0usize..8).prop_map(Action::ServerIsSilent),
+        3 => (0usize..4).prop_map(Action::CatchesUp),
         4 => (uid, 0usize..world::COMMANDS.len()).prop_map(|(uid, command)| Action::Command { uid, command }),
         6 => (1u64..3000).prop_map(Action::TimePasses),
         1 => Just(Action::Restart),

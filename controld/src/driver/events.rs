@@ -41,6 +41,8 @@ pub(super) enum Event {
     LinkPacket { server: ServerEpoch, packet: Packet },
     /// A server's connection is over.
     LinkEnded { server: ServerEpoch, reason: String },
+    /// What had come when it was asked for is before this in the queue.
+    CaughtUp { server: ServerEpoch },
     /// A server's socket has room again.
     LinkWritable { server: ServerEpoch },
     /// Which group and groups a server's user has.

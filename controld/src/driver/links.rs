@@ -7,8 +7,15 @@ use crate::failpoint::reached;
 use crate::io::seqpacket::{Packet, SeqPacket};
 use crate::io::server_link::{LinkError, MAX_PACKET, Said, ServerLink};
 use remps_proto::mps::server::Request;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::task::yield_now;
+use tokio::time::sleep_until;
+
+/// How often, and for how long, the runtime is let look at all sockets before everything counts as read. It looks at
+/// 1024 of those that have something at a time, and that before it ends a sleep.
+const LOOKS: usize = 4;
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Reports a server's packets until its connection ends.
 async fn read_link(server: ServerEpoch, socket: Arc<SeqPacket>, events: Events) {
@@ -34,7 +41,29 @@ async fn wait_for_room(server: ServerEpoch, socket: Arc<SeqPacket>, events: Even
     events.send(Event::LinkWritable { server }).await;
 }
 
+/// Reports when all that had come, from this server above all, is in the queue before the report.
+///
+/// Whoever waits for room in the queue gets it in turn, so a reader that has taken a packet from its socket comes first.
+async fn catch_up(server: ServerEpoch, socket: Weak<SeqPacket>, events: Events) {
+    for _ in 0..LOOKS {
+        sleep_until((Instant::now() + LOOK).into()).await;
+    }
+    // An answer of many packets is taken one by one while the queue is full. A link that is lost is read no further.
+    while socket.upgrade().is_some_and(|socket| matches!(socket.peek_now(1), Ok(Some(_)))) {
+        sleep_until((Instant::now() + LOOK).into()).await;
+    }
+    // A reader may have taken the last one just now, and have to go on before it queues.
+    yield_now().await;
+    events.send(Event::CaughtUp { server }).await;
+}
+
 impl Driver {
+    /// Tells the core, when it has been told of all that has come by now.
+    pub(super) fn catch_up(&self, server: ServerEpoch) {
+        let socket = self.links.get(&server).map(|link| Arc::downgrade(link.link.socket())).unwrap_or_default();
+        tokio::spawn(catch_up(server, socket, self.events.clone()));
+    }
+
     /// Uses a connection as a server's link from now on.
     pub(super) fn insert_link(&mut self, server: ServerEpoch, connection: ConnectionId, link: ServerLink) {
         let reader = tokio::spawn(read_link(server, link.socket().clone(), self.events.clone())).abort_handle();
@@ -123,5 +152,56 @@ impl Driver {
         for request in overdue {
             self.feed(Input::Replied { request, reply: Err(NoReply::TimedOut) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::seqpacket::pair;
+    use tokio::time::timeout;
+
+    const SERVER: ServerEpoch = ServerEpoch(1);
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn ends() -> (Arc<SeqPacket>, SeqPacket) {
+        let (near, far) = pair().unwrap();
+        (Arc::new(SeqPacket::new(near).unwrap()), SeqPacket::new(far).unwrap())
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn all_that_a_server_has_said_is_told_before_the_daemon_has_caught_up() {
+        const PACKETS: usize = 20;
+        let (events, mut events_rx) = Events::channel();
+        // So full that the reader has to wait for room with every packet.
+        for _ in 0..events_rx.max_capacity() {
+            events.send(Event::LinkWritable { server: SERVER }).await;
+        }
+        let (socket, server) = ends();
+        tokio::spawn(catch_up(SERVER, Arc::downgrade(&socket), events.clone()));
+        tokio::spawn(read_link(SERVER, socket, events.clone()));
+        for _ in 0..PACKETS {
+            server.send(b"packet", None).unwrap();
+        }
+        // Long enough for it to queue its report at once, were that its way.
+        sleep_until((Instant::now() + LOOK * 10).into()).await;
+        let mut told = Vec::new();
+        while !matches!(told.last(), Some(Event::CaughtUp { .. })) {
+            told.push(timeout(LIMIT, events_rx.recv()).await.unwrap().unwrap());
+            // There is room for one at a time.
+            yield_now().await;
+        }
+        assert_eq!(told.iter().filter(|event| matches!(event, Event::LinkPacket { .. })).count(), PACKETS);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_a_lost_link_still_has_is_not_waited_for() {
+        let (events, mut events_rx) = Events::channel();
+        let (socket, server) = ends();
+        server.send(b"nobody reads it", None).unwrap();
+        tokio::spawn(catch_up(SERVER, Arc::downgrade(&socket), events));
+        drop(socket);
+        let told = timeout(LIMIT, events_rx.recv()).await.unwrap().unwrap();
+        assert!(matches!(told, Event::CaughtUp { server: SERVER }));
     }
 }

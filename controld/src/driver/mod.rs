@@ -436,6 +436,7 @@ impl Driver {
             }
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
             Event::LinkEnded { server, reason } => self.link_lost(server, reason),
+            Event::CaughtUp { server } => self.feed(Input::CaughtUp { server }),
             Event::LinkWritable { server } => self.link_writable(server),
             Event::IdentityKnown { server, identity, multi_user } if self.core.is_starting(server) => {
                 self.spawn_server(server, identity, multi_user);

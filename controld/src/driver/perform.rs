@@ -53,6 +53,7 @@ impl Driver {
             Effect::MeasureServer { server, pid } => self.measure_server(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
             Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
+            Effect::CatchUp { server } => self.catch_up(server),
             Effect::ReleaseCopies { process } => self.release_copies(process),
             Effect::Exit { status } => {
                 self.record(&JournalEvent::DaemonEnded { status });

@@ -17,12 +17,14 @@ pub(super) struct Scene {
     pub(super) now: Duration,
     next: u64,
     pub(super) server: ServerEpoch,
+    /// Whether the driver takes its time to tell what has come; else it has told everything whenever it is asked to.
+    pub(super) is_behind: bool,
 }
 
 impl Scene {
     pub(super) fn new(policy: Policy) -> Self {
         let core = Core::new(policy, Defaults::default());
-        let mut scene = Self { core, now: Duration::ZERO, next: 1, server: ServerEpoch(1) };
+        let mut scene = Self { core, now: Duration::ZERO, next: 1, server: ServerEpoch(1), is_behind: false };
         let (first, effects) = scene.arrive(CULPRIT);
         let effects = scene.serve(&effects, SERVER);
         assert!(is_dispatched(&effects, first));
@@ -52,7 +54,13 @@ impl Scene {
     }
 
     pub(super) fn feed(&mut self, input: Input) -> Vec<Effect> {
-        self.core.handle(self.now, input)
+        let mut effects = self.core.handle(self.now, input);
+        while !self.is_behind
+            && let Some(server) = asks_to_catch_up(&self.core)
+        {
+            effects.extend(self.core.handle(self.now, Input::CaughtUp { server }));
+        }
+        effects
     }
 
     pub(super) fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
@@ -125,6 +133,11 @@ impl Scene {
     pub(super) fn is_tainted(&self) -> bool {
         self.core.servers().any(|server| server.epoch == self.server && server.tainted.is_some())
     }
+}
+
+/// A server on account of which the driver is still to tell what has come.
+pub(super) fn asks_to_catch_up(core: &Core) -> Option<ServerEpoch> {
+    core.servers().find(|server| server.catching_up.is_some()).map(|server| server.epoch)
 }
 
 pub(super) fn spawned(effects: &[Effect]) -> Option<ServerEpoch> {

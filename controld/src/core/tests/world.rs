@@ -50,6 +50,8 @@ pub(super) enum Action {
     SpawningWorks(bool),
     ServerAnswers(usize),
     ServerIsSilent(usize),
+    /// The driver has told all that had come when it was asked to.
+    CatchesUp(usize),
     Command {
         uid: u32,
         command: usize,
@@ -124,6 +126,8 @@ pub(super) struct World {
     spawning_works: bool,
     servers: BTreeMap<ServerEpoch, Process>,
     asked: Vec<Asked>,
+    /// On account of which servers the driver is still to tell what has come.
+    behind: BTreeSet<ServerEpoch>,
     /// Where each living client process is, by pid.
     homes: BTreeMap<u32, ServerEpoch>,
     waiting: BTreeMap<ConnectionId, Peer>,
@@ -166,6 +170,7 @@ impl World {
             spawning_works: true,
             servers: BTreeMap::new(),
             asked: Vec::new(),
+            behind: BTreeSet::new(),
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             dispatched: BTreeMap::new(),
@@ -230,6 +235,7 @@ impl World {
                 assert!(!request.is_answered());
                 assert!(self.servers.contains_key(&server), "only a known server is told anything");
             }
+            Effect::CatchUp { server } => assert!(self.behind.insert(server), "it is asked once at a time"),
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
             Effect::HandOver { connection } => {
                 assert!(self.dispatched.contains_key(&connection), "only who was dispatched gets an end");
@@ -462,6 +468,8 @@ impl World {
             assert_eq!(self.core.waiting_peer(*connection), Some(*peer));
         }
         assert_eq!(self.core.questions.len(), self.asked.len(), "every request is waited for");
+        let mut catching_up = self.core.servers().filter(|server| server.catching_up.is_some());
+        assert!(catching_up.all(|server| self.behind.contains(&server.epoch)), "nobody waits for what is not asked");
         if let Some(deadline) = self.core.next_deadline()
             && self.exit.is_none()
         {
@@ -556,6 +564,7 @@ impl World {
             Action::SpawningWorks(works) => self.spawning_works = works,
             Action::ServerAnswers(index) => self.reply(index, false),
             Action::ServerIsSilent(index) => self.reply(index, true),
+            Action::CatchesUp(index) => self.catch_up(index),
             Action::Command { uid, command } => self.command(uid, COMMANDS[command]),
             Action::TimePasses(ms) => self.pass(Duration::from_millis(ms)),
             Action::Restart => self.restart(),
@@ -707,6 +716,14 @@ impl World {
         self.feed(Input::Replied { request: id, reply: Ok(reply) });
     }
 
+    fn catch_up(&mut self, index: usize) {
+        if let Some(server) = self.behind.iter().nth(index).copied() {
+            // Which may have ended meanwhile.
+            self.behind.remove(&server);
+            self.feed(Input::CaughtUp { server });
+        }
+    }
+
     fn command(&mut self, uid: u32, command: &str) {
         if self.quitting {
             return;
@@ -747,6 +764,7 @@ impl World {
         self.servers.retain(|epoch, _| known.contains(epoch));
         self.homes.retain(|_, home| known.contains(home));
         self.asked.clear();
+        self.behind.clear();
         self.unanswered.clear();
         self.watched.clear();
         self.copies.clear();
@@ -787,6 +805,9 @@ impl World {
         for _ in 0..400 {
             while !self.asked.is_empty() {
                 self.reply(0, false);
+            }
+            while !self.behind.is_empty() {
+                self.catch_up(0);
             }
             self.hello(0);
             while !self.told.is_empty() {
