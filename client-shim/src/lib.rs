@@ -33,6 +33,7 @@ mod guard;
 mod init;
 mod keep;
 mod log;
+mod maps;
 mod private;
 mod proc_address;
 mod replay;

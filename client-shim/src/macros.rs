@@ -87,8 +87,10 @@ macro_rules! hooks {
                             // SAFETY: the program's own call, with its own arguments.
                             return unsafe { call($($argument),*) };
                         }
+                        #[allow(unused_mut, unused_variables, reason = "a function without arguments has none to translate")]
+                        let mut launched = $crate::replay::Launched::default();
                         $(
-                            let Ok($argument) = $crate::replay::Argument::hold($argument) else {
+                            let Ok($argument) = $crate::replay::Argument::hold($argument, &mut launched) else {
                                 return $crate::replay::untranslatable(&HOOK);
                             };
                         )*

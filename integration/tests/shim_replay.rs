@@ -152,16 +152,6 @@ fn graphs_do_after_faults_what_they_did_before() {
 }
 
 #[test]
-fn a_variable_that_comes_to_another_address_is_in_the_way() {
-    for_each(only_ours(), |subject| {
-        let sim = Sim::new(subject, &[("MPS_SIM_VARIABLES_FROM", "2:4096")]);
-        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--variable"]));
-        assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
-        assert!(reason(&refused).contains("cuModuleGetGlobal at the same address"), "{subject}: {refused:?}");
-    });
-}
-
-#[test]
 fn a_program_goes_on_after_its_neighbours_faults() {
     for_each(only_ours(), |subject| others_faults(subject, &[], false));
 }

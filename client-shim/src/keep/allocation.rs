@@ -154,6 +154,10 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
 }
 
 fn make(device: CUdevice, size: u64) -> Result<Result<Region, Failure>, Bypass> {
-    let (address, peers) = with(|store| (store.address(device, size), store.peers(device)))?;
-    Ok(Region::create(device, size, address, &peers))
+    let (address, peers) = with(|store| (store.claim(device, size), store.peers(device)))?;
+    let made = Region::create(device, size, address, &peers);
+    if made.as_ref().map_or(true, |region| region.base != address) {
+        with(|store| store.unclaim(address))?;
+    }
+    Ok(made)
 }

@@ -8,9 +8,10 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 
 use super::{
     account::{self, Reason},
+    arena::GRANULE,
     descriptors::Held,
-    own::Own,
-    region::{DESCRIPTOR, DEVICE, PINNED},
+    own::{Own, Reservation},
+    region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
 };
 use crate::{
     api::{
@@ -25,6 +26,7 @@ use crate::{
         },
     },
     guard::{Bypass, Driver},
+    replay,
     sys::CUresult,
     vault,
 };
@@ -223,7 +225,7 @@ pub(crate) fn allow(
     Ok(answer)
 }
 
-/// Logic of `cuMemAddressReserve`.
+/// Logic of `cuMemAddressReserve`: a program that is to be recovered gets addresses that can be had again.
 pub(crate) fn reserve(
     driver: &mut Driver<cuMemAddressReserve::Signature>,
     address: *mut CUdeviceptr,
@@ -232,14 +234,27 @@ pub(crate) fn reserve(
     wanted: CUdeviceptr,
     flags: c_ulonglong,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, alignment, wanted, flags) });
+    let (asked, wish) = if replay::is_wanted() { recoverable(size, alignment, wanted)? } else { (size, wanted) };
+    // SAFETY: the program's call with the program's arguments, or with another size and wish.
+    let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
     if answer.is_success() && !address.is_null() {
         // SAFETY: the driver has just written there.
         let address = unsafe { *address };
-        own(|own| own.reserve(address, bytes(size)))?;
+        own(|own| own.reserve(address, Reservation { size: bytes(size), reserved: bytes(asked) }))?;
     }
     Ok(answer)
+}
+
+/// How many bytes to reserve, and where. What the driver would refuse is not changed.
+fn recoverable(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(usize, CUdeviceptr), Bypass> {
+    let (length, alignment) = (bytes(size), bytes(alignment).max(GRANULE));
+    let is_sound = length > 0 && length.is_multiple_of(PAGE) && alignment.is_power_of_two();
+    let rounded = length.checked_next_multiple_of(GRANULE).filter(|_| is_sound);
+    let Some((rounded, asked)) = rounded.and_then(|rounded| Some((rounded, usize::try_from(rounded).ok()?))) else {
+        return Ok((size, wanted));
+    };
+    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment))? } else { wanted };
+    Ok((asked, wish))
 }
 
 /// Logic of `cuMemAddressFree`.
@@ -248,11 +263,18 @@ pub(crate) fn unreserve(
     address: CUdeviceptr,
     size: usize,
 ) -> Result<CUresult, Bypass> {
+    let asked = own(|own| own.reservation(address))?;
+    let size = match asked.filter(|found| found.reserved != found.size) {
+        None => size,
+        Some(found) if found.size == bytes(size) => usize::try_from(found.reserved).unwrap_or(size),
+        // What the driver says to a part of a reservation, or to more than it.
+        Some(_) => return Ok(CUresult::CUDA_ERROR_INVALID_VALUE),
+    };
     let known = own(|own| own.unreserve(address))?;
-    // SAFETY: the program's call with the program's arguments.
+    // SAFETY: the program's call with the program's address.
     let answer = driver.call(|function| unsafe { function(address, size) });
-    if let Some(size) = known.filter(|_| !answer.is_success()) {
-        own(|own| own.reserve(address, size))?;
+    if let Some(known) = known.filter(|_| !answer.is_success()) {
+        own(|own| own.reserve(address, known))?;
     }
     Ok(answer)
 }

@@ -15,6 +15,7 @@
 
 pub(crate) mod account;
 pub(crate) mod allocation;
+pub(crate) mod arena;
 pub(crate) mod contexts;
 pub(crate) mod current;
 pub(crate) mod descriptors;

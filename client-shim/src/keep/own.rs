@@ -8,7 +8,7 @@ pub(crate) mod again;
 
 use std::collections::BTreeMap;
 
-use super::{descriptors::Held, regions::KeptRange};
+use super::{arena, descriptors::Held, regions::KeptRange};
 use crate::api::types::{CUdevice, CUmemAccessDesc};
 
 /// A number for an allocation that no other one has, or had. A handle is given out again once it is released.
@@ -42,6 +42,15 @@ pub(crate) struct Mapping {
     access: Vec<CUmemAccessDesc>,
 }
 
+/// Reserved addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    /// Bytes that the program has asked for.
+    pub(crate) size: u64,
+    /// Bytes that the driver was asked for, as many or more.
+    pub(crate) reserved: u64,
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
@@ -50,8 +59,8 @@ pub(crate) struct Own {
     handles: BTreeMap<u64, (Id, u64)>,
     /// By address.
     mappings: BTreeMap<u64, Mapping>,
-    /// Reserved addresses: size by start.
-    reservations: BTreeMap<u64, u64>,
+    /// By start.
+    reservations: BTreeMap<u64, Reservation>,
     last_id: Id,
 }
 
@@ -178,13 +187,37 @@ impl Own {
     }
 
     /// Addresses were reserved.
-    pub(crate) fn reserve(&mut self, address: u64, size: u64) {
-        self.reservations.insert(address, size);
+    pub(crate) fn reserve(&mut self, address: u64, reservation: Reservation) {
+        self.reservations.insert(address, reservation);
     }
 
-    /// Addresses are given back; their size if they were reserved.
-    pub(crate) fn unreserve(&mut self, address: u64) -> Option<u64> {
+    /// Addresses are given back; what was reserved there.
+    pub(crate) fn unreserve(&mut self, address: u64) -> Option<Reservation> {
         self.reservations.remove(&address)
+    }
+
+    /// What is reserved from this address on.
+    pub(crate) fn reservation(&self, address: u64) -> Option<Reservation> {
+        self.reservations.get(&address).copied()
+    }
+
+    /// The reservation that an address lies in, if it is larger at the driver than the program knows.
+    pub(crate) fn enlarged_around(&self, address: u64) -> Option<Reservation> {
+        let (start, found) = self.reservations.range(..=address).next_back()?;
+        (address - start < found.size && found.reserved != found.size).then_some(*found)
+    }
+
+    /// A free address for a reservation of the program's that has no wish; 0 if there is none.
+    pub(crate) fn place(&self, size: u64, alignment: u64) -> u64 {
+        let area = arena::PROGRAMS;
+        let mut at = area.start.next_multiple_of(alignment);
+        for (&start, found) in self.reservations.range(area.clone()) {
+            if start.saturating_sub(at) >= size {
+                break;
+            }
+            at = at.max((start + found.reserved).next_multiple_of(alignment));
+        }
+        if area.end.saturating_sub(at) >= size { at } else { 0 }
     }
 
     fn mapping_around(&self, address: u64) -> Option<&Mapping> {
@@ -245,7 +278,7 @@ pub(crate) struct Unmapped(Vec<(u64, Mapping, Option<Allocation>)>);
 
 #[cfg(test)]
 mod tests {
-    use super::Own;
+    use super::{Own, Reservation, arena};
 
     const SIZE: u64 = 2 << 20;
 
@@ -301,8 +334,28 @@ mod tests {
         own.retain(9, 0x5000);
         assert!(!own.map(0x1000_0000, SIZE, 0, 9), "a multicast object");
         drop(own.unmap(0x1000_0000, SIZE));
-        own.reserve(0x2000_0000, SIZE);
-        assert_eq!((own.unreserve(0x2000_0000), own.unreserve(0x2000_0000)), (Some(SIZE), None));
+        let whole = Reservation { size: SIZE, reserved: SIZE };
+        own.reserve(0x2000_0000, whole);
+        assert_eq!((own.unreserve(0x2000_0000), own.unreserve(0x2000_0000)), (Some(whole), None));
         assert_eq!(own.totals(), [0; 6]);
+    }
+
+    #[test]
+    fn reservations_of_a_program_follow_each_other_and_gaps_are_used_again() {
+        let (start, step) = (arena::PROGRAMS.start, arena::GRANULE);
+        let mut own = Own::default();
+        let small = Reservation { size: SIZE, reserved: step };
+        for index in 0..3 {
+            assert_eq!(own.place(step, step), start + index * step);
+            own.reserve(start + index * step, small);
+        }
+        own.unreserve(start + step);
+        assert_eq!((own.place(step, step), own.place(2 * step, step)), (start + step, start + 3 * step));
+        assert_eq!(own.place(step, 1 << 40), start.next_multiple_of(1 << 40) + (1 << 40), "the first is taken");
+        assert_eq!(own.place(arena::PROGRAMS.end - start + 1, step), 0);
+        assert_eq!(own.enlarged_around(start + SIZE - 1), Some(small));
+        assert_eq!(own.enlarged_around(start + SIZE), None, "the program has nothing there");
+        own.reserve(start, Reservation { size: step, reserved: step });
+        assert_eq!(own.enlarged_around(start), None);
     }
 }

@@ -75,11 +75,11 @@ pub(crate) fn attribute(
     attribute: CUpointer_attribute,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    let (start, block) = with(|store| store.around(address))?.ok_or(Bypass::NotOurs)?;
+    let known = known_of(address)?;
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(data, attribute, address) });
     if answer.is_success() {
-        correct(data, attribute, start, &block);
+        correct(data, attribute, &known);
     }
     Ok(answer)
 }
@@ -92,7 +92,7 @@ pub(crate) fn attributes(
     data: *mut *mut c_void,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    let (start, block) = with(|store| store.around(address))?.ok_or(Bypass::NotOurs)?;
+    let known = known_of(address)?;
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(count, attributes, data, address) });
     if answer.is_success() && !attributes.is_null() && !data.is_null() {
@@ -101,20 +101,37 @@ pub(crate) fn attributes(
             let attribute = unsafe { attributes.wrapping_add(index).read() };
             // SAFETY: as above.
             let place = unsafe { data.wrapping_add(index).read() };
-            correct(place, attribute, start, &block);
+            correct(place, attribute, &known);
         }
     }
     Ok(answer)
 }
 
+/// About what the driver says something else than the program should hear.
+enum Known {
+    /// A block of ours, and its address.
+    Block(u64, Block),
+    /// A reservation of the program's that is larger at the driver: how large the program's is.
+    Reserved(u64),
+}
+
+fn known_of(address: CUdeviceptr) -> Result<Known, Bypass> {
+    let known = with(|store| match store.around(address) {
+        Some((start, block)) => Some(Known::Block(start, block)),
+        None => store.own.enlarged_around(address).map(|found| Known::Reserved(found.size)),
+    })?;
+    known.ok_or(Bypass::NotOurs)
+}
+
 /// Puts our answer in the place of the driver's where they differ.
-fn correct(data: *mut c_void, attribute: CUpointer_attribute, start: u64, block: &Block) {
-    let number = match attribute {
-        CONTEXT => u64::try_from(replay::name_of(block.context)).unwrap_or_default(),
-        BUFFER_ID => FIRST_BUFFER + block.number,
-        RANGE_START_ADDR => start,
-        RANGE_SIZE => block.size,
-        ALLOWED_HANDLE_TYPES if !data.is_null() => {
+fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
+    let number = match (known, attribute) {
+        (Known::Block(_, block), CONTEXT) => u64::try_from(replay::name_of(block.context)).unwrap_or_default(),
+        (Known::Block(_, block), BUFFER_ID) => FIRST_BUFFER + block.number,
+        (Known::Block(start, _), RANGE_START_ADDR) => *start,
+        (Known::Block(_, block), RANGE_SIZE) => block.size,
+        (Known::Reserved(size), RANGE_SIZE) => *size,
+        (Known::Block(..), ALLOWED_HANDLE_TYPES) if !data.is_null() => {
             // No kind of handle is allowed: the memory is not the program's to export.
             // SAFETY: the driver has just written at least so many bytes there.
             unsafe { data.cast::<u32>().write_unaligned(0) };

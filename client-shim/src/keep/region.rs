@@ -7,10 +7,14 @@
 
 use std::ptr;
 
-use super::descriptors::{Held, NotHeld};
+use super::{
+    arena,
+    descriptors::{Held, NotHeld},
+};
 use crate::{
     api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
     failpoint::reached,
+    log, maps,
     sys::CUresult,
 };
 
@@ -69,7 +73,7 @@ fn length(size: u64) -> usize {
 
 impl Region {
     /// Allocates `size` bytes, a multiple of [`PAGE`], on `device`, if possible at the address `wanted`, for use by that
-    /// device and `peers`.
+    /// device and `peers`. With 0, or where that is not possible, the driver chooses the address.
     pub(crate) fn create(device: CUdevice, size: u64, wanted: u64, peers: &[CUdevice]) -> Result<Self, Failure> {
         let mut properties = CUmemAllocationProp {
             kind: PINNED,
@@ -107,13 +111,17 @@ impl Region {
         checked(driver!(mapping::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0)))?;
         let descriptor = Held::take(descriptor).map_err(Failure::Descriptor)?;
         reached("memory-exported");
-        let mut base = 0;
-        checked(driver!(mapping::cuMemAddressReserve(&raw mut base, length(size), length(PAGE), wanted, 0)))?;
-        let region = Self { base, size, device, descriptor };
-        if let Err(answer) = checked(driver!(mapping::cuMemMap(base, length(size), 0, handle, 0))) {
-            region.free_addresses();
-            return Err(answer.into());
+        let is_mapped = |base| checked(driver!(mapping::cuMemMap(base, length(size), 0, handle, 0)));
+        let mut base = wanted;
+        if !arena::prepare(wanted, size) || is_mapped(wanted).is_err() {
+            let wish = if arena::holds(wanted, size) { 0 } else { wanted };
+            checked(driver!(mapping::cuMemAddressReserve(&raw mut base, length(size), length(PAGE), wish, 0)))?;
+            if let Err(answer) = is_mapped(base) {
+                free_addresses(base, size);
+                return Err(answer.into());
+            }
         }
+        let region = Self { base, size, device, descriptor };
         reached("memory-mapped");
         let users: Vec<CUdevice> = [device].iter().chain(peers).copied().collect();
         if let Err(answer) = region.allow(&users) {
@@ -133,13 +141,43 @@ impl Region {
     pub(crate) fn destroy(self) {
         // A device that is lost refuses even this; the descriptor is closed all the same, and the kernel frees.
         if driver!(mapping::cuMemUnmap(self.base, length(self.size))).is_success() {
-            self.free_addresses();
+            free_addresses(self.base, self.size);
         }
     }
+}
 
-    fn free_addresses(&self) {
-        let _nothing_to_do = driver!(mapping::cuMemAddressFree(self.base, length(self.size)));
+/// Gives the addresses of something that is not mapped any longer back to the driver, unless they are an arena's.
+pub(crate) fn free_addresses(base: u64, size: u64) {
+    if !arena::holds(base, size) {
+        let _nothing_to_do = driver!(mapping::cuMemAddressFree(base, length(size)));
     }
+}
+
+/// Why a range of addresses can't be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotReserved {
+    /// The driver refuses.
+    Driver(CUresult),
+    /// The driver gives another one; standard error has both.
+    Elsewhere,
+}
+
+/// Reserves this range of addresses and no other.
+pub(crate) fn reserve_at(wanted: u64, size: u64) -> Result<(), NotReserved> {
+    let mut base = 0;
+    checked(driver!(mapping::cuMemAddressReserve(&raw mut base, length(size), length(PAGE), wanted, 0)))
+        .map_err(NotReserved::Driver)?;
+    if base == wanted {
+        return Ok(());
+    }
+    let _nothing_to_do = driver!(mapping::cuMemAddressFree(base, length(size)));
+    let lies_there = maps::read().unwrap_or_default().into_iter().find(|range| range.meets(wanted, size));
+    let found = match &lies_there {
+        Some(range) => format!("{:#x}-{:#x} {} {}", range.start, range.end, range.access, range.rest.trim()),
+        None => "nothing".to_owned(),
+    };
+    log::complain(format_args!("{size:#x} bytes at {wanted:#x}: the driver gives {base:#x}; {found} lies there"));
+    Err(NotReserved::Elsewhere)
 }
 
 /// Lets these devices read and write a mapped range.

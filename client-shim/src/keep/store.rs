@@ -10,6 +10,7 @@ pub(crate) mod again;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    arena,
     descriptors::Held,
     extents::{Extents, GRAIN},
     kinds_of_contexts::Contexts,
@@ -19,7 +20,7 @@ use super::{
 };
 use crate::{
     api::types::{CUdevice, CUevent},
-    vault::{self, LANES},
+    vault,
 };
 
 /// From this size on a request has a slab of its own, in bytes.
@@ -28,14 +29,6 @@ const LARGE: u64 = 32 << 20;
 const LARGEST: u64 = 256 << 20;
 /// A new slab is such a part of what the device's slabs hold.
 const SHARE: u64 = 8;
-
-/// Where our addresses begin. Far from the program, its libraries and heap, and from where drivers of today put their
-/// own; addresses here are honoured by the driver where nothing else is.
-const ADDRESSES: u64 = 0x7000_0000_0000;
-/// Addresses for each device: several times the memory of the largest.
-const ADDRESSES_OF_A_DEVICE: u64 = 1 << 40;
-/// Devices that have addresses; the driver chooses for others.
-const DEVICES: u64 = 14;
 
 /// A slab.
 #[derive(Debug)]
@@ -84,6 +77,8 @@ pub(crate) struct Pending {
 pub(crate) struct Store {
     /// By address.
     slabs: BTreeMap<u64, Slab>,
+    /// Addresses of slabs that are being made, and bytes.
+    claims: BTreeMap<u64, u64>,
     /// By address.
     blocks: BTreeMap<u64, Block>,
     /// By device, the others that may use its memory.
@@ -119,6 +114,7 @@ impl Store {
         let mut free = Extents::new(region.size);
         let taken = size.next_multiple_of(GRAIN);
         let start = free.take(taken).expect("the slab was made for it");
+        self.unclaim(base);
         self.slabs.insert(base, Slab { region, free, is_shared: taken < LARGE });
         self.note(base, start, device, context, size)
     }
@@ -141,21 +137,33 @@ impl Store {
         Some(((held / SHARE).next_multiple_of(PAGE).clamp(least, LARGEST), least))
     }
 
-    /// A free address for a new slab, 0 if the driver is to choose.
-    pub(crate) fn address(&self, device: CUdevice, size: u64) -> u64 {
-        let Some(index) = u64::try_from(device).ok().filter(|index| *index < DEVICES) else { return 0 };
-        let first = ADDRESSES + index * ADDRESSES_OF_A_DEVICE;
-        let end = first + ADDRESSES_OF_A_DEVICE;
+    /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, or until
+    /// [`Store::unclaim`].
+    pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
         // A standby leaves the addresses alone that its predecessor may have, and that it will need.
-        let mut at = first + vault::lane() * (ADDRESSES_OF_A_DEVICE / LANES);
-        let first = at;
-        for (&base, slab) in self.slabs.range(first..end) {
-            if base - at >= size {
+        let Some(first) = arena::of(device, vault::lane()) else { return 0 };
+        let end = first + arena::LENGTH;
+        let slabs = self.slabs.range(first..end).map(|(&base, slab)| (base, slab.region.size));
+        let mut taken: Vec<(u64, u64)> =
+            slabs.chain(self.claims.range(first..end).map(|(&at, &of)| (at, of))).collect();
+        taken.sort_unstable();
+        let mut at = first;
+        for (base, length) in taken {
+            if base.saturating_sub(at) >= size {
                 break;
             }
-            at = base + slab.region.size;
+            at = at.max(base + length);
         }
-        if end.saturating_sub(at) >= size { at } else { 0 }
+        if end.saturating_sub(at) < size {
+            return 0;
+        }
+        self.claims.insert(at, size);
+        at
+    }
+
+    /// The address is free again.
+    pub(crate) fn unclaim(&mut self, address: u64) {
+        self.claims.remove(&address);
     }
 
     /// Notes that the program frees the block at an address; `None` if it has none there.

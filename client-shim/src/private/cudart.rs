@@ -1,11 +1,12 @@
 //! Private functions whose arguments are known and name contexts or modules.
 //!
-//! Arguments and order are those of ZLUDA (`dark_api/src/lib.rs`, `CUDART_INTERFACE` and `CONTEXT_CHECKS`).
+//! Arguments and order are those of ZLUDA (`dark_api/src/lib.rs`, `CUDART_INTERFACE` and `CONTEXT_CHECKS`), and for the
+//! queries about contexts what calls of cuBLASLt 13 have shown.
 #![expect(unsafe_code, reason = "functions without a public declaration")]
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{CHECKS, CUDART, KINDS, passing, stub_of, stubs, to_driver, to_program};
+use super::{CHECKS, CUDART, KINDS, QUERIES, passing, stub_of, stubs, to_driver, to_program};
 use crate::{
     api::types::{CUcontext, CUmodule},
     guard::{self, Bypass},
@@ -17,6 +18,7 @@ type Module = unsafe extern "C" fn(*mut CUmodule, *const c_void) -> CUresult;
 type Primary = unsafe extern "C" fn(*mut CUcontext, c_int) -> CUresult;
 type ModuleOf = unsafe extern "C" fn(*mut CUmodule, *const c_void, *mut c_void, *mut c_void, c_uint) -> CUresult;
 type ModuleFrom = unsafe extern "C" fn(*const c_void, *mut CUmodule, *mut c_void, *mut c_void, c_uint) -> CUresult;
+type Query = unsafe extern "C" fn(CUcontext, *mut u64) -> CUresult;
 type Check = unsafe extern "C" fn(CUcontext, *mut c_uint, *mut *const c_void) -> CUresult;
 
 /// Places in the table that cudart loads its modules and gets its contexts by.
@@ -24,8 +26,10 @@ const MODULE: usize = 1;
 const PRIMARY: usize = 2;
 const MODULE_OF: usize = 6;
 const MODULE_FROM: usize = 8;
-/// The place in the other one.
+/// The place in the one of checks.
 const CHECK: usize = 2;
+/// The place in the one of queries.
+const QUERY: usize = 4;
 
 /// Our functions in the places of cudart's table.
 pub(super) fn ours(index: usize) -> Option<*mut c_void> {
@@ -41,6 +45,11 @@ pub(super) fn ours(index: usize) -> Option<*mut c_void> {
 /// Our functions in the places of the table of checks.
 pub(super) fn our_checks(index: usize) -> Option<*mut c_void> {
     (index == CHECK).then_some(check as *mut c_void)
+}
+
+/// Our functions in the places of the table of queries about contexts.
+pub(super) fn our_queries(index: usize) -> Option<*mut c_void> {
+    (index == QUERY).then_some(query as *mut c_void)
 }
 
 /// The driver's function in a place of a table.
@@ -134,5 +143,14 @@ unsafe extern "C" fn check(context: CUcontext, first: *mut c_uint, second: *mut 
         let theirs = unsafe { theirs::<Check>(CHECKS, CHECK) };
         // SAFETY: as above.
         unsafe { theirs(to_driver(context), first, second) }
+    })
+}
+
+unsafe extern "C" fn query(context: CUcontext, number: *mut u64) -> CUresult {
+    passing(|| {
+        // SAFETY: as above.
+        let theirs = unsafe { theirs::<Query>(QUERIES, QUERY) };
+        // SAFETY: as above.
+        unsafe { theirs(to_driver(context), number) }
     })
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{FREE_STUBS, Id, KINDS, Kind, STUBS_OF_A_TABLE, Treatment, storage, stubs, table::Table};
-use crate::{api::types::CUcontext, replay, sys::CUresult};
+use crate::{api::types::CUcontext, maps, sys::CUresult};
 
 /// A table.
 #[derive(Clone, Copy)]
@@ -29,6 +29,12 @@ impl Given {
             Treatment::Followed { ours, .. } => ours(index),
             Treatment::Left => None,
         }
+    }
+
+    /// Whether an entry stays with the copy that gave the table out.
+    fn is_left(&self, index: usize) -> bool {
+        self.kind
+            .is_some_and(|kind| matches!(kind.treatment, Treatment::Followed { left, .. } if left.contains(&index)))
     }
 
     fn is_known(&self, index: usize) -> bool {
@@ -78,12 +84,12 @@ pub(super) unsafe fn taken(id: &Id, start: *const c_void) -> bool {
     }
     let is_replaced = |index: usize| table.get(index) == of.entry(index);
     // What is no function of the driver's is the copy's own, and stays.
-    let Some(functions) = replay::functions_of(table.functions().map(|index| table.get(index).addr())) else {
+    let Some(functions) = maps::functions_of(table.functions().map(|index| table.get(index).addr())) else {
         return false;
     };
     let replaced: Vec<_> = table
         .functions()
-        .filter(|index| functions.contains(&table.get(*index).addr()) && !is_replaced(*index))
+        .filter(|index| functions.contains(&table.get(*index).addr()) && !is_replaced(*index) && !of.is_left(*index))
         .map(|index| {
             stubs::lead(of.stubs + index, table.get(index));
             (index, of.entry(index))

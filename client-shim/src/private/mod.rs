@@ -23,6 +23,7 @@ use crate::{
     },
     guard::{Bypass, Driver},
     keep::account::{self, Reason},
+    log,
     replay::{self, Subject},
     settings,
     sys::CUresult,
@@ -36,8 +37,9 @@ type Id = [u8; 16];
 /// What becomes of a table.
 enum Treatment {
     /// Its entries go with the driver's living copy. `known` are those whose arguments hold nothing that another copy
-    /// would not understand, besides those that `ours` stands in front of; `stubs` is the first one's number.
-    Followed { stubs: usize, known: &'static [usize], ours: fn(usize) -> Option<*mut c_void> },
+    /// would not understand, besides those that `ours` stands in front of; `left` are those that stay with the copy that
+    /// gave the table out, all the same; `stubs` is the first one's number.
+    Followed { stubs: usize, known: &'static [usize], left: &'static [usize], ours: fn(usize) -> Option<*mut c_void> },
     /// Its entries stay with the copy that gave it out.
     Left,
 }
@@ -57,28 +59,54 @@ const fn none(_index: usize) -> Option<*mut c_void> {
 const CUDART: usize = 0;
 const STORAGE: usize = 1;
 const CHECKS: usize = 2;
+const QUERIES: usize = 3;
 
 /// The tables that cudart 13.0 asks for, and those that other libraries of NVIDIA's were seen to ask for.
-static KINDS: [Kind; 9] = [
+static KINDS: [Kind; 11] = [
     Kind {
         id: *b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9",
         name: "cudart interface",
-        treatment: Treatment::Followed { stubs: 0, known: &[7, 12], ours: cudart::ours },
+        treatment: Treatment::Followed { stubs: 0, known: &[7, 12], left: &[], ours: cudart::ours },
     },
     Kind {
         id: *b"\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93",
         name: "context-local storage",
-        treatment: Treatment::Followed { stubs: 64, known: &[], ours: storage::ours },
+        treatment: Treatment::Followed { stubs: 1 * STUBS_OF_A_TABLE, known: &[], left: &[], ours: storage::ours },
     },
     Kind {
         id: *b"\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e",
         name: "context checks",
-        treatment: Treatment::Followed { stubs: 128, known: &[3], ours: cudart::our_checks },
+        treatment: Treatment::Followed {
+            stubs: 2 * STUBS_OF_A_TABLE,
+            known: &[3],
+            left: &[],
+            ours: cudart::our_checks,
+        },
+    },
+    // cuBLASLt 13 asks [4] for a number about a context, which is written in 64 bits (seen with 580.159.04 and PyTorch; 1 on
+    // an H200). Of the others nothing is known.
+    Kind {
+        id: *b"\x21\x31\x8c\x60\x97\x14\x32\x48\x8c\xa6\x41\xff\x73\x24\xc8\xf2",
+        name: "context queries",
+        treatment: Treatment::Followed {
+            stubs: 5 * STUBS_OF_A_TABLE,
+            known: &[],
+            left: &[],
+            ours: cudart::our_queries,
+        },
     },
     Kind {
         id: *b"\xb1\x05\x41\xe1\xf7\xc7\xc7\x4a\x9f\x64\xf2\x23\xbe\x99\xf1\xe2",
         name: "device attributes",
-        treatment: Treatment::Followed { stubs: 192, known: &[5, 13], ours: none },
+        treatment: Treatment::Followed { stubs: 3 * STUBS_OF_A_TABLE, known: &[5, 13], left: &[], ours: none },
+    },
+    // Locks, queues and memory of the host, which NVML 580 uses for itself: with 580.159.04 it calls [24] and [25] with the
+    // addresses of words of its own, [19] with places for a result, [21] with that result, and none with a handle or a device
+    // (seen once, with PyTorch). Whoever made something there must go on with it. Of the others nothing is known.
+    Kind {
+        id: *b"\x69\xa2\x8e\x9f\x24\x49\x8b\x47\xb0\x30\xc5\xda\x33\x0e\xa4\xe9",
+        name: "host services",
+        treatment: Treatment::Followed { stubs: 4 * STUBS_OF_A_TABLE, known: &[], left: &[19, 21, 24, 25], ours: none },
     },
     // A check of the addresses of tables and functions, which must be answered by whoever gave them out.
     Kind {
@@ -113,7 +141,7 @@ static KINDS: [Kind; 9] = [
 /// Stubs from one listed table to the next.
 const STUBS_OF_A_TABLE: usize = table::MOST_ENTRIES;
 /// The number of the first stub that is no listed table's.
-const FREE_STUBS: usize = 4 * STUBS_OF_A_TABLE;
+const FREE_STUBS: usize = 6 * STUBS_OF_A_TABLE;
 
 /// The number of the stub for an entry of a followed table.
 fn stub_of(kind: &Kind, index: usize) -> usize {
@@ -138,6 +166,10 @@ pub(crate) fn hand_out(
         let start = unsafe { table.read() };
         // SAFETY: as it has answered.
         if !unsafe { followed::taken(&id, start) } {
+            log::complain(format_args!(
+                "the private table {:032x} cannot be led to another copy of the driver",
+                u128::from_be_bytes(id)
+            ));
             account::made("cuGetExportTable", Reason::PrivateTable, start.addr().key());
         }
     }

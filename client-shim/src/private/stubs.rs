@@ -11,7 +11,7 @@ use std::{
 };
 
 /// As many as there are entries in all tables that are followed, with room for newer drivers' longer ones.
-pub(super) const STUBS: usize = 1024;
+pub(super) const STUBS: usize = 2048;
 
 /// Bytes from one stub to the next.
 const STRIDE: usize = 32;

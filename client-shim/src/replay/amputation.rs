@@ -11,12 +11,11 @@ use std::{
     ptr,
 };
 
-use super::{
-    belongings::Belongings,
+use super::{belongings::Belongings, socket_name::Exchanged};
+use crate::{
+    keep::descriptors::identity_of,
     maps::{self, Range},
-    socket_name::Exchanged,
 };
-use crate::keep::descriptors::identity_of;
 
 /// What the driver's files are called.
 const DEVICES: &str = "/dev/nvidia";

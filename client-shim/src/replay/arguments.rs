@@ -7,12 +7,13 @@
 //! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`keep::graphs`) |
 //! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
+//! | an address on the GPU, and one among a kernel's arguments | is translated if it is that of a moved variable ([`moved`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
 use std::ptr;
 
-use super::names;
+use super::{moved, names};
 use crate::api::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray,
     CUarrayMapInfo, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory,
@@ -45,13 +46,17 @@ impl Subject {
     }
 }
 
+/// What a call launches: the function, in the living copy's handles, until its arguments have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Launched(Option<usize>);
+
 /// An argument.
 pub(crate) trait Argument: Copy {
     /// What is kept during the call to be passed in its place.
     type Held;
 
-    /// Translates it.
-    fn hold(self) -> Result<Self::Held, Untranslatable>;
+    /// Translates it. `launched` is what the call's arguments so far say of a launch.
+    fn hold(self, launched: &mut Launched) -> Result<Self::Held, Untranslatable>;
 
     /// What is passed.
     fn pass(held: &Self::Held) -> Self;
@@ -77,7 +82,7 @@ pub(crate) trait Pointee: Sized {
     ///
     /// # Safety
     /// It is the program's argument of this type, or null.
-    unsafe fn copy(_pointer: *const Self) -> Result<Option<Self::Copy>, Untranslatable> {
+    unsafe fn copy(_pointer: *const Self, _launched: &mut Launched) -> Result<Option<Self::Copy>, Untranslatable> {
         Ok(None)
     }
 
@@ -104,7 +109,7 @@ macro_rules! plain {
         $(impl Argument for $type {
             type Held = Self;
 
-            fn hold(self) -> Result<Self, Untranslatable> {
+            fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
                 Ok(self)
             }
 
@@ -120,7 +125,7 @@ macro_rules! numbers {
         $(impl Argument for $type {
             type Held = Self;
 
-            fn hold(self) -> Result<Self, Untranslatable> {
+            fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
                 Ok(self)
             }
 
@@ -143,13 +148,30 @@ macro_rules! pointed_at {
     };
 }
 
+macro_rules! named {
+    ($handle:ident) => {
+        impl Pointee for $handle {
+            type Copy = ();
+
+            unsafe fn name_result(pointer: *mut Self) {
+                if !pointer.is_null() {
+                    // SAFETY: by the contract the driver has written there.
+                    let written = unsafe { pointer.read_unaligned() };
+                    // SAFETY: as above.
+                    unsafe { pointer.write_unaligned(Self(names::name_of(written.0))) };
+                }
+            }
+        }
+    };
+}
+
 macro_rules! translated {
     ($($handle:ident $(($describe:ident))?),+ $(,)?) => {
         $(
             impl Argument for $handle {
                 type Held = Self;
 
-                fn hold(self) -> Result<Self, Untranslatable> {
+                fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
                     Ok(Self(names::current_of(self.0)))
                 }
 
@@ -166,18 +188,7 @@ macro_rules! translated {
                 })?
             }
 
-            impl Pointee for $handle {
-                type Copy = ();
-
-                unsafe fn name_result(pointer: *mut Self) {
-                    if !pointer.is_null() {
-                        // SAFETY: by the contract the driver has written there.
-                        let written = unsafe { pointer.read_unaligned() };
-                        // SAFETY: as above.
-                        unsafe { pointer.write_unaligned(Self(names::name_of(written.0))) };
-                    }
-                }
-            }
+            named!($handle);
         )+
     };
 }
@@ -187,7 +198,7 @@ macro_rules! untranslatable {
         $(impl Pointee for $type {
             type Copy = ();
 
-            unsafe fn copy(pointer: *const Self) -> Result<Option<()>, Untranslatable> {
+            unsafe fn copy(pointer: *const Self, _launched: &mut Launched) -> Result<Option<()>, Untranslatable> {
                 if pointer.is_null() { Ok(None) } else { Err(Untranslatable) }
             }
         })+
@@ -203,7 +214,7 @@ fn is_of_event(event: CUevent, subject: &mut Subject) {
 }
 
 translated! {
-    CUcontext, CUevent(is_of_event), CUfunction, CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
+    CUcontext, CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
     CUstream(is_of_stream),
 }
 
@@ -223,7 +234,7 @@ pointed_at! {
 impl Argument for CUgraphNode {
     type Held = Self;
 
-    fn hold(self) -> Result<Self, Untranslatable> {
+    fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
         Ok(Self(names::current_of(self.0)))
     }
 
@@ -234,10 +245,76 @@ impl Argument for CUgraphNode {
 
 pointed_at!(CUgraphNode);
 
-numbers!(c_int, c_uint, c_uchar, c_ushort, c_ulonglong, usize);
+numbers!(c_int, c_uint, c_uchar, c_ushort, usize);
+
+// The driver's type of addresses. No other number of this type has the value of one.
+impl Argument for c_ulonglong {
+    type Held = Self;
+
+    fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+        Ok(moved::current_of(self))
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+
+    fn number(self) -> u64 {
+        self
+    }
+}
+
+impl Pointee for c_ulonglong {
+    type Copy = ();
+
+    unsafe fn name_result(pointer: *mut Self) {
+        if !pointer.is_null() {
+            // SAFETY: by the contract the driver has written there.
+            let written = unsafe { pointer.read_unaligned() };
+            // SAFETY: as above.
+            unsafe { pointer.write_unaligned(moved::name_of(written)) };
+        }
+    }
+}
+
+impl Argument for CUfunction {
+    type Held = Self;
+
+    fn hold(self, launched: &mut Launched) -> Result<Self, Untranslatable> {
+        let current = names::current_of(self.0);
+        *launched = Launched(Some(current));
+        Ok(Self(current))
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+
+    fn number(self) -> u64 {
+        u64::try_from(self.0).unwrap_or_default()
+    }
+}
+
+named!(CUfunction);
+
+// With a function before them in a call they are its arguments, and whatever comes then is none.
+impl Pointee for *mut c_void {
+    type Copy = moved::Arguments;
+
+    unsafe fn copy(pointer: *const Self, launched: &mut Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
+        let function = launched.0.take();
+        // SAFETY: by the contract, as the functions with both arguments are the launches.
+        Ok(function.and_then(|function| unsafe { moved::arguments(function, pointer) }))
+    }
+
+    fn original(copy: &moved::Arguments) -> *const Self {
+        copy.places()
+    }
+}
+
 plain!(f32, CUresult, CUmemLocation, CUipcMemHandle, CUipcEventHandle);
 pointed_at! {
-    c_void, c_char, c_int, c_uint, c_ulonglong, usize, f32, *mut c_void, *const c_void, *const c_char, *mut usize,
+    c_void, c_char, c_int, c_uint, usize, f32, *const c_void, *const c_char, *mut usize,
     *const CUgraphNode, *const c_int, CUmemLocation, CUmemAccessDesc, CUmemAllocationProp, CUipcMemHandle,
     CUipcEventHandle, CUdriverProcAddressQueryResult,
 }
@@ -257,9 +334,9 @@ pub(crate) struct Place<T: Pointee> {
 impl<T: Pointee> Argument for *const T {
     type Held = Place<T>;
 
-    fn hold(self) -> Result<Place<T>, Untranslatable> {
+    fn hold(self, launched: &mut Launched) -> Result<Place<T>, Untranslatable> {
         // SAFETY: it is the program's argument.
-        Ok(Place { pointer: self.cast_mut(), copy: unsafe { T::copy(self) }? })
+        Ok(Place { pointer: self.cast_mut(), copy: unsafe { T::copy(self, launched) }? })
     }
 
     fn pass(held: &Place<T>) -> Self {
@@ -279,13 +356,13 @@ impl<T: Pointee> Argument for *const T {
 impl<T: Pointee> Argument for *mut T {
     type Held = Place<T>;
 
-    fn hold(self) -> Result<Place<T>, Untranslatable> {
+    fn hold(self, launched: &mut Launched) -> Result<Place<T>, Untranslatable> {
         // SAFETY: it is the program's argument.
-        Ok(Place { pointer: self, copy: unsafe { T::copy(self) }? })
+        Ok(Place { pointer: self, copy: unsafe { T::copy(self, launched) }? })
     }
 
     fn pass(held: &Place<T>) -> Self {
-        held.pointer
+        held.copy.as_ref().map_or(held.pointer, |copy| T::original(copy).cast_mut())
     }
 
     fn name_results(held: &Place<T>) {
@@ -312,7 +389,7 @@ pub(crate) struct Launch {
 impl Pointee for CUlaunchConfig {
     type Copy = Launch;
 
-    unsafe fn copy(pointer: *const Self) -> Result<Option<Launch>, Untranslatable> {
+    unsafe fn copy(pointer: *const Self, _launched: &mut Launched) -> Result<Option<Launch>, Untranslatable> {
         if pointer.is_null() {
             return Ok(None);
         }

@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, ffi::c_void, ptr};
 
 use super::{
+    moved::Moves,
     objects::enter,
     rebuild::{Failed, Renamed, checked},
 };
@@ -45,7 +46,14 @@ impl Graphs {
     }
 
     /// Makes them all. `renamed` has everything that they name, and gets them and their nodes.
-    pub(super) fn make(&self, renamed: &mut Renamed) -> Result<(), Failed> {
+    pub(super) fn make(&self, renamed: &mut Renamed, moves: &Moves) -> Result<(), Failed> {
+        let graphs = self.graphs.iter().map(|(handle, plan)| (*handle, plan.moved(moves))).collect();
+        let moved = |of: &Executable| Executable { plan: of.plan.moved(moves), ..of.clone() };
+        let executables = self.executables.iter().map(|(handle, of)| (*handle, moved(of))).collect();
+        Self { graphs, executables }.make_moved(renamed)
+    }
+
+    fn make_moved(&self, renamed: &mut Renamed) -> Result<(), Failed> {
         for (handle, plan) in &self.graphs {
             let graph = build(plan, renamed)?;
             renamed.insert(*handle, graph.0);

@@ -29,7 +29,7 @@ use std::{
 
 use super::{names, progress};
 use crate::{
-    api::types::{CUcontext, CUfunction, CUstream},
+    api::types::{CUcontext, CUfunction, CUkernel, CUstream},
     guard,
     keep::{self, record},
     settings,
@@ -51,7 +51,7 @@ const LONGEST_NAME: usize = 4096;
 type Span = (u64, u64);
 
 /// Offset and size of each argument of a kernel.
-type Layout = Arc<[(usize, usize)]>;
+pub(super) type Layout = Arc<[(usize, usize)]>;
 
 /// What is to be done again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,12 +251,21 @@ fn layout_of(function: usize) -> Option<Layout> {
     layout
 }
 
-fn ask_layout(function: usize) -> Option<Layout> {
+/// Where the arguments of a function lie, if the driver tells: offset and bytes of each.
+pub(super) fn ask_layout(function: usize) -> Option<Layout> {
     let mut arguments = Vec::new();
     for index in 0..MOST_ARGUMENTS {
         let (mut offset, mut size) = (0, 0);
         // CUDA 12.4; where there is none, the kernel is not launched again.
-        match driver!(kernel::cuFuncGetParamInfo(CUfunction(function), index, &raw mut offset, &raw mut size)) {
+        let answer =
+            match driver!(kernel::cuFuncGetParamInfo(CUfunction(function), index, &raw mut offset, &raw mut size)) {
+                // A library's kernel can stand for its function.
+                CUresult(400) => {
+                    driver!(kernel::cuKernelGetParamInfo(CUkernel(function), index, &raw mut offset, &raw mut size))
+                }
+                answer => answer,
+            };
+        match answer {
             CUresult::CUDA_SUCCESS => arguments.push((offset, size)),
             // There are no more.
             CUresult(1) => return Some(arguments.into()),

@@ -31,7 +31,7 @@ mod gate;
 mod graphs;
 mod journal;
 mod last;
-mod maps;
+pub(crate) mod moved;
 mod names;
 mod objects;
 mod progress;
@@ -50,9 +50,8 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use arguments::{Argument, Subject};
+pub(crate) use arguments::{Argument, Launched, Subject};
 pub(crate) use effects::Effect;
-pub(crate) use maps::functions_of;
 pub(crate) use names::{current_of, name_of};
 
 use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook};

@@ -5,7 +5,8 @@ use std::ffi::c_uint;
 
 use super::{
     graphs::Graphs,
-    rebuild::{ADDRESS_TAKEN, Failed, Renamed, checked},
+    moved::{Move, Moves},
+    rebuild::{Failed, Renamed, checked},
 };
 use crate::{
     api::types::{
@@ -94,7 +95,17 @@ impl Objects {
         }
         self.apply(renamed)?;
         self.write(renamed)?;
-        self.graphs.make(renamed)
+        self.graphs.make(renamed, &self.moves(renamed, |address| address))
+    }
+
+    /// The variables, which have moved, with their addresses of before by another name.
+    pub(super) fn moves(&self, renamed: &Renamed, name_of: impl Fn(usize) -> usize) -> Moves {
+        let moved = self.recipes.iter().filter_map(|(handle, recipe)| {
+            let Recipe::Variable { size, .. } = recipe else { return None };
+            let to = renamed.get(handle)?;
+            Some(Move { from: name_of(*handle).key(), size: size.key(), to: to.key() })
+        });
+        Moves::new(moved.collect())
     }
 
     /// Gives variables what the program has written to them.
@@ -102,10 +113,12 @@ impl Objects {
         for (address, bytes) in &self.written {
             let variable = self.recipes.iter().rev().find_map(|(start, recipe)| {
                 let Recipe::Variable { context, size, .. } = recipe else { return None };
-                (*start..start + size).contains(address).then_some(context)
+                (*start..start + size).contains(address).then_some((context, start))
             });
-            let Some(context) = variable.and_then(|context| renamed.get(context)) else { continue };
+            let Some((context, start)) = variable else { continue };
+            let (Some(context), Some(now)) = (renamed.get(context), renamed.get(start)) else { continue };
             enter(*context)?;
+            let address = now + (address - start);
             let answer = driver!(copy::cuMemcpyHtoD_v2(address.key(), bytes.as_ptr().cast(), bytes.len()));
             checked("cuMemcpyHtoD", answer)?;
         }
@@ -264,12 +277,11 @@ fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Fail
                 ("cuModuleGetGlobal", driver!(module::cuModuleGetGlobal_v2(into, length, module, name.as_ptr())))
             };
             checked(call, answer)?;
-            // The program has put the address where nobody can find it.
-            if (address, bytes) == (handle.key(), *size) {
-                Ok(handle)
-            } else {
-                Err(Failed { call: "cuModuleGetGlobal at the same address", answer: ADDRESS_TAKEN })
+            // The same image has it, or it is another file by now.
+            if bytes != *size {
+                return Err(Failed { call: "cuModuleGetGlobal of the same size", answer: CUresult(500) });
             }
+            usize::try_from(address).map_err(|_| Failed { call, answer: CUresult(500) })
         }
         Recipe::Stream { context, flags, priority } => {
             enter(of("cuStreamCreate", context)?)?;

@@ -9,17 +9,16 @@
 
 use std::{collections::BTreeMap, ptr};
 
-use super::maps;
 use crate::{
-    api::types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, Key as _, c_int},
+    api::types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, c_int},
     keep::{
-        self,
+        self, arena,
         kinds_of_contexts::Retained,
         own::again::{OwnAllocation, OwnMapping},
-        record,
-        region::{self, DESCRIPTOR, PAGE},
+        region::{self, DESCRIPTOR, NotReserved},
         store::again::SlabRange,
     },
+    maps,
     sys::CUresult,
 };
 
@@ -48,8 +47,6 @@ pub(super) struct Memory {
     allocations: Vec<OwnAllocation>,
     mappings: Vec<OwnMapping>,
     reservations: Vec<(u64, u64)>,
-    /// Of modules, whose addresses the program has.
-    variables: Vec<(u64, u64)>,
     /// By device.
     pub(super) contexts: Vec<(CUdevice, Retained)>,
 }
@@ -87,12 +84,8 @@ impl Memory {
             allocations: store.own.all_allocations(),
             mappings: store.own.all_mappings(),
             reservations: store.own.all_reservations(),
-            variables: Vec::new(),
             contexts: store.contexts.retained().collect(),
         });
-        let variables = record::with(|recipes| recipes.variables()).unwrap_or_default();
-        let variables = variables.into_iter().map(|(start, size)| (start.key(), size.key())).collect();
-        let found = found.map(|memory| Self { variables, ..memory });
         let Ok(memory) = found else { return (None, vec!["nothing is kept in this process".to_owned()]) };
         let mut obstacles = Vec::new();
         if memory.slabs.iter().any(|slab| slab.descriptor.is_none()) {
@@ -113,9 +106,15 @@ impl Memory {
         self.slabs.iter().map(|slab| (slab.base, slab.size)).chain(own).collect()
     }
 
+    /// Slabs that have addresses for themselves, which the driver chose.
+    fn slabs_apart(&self) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.slabs.iter().map(|slab| (slab.base, slab.size));
+        all.filter(|(base, size)| !arena::holds(*base, *size))
+    }
+
     /// All reserved ranges, address and size.
     pub(super) fn reserved(&self) -> Vec<(u64, u64)> {
-        self.slabs.iter().map(|slab| (slab.base, slab.size)).chain(self.reservations.iter().copied()).collect()
+        arena::all().into_iter().chain(self.slabs_apart()).chain(self.reservations.iter().copied()).collect()
     }
 
     /// Asks the copy that the hooks point at, the dead one, to unmap all ranges and to free their addresses.
@@ -138,15 +137,6 @@ impl Memory {
         for (base, size) in self.reserved() {
             if left.iter().any(|range| range.meets(base, size)) {
                 given.freed_here += u32::from(is_freed(base, size));
-            }
-        }
-        // Variables lie in ranges that the driver has reserved for itself, and a fresh copy must find those free, too.
-        let whole = |range: &&maps::Range| {
-            range.path().is_empty() && range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE)
-        };
-        for range in left.iter().filter(whole) {
-            if self.variables.iter().any(|(start, size)| range.meets(*start, *size)) {
-                given.freed_here += u32::from(is_freed(range.start, range.end - range.start));
             }
         }
         given
@@ -186,8 +176,10 @@ impl Memory {
 
     /// The same memory at the same addresses. Handles of allocations that the program has are renamed.
     pub(super) fn map(&self, contexts: &Renamed) -> Result<Renamed, Failed> {
+        for (base, size) in self.reserved() {
+            reserve(base, size)?;
+        }
         for slab in &self.slabs {
-            reserve(slab.base, slab.size)?;
             let handle = import(slab.descriptor)?;
             checked("cuMemMap", driver!(mapping::cuMemMap(slab.base, length(slab.size), 0, handle, 0)))?;
             // The mapping and the descriptor hold it.
@@ -195,9 +187,6 @@ impl Memory {
         }
         self.allow_slabs()?;
         let mut renamed = contexts.clone();
-        for &(base, size) in &self.reservations {
-            reserve(base, size)?;
-        }
         let mut imported = BTreeMap::new();
         for allocation in &self.allocations {
             imported.insert(allocation.id, import(allocation.descriptor)?);
@@ -282,14 +271,10 @@ fn is_freed(base: u64, size: u64) -> bool {
 }
 
 fn reserve(base: u64, size: u64) -> Result<(), Failed> {
-    let mut got = 0;
-    let answer = driver!(mapping::cuMemAddressReserve(&raw mut got, length(size), length(PAGE), base, 0));
-    checked("cuMemAddressReserve", answer)?;
-    if got == base {
-        return Ok(());
-    }
-    let _nothing_to_do = driver!(mapping::cuMemAddressFree(got, length(size)));
-    Err(Failed { call: "cuMemAddressReserve at the same address", answer: ADDRESS_TAKEN })
+    region::reserve_at(base, size).map_err(|why| match why {
+        NotReserved::Driver(answer) => Failed { call: "cuMemAddressReserve", answer },
+        NotReserved::Elsewhere => Failed { call: "cuMemAddressReserve at the same address", answer: ADDRESS_TAKEN },
+    })
 }
 
 fn import(descriptor: Option<c_int>) -> Result<CUmemGenericAllocationHandle, Failed> {

@@ -38,6 +38,7 @@ use super::{
     errors::Meaning,
     gate, journal,
     last::{self, Clock, Recovery, Step},
+    moved::{self, Moves},
     names,
     objects::Objects,
     progress,
@@ -270,7 +271,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
 
     let _no_broken_pipe = NoBrokenPipe::begin();
     let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
-    rename(&renamed);
+    rename(&renamed, &objects);
     reached("handles-renamed");
     let again = again.and_then(journal::Open::redo);
     let is_lost = (busy > 0 && again.is_none()) || is_blocking;
@@ -415,17 +416,21 @@ fn patiently(
 }
 
 /// Everything has other handles now.
-fn rename(renamed: &Renamed) {
+fn rename(renamed: &Renamed, objects: &Objects) {
+    let (moves, of_program) = (objects.moves(renamed, |address| address), objects.moves(renamed, names::name_of));
     let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
     let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
     // What is not kept has no handles here.
     let _nothing = keep::with(|store| store.rename(current));
-    let _nothing = record::with(|recipes| recipes.rename(current));
-    publish(pairs);
+    let _nothing = record::with(|recipes| recipes.rename(current, &moves));
+    publish(pairs, of_program);
 }
 
-#[expect(unsafe_code, reason = "the table of names may only be changed while nobody reads it")]
-fn publish(pairs: Vec<(usize, usize)>) {
+#[expect(unsafe_code, reason = "the tables may only be changed while nobody reads it")]
+fn publish(pairs: Vec<(usize, usize)>, moves: Moves) {
     // SAFETY: called by `recover` alone, while the gate is closed and nobody is inside.
-    unsafe { names::publish(pairs.into_iter()) };
+    unsafe {
+        names::publish(pairs.into_iter());
+        moved::publish(moves);
+    }
 }

@@ -14,9 +14,9 @@ use crate::{
     api::types::{CUdevice, CUmemGenericAllocationHandle},
     failpoint::reached,
     keep::{
-        self, Adopted,
+        self, Adopted, arena,
         descriptors::Held,
-        region::{self, DESCRIPTOR, PAGE, Region},
+        region::{self, DESCRIPTOR, NotReserved, Region},
     },
     log,
     sys::CUresult,
@@ -108,15 +108,15 @@ fn map(described: &Described, descriptor: OwnedFd, device: CUdevice) -> Result<R
 }
 
 fn map_handle(handle: CUmemGenericAllocationHandle, wanted: u64, size: u64) -> Result<(), Trouble> {
-    let mut base = 0;
-    checked(driver!(mapping::cuMemAddressReserve(&raw mut base, length(size), length(PAGE), wanted, 0)))?;
-    let answer = if base == wanted {
-        checked(driver!(mapping::cuMemMap(base, length(size), 0, handle, 0)))
-    } else {
-        Err(Trouble::Address)
-    };
+    if !arena::prepare(wanted, size) {
+        region::reserve_at(wanted, size).map_err(|why| match why {
+            NotReserved::Driver(answer) => Trouble::Driver(answer),
+            NotReserved::Elsewhere => Trouble::Address,
+        })?;
+    }
+    let answer = checked(driver!(mapping::cuMemMap(wanted, length(size), 0, handle, 0)));
     if answer.is_err() {
-        let _nothing_to_do = driver!(mapping::cuMemAddressFree(base, length(size)));
+        region::free_addresses(wanted, size);
     }
     answer
 }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where the first copy's handles are. Nothing else of a process is near.
-const FIRST: usize = 0x2e00_0000_0000;
+const FIRST: usize = 0x5200_0000_0000;
 /// Bytes of a copy's range.
 const LENGTH: usize = 1 << 30;
 /// Copies that are told apart.
@@ -78,16 +78,6 @@ fn wanted() -> &'static [Option<Wanted>; 3] {
     WANTED.get_or_init(|| {
         let script = Script::load();
         ["MPS_SIM_END_AT", "MPS_SIM_FAIL_AT", "MPS_SIM_STAY_AT"].map(|name| Wanted::parse(&script.text(name)?))
-    })
-}
-
-/// The place at which this copy begins to look for room for variables.
-pub(crate) fn first_place() -> usize {
-    static PLACE: OnceLock<usize> = OnceLock::new();
-    *PLACE.get_or_init(|| {
-        let text = Script::load().text("MPS_SIM_VARIABLES_FROM").unwrap_or_default();
-        let wanted = text.split_once(':').filter(|(number, _)| number.parse() == Ok(copy().number));
-        wanted.and_then(|(_, place)| place.parse().ok()).unwrap_or(0)
     })
 }
 

@@ -18,7 +18,6 @@
 //! | `MPS_SIM_END_AT` | `COPY:FUNCTION[:CALL]`: the process is killed when that copy of the library is called so | |
 //! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999 | |
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
-//! | `MPS_SIM_VARIABLES_FROM` | `COPY:N`: that copy places variables from the Nth place on | the first one |
 //!
 //! What it does not have: memory pools but the default one, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.

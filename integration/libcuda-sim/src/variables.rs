@@ -1,13 +1,11 @@
 //! Modules' variables: what a text says of them, and their memory.
 //!
-//! A module with variables has a range of its own, at the first place that is free of those that addresses are taken from
-//! when the program has no wish. That a fresh copy of the driver comes to the same places where they are free was seen
-//! once, with 580.159.04; the order of places is assumed. When a context fails its variables are gone, and their places
-//! stay reserved, as with the real driver's ranges in a dead process's map.
+//! A module with variables has a range of its own in the copy's pool, so that a fresh copy of the driver has them elsewhere,
+//! as with 580.159.04. When a context fails its variables are gone, and their places stay reserved, as with the real
+//! driver's ranges in a dead process's map.
 
 use crate::allocations::{self, Owner, Range};
 use crate::codes::{Code, Outcome};
-use crate::copies;
 use crate::driver::{Driver, Tables};
 use crate::ptx::{Module, size};
 use crate::vmm;
@@ -83,7 +81,7 @@ pub(crate) fn place(tables: &mut Tables, module: &mut Module, device: u32) -> Ou
     if module.variables.is_empty() {
         return Ok(());
     }
-    let base = vmm::reserve_from(copies::first_place(), length(module), 0, 0)?;
+    let base = vmm::reserve(length(module), 0, 0)?;
     vmm::back(base, length(module))?;
     module.base = base;
     for variable in &module.variables {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Granularity of sizes and addresses, in bytes, as on the H200.
 pub(crate) const GRANULARITY: usize = 2 << 20;
@@ -80,8 +80,56 @@ impl Allocation {
 
 /// Where addresses are taken from when the program has no wish (measured with 580.159.04).
 const AREA: usize = 0x3_0200_0000;
+/// What is not from the pool occupies multiples of this many bytes, and begins at one, wish or not (measured, as the rest).
+const GRANULE: usize = 32 << 20;
 /// Places that are looked at there.
 const PLACES: usize = 1 << 16;
+/// From this size on a range without a wish is not from the pool.
+const LARGE: usize = 16 << 20;
+/// From this size on one with a wish is not.
+const WISHED: usize = 4 << 20;
+/// Bytes of the pool that small ranges are from, at a place that differs from copy to copy.
+const POOL: usize = 512 << 20;
+
+/// The pool: where it begins, and which of its granules are reserved.
+#[derive(Debug)]
+struct Pool {
+    start: usize,
+    taken: Vec<bool>,
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    static KNOWN: OnceLock<Mutex<Pool>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        let room = NonZeroUsize::new(POOL + GRANULE).expect("it is not 0");
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: new memory wherever the kernel has room.
+        let got = unsafe { mmap_anonymous(None, room, ProtFlags::PROT_NONE, flags) };
+        let taken = vec![got.is_err(); POOL / GRANULARITY];
+        let start = got.map_or(0, |got| got.as_ptr().expose_provenance().next_multiple_of(GRANULE));
+        Mutex::new(Pool { start, taken })
+    });
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    fn reserve(&mut self, size: usize, alignment: usize) -> Option<usize> {
+        let count = size / GRANULARITY;
+        let is_aligned = |first: &usize| (self.start + first * GRANULARITY).is_multiple_of(alignment);
+        let is_free = |first: &usize| self.taken[*first..first + count].iter().all(|taken| !taken);
+        let first = (0..=self.taken.len().checked_sub(count)?).filter(is_aligned).find(is_free)?;
+        self.taken[first..first + count].fill(true);
+        Some(self.start + first * GRANULARITY)
+    }
+
+    /// Gives a range back, if it is the pool's.
+    fn release(&mut self, address: usize, size: usize) -> bool {
+        let Some(first) = address.checked_sub(self.start).filter(|offset| *offset < POOL) else { return false };
+        let first = first / GRANULARITY;
+        self.taken[first..first + size / GRANULARITY].fill(false);
+        true
+    }
+}
 
 /// What was mapped when the driver started: start and end of each range.
 static TAKEN: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
@@ -102,25 +150,28 @@ fn is_taken(start: usize, size: NonZeroUsize) -> bool {
     TAKEN.get().is_some_and(|taken| taken.iter().any(|(from, to)| start < *to && *from < start + size.get()))
 }
 
-/// Reserves a range, at `wanted` if that is free and was when the driver started.
+/// Reserves a range. One that is not from the pool is at `wanted` if that is free and was when the driver started, or at
+/// the next granule.
 pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
-    reserve_from(0, size, alignment, wanted)
-}
-
-/// The same, from this place on where there is no wish.
-pub(crate) fn reserve_from(place: usize, size: usize, alignment: usize, wanted: usize) -> Outcome<usize> {
     let size = length(size)?;
     let alignment = alignment.max(GRANULARITY);
     if !alignment.is_power_of_two() {
         return Err(Code::INVALID_VALUE);
     }
+    if size.get() < if wanted == 0 { LARGE } else { WISHED }
+        && let Some(place) = pool().reserve(size.get(), alignment)
+    {
+        return Ok(place);
+    }
+    let alignment = alignment.max(GRANULE);
+    let span = size.get().checked_next_multiple_of(GRANULE).and_then(NonZeroUsize::new).ok_or(Code::OUT_OF_MEMORY)?;
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
     let first = AREA.next_multiple_of(alignment);
-    let wish = Some(wanted).filter(|place| *place != 0 && place.is_multiple_of(alignment));
-    let places = wish.into_iter().chain((place..PLACES).map(|step| first + step * alignment));
-    for place in places.filter(|place| !is_taken(*place, size)) {
+    let wish = Some(wanted).filter(|place| *place != 0).and_then(|place| place.checked_next_multiple_of(alignment));
+    let places = wish.into_iter().chain((0..PLACES).map(|step| first + step * alignment));
+    for place in places.filter(|place| !is_taken(*place, span)) {
         // SAFETY: the flag keeps it from touching anything that is mapped.
-        let got = unsafe { mmap_anonymous(NonZeroUsize::new(place), size, ProtFlags::PROT_NONE, flags) };
+        let got = unsafe { mmap_anonymous(NonZeroUsize::new(place), span, ProtFlags::PROT_NONE, flags) };
         if let Ok(got) = got {
             return Ok(got.as_ptr().expose_provenance());
         }
@@ -130,8 +181,12 @@ pub(crate) fn reserve_from(place: usize, size: usize, alignment: usize, wanted: 
 
 /// Gives a reserved range back.
 pub(crate) fn release(address: usize, size: usize) -> Outcome {
+    if pool().release(address, size) {
+        // A pool's range stays taken from the process.
+        return unmap(address, size);
+    }
     // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
-    unsafe { munmap(pointer(address)?, size) }.map_err(|_| Code::INVALID_VALUE)
+    unsafe { munmap(pointer(address)?, size.next_multiple_of(GRANULE)) }.map_err(|_| Code::INVALID_VALUE)
 }
 
 /// Puts memory that nobody else has, zeroed, over a reserved range.
@@ -166,24 +221,36 @@ mod tests {
     #[test]
     fn memory_lives_as_long_as_a_descriptor_of_it_and_comes_back_at_its_address() {
         let allocation = Allocation::create(GRANULARITY, 0).expect("memory");
-        let address = reserve(GRANULARITY, 0, 0).expect("a range");
-        assert!(address.is_multiple_of(GRANULARITY));
+        let address = reserve(LARGE, 0, 0).expect("a range");
+        assert!(address.is_multiple_of(GRANULE));
         allocation.map(address, GRANULARITY).expect("it is reserved");
         set_access(address, GRANULARITY, true).expect("it is mapped");
         fill(address, &0x5e90_u32.to_le_bytes(), GRANULARITY / 4);
         let descriptor = allocation.export().expect("a descriptor");
         drop(allocation);
         unmap(address, GRANULARITY).expect("it is mapped");
-        release(address, GRANULARITY).expect("it is reserved");
+        release(address, LARGE).expect("it is reserved");
 
         let again = Allocation::import(descriptor, 0).expect("the descriptor is open");
         assert_eq!(again.size, GRANULARITY);
-        assert_eq!(reserve(GRANULARITY, 0, address), Ok(address), "the address is free again");
+        assert_eq!(reserve(LARGE, 0, address), Ok(address), "the address is free again");
         again.map(address, GRANULARITY).expect("it is reserved");
         set_access(address, GRANULARITY, true).expect("it is mapped");
         let mut word = [0; 4];
         copy(word.as_mut_ptr().expose_provenance(), address + GRANULARITY - 4, 4);
         assert_eq!(u32::from_le_bytes(word), 0x5e90);
+    }
+
+    #[test]
+    fn small_ranges_are_the_pools_whatever_is_wished_and_larger_ones_take_whole_granules() {
+        let wish = 0x6100_0000_0000;
+        let small = reserve(GRANULARITY, 0, wish).expect("a range");
+        let start = pool().start;
+        assert!((start..start + POOL).contains(&small));
+        assert!(reserve(LARGE, 0, wish + GRANULARITY).is_ok_and(|place| place == wish + GRANULE), "moved up");
+        assert!(reserve(LARGE, 0, wish + GRANULE + LARGE).is_ok_and(|place| place == wish + 2 * GRANULE));
+        release(small, GRANULARITY).expect("it is reserved");
+        assert_eq!(reserve(GRANULARITY, 0, 0), Ok(small), "it is free again");
     }
 
     #[test]

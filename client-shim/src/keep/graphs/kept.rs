@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::plan::{Edge, Executable, Launch, Node, Plan, Work};
+use crate::replay::moved::Moves;
 
 /// Bytes that descriptions of graphs may take together; a graph beyond is not recoverable.
 const MOST_BYTES: usize = 256 << 20;
@@ -202,11 +203,12 @@ impl Graphs {
         )
     }
 
-    /// Everything has another handle now.
-    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+    /// Everything has another handle now, and variables have other addresses.
+    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize, moves: &Moves) {
         let graphs = std::mem::take(&mut self.graphs).into_iter();
-        self.graphs =
-            graphs.map(|(graph, (number, plan))| (current(graph), (number, plan.renamed(&current)))).collect();
+        self.graphs = graphs
+            .map(|(graph, (number, plan))| (current(graph), (number, plan.renamed(&current).moved(moves))))
+            .collect();
         let executables = std::mem::take(&mut self.executables).into_iter();
         self.executables = executables
             .map(|(executable, (number, of))| {
@@ -214,7 +216,7 @@ impl Graphs {
                     context: current(of.context),
                     flags: of.flags,
                     of: current(of.of),
-                    plan: of.plan.renamed(&current),
+                    plan: of.plan.renamed(&current).moved(moves),
                     disabled: of.disabled.iter().map(|node| current(*node)).collect(),
                 };
                 (current(executable), (number, renamed))
@@ -233,6 +235,8 @@ fn change(plan: &mut Plan, node: usize, work: Arc<Work>, bytes: &mut usize) -> b
 
 #[cfg(test)]
 mod tests {
+    use crate::replay::moved::Moves;
+
     use std::sync::Arc;
 
     use super::{
@@ -299,7 +303,7 @@ mod tests {
         graphs.keep(1, Plan { nodes: vec![node(10, child)], edges: Vec::new() });
         assert_eq!([1, 10, 5, 51, 99].map(|handle| graphs.around(handle)), [Some(1), Some(1), Some(1), Some(1), None]);
         graphs.instantiate(100, 1, 0xc0, 7);
-        graphs.rename(|handle| handle + 0x1000);
+        graphs.rename(|handle| handle + 0x1000, &Moves::default());
         assert_eq!(graphs.around(0x1000 + 51), Some(0x1001));
         let (_, executables) = graphs.all();
         assert_eq!((executables[0].0, executables[0].1.of, executables[0].1.context), (0x1064, 0x1001, 0x10c0));

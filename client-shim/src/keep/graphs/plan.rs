@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use crate::replay::moved::Moves;
+
 /// What a node or an edge takes at least, about, in bytes.
 const COST_OF_A_NODE: usize = 256;
 
@@ -133,7 +135,42 @@ impl Work {
     }
 }
 
+impl Work {
+    /// The same with variables at their addresses of today.
+    fn moved(&self, moves: &Moves) -> Self {
+        let mut work = self.clone();
+        match &mut work {
+            Self::Launch(Launch { arguments: Arguments::Single(all), .. }) => {
+                for bytes in all {
+                    moves.apply(bytes);
+                }
+            }
+            Self::Launch(Launch { arguments: Arguments::Buffer(bytes), .. }) => {
+                moves.apply(bytes);
+            }
+            Self::Copy { words, .. } => {
+                for word in words {
+                    *word = moves.of(*word);
+                }
+            }
+            Self::Set { words, .. } => words[0] = moves.of(words[0]),
+            Self::Child { plan, .. } => *plan = plan.moved(moves),
+            Self::Host { .. } | Self::Empty | Self::Wait { .. } | Self::Record { .. } => {}
+        }
+        work
+    }
+}
+
 impl Plan {
+    /// The same with variables at their addresses of today. What is shared stays so where nothing changes.
+    pub(crate) fn moved(&self, moves: &Moves) -> Self {
+        let node = |node: &Node| {
+            let work = node.work.moved(moves);
+            Node { handle: node.handle, work: if work == *node.work { node.work.clone() } else { Arc::new(work) } }
+        };
+        Self { nodes: self.nodes.iter().map(node).collect(), edges: self.edges.clone() }
+    }
+
     pub(super) fn cost(&self) -> usize {
         self.nodes.iter().map(|node| node.work.cost()).sum::<usize>() + self.edges.len() * size_of::<Edge>()
     }

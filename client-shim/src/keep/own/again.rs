@@ -50,9 +50,9 @@ impl Own {
         all.collect()
     }
 
-    /// All reserved ranges: address and size.
+    /// All reserved ranges: address and size at the driver.
     pub(crate) fn all_reservations(&self) -> Vec<(u64, u64)> {
-        self.reservations.iter().map(|(&base, &size)| (base, size)).collect()
+        self.reservations.iter().map(|(&base, found)| (base, found.reserved)).collect()
     }
 
     /// Allocations have other handles now.

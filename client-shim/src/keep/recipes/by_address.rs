@@ -20,9 +20,9 @@ pub(crate) struct HostMemory {
 }
 
 impl Recipe {
-    /// Whether it is known by an address, which stays, and not by a handle of the driver's.
+    /// Whether it is known by an address, which stays, and not by a handle or an address of the driver's.
     pub(crate) const fn has_address(&self) -> bool {
-        matches!(self, Self::HostRange { .. } | Self::HostMemory { .. } | Self::Variable { .. })
+        matches!(self, Self::HostRange { .. } | Self::HostMemory { .. })
     }
 }
 
@@ -47,11 +47,6 @@ impl Recipes {
             Some((*start, size))
         });
         near.filter(|(start, size)| start + size > address).collect()
-    }
-
-    /// All variables: address and size.
-    pub(crate) fn variables(&self) -> Vec<(usize, usize)> {
-        self.variables_in(0, usize::MAX)
     }
 
     /// The program has written `length` bytes at an address, as far as they are in variables: `bytes` if they are known.
@@ -91,6 +86,8 @@ impl Recipes {
 #[cfg(test)]
 mod tests {
     use std::ffi::CString;
+
+    use crate::replay::moved::Moves;
 
     use super::{
         super::{HostMemory, Image, KINDS, Recipe, Recipes},
@@ -135,8 +132,9 @@ mod tests {
         assert_eq!((recipes.all_written(), recipes.written_bytes), (Vec::new(), 0));
         recipes.put_back(taken);
         assert_eq!(recipes.all_written(), expected);
-        recipes.rename(|handle| handle + 0x1000);
-        assert_eq!(recipes.all_written(), expected, "addresses stay");
+        recipes.rename(|handle| handle + 0x1000, &Moves::default());
+        let moved: Vec<_> = expected.iter().map(|(address, bytes)| (address + 0x1000, bytes.clone())).collect();
+        assert_eq!(recipes.all_written(), moved, "variables have other addresses");
         assert!(recipes.forget(0x1004));
         assert_eq!((recipes.all_written(), recipes.written_bytes), (Vec::new(), 0));
     }

@@ -2,8 +2,9 @@
 
 use std::{fs::File, os::fd::IntoRawFd};
 
-use super::{ADDRESSES, ADDRESSES_OF_A_DEVICE, LARGE, LARGEST, Store};
+use super::{LARGE, LARGEST, Store};
 use crate::keep::{
+    arena,
     descriptors::Held,
     extents::GRAIN,
     region::{PAGE, Region},
@@ -12,9 +13,9 @@ use crate::keep::{
 const CONTEXT: usize = 0xc0;
 
 /// A slab's memory that is none: any file stands for its descriptor.
-fn region(store: &Store, device: i32, size: u64) -> Region {
+fn region(store: &mut Store, device: i32, size: u64) -> Region {
     let descriptor = Held::take(File::open("/dev/null").unwrap().into_raw_fd()).unwrap();
-    Region { base: store.address(device, size), size, device, descriptor }
+    Region { base: store.claim(device, size), size, device, descriptor }
 }
 
 /// Allocates as a program does; the address.
@@ -33,7 +34,7 @@ fn small_requests_share_a_slab_and_large_ones_have_their_own() {
     let mut store = Store::default();
     let first = allocate(&mut store, 0, CONTEXT, 1000);
     let second = allocate(&mut store, 0, CONTEXT, 1000);
-    assert_eq!((first, second), (ADDRESSES, ADDRESSES + 2 * GRAIN));
+    assert_eq!((first, second), (arena::FIRST, arena::FIRST + 2 * GRAIN));
     let large = allocate(&mut store, 0, CONTEXT, LARGE + 1);
     assert_eq!(store.totals()[..2], [2, PAGE + LARGE + PAGE]);
     let third = allocate(&mut store, 0, CONTEXT, 1000);
@@ -76,13 +77,16 @@ fn one_empty_small_slab_stays_and_can_be_taken() {
 fn addresses_are_used_again_and_each_device_has_its_own() {
     let mut store = Store::default();
     let blocks: Vec<u64> = (0..3).map(|_| allocate(&mut store, 0, CONTEXT, LARGE)).collect();
-    assert_eq!(blocks, [0, 1, 2].map(|index| ADDRESSES + index * LARGE));
+    assert_eq!(blocks, [0, 1, 2].map(|index| arena::FIRST + index * LARGE));
     store.remove(blocks[1]);
-    assert_eq!(store.address(0, LARGE), blocks[1]);
-    assert_eq!(store.address(0, 2 * LARGE), blocks[2] + LARGE);
-    assert_eq!(store.address(3, LARGE), ADDRESSES + 3 * ADDRESSES_OF_A_DEVICE);
-    assert_eq!((store.address(-1, LARGE), store.address(99, LARGE)), (0, 0), "the driver chooses");
-    assert_eq!(store.address(0, ADDRESSES_OF_A_DEVICE), 0);
+    assert_eq!(store.claim(0, 2 * LARGE), blocks[2] + LARGE);
+    assert_eq!(store.claim(0, LARGE), blocks[1]);
+    assert_eq!(store.claim(0, LARGE), blocks[2] + 3 * LARGE, "the others are being made");
+    store.unclaim(blocks[1]);
+    assert_eq!(store.claim(0, LARGE), blocks[1], "that came to nothing");
+    assert_eq!(Some(store.claim(3, LARGE)), arena::of(3, 0));
+    assert_eq!((store.claim(-1, LARGE), store.claim(99, LARGE)), (0, 0), "the driver chooses");
+    assert_eq!(store.claim(0, arena::LENGTH), 0);
 }
 
 #[test]

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(look_up("cuInit", 12000), Some(known("cuInit")));
         assert_eq!(look_up("cuCtxCreate", 12000), Some(known("cuCtxCreate_v2")));
         assert_eq!(look_up("cuCtxCreate", 13000), Some(known("cuCtxCreate_v4")));
-        assert_eq!(look_up("cuGraphLaunch", 13000), None);
+        assert_eq!(look_up("cuNoSuchFunction", 13000), None);
     }
 
     #[test]

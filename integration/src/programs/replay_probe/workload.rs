@@ -54,6 +54,8 @@ pub(super) struct Workload {
     counter: u64,
     /// As long as the counter.
     copy: u64,
+    /// What a faulting kernel may write to: an H200 stores what is misaligned at the aligned address before it says so.
+    scratch: u64,
     count: u32,
     rounds: u64,
     streams: [Stream; 2],
@@ -86,6 +88,7 @@ impl Workload {
         let counter = allocate(WORDS_BYTES)?;
         gpu.clear(counter, WORDS_BYTES)?;
         let copy = allocate(WORDS_BYTES)?;
+        let scratch = allocate(WORDS_BYTES)?;
         let streams = [stream(0, None)?, stream(1, Some(-1))?];
         let events = [event()?, event()?];
         let (increment, spin) = (gpu.kernel("increment")?, gpu.kernel("spin")?);
@@ -105,6 +108,7 @@ impl Workload {
             blocks,
             counter,
             copy,
+            scratch,
             count: 0,
             rounds: 0,
             streams,
@@ -133,7 +137,7 @@ impl Workload {
 
     /// An address in memory that may be written to.
     pub(super) fn scratch(&self) -> u64 {
-        self.counter
+        self.scratch
     }
 
     /// Has variables of a module and of a library.

@@ -4,15 +4,15 @@ use std::{collections::BTreeSet, fs, io};
 
 /// A mapped range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Range {
+pub(crate) struct Range {
     /// First address.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Behind the last one.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// Such as `rw-p`.
-    pub(super) access: String,
+    pub(crate) access: String,
     /// The rest of the line, from the offset on: offset, device, inode, path.
-    pub(super) rest: String,
+    pub(crate) rest: String,
 }
 
 impl Range {
@@ -25,12 +25,12 @@ impl Range {
     }
 
     /// The path, empty for anonymous memory.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start()
     }
 
     /// Whether it shares an address with another range.
-    pub(super) fn meets(&self, base: u64, size: u64) -> bool {
+    pub(crate) fn meets(&self, base: u64, size: u64) -> bool {
         self.start < base.saturating_add(size) && base < self.end
     }
 }
@@ -39,7 +39,7 @@ impl Range {
 ///
 /// # Errors
 /// The system's.
-pub(super) fn read() -> io::Result<Vec<Range>> {
+pub(crate) fn read() -> io::Result<Vec<Range>> {
     Ok(fs::read_to_string("/proc/self/maps")?.lines().filter_map(Range::parse).collect())
 }
 

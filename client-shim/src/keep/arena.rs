@@ -1,0 +1,90 @@
+//! Addresses of our choice, at which memory can be had again in another process or copy of the driver.
+//!
+//! A wish of `cuMemAddressReserve` cannot be relied on: with 580.159.04 on an H200 a small range, of 2 MiB or even 8, comes
+//! from a pool of the driver's, at another place in each copy of it, wish or not, as long as the pool has room; a larger
+//! one occupies whole multiples of 32 MiB, and a wish between such is moved up to the next. A range of a tebibyte is given
+//! where it is wished, in 3 µs, and memory is mapped anywhere in it in steps of 2 MiB. So one such *arena* is reserved for
+//! each device and lane when the first memory comes there, and is never given back.
+//!
+//! The places are far from everything else: on x86-64 programs and their heap begin at 0x5555_5555_4000 or above, libraries
+//! and stacks at 0x6fff_0000_0000 or above, and drivers and sanitizers have their own below 0x1100_0000_0000.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::region;
+use crate::{api::types::CUdevice, vault::LANES};
+
+/// Where the arenas begin.
+pub(super) const FIRST: u64 = 0x1100_0000_0000;
+/// Bytes of an arena: several times the memory of the largest device.
+pub(super) const LENGTH: u64 = 1 << 40;
+/// Devices that have arenas; the driver chooses for others.
+const DEVICES: u64 = 14;
+/// Behind the last arena.
+const END: u64 = FIRST + DEVICES * LANES * LENGTH;
+
+/// Where the program's own reservations are put if it has no wish.
+pub(super) const PROGRAMS: std::ops::Range<u64> = END..0x5100_0000_0000;
+/// What the driver reserves is a multiple of this many bytes, if it is not from its pool. [`region::PAGE`] is what is mapped.
+pub(super) const GRANULE: u64 = 32 << 20;
+
+/// The arenas that were wanted, by where they begin, and whether the driver has given them.
+static ARENAS: Mutex<BTreeMap<u64, bool>> = Mutex::new(BTreeMap::new());
+
+fn arenas() -> MutexGuard<'static, BTreeMap<u64, bool>> {
+    ARENAS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the arena of a device and lane begins.
+pub(super) fn of(device: CUdevice, lane: u64) -> Option<u64> {
+    let index = u64::try_from(device).ok().filter(|index| *index < DEVICES)?;
+    Some(FIRST + (index * LANES + lane) * LENGTH)
+}
+
+/// The arena in which all of a range lies.
+fn around(address: u64, size: u64) -> Option<u64> {
+    let inside = address.checked_sub(FIRST).filter(|_| address < END)?;
+    let start = address - inside % LENGTH;
+    (size <= start + LENGTH - address).then_some(start)
+}
+
+/// Whether a range lies in an arena that is reserved.
+pub(crate) fn holds(address: u64, size: u64) -> bool {
+    around(address, size).is_some_and(|start| arenas().get(&start) == Some(&true))
+}
+
+/// Reserves the arena in which a range lies, unless it is; whether the range can be mapped now.
+pub(crate) fn prepare(address: u64, size: u64) -> bool {
+    let Some(start) = around(address, size) else { return false };
+    // What was once refused stays so: the program's memory lies elsewhere since.
+    *arenas().entry(start).or_insert_with(|| region::reserve_at(start, LENGTH).is_ok())
+}
+
+/// All that are reserved: address and size.
+pub(crate) fn all() -> Vec<(u64, u64)> {
+    arenas().iter().filter(|(_, is_reserved)| **is_reserved).map(|(start, _)| (*start, LENGTH)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEVICES, END, FIRST, LENGTH, around, of};
+    use crate::vault::LANES;
+
+    #[test]
+    fn arenas_follow_each_other_and_a_range_lies_in_one_or_in_none() {
+        assert_eq!((of(0, 0), of(0, 1), of(1, 0)), (Some(FIRST), Some(FIRST + LENGTH), Some(FIRST + LANES * LENGTH)));
+        assert_eq!((of(-1, 0), of(14, 0)), (None, None));
+        let last = of(i32::try_from(DEVICES).unwrap() - 1, LANES - 1).unwrap();
+        assert_eq!(last + LENGTH, END);
+        for start in [FIRST, last] {
+            assert_eq!(around(start, LENGTH), Some(start));
+            assert_eq!(around(start + LENGTH - 5, 5), Some(start));
+            assert_eq!(around(start + LENGTH - 5, 6), None, "it would end in the next");
+        }
+        assert_eq!((around(FIRST - 1, 1), around(END, 1), around(0, 1)), (None, None, None));
+        assert!(END <= 0x5100_0000_0000, "there is room for the program's own reservations");
+    }
+}
