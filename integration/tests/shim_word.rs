@@ -164,8 +164,7 @@ fn what_a_dead_copy_had_is_given_back_while_its_server_lives_on() {
 
 #[test]
 fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() {
-    // The dead copy of the driver does not unmap. On the simulated driver that keeps the range itself too, which is what
-    // the recovery then fails at: with the daemon's word it has come past the question whether something may still write.
+    // The dead copy of the driver does not unmap, so that whether something may still write is for the daemon to say.
     const STUBBORN: (&str, &str) = ("MPS_SIM_FAIL_AT", "1:cuMemUnmap");
     for_each(only_ours(), |subject| {
         for has_daemon in [true, false] {
@@ -181,9 +180,12 @@ fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() 
             }
             kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
             let finished = probe.finish(LIMIT).expect("it ends");
+            if has_daemon {
+                is_whole(&finished, 1, &subject.to_string());
+                continue;
+            }
             assert_eq!(error_of(&finished), Some(806), "{subject}: {finished:?}");
-            let reason = if has_daemon { "at the same address" } else { "may still run" };
-            assert!(finished.stderr_text().contains(reason), "{subject}: {finished:?}");
+            assert!(finished.stderr_text().contains("may still run"), "{subject}: {finished:?}");
         }
     });
 }
