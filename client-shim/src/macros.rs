@@ -87,13 +87,13 @@ macro_rules! hooks {
                             // SAFETY: the program's own call, with its own arguments.
                             return unsafe { call($($argument),*) };
                         }
-                        #[allow(unused_mut, unused_variables, reason = "a function without arguments has none to translate")]
-                        let mut launched = $crate::replay::Launched::default();
+                        let launched = $crate::replay::Launched::default();
                         $(
-                            let Ok($argument) = $crate::replay::Argument::hold($argument, &mut launched) else {
+                            let Ok($argument) = $crate::replay::Argument::hold($argument, &launched) else {
                                 return $crate::replay::untranslatable(&HOOK);
                             };
                         )*
+                        launched.end();
                         // SAFETY: the program's own call, with handles of the driver that lives.
                         let answer = unsafe { call($(<$type as $crate::replay::Argument>::pass(&$argument)),*) };
                         if answer.is_success() {

@@ -71,7 +71,7 @@ static KINDS: [Kind; 11] = [
     Kind {
         id: *b"\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93",
         name: "context-local storage",
-        treatment: Treatment::Followed { stubs: 1 * STUBS_OF_A_TABLE, known: &[], left: &[], ours: storage::ours },
+        treatment: Treatment::Followed { stubs: STUBS_OF_A_TABLE, known: &[], left: &[], ours: storage::ours },
     },
     Kind {
         id: *b"\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e",

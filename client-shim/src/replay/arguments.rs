@@ -11,7 +11,7 @@
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
-use std::ptr;
+use std::{cell::Cell, ptr};
 
 use super::{moved, names};
 use crate::api::types::{
@@ -47,8 +47,15 @@ impl Subject {
 }
 
 /// What a call launches: the function, in the living copy's handles, until its arguments have come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Launched(Option<usize>);
+#[derive(Debug, Default)]
+pub(crate) struct Launched(Cell<Option<usize>>);
+
+impl Launched {
+    /// All arguments are there.
+    pub(crate) fn end(&self) {
+        self.0.set(None);
+    }
+}
 
 /// An argument.
 pub(crate) trait Argument: Copy {
@@ -56,7 +63,7 @@ pub(crate) trait Argument: Copy {
     type Held;
 
     /// Translates it. `launched` is what the call's arguments so far say of a launch.
-    fn hold(self, launched: &mut Launched) -> Result<Self::Held, Untranslatable>;
+    fn hold(self, launched: &Launched) -> Result<Self::Held, Untranslatable>;
 
     /// What is passed.
     fn pass(held: &Self::Held) -> Self;
@@ -82,7 +89,7 @@ pub(crate) trait Pointee: Sized {
     ///
     /// # Safety
     /// It is the program's argument of this type, or null.
-    unsafe fn copy(_pointer: *const Self, _launched: &mut Launched) -> Result<Option<Self::Copy>, Untranslatable> {
+    unsafe fn copy(_pointer: *const Self, _launched: &Launched) -> Result<Option<Self::Copy>, Untranslatable> {
         Ok(None)
     }
 
@@ -109,7 +116,7 @@ macro_rules! plain {
         $(impl Argument for $type {
             type Held = Self;
 
-            fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+            fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
                 Ok(self)
             }
 
@@ -125,7 +132,7 @@ macro_rules! numbers {
         $(impl Argument for $type {
             type Held = Self;
 
-            fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+            fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
                 Ok(self)
             }
 
@@ -171,7 +178,7 @@ macro_rules! translated {
             impl Argument for $handle {
                 type Held = Self;
 
-                fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+                fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
                     Ok(Self(names::current_of(self.0)))
                 }
 
@@ -198,7 +205,7 @@ macro_rules! untranslatable {
         $(impl Pointee for $type {
             type Copy = ();
 
-            unsafe fn copy(pointer: *const Self, _launched: &mut Launched) -> Result<Option<()>, Untranslatable> {
+            unsafe fn copy(pointer: *const Self, _launched: &Launched) -> Result<Option<()>, Untranslatable> {
                 if pointer.is_null() { Ok(None) } else { Err(Untranslatable) }
             }
         })+
@@ -234,7 +241,7 @@ pointed_at! {
 impl Argument for CUgraphNode {
     type Held = Self;
 
-    fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
         Ok(Self(names::current_of(self.0)))
     }
 
@@ -251,7 +258,7 @@ numbers!(c_int, c_uint, c_uchar, c_ushort, usize);
 impl Argument for c_ulonglong {
     type Held = Self;
 
-    fn hold(self, _launched: &mut Launched) -> Result<Self, Untranslatable> {
+    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
         Ok(moved::current_of(self))
     }
 
@@ -280,9 +287,9 @@ impl Pointee for c_ulonglong {
 impl Argument for CUfunction {
     type Held = Self;
 
-    fn hold(self, launched: &mut Launched) -> Result<Self, Untranslatable> {
+    fn hold(self, launched: &Launched) -> Result<Self, Untranslatable> {
         let current = names::current_of(self.0);
-        *launched = Launched(Some(current));
+        launched.0.set(Some(current));
         Ok(Self(current))
     }
 
@@ -301,7 +308,7 @@ named!(CUfunction);
 impl Pointee for *mut c_void {
     type Copy = moved::Arguments;
 
-    unsafe fn copy(pointer: *const Self, launched: &mut Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
         let function = launched.0.take();
         // SAFETY: by the contract, as the functions with both arguments are the launches.
         Ok(function.and_then(|function| unsafe { moved::arguments(function, pointer) }))
@@ -334,7 +341,7 @@ pub(crate) struct Place<T: Pointee> {
 impl<T: Pointee> Argument for *const T {
     type Held = Place<T>;
 
-    fn hold(self, launched: &mut Launched) -> Result<Place<T>, Untranslatable> {
+    fn hold(self, launched: &Launched) -> Result<Place<T>, Untranslatable> {
         // SAFETY: it is the program's argument.
         Ok(Place { pointer: self.cast_mut(), copy: unsafe { T::copy(self, launched) }? })
     }
@@ -356,7 +363,7 @@ impl<T: Pointee> Argument for *const T {
 impl<T: Pointee> Argument for *mut T {
     type Held = Place<T>;
 
-    fn hold(self, launched: &mut Launched) -> Result<Place<T>, Untranslatable> {
+    fn hold(self, launched: &Launched) -> Result<Place<T>, Untranslatable> {
         // SAFETY: it is the program's argument.
         Ok(Place { pointer: self, copy: unsafe { T::copy(self, launched) }? })
     }
@@ -389,7 +396,7 @@ pub(crate) struct Launch {
 impl Pointee for CUlaunchConfig {
     type Copy = Launch;
 
-    unsafe fn copy(pointer: *const Self, _launched: &mut Launched) -> Result<Option<Launch>, Untranslatable> {
+    unsafe fn copy(pointer: *const Self, _launched: &Launched) -> Result<Option<Launch>, Untranslatable> {
         if pointer.is_null() {
             return Ok(None);
         }

@@ -429,8 +429,7 @@ fn rename(renamed: &Renamed, objects: &Objects) {
 #[expect(unsafe_code, reason = "the tables may only be changed while nobody reads it")]
 fn publish(pairs: Vec<(usize, usize)>, moves: Moves) {
     // SAFETY: called by `recover` alone, while the gate is closed and nobody is inside.
-    unsafe {
-        names::publish(pairs.into_iter());
-        moved::publish(moves);
-    }
+    unsafe { names::publish(pairs.into_iter()) };
+    // SAFETY: as above.
+    unsafe { moved::publish(moves) };
 }
