@@ -49,6 +49,12 @@ fn a_program_sees_no_difference_and_all_of_its_memory_is_kept() {
         assert_eq!(numbers, [Some(1); 4], "{subject}: {report}");
         assert_eq!(mapped["kept_bytes"], 2 << 20, "{subject}: {report}");
         assert_eq!(native["mapped"]["types"], 0, "{subject}");
+        let said = ["is_whole", "kept", "odd"].map(|fact| native["mapped"][fact].clone());
+        assert_eq!(said, [json!(true), json!([1, 1, 1]), json!([1, 1])], "{subject}");
+        // Its reservations are larger at the driver then, and somewhere else.
+        let mut replayed = shim::keeping(sim.command("mps-memory-probe", &[]));
+        replayed.env("MPS_SHIM_KEEP", "state").env("MPS_SHIM_REPLAY", "in-place");
+        assert_eq!(facts(&reported(replayed).0), native, "{subject}");
         assert_eq!(report["kept"]["blocks"], 0, "{subject}: {report}");
         assert!(report["kept"]["slabs"].as_u64() <= Some(1), "{subject}: {report}");
     });

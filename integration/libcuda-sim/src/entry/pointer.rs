@@ -37,14 +37,20 @@ entry_points! {
     }
 
     fn cuPointerGetAttributes(count: c_uint, attributes: In<c_uint>, places: In<usize>, address: usize) {
-        let (start, range) = driver()?.tables().ranges.find(address).ok_or(Code::INVALID_VALUE)?;
+        let tables = driver()?.tables();
+        let (start, range) = tables.ranges.find(address).ok_or(Code::INVALID_VALUE)?;
+        // Of what a program has mapped the whole reservation is told (measured with 580.159.04).
+        let is_around = |(start, size): &(&usize, &usize)| (**start..**start + **size).contains(&address);
+        let mut of_program = tables.reservations.iter().filter(|_| matches!(range.owner, Owner::Mapping { .. }));
+        let whole = of_program.find(is_around).map(|(start, size)| (*start, *size));
+        let (whole_start, whole_size) = whole.unwrap_or((start, range.size));
         for index in 0..usize::try_from(count).map_err(|_| Code::INVALID_VALUE)? {
             let place = places.at(index)?;
             match attributes.at(index)? {
                 MEMORY_TYPE => Out::<u32>::at(place).put(memory_type(range.owner))?,
                 DEVICE_ORDINAL => Out::<u32>::at(place).put(range.device)?,
-                RANGE_START => Out::<usize>::at(place).put(start)?,
-                RANGE_SIZE => Out::<usize>::at(place).put(range.size)?,
+                RANGE_START => Out::<usize>::at(place).put(whole_start)?,
+                RANGE_SIZE => Out::<usize>::at(place).put(whole_size)?,
                 _ => return Err(Code::NOT_SUPPORTED),
             }
         }

@@ -1,7 +1,7 @@
 //! Memory that a program maps itself, as vLLM's and PyTorch's allocators do.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
-use super::{check, fill, is_filled};
+use super::{are_attributes, check, fill, is_filled};
 use crate::programs::gpu::GpuError;
 use cudarc::driver::sys;
 use serde_json::{Value, json};
@@ -54,6 +54,11 @@ fn unmap(address: u64, size: usize) -> sys::CUresult {
     unsafe { sys::cuMemUnmap(address, size) }
 }
 
+fn free_addresses(address: u64, size: usize) -> sys::CUresult {
+    // SAFETY: the driver checks the range.
+    unsafe { sys::cuMemAddressFree(address, size) }
+}
+
 fn release(handle: u64) -> sys::CUresult {
     // SAFETY: a handle that is none is a number to the driver, which says so.
     unsafe { sys::cuMemRelease(handle) }
@@ -102,6 +107,9 @@ pub(super) fn work() -> Result<Value, GpuError> {
     check("cuMemRetainAllocationHandle", retained)?;
     check("cuMemRelease", release(again))?;
     let mut is_intact = is_filled(base, size, 3)?;
+    // The driver tells of the whole reservation, and frees neither a part of one nor what is mapped.
+    let is_whole = are_attributes(base, size + PAGE);
+    let kept = [PAGE, size, size + PAGE].map(|bytes| free_addresses(base, bytes) as u32);
     let partly = unmap(base, PAGE) as u32;
     is_intact &= is_filled(base, size, 3)?;
     // To sleep: nothing holds the memory any longer. To wake: new memory at the same address.
@@ -117,5 +125,13 @@ pub(super) fn work() -> Result<Value, GpuError> {
     let handle = create(PAGE)?;
     map(base + size as u64, PAGE, handle)?;
     check("cuMemRelease", release(handle))?;
-    Ok(json!({ "types": types, "is_intact": is_intact, "partly": partly, "twice": twice }))
+    let mut small = 0;
+    // SAFETY: the result is a variable of ours.
+    check("cuMemAddressReserve", unsafe { sys::cuMemAddressReserve(&raw mut small, PAGE, 0, 0, 0) })?;
+    check("cuMemAddressFree", free_addresses(small, PAGE))?;
+    // SAFETY: as above.
+    let odd = [0, PAGE + 5].map(|bytes| unsafe { sys::cuMemAddressReserve(&raw mut small, bytes, 0, 0, 0) } as u32);
+    Ok(json!({
+        "types": types, "is_intact": is_intact, "partly": partly, "twice": twice, "is_whole": is_whole, "kept": kept, "odd": odd,
+    }))
 }
