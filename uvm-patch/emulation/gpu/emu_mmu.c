@@ -8,18 +8,13 @@
  * And as on the hardware, a cancelled access ends the whole TSG.
  */
 #include "emu.h"
+/*
+ * The driver's own header has the numbers of units and faults. 535 and 550
+ * tell a copy engine from a host by the packet's engine, 570 and later by its
+ * client: a wrong number of either would be seen by some branches only.
+ */
+#include "hwref/turing/tu102/dev_fault.h"
 
-/* dev_fault.h of Turing. */
-#define FAULT_PDE	0u
-#define FAULT_PTE	2u
-#define FAULT_RO	6u
-#define FAULT_ATOMIC	15u
-#define ENGINE_GRAPHICS	64u
-#define ENGINE_CE0	15u
-#define ENGINE_HOST0	32u
-#define CLIENT_GPC_T1_0	1u
-#define CLIENT_HUB_CE0	0xdu
-#define CLIENT_HUB_HOST	6u
 #define PTR_MASK	0xfffffu	/* of the GET register; the rest are clear bits */
 
 void *emu_phys_ptr(bool vid, u64 addr)
@@ -39,11 +34,11 @@ static u64 *entry_at(bool vid, u64 table, u64 va, const struct level *l)
 static u32 check_pte(u64 pte, u32 type)
 {
 	if (!(pte & 1))
-		return pte & (1 << 3) ? EMU_WALK_SPARSE : FAULT_PTE;
+		return pte & (1 << 3) ? EMU_WALK_SPARSE : NV_PFAULT_FAULT_TYPE_PTE;
 	if (type == EMU_WRITE && (pte & (1 << 6)))
-		return FAULT_RO;
+		return NV_PFAULT_FAULT_TYPE_RO_VIOLATION;
 	if (type == EMU_ATOMIC && (pte & (1 << 6 | 1 << 7)))
-		return pte & (1 << 6) ? FAULT_RO : FAULT_ATOMIC;
+		return pte & (1 << 6) ? NV_PFAULT_FAULT_TYPE_RO_VIOLATION : NV_PFAULT_FAULT_TYPE_ATOMIC_VIOLATION;
 	return EMU_OK;
 }
 
@@ -58,19 +53,19 @@ u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out)
 
 	*pte_out = 0;
 	if (!space || !space->pdb_set)
-		return FAULT_PDE + 1;
+		return NV_PFAULT_FAULT_TYPE_PDE + 1;
 	table = space->pdb;
 	vid = space->pdb_vid;
 	for (i = 0; i < ARRAY_SIZE(upper); i++) {
 		e = entry_at(vid, table, va, &upper[i]);
 		if (!e || !(*e & 6))
-			return FAULT_PDE + 1;
+			return NV_PFAULT_FAULT_TYPE_PDE + 1;
 		vid = ((*e >> 1) & 3) == 1;
 		table = ((*e >> 8) & ((1ull << 46) - 1)) << 12;
 	}
 	e = entry_at(vid, table, va, &pde0);
 	if (!e)
-		return FAULT_PDE + 1;
+		return NV_PFAULT_FAULT_TYPE_PDE + 1;
 	if (e[0] & 1) {		/* A 2 MiB page. */
 		*pte_out = e[0];
 		r = check_pte(e[0], type);
@@ -94,7 +89,7 @@ u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out)
 		r = check_pte(*pte_out, type);
 		return r == EMU_OK || r == EMU_WALK_SPARSE ? r : r + 1;
 	}
-	return (e[0] & 6 ? FAULT_PTE : FAULT_PDE) + 1;
+	return (e[0] & 6 ? NV_PFAULT_FAULT_TYPE_PTE : NV_PFAULT_FAULT_TYPE_PDE) + 1;
 }
 
 void emu_finish(struct emu_access *access, u32 result)
@@ -145,7 +140,7 @@ static struct emu_user_channel *reported_channel(const struct emu_access *access
 static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u32 fault)
 {
 	static const u8 access_types[] = { 0, 1, 2, 3 };
-	u32 client = access->host ? CLIENT_HUB_HOST : CLIENT_HUB_CE0;
+	u32 client = access->host ? NV_PFAULT_CLIENT_HUB_HOST : NV_PFAULT_CLIENT_HUB_CE0;
 	bool hub = by_hub(access);
 	u64 now = ktime_get_ns();
 
@@ -155,10 +150,10 @@ static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u
 	w[3] = (u32)((access->va >> 32) & 0x1ffff);
 	w[4] = (u32)now;
 	w[5] = (u32)(now >> 32);
-	w[6] = access->host ? ENGINE_HOST0 : hub ? ENGINE_CE0 :
-	       ENGINE_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
+	w[6] = access->host ? NV_PFAULT_MMU_ENG_ID_HOST0 : hub ? NV_PFAULT_MMU_ENG_ID_CE0 :
+	       NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
 	smp_wmb();
-	WRITE_ONCE(w[7], fault | (hub ? 0 : 1 << 7) | (hub ? client : CLIENT_GPC_T1_0) << 8 |
+	WRITE_ONCE(w[7], fault | (hub ? 0 : 1 << 7) | (hub ? client : NV_PFAULT_CLIENT_GPC_T1_0) << 8 |
 		   (u32)access_types[access->type] << 16 | (hub ? 1u << 20 : 0) | 1u << 30 | 1u << 31);
 }
 

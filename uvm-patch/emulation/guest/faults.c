@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: MIT
 /* One fault, of every class: what becomes of the client and of its neighbour. */
+#include "hwref/turing/tu102/dev_fault.h"
 #include "scene.h"
+
+/*
+ * The unit that made the access, as the GPU's header numbers it. By these two
+ * the driver chooses how a channel is restarted, each branch by its own.
+ */
+static void check_unit(const struct uvm_mps_record *f, uint32_t engine, uint32_t client)
+{
+	CHECK(!patched || (f && f->mmu_engine_id == engine && f->client_id == client));
+	if (f && (f->mmu_engine_id != engine || f->client_id != client))
+		printf("  engine %u instead of %u, client %u instead of %u\n", f->mmu_engine_id, engine,
+		       f->client_id, client);
+}
 
 /* The heart: one fault, one notice, no cancel, the sink in one page tree only. */
 static void wild_store(void)
@@ -43,6 +56,7 @@ static void wild_store(void)
 		CHECK(f->verdict == UVM_MPS_ISOLATED && f->sink == UVM_MPS_SINK_SPARSE && f->fault_class == 'A');
 		CHECK(f->address == WILD && f->ve_id == 1 && f->tsg_id == EMU_CHANNEL_TSG(a.gr));
 		CHECK(f->flags & UVM_MPS_F_REPLAYABLE && f->flags & UVM_MPS_F_CONDEMNED);
+		check_unit(f, NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(a.gr) + 1, NV_PFAULT_CLIENT_GPC_T1_0);
 		CHECK(f->va_space_id != 0 && !memcmp(f->gpu_uuid, "emulated-tu102", 14));
 	}
 	/* The same window again, and address 0. */
@@ -61,8 +75,8 @@ void a_wild_store_ends_its_client_alone(void)
 	wild_store();
 }
 
-void expect(struct client *a, struct client *b, struct emu_access_request r, char cls, uint8_t sink,
-		   enum emu_result result)
+const struct uvm_mps_record *expect(struct client *a, struct client *b, struct emu_access_request r, char cls,
+				    uint8_t sink, enum emu_result result)
 {
 	const struct uvm_mps_record *f;
 	struct uvm_mps_record *recs;
@@ -72,7 +86,7 @@ void expect(struct client *a, struct client *b, struct emu_access_request r, cha
 	if (!patched) {
 		CHECK(r.results[EMU_RC] == r.count);
 		CHECK(is_dead(b));
-		return;
+		return NULL;
 	}
 	CHECK(r.results[result] == r.count);
 	CHECK(is_well(b));
@@ -80,6 +94,7 @@ void expect(struct client *a, struct client *b, struct emu_access_request r, cha
 	CHECK(f && f->fault_class == cls && f->sink == sink && (pid_t)f->tgid == a->pid);
 	if (f && (f->fault_class != cls || f->sink != sink))
 		printf("  class %c, sink %u, verdict %u, status 0x%x\n", f->fault_class, f->sink, f->verdict, f->nv_status);
+	return f;
 }
 
 void class_b_the_unmapped_part_of_an_external_range(void)
@@ -137,10 +152,12 @@ void a_prefetch_harms_nobody(void)
 void class_o_a_copy_engine_fault_restarts_its_channel(void)
 {
 	struct emu_status before = gpu_status(), after;
+	const struct uvm_mps_record *f;
 	struct client a, b;
 
 	two_clients(&a, &b);
-	expect(&a, &b, client_access(&a, true, EMU_WRITE, WILD, 1, 0), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
+	f = expect(&a, &b, client_access(&a, true, EMU_WRITE, WILD, 1, 0), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
+	check_unit(f, NV_PFAULT_MMU_ENG_ID_CE0, NV_PFAULT_CLIENT_HUB_CE0);
 	after = gpu_status();
 	CHECK(after.reports == before.reports + (patched ? 0 : 1));
 	CHECK(after.clear_faulted >= before.clear_faulted + (patched ? 1 : 0));
@@ -151,10 +168,12 @@ void class_o_a_copy_engine_fault_restarts_its_channel(void)
 void class_o_a_host_fault_restarts_its_channel(void)
 {
 	struct emu_status before = gpu_status(), after;
+	const struct uvm_mps_record *f;
 	struct client a, b;
 
 	two_clients(&a, &b);
-	expect(&a, &b, client_host_access(&a, WILD), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
+	f = expect(&a, &b, client_host_access(&a, WILD), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
+	check_unit(f, NV_PFAULT_MMU_ENG_ID_HOST0, NV_PFAULT_CLIENT_HUB_HOST);
 	after = gpu_status();
 	CHECK(after.reports == before.reports + (patched ? 0 : 1));
 	CHECK(!patched || client_access(&a, true, EMU_WRITE, RANGE, 1, 0).results[EMU_OK] == 1);

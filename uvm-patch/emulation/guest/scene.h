@@ -33,9 +33,9 @@ void give_memory(struct client *c);
 void end_both(struct client *a, struct client *b);
 void two_clients(struct client *a, struct client *b);
 
-/* What became of the fault of a, b's neighbour: in the GPU, and in the notice. */
-void expect(struct client *a, struct client *b, struct emu_access_request r, char cls, uint8_t sink,
-	    enum emu_result result);
+/* What became of the fault of a, b's neighbour: in the GPU, and in the notice, which it returns if there is one. */
+const struct uvm_mps_record *expect(struct client *a, struct client *b, struct emu_access_request r, char cls,
+				    uint8_t sink, enum emu_result result);
 
 /* Loads the module anew with the driver's builtin tests allowed, once. */
 void allow_builtin_tests(void);
