@@ -55,7 +55,8 @@ def checked(lines, errors, count):
     end = next((line for line in lines if line["event"] == "end"), None)
     if refused or not end or not end["is_intact"] or end["recoveries"] != count:
         wrong = [line for line in lines if line["event"] in ("wrong", "error")]
-        raise Failed(f"{refused or wrong or end}")
+        came = sum(line["event"] in ("fault", "recovered") and line.get("is_recovered", True) for line in lines)
+        raise Failed(f"after {came} recoveries of {count}: {refused or wrong or end}")
     return [line["recovery"] for line in lines if line["event"] in ("fault", "recovered")]
 
 
@@ -98,7 +99,11 @@ def others(ours, library, arguments, kinds):
                     return True
                 return sum(line["event"] == "recovered" for line in probe.lines) > done
 
-            until(recovered, 30, f"a recovery from {kind}")
+            try:
+                until(recovered, 30, f"a recovery from {kind}")
+            except Failed as failed:
+                servers = daemon.servers()
+                raise Failed(f"{failed}, after {done} of {len(kinds)}; {culprit.lines[-1:]}; servers: {servers}") from failed
         probe.process.wait(60)
         while probe.read(0.05):
             pass
@@ -184,8 +189,11 @@ def pytorch(ours, library, kinds):
 
 
 def works(ours, library, quick):
-    """The suite: 50 faults of each kind; with --quick 2 of each, about 60 s."""
-    count = 2 if quick else 50
+    """The suite: 30 faults of each kind; with --quick 2 of each, about 60 s.
+
+    Not more: without MPS the driver's `cuInit` answered 2 to the 127th copy in a process, on an H200 with 580.159.04.
+    """
+    count = 2 if quick else 30
     works = {}
     for name, arguments in BELONGINGS.items():
         few = KINDS if name != "all" else KINDS * count
