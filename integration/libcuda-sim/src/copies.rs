@@ -17,7 +17,7 @@ const FIRST: usize = 0x5200_0000_0000;
 /// Bytes of a copy's range.
 const LENGTH: usize = 1 << 30;
 /// Copies that are told apart.
-const MOST: usize = 64;
+const MOST: usize = 512;
 
 /// One copy.
 #[derive(Debug)]
