@@ -397,6 +397,10 @@ impl Core {
         let Some(queue) = self.domains.get(domain) else {
             return;
         };
+        // A crowd waits while no server can take any of it, and this is called after every event.
+        if !self.servers.values().any(|server| self.is_open(server)) {
+            return;
+        }
         let connections: Vec<ConnectionId> = queue.waiting.iter().copied().collect();
         for connection in connections {
             if let Route::To(server) = self.route(connection) {

@@ -54,7 +54,9 @@ impl Core {
 
     /// The servers that waiting clients would go to, each with the time at which it should be asked how it is.
     fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
-        let waiting = self.domains.values().flat_map(|domain| domain.waiting.iter());
+        // A crowd waits while no server can take any of it, and this is looked at after every event.
+        let is_any = self.servers.values().any(|server| self.is_open(server) && !server.health_asked);
+        let waiting = self.domains.values().filter(move |_| is_any).flat_map(|domain| domain.waiting.iter());
         waiting.filter_map(|connection: &ConnectionId| {
             let client = self.clients.get(connection)?;
             let server = self.server_for(client).filter(|server| self.is_open(server) && !server.health_asked)?;
