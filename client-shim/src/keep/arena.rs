@@ -11,6 +11,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,8 +27,8 @@ const DEVICES: u64 = 14;
 /// Behind the last arena.
 const END: u64 = FIRST + DEVICES * LANES * LENGTH;
 
-/// Where the program's own reservations are put if it has no wish.
-pub(super) const PROGRAMS: std::ops::Range<u64> = END..0x5100_0000_0000;
+/// Behind the places of the program's own reservations.
+const PROGRAMS_END: u64 = 0x5100_0000_0000;
 /// What the driver reserves is a multiple of this many bytes, if it is not from its pool. [`region::PAGE`] is what is mapped.
 pub(super) const GRANULE: u64 = 32 << 20;
 
@@ -44,9 +45,16 @@ pub(super) fn of(device: CUdevice, lane: u64) -> Option<u64> {
     Some(FIRST + (index * LANES + lane) * LENGTH)
 }
 
-/// The arena in which all of a range lies.
+/// Where the program's own reservations are put in this lane if it has no wish. A successor makes arenas of what its
+/// predecessor has had there.
+pub(super) fn of_program(lane: u64) -> Range<u64> {
+    let length = (PROGRAMS_END - END) / LANES;
+    END + lane * length..END + (lane + 1) * length
+}
+
+/// The arena in which all of a range lies, one of ours or one that is made of a predecessor's own reservations.
 fn around(address: u64, size: u64) -> Option<u64> {
-    let inside = address.checked_sub(FIRST).filter(|_| address < END)?;
+    let inside = address.checked_sub(FIRST).filter(|_| address < PROGRAMS_END)?;
     let start = address - inside % LENGTH;
     (size <= start + LENGTH - address).then_some(start)
 }
@@ -70,7 +78,7 @@ pub(crate) fn all() -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DEVICES, END, FIRST, LENGTH, PROGRAMS, around, of};
+    use super::{DEVICES, END, FIRST, LENGTH, PROGRAMS_END, around, of, of_program};
     use crate::vault::LANES;
 
     #[test]
@@ -84,7 +92,10 @@ mod tests {
             assert_eq!(around(start + LENGTH - 5, 5), Some(start));
             assert_eq!(around(start + LENGTH - 5, 6), None, "it would end in the next");
         }
-        assert_eq!((around(FIRST - 1, 1), around(END, 1), around(0, 1)), (None, None, None));
-        const { assert!(PROGRAMS.start < PROGRAMS.end) };
+        assert_eq!((around(FIRST - 1, 1), around(PROGRAMS_END, 1), around(0, 1)), (None, None, None));
+        assert_eq!(around(of_program(0).start + 5, 5), Some(END));
+        assert_eq!((of_program(0).start, of_program(0).end), (END, of_program(1).start));
+        assert_eq!(of_program(LANES - 1).end, PROGRAMS_END);
+        const { assert!((PROGRAMS_END - END).is_multiple_of(LANES * LENGTH)) };
     }
 }

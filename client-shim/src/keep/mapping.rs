@@ -225,7 +225,7 @@ pub(crate) fn allow(
     Ok(answer)
 }
 
-/// Logic of `cuMemAddressReserve`: a program that is to be recovered gets addresses that can be had again.
+/// Logic of `cuMemAddressReserve`: a program that is to be recovered or succeeded gets addresses that can be had again.
 pub(crate) fn reserve(
     driver: &mut Driver<cuMemAddressReserve::Signature>,
     address: *mut CUdeviceptr,
@@ -234,7 +234,8 @@ pub(crate) fn reserve(
     wanted: CUdeviceptr,
     flags: c_ulonglong,
 ) -> Result<CUresult, Bypass> {
-    let (asked, wish) = if replay::is_wanted() { recoverable(size, alignment, wanted)? } else { (size, wanted) };
+    let is_again = replay::is_wanted() || vault::is_named();
+    let (asked, wish) = if is_again { recoverable(size, alignment, wanted)? } else { (size, wanted) };
     // SAFETY: the program's call with the program's arguments, or with another size and wish.
     let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
     if answer.is_success() && !address.is_null() {
@@ -253,7 +254,7 @@ fn recoverable(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(us
     let Some((rounded, asked)) = rounded.and_then(|rounded| Some((rounded, usize::try_from(rounded).ok()?))) else {
         return Ok((size, wanted));
     };
-    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment))? } else { wanted };
+    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment, vault::lane()))? } else { wanted };
     Ok((asked, wish))
 }
 

@@ -208,8 +208,8 @@ impl Own {
     }
 
     /// A free address for a reservation of the program's that has no wish; 0 if there is none.
-    pub(crate) fn place(&self, size: u64, alignment: u64) -> u64 {
-        let area = arena::PROGRAMS;
+    pub(crate) fn place(&self, size: u64, alignment: u64, lane: u64) -> u64 {
+        let area = arena::of_program(lane);
         let mut at = area.start.next_multiple_of(alignment);
         for (&start, found) in self.reservations.range(area.clone()) {
             if start.saturating_sub(at) >= size {
@@ -342,17 +342,18 @@ mod tests {
 
     #[test]
     fn reservations_of_a_program_follow_each_other_and_gaps_are_used_again() {
-        let (start, step) = (arena::PROGRAMS.start, arena::GRANULE);
+        let (area, step) = (arena::of_program(0), arena::GRANULE);
+        let start = area.start;
         let mut own = Own::default();
         let small = Reservation { size: SIZE, reserved: step };
         for index in 0..3 {
-            assert_eq!(own.place(step, step), start + index * step);
+            assert_eq!(own.place(step, step, 0), start + index * step);
             own.reserve(start + index * step, small);
         }
         own.unreserve(start + step);
-        assert_eq!((own.place(step, step), own.place(2 * step, step)), (start + step, start + 3 * step));
-        assert_eq!(own.place(step, 1 << 40), start.next_multiple_of(1 << 40) + (1 << 40), "the first is taken");
-        assert_eq!(own.place(arena::PROGRAMS.end - start + 1, step), 0);
+        assert_eq!((own.place(step, step, 0), own.place(2 * step, step, 0)), (start + step, start + 3 * step));
+        assert_eq!(own.place(step, 1 << 40, 0), start.next_multiple_of(1 << 40) + (1 << 40), "the first is taken");
+        assert_eq!(own.place(area.end - start + 1, step, 0), 0);
         assert_eq!(own.enlarged_around(start + SIZE - 1), Some(small));
         assert_eq!(own.enlarged_around(start + SIZE), None, "the program has nothing there");
         own.reserve(start, Reservation { size: step, reserved: step });

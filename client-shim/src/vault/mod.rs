@@ -38,7 +38,7 @@ use std::{
 
 use crate::{fork, glibc, guard, keep};
 use link::{CHANGES, Link, Shared};
-pub(crate) use settings::{LANES, lane};
+pub(crate) use settings::{LANES, is_named, lane};
 
 /// The word of the fork page that belongs to the process.
 const PROCESS: usize = 0;
@@ -56,7 +56,7 @@ pub(crate) fn begin() {
 
 /// A piece of memory has come or gone.
 pub(crate) fn changed() {
-    if !settings::is_named() || !keep::is_on() {
+    if !is_named() || !keep::is_on() {
         return;
     }
     CHANGES.fetch_add(1, Ordering::AcqRel);
@@ -67,7 +67,7 @@ pub(crate) fn changed() {
 
 /// The link of this process, started if need be; `None` if there is to be none, or can't be.
 fn linked() -> Option<&'static Shared> {
-    if !settings::is_named() || !keep::is_on() {
+    if !is_named() || !keep::is_on() {
         return None;
     }
     if fork::remember(PROCESS, LINKED) & LINKED == 0 {

@@ -30,7 +30,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Whether there is a name. The environment is looked at once.
-pub(super) fn is_named() -> bool {
+pub(crate) fn is_named() -> bool {
     static NAMED: AtomicU8 = AtomicU8::new(UNKNOWN);
     remembered(&NAMED, || settings::is_keeping() && name().is_some())
 }

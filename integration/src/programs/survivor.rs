@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of what the child allocates.
 pub(super) const ALLOCATED: [usize; 4] = [5_000, 1 << 20, 6 << 20, (33 << 20) + 4];
-/// Bytes of what it maps itself.
-pub(super) const MAPPED: usize = 4 << 20;
+/// Bytes of what it maps itself: more than the driver takes from its pool, whose place is another one in each process.
+pub(super) const MAPPED: usize = 32 << 20;
 /// Length of the pattern that memory is filled with: a prime, which keeps pages apart.
 const PERIOD: usize = 251;
 /// A context may be refused, or lost, until the server that has failed is replaced.
