@@ -17,11 +17,10 @@ use super::{moved, names};
 use crate::api::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray,
     CUarrayMapInfo, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory,
-    CUexternalSemaphore, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphicsResource,
-    CUgreenCtx, CUipcEventHandle, CUipcMemHandle, CUkernel, CUlaunchAttribute, CUlaunchConfig, CUlibrary, CUlinkState,
-    CUlogsCallbackHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemoryPool, CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar,
-    c_uint, c_ulonglong, c_ushort, c_void,
+    CUexternalSemaphore, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphicsResource, CUgreenCtx,
+    CUipcEventHandle, CUipcMemHandle, CUkernel, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemAccessDesc,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmipmappedArray, CUmodule,
+    CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
 };
 use crate::sys::{CUdriverProcAddressQueryResult, CUresult};
 
@@ -212,6 +211,8 @@ macro_rules! untranslatable {
     };
 }
 
+mod launches;
+
 fn is_of_stream(stream: CUstream, subject: &mut Subject) {
     subject.stream = Some(stream.0);
 }
@@ -284,41 +285,6 @@ impl Pointee for c_ulonglong {
     }
 }
 
-impl Argument for CUfunction {
-    type Held = Self;
-
-    fn hold(self, launched: &Launched) -> Result<Self, Untranslatable> {
-        let current = names::current_of(self.0);
-        launched.0.set(Some(current));
-        Ok(Self(current))
-    }
-
-    fn pass(held: &Self) -> Self {
-        *held
-    }
-
-    fn number(self) -> u64 {
-        u64::try_from(self.0).unwrap_or_default()
-    }
-}
-
-named!(CUfunction);
-
-// With a function before them in a call they are its arguments, and whatever comes then is none.
-impl Pointee for *mut c_void {
-    type Copy = moved::Arguments;
-
-    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
-        let function = launched.0.take();
-        // SAFETY: by the contract, as the functions with both arguments are the launches.
-        Ok(function.and_then(|function| unsafe { moved::arguments(function, pointer) }))
-    }
-
-    fn original(copy: &moved::Arguments) -> *const Self {
-        copy.places()
-    }
-}
-
 plain!(f32, CUresult, CUmemLocation, CUipcMemHandle, CUipcEventHandle);
 pointed_at! {
     c_void, c_char, c_int, c_uint, usize, f32, *const c_void, *const c_char, *mut usize,
@@ -379,53 +345,5 @@ impl<T: Pointee> Argument for *mut T {
 
     fn number(self) -> u64 {
         self.expose_provenance() as u64
-    }
-}
-
-/// Attributes with an event in them: `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`, `…_LAUNCH_COMPLETION_EVENT`.
-const WITH_EVENT: [c_uint; 2] = [6, 12];
-
-/// A launch in today's handles.
-#[derive(Debug)]
-pub(crate) struct Launch {
-    config: Box<CUlaunchConfig>,
-    /// What the configuration points to.
-    _attributes: Vec<CUlaunchAttribute>,
-}
-
-impl Pointee for CUlaunchConfig {
-    type Copy = Launch;
-
-    unsafe fn copy(pointer: *const Self, _launched: &Launched) -> Result<Option<Launch>, Untranslatable> {
-        if pointer.is_null() {
-            return Ok(None);
-        }
-        // SAFETY: by the contract.
-        let mut config = Box::new(unsafe { pointer.read_unaligned() });
-        let count = if config.attributes.is_null() { 0 } else { config.attribute_count };
-        let mut attributes: Vec<CUlaunchAttribute> = (0..usize::try_from(count).unwrap_or_default())
-            // SAFETY: the configuration says that there are so many.
-            .map(|at| unsafe { config.attributes.wrapping_add(at).read_unaligned() })
-            .collect();
-        for attribute in attributes.iter_mut().filter(|attribute| WITH_EVENT.contains(&attribute.id)) {
-            attribute.value[0] = names::current_of(attribute.value[0]);
-        }
-        config.stream = CUstream(names::current_of(config.stream.0));
-        if !attributes.is_empty() {
-            config.attributes = attributes.as_ptr();
-        }
-        Ok(Some(Launch { config, _attributes: attributes }))
-    }
-
-    fn original(copy: &Launch) -> *const Self {
-        &raw const *copy.config
-    }
-
-    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
-        if !pointer.is_null() {
-            // SAFETY: by the contract.
-            let config = unsafe { pointer.read_unaligned() };
-            is_of_stream(config.stream, subject);
-        }
     }
 }

@@ -1,0 +1,90 @@
+//! Launches: their configuration, their function, and its arguments.
+
+use super::{Argument, Launched, Pointee, Untranslatable, is_of_stream};
+use crate::{
+    api::types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
+    replay::{Subject, moved, names},
+};
+
+impl Argument for CUfunction {
+    type Held = Self;
+
+    fn hold(self, launched: &Launched) -> Result<Self, Untranslatable> {
+        let current = names::current_of(self.0);
+        launched.0.set(Some(current));
+        Ok(Self(current))
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+
+    fn number(self) -> u64 {
+        u64::try_from(self.0).unwrap_or_default()
+    }
+}
+
+named!(CUfunction);
+
+// With a function before them in a call they are its arguments, and whatever comes then is none.
+impl Pointee for *mut c_void {
+    type Copy = moved::Arguments;
+
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
+        let function = launched.0.take();
+        // SAFETY: by the contract, as the functions with both arguments are the launches.
+        Ok(function.and_then(|function| unsafe { moved::arguments(function, pointer) }))
+    }
+
+    fn original(copy: &moved::Arguments) -> *const Self {
+        copy.places()
+    }
+}
+
+/// Attributes with an event in them: `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT`, `…_LAUNCH_COMPLETION_EVENT`.
+const WITH_EVENT: [c_uint; 2] = [6, 12];
+
+/// A launch in today's handles.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    config: Box<CUlaunchConfig>,
+    /// What the configuration points to.
+    _attributes: Vec<CUlaunchAttribute>,
+}
+
+impl Pointee for CUlaunchConfig {
+    type Copy = Launch;
+
+    unsafe fn copy(pointer: *const Self, _launched: &Launched) -> Result<Option<Launch>, Untranslatable> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: by the contract.
+        let mut config = Box::new(unsafe { pointer.read_unaligned() });
+        let count = if config.attributes.is_null() { 0 } else { config.attribute_count };
+        let mut attributes: Vec<CUlaunchAttribute> = (0..usize::try_from(count).unwrap_or_default())
+            // SAFETY: the configuration says that there are so many.
+            .map(|at| unsafe { config.attributes.wrapping_add(at).read_unaligned() })
+            .collect();
+        for attribute in attributes.iter_mut().filter(|attribute| WITH_EVENT.contains(&attribute.id)) {
+            attribute.value[0] = names::current_of(attribute.value[0]);
+        }
+        config.stream = CUstream(names::current_of(config.stream.0));
+        if !attributes.is_empty() {
+            config.attributes = attributes.as_ptr();
+        }
+        Ok(Some(Launch { config, _attributes: attributes }))
+    }
+
+    fn original(copy: &Launch) -> *const Self {
+        &raw const *copy.config
+    }
+
+    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
+        if !pointer.is_null() {
+            // SAFETY: by the contract.
+            let config = unsafe { pointer.read_unaligned() };
+            is_of_stream(config.stream, subject);
+        }
+    }
+}
