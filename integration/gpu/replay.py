@@ -191,7 +191,7 @@ def pytorch(ours, library, kinds):
 def works(ours, library, quick):
     """The suite: 30 faults of each kind; with --quick 2 of each, about 60 s.
 
-    Not more: without MPS the driver's `cuInit` answered 2 to the 127th copy in a process, on an H200 with 580.159.04.
+    Not more: in a run of 200 in one process the driver's `cuInit` answered 2 at some point, on an H200 with 580.159.04.
     """
     count = 2 if quick else 30
     works = {}

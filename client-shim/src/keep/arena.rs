@@ -1,7 +1,7 @@
 //! Addresses of our choice, at which memory can be had again in another process or copy of the driver.
 //!
 //! A wish of `cuMemAddressReserve` cannot be relied on: with 580.159.04 on an H200 a small range, of 2 MiB or even 8, comes
-//! from a pool of the driver's, at another place in each copy of it, wish or not, as long as the pool has room; a larger
+//! from what the driver has left of a block that it has begun, elsewhere in each copy of it, wish or not; a larger
 //! one occupies whole multiples of 32 MiB, and a wish between such is moved up to the next. A range of a tebibyte is given
 //! where it is wished, in 3 µs, and memory is mapped anywhere in it in steps of 2 MiB. So one such *arena* is reserved for
 //! each device and lane when the first memory comes there, and is never given back.
@@ -29,7 +29,7 @@ const END: u64 = FIRST + DEVICES * LANES * LENGTH;
 
 /// Behind the places of the program's own reservations.
 const PROGRAMS_END: u64 = 0x5100_0000_0000;
-/// What the driver reserves is a multiple of this many bytes, if it is not from its pool. [`region::PAGE`] is what is mapped.
+/// What the driver reserves is a multiple of this many bytes, if it begins a block for it. [`region::PAGE`] is what is mapped.
 pub(super) const GRANULE: u64 = 32 << 20;
 
 /// The arenas that were wanted, by where they begin, and whether the driver has given them.

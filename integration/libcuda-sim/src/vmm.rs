@@ -88,7 +88,8 @@ const PLACES: usize = 1 << 16;
 const LARGE: usize = 16 << 20;
 /// From this size on one with a wish is not.
 const WISHED: usize = 4 << 20;
-/// Bytes of the pool that small ranges are from, at a place that differs from copy to copy.
+/// Bytes of the pool that small ranges are from, at a place that differs from copy to copy. The driver's own small ranges fill
+/// what is left of blocks of 32 MiB, and follow wishes when a block is begun; here no small one ever does, the harder case.
 const POOL: usize = 512 << 20;
 
 /// The pool: where it begins, and which of its granules are reserved.
