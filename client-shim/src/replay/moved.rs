@@ -58,18 +58,18 @@ impl Moves {
         }
     }
 
-    /// Translates each word of eight bytes; whether there was one to translate.
-    pub(crate) fn apply(&self, bytes: &mut [u8]) -> bool {
-        let mut is_changed = false;
+    /// Whether one of the words of eight bytes is to be translated.
+    fn concern(&self, bytes: &[u8]) -> bool {
+        let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        words.any(|word| self.of(word) != word)
+    }
+
+    /// Translates each word of eight bytes.
+    pub(crate) fn apply(&self, bytes: &mut [u8]) {
         for word in bytes.chunks_exact_mut(8) {
-            let before = u64::from_ne_bytes((&*word).try_into().unwrap_or_default());
-            let now = self.of(before);
-            if now != before {
-                word.copy_from_slice(&now.to_ne_bytes());
-                is_changed = true;
-            }
+            let now = self.of(u64::from_ne_bytes((&*word).try_into().unwrap_or_default()));
+            word.copy_from_slice(&now.to_ne_bytes());
         }
-        is_changed
     }
 }
 
@@ -144,30 +144,34 @@ fn layout_of(function: usize) -> Option<Layout> {
 pub(super) unsafe fn arguments(function: usize, given: *const *mut c_void) -> Option<Arguments> {
     let table = table().filter(|_| !given.is_null())?;
     let layout = layout_of(function)?;
-    let mut places = Vec::with_capacity(layout.len());
-    let mut values = Vec::new();
-    for (index, (_, size)) in layout.iter().enumerate() {
+    let argument = |index: usize, size: usize| {
         // SAFETY: by the contract there is a place for each argument.
-        let place = unsafe { given.wrapping_add(index).read() };
-        places.push(place.cast_const());
-        if *size < 8 || place.is_null() {
-            continue;
-        }
+        let place = unsafe { given.wrapping_add(index).read() }.cast_const().cast::<u8>();
         // SAFETY: by the contract the argument is there.
-        let mut bytes = unsafe { std::slice::from_raw_parts(place.cast_const().cast::<u8>(), *size) }.to_vec();
-        if table.current_by_name.apply(&mut bytes) {
-            // In words, since the driver may read it as such.
-            let mut words = vec![0_u64; size.div_ceil(8)];
-            for (word, part) in words.iter_mut().zip(bytes.chunks(8)) {
-                let mut whole = [0; 8];
-                whole[..part.len()].copy_from_slice(part);
-                *word = u64::from_ne_bytes(whole);
-            }
-            places[index] = words.as_ptr().cast();
-            values.push(words);
+        if place.is_null() { &[][..] } else { unsafe { std::slice::from_raw_parts(place, size) } }
+    };
+    let is_moved = |(index, (_, size)): (usize, &(usize, usize))| {
+        Some(index).filter(|_| table.current_by_name.concern(argument(index, *size)))
+    };
+    // Nearly every launch ends here, and nothing was copied for it.
+    let first = layout.iter().enumerate().find_map(is_moved)?;
+    // SAFETY: by the contract there is a place for each argument.
+    let mut places = unsafe { std::slice::from_raw_parts(given.cast::<*const c_void>(), layout.len()) }.to_vec();
+    let mut values = Vec::new();
+    for index in layout.iter().enumerate().skip(first).filter_map(is_moved) {
+        let mut bytes = argument(index, layout[index].1).to_vec();
+        table.current_by_name.apply(&mut bytes);
+        // In words, since the driver may read it as such.
+        let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+        for (word, part) in words.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..part.len()].copy_from_slice(part);
+            *word = u64::from_ne_bytes(whole);
         }
+        places[index] = words.as_ptr().cast();
+        values.push(words);
     }
-    (!values.is_empty()).then_some(Arguments { places, _values: values })
+    Some(Arguments { places, _values: values })
 }
 
 #[cfg(test)]
@@ -193,10 +197,11 @@ mod tests {
         let moves = Moves::new(vec![Move { from: 0x1000, size: 0x100, to: 0x8000 }]);
         let mut bytes: Vec<u8> = [7_u64, 0x1004, 0x2000].iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.extend([4, 0x10, 0, 0]);
-        assert!(moves.apply(&mut bytes));
+        assert!(moves.concern(&bytes));
+        moves.apply(&mut bytes);
         let expected: Vec<u8> =
             [7_u64, 0x8004, 0x2000].iter().flat_map(|word| word.to_ne_bytes()).chain([4, 0x10, 0, 0]).collect();
         assert_eq!(bytes, expected);
-        assert!(!moves.apply(&mut bytes));
+        assert!(!moves.concern(&bytes));
     }
 }

@@ -145,9 +145,7 @@ impl Work {
                     moves.apply(bytes);
                 }
             }
-            Self::Launch(Launch { arguments: Arguments::Buffer(bytes), .. }) => {
-                moves.apply(bytes);
-            }
+            Self::Launch(Launch { arguments: Arguments::Buffer(bytes), .. }) => moves.apply(bytes),
             Self::Copy { words, .. } => {
                 for word in words {
                     *word = moves.of(*word);
