@@ -97,15 +97,14 @@ pub(super) fn read_arguments(function: usize, arguments: &In<*const u8>) -> Outc
 
 /// Sizes of the parameters of a function, or of a kernel in its place.
 fn sizes_of(function: usize) -> Outcome<Vec<usize>> {
-    let function = super::library::function_of_kernel(function).unwrap_or(function);
+    let function = super::library::function_meant_by(function)?;
     let (module, name) = driver()?.tables().functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
     module.kernels.get(&name).cloned().ok_or(Code::NOT_FOUND)
 }
 
 /// The function that is launched in this shape.
 pub(super) fn shape_of(function: usize, shape: [c_uint; 7]) -> Outcome<usize> {
-    // A library's kernel stands for its function in the current context.
-    let function = super::library::function_of_kernel(function).unwrap_or(function);
+    let function = super::library::function_meant_by(function)?;
     let threads: u64 = shape[3..6].iter().map(|&count| u64::from(count)).product();
     if shape[..3].contains(&0) || threads == 0 || threads > MAX_THREADS {
         return Err(Code::INVALID_VALUE);

@@ -28,8 +28,15 @@ fn module(library: usize) -> Outcome<usize> {
     Ok(handle)
 }
 
+/// The function that is meant by a handle of one, or of a kernel, which stands for its function in the current context.
+pub(super) fn function_meant_by(handle: usize) -> Outcome<usize> {
+    // What is wrong with a kernel's context is its answer, and not that it is no function.
+    let is_kernel = driver()?.tables().kernels.contains_key(&handle);
+    if is_kernel { function_of_kernel(handle) } else { Ok(handle) }
+}
+
 /// The function that a kernel stands for in the current context.
-pub(super) fn function_of_kernel(kernel: usize) -> Outcome<usize> {
+fn function_of_kernel(kernel: usize) -> Outcome<usize> {
     let (library, name) = driver()?.tables().kernels.get(&kernel).cloned().ok_or(Code::INVALID_HANDLE)?;
     let handle = module(library)?;
     let known = {
