@@ -43,6 +43,8 @@ pub(super) enum Event {
     LinkEnded { server: ServerEpoch, reason: String },
     /// What had come when it was asked for is before this in the queue.
     CaughtUp { server: ServerEpoch },
+    /// The same, when the time for an answer of this server seemed to be over.
+    AnswersOverdue { server: ServerEpoch },
     /// A server's socket has room again.
     LinkWritable { server: ServerEpoch },
     /// Which group and groups a server's user has.

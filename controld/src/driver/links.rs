@@ -41,10 +41,10 @@ async fn wait_for_room(server: ServerEpoch, socket: Arc<SeqPacket>, events: Even
     events.send(Event::LinkWritable { server }).await;
 }
 
-/// Reports when all that had come, from this server above all, is in the queue before the report.
+/// Reports `event` when all that had come, from the server of this socket above all, is in the queue before it.
 ///
 /// Whoever waits for room in the queue gets it in turn, so a reader that has taken a packet from its socket comes first.
-async fn catch_up(server: ServerEpoch, socket: Weak<SeqPacket>, events: Events) {
+async fn catch_up(socket: Weak<SeqPacket>, events: Events, event: Event) {
     for _ in 0..LOOKS {
         sleep_until((Instant::now() + LOOK).into()).await;
     }
@@ -54,14 +54,14 @@ async fn catch_up(server: ServerEpoch, socket: Weak<SeqPacket>, events: Events) 
     }
     // A reader may have taken the last one just now, and have to go on before it queues.
     yield_now().await;
-    events.send(Event::CaughtUp { server }).await;
+    events.send(event).await;
 }
 
 impl Driver {
     /// Tells the core, when it has been told of all that has come by now.
     pub(super) fn catch_up(&self, server: ServerEpoch) {
         let socket = self.links.get(&server).map(|link| Arc::downgrade(link.link.socket())).unwrap_or_default();
-        tokio::spawn(catch_up(server, socket, self.events.clone()));
+        tokio::spawn(catch_up(socket, self.events.clone(), Event::CaughtUp { server }));
     }
 
     /// Uses a connection as a server's link from now on.
@@ -145,10 +145,20 @@ impl Driver {
         reached("asked");
     }
 
-    /// Tells the core which servers have not answered in time.
-    pub(super) fn overdue_answers(&mut self) {
+    /// Where the time for an answer is over, all that has come is read first: nothing is concluded from the clock alone.
+    pub(super) fn answers_seem_overdue(&mut self) {
         let now = Instant::now();
-        let overdue: Vec<RequestId> = self.links.values_mut().flat_map(|link| link.link.overdue(now)).collect();
+        for (&server, Link { link, .. }) in &mut self.links {
+            if link.seems_overdue(now) {
+                let told = Event::AnswersOverdue { server };
+                tokio::spawn(catch_up(Arc::downgrade(link.socket()), self.events.clone(), told));
+            }
+        }
+    }
+
+    /// Tells the core which requests this server has not answered in time.
+    pub(super) fn overdue_answers(&mut self, server: ServerEpoch) {
+        let overdue = self.links.get_mut(&server).map(|link| link.link.overdue()).unwrap_or_default();
         for request in overdue {
             self.feed(Input::Replied { request, reply: Err(NoReply::TimedOut) });
         }
@@ -178,7 +188,7 @@ mod tests {
             events.send(Event::LinkWritable { server: SERVER }).await;
         }
         let (socket, server) = ends();
-        tokio::spawn(catch_up(SERVER, Arc::downgrade(&socket), events.clone()));
+        tokio::spawn(catch_up(Arc::downgrade(&socket), events.clone(), Event::CaughtUp { server: SERVER }));
         tokio::spawn(read_link(SERVER, socket, events.clone()));
         for _ in 0..PACKETS {
             server.send(b"packet", None).unwrap();
@@ -199,7 +209,7 @@ mod tests {
         let (events, mut events_rx) = Events::channel();
         let (socket, server) = ends();
         server.send(b"nobody reads it", None).unwrap();
-        tokio::spawn(catch_up(SERVER, Arc::downgrade(&socket), events));
+        tokio::spawn(catch_up(Arc::downgrade(&socket), events, Event::CaughtUp { server: SERVER }));
         drop(socket);
         let told = timeout(LIMIT, events_rx.recv()).await.unwrap().unwrap();
         assert!(matches!(told, Event::CaughtUp { server: SERVER }));

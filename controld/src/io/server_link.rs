@@ -128,6 +128,8 @@ pub struct ServerLink {
     outstanding: VecDeque<Outstanding>,
     /// What is still waited for on a link that was taken over.
     marker: Option<Marker>,
+    /// When answers seemed to be overdue, while it is not known yet whether they lie unread.
+    seemed_overdue: Option<Instant>,
     dialect: Dialect,
 }
 
@@ -135,7 +137,14 @@ impl ServerLink {
     /// A link to a server of this dialect that has just said hello.
     #[must_use]
     pub fn new(socket: Arc<SeqPacket>, dialect: Dialect) -> Self {
-        Self { socket, queued: VecDeque::new(), outstanding: VecDeque::new(), marker: None, dialect }
+        Self {
+            socket,
+            queued: VecDeque::new(),
+            outstanding: VecDeque::new(),
+            marker: None,
+            seemed_overdue: None,
+            dialect,
+        }
     }
 
     /// A link that an earlier daemon used.
@@ -271,15 +280,30 @@ impl ServerLink {
         Ok(id.map(|id| (id, reply)))
     }
 
-    /// When the next answer is overdue.
+    /// When the next answer seems to be overdue.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
+        if self.seemed_overdue.is_some() {
+            return None;
+        }
         self.outstanding.iter().find(|outstanding| outstanding.id.is_some()).map(|outstanding| outstanding.deadline)
     }
 
-    /// The requests whose answers are overdue; each is named once.
-    pub fn overdue(&mut self, now: Instant) -> Vec<RequestId> {
-        let due = self.outstanding.iter_mut().take_while(|outstanding| outstanding.deadline <= now);
+    /// Whether the deadline of an answer has just passed. It may lie unread in the socket, or in a long queue of the
+    /// daemon's own: whoever hears this reads all that has come by now, and then asks for [`Self::overdue`].
+    pub fn seems_overdue(&mut self, now: Instant) -> bool {
+        let seems = self.next_deadline().is_some_and(|deadline| deadline <= now);
+        self.seemed_overdue = self.seemed_overdue.or(Some(now).filter(|_| seems));
+        seems
+    }
+
+    /// The requests whose answers are overdue, now that all has been read that had come when they seemed to be; each is
+    /// named once.
+    pub fn overdue(&mut self) -> Vec<RequestId> {
+        let Some(then) = self.seemed_overdue.take() else {
+            return Vec::new();
+        };
+        let due = self.outstanding.iter_mut().take_while(|outstanding| outstanding.deadline <= then);
         due.filter_map(|outstanding| outstanding.id.take()).collect()
     }
 
@@ -328,10 +352,30 @@ mod tests {
         let now = Instant::now();
         link.ask(now, RequestId(1), &Request::Shutdown).expect("room");
         link.ask(now + ANSWER_TIMEOUT, RequestId(2), &Request::Status).expect("room");
-        assert_eq!(link.overdue(now + ANSWER_TIMEOUT), [RequestId(1)]);
-        assert_eq!(link.overdue(now + ANSWER_TIMEOUT), []);
+        assert!(!link.seems_overdue(now));
+        assert!(link.seems_overdue(now + ANSWER_TIMEOUT));
+        assert_eq!(link.overdue(), [RequestId(1)]);
+        assert_eq!(link.overdue(), []);
+        assert!(!link.seems_overdue(now + ANSWER_TIMEOUT));
         assert_eq!(answer(&mut link, &server, &Reply::ActiveWorkers(2)).await, None);
         assert_eq!(answer(&mut link, &server, &Reply::Active(false)).await, Some((RequestId(2), Reply::Active(false))));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_answer_that_lay_unread_when_its_time_was_over_counts() {
+        let (mut link, server) = link();
+        let now = Instant::now();
+        link.ask(now, RequestId(1), &Request::Clients).expect("room");
+        link.ask(now, RequestId(2), &Request::Status).expect("room");
+        assert!(link.seems_overdue(now + ANSWER_TIMEOUT));
+        // Nobody is asked a second time to read, and no timer is set for what is known to be over.
+        assert!(!link.seems_overdue(now + ANSWER_TIMEOUT));
+        assert_eq!(link.next_deadline(), None);
+        link.ask(now + ANSWER_TIMEOUT, RequestId(3), &Request::Status).expect("room");
+        let clients = Reply::Clients(vec![5]);
+        assert_eq!(answer(&mut link, &server, &clients).await, Some((RequestId(1), clients)));
+        assert_eq!(link.overdue(), [RequestId(2)]);
+        assert_eq!(link.next_deadline(), Some(now + ANSWER_TIMEOUT + ANSWER_TIMEOUT));
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -1,0 +1,159 @@
+//! Connections from their acceptance to their role, and sessions of the command line: how many of whom there may be.
+
+use super::keys::Stage;
+use super::reports::UnderWay;
+use super::session::{self, ToSession};
+use super::{Driver, handshake};
+use crate::core::{ConnectionId, Peer, ServerEpoch, SessionId, Uid};
+use crate::failpoint::reached;
+use crate::io::seqpacket::SeqPacket;
+use remps_proto::mps::handshake::Role;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// Sessions of the command line at one time: of all users, and of each user who is neither root nor the owner.
+const MAX_SESSIONS: usize = 512;
+const MAX_SESSIONS_PER_USER: usize = 64;
+/// Sessions of root and the owner that wait until another one has ended.
+const MAX_QUEUED_SESSIONS: usize = 4096;
+/// Connections that have not said their role, of each user who is neither root nor the owner.
+const MAX_HANDSHAKES_PER_USER: usize = 512;
+
+/// A connection that has been accepted and is not over.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) socket: Arc<SeqPacket>,
+    pub(super) uid: Uid,
+    /// Whether its role is still to come.
+    pub(super) in_handshake: bool,
+    /// The task that waits for its next packet.
+    pub(super) task: AbortHandle,
+    /// Of a client that does its handshake with a server: which one, and a duplicate of the client's end of the pair.
+    pub(super) handed_over: Option<(ServerEpoch, OwnedFd)>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A session of the command line.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) peer: Peer,
+    /// driver --answers--> session
+    pub(super) answers_tx: mpsc::UnboundedSender<ToSession>,
+    /// Whether a command is under way.
+    pub(super) busy: bool,
+    /// The command under way, for the metrics.
+    pub(super) under_way: Option<UnderWay>,
+    pub(super) task: AbortHandle,
+}
+
+impl Driver {
+    pub(super) fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd) {
+        reached("accepted");
+        self.log.chatter(self.own_pid, "Accepting connection...");
+        match SeqPacket::new(fd) {
+            Ok(socket) => self.greeted(connection, Arc::new(socket)),
+            Err(error) => {
+                self.say(&format!("A connection can't be used: {error}"));
+                self.release(connection);
+            }
+        }
+    }
+
+    /// A connection that has been greeted: its next packets say what it is.
+    pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>) {
+        let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
+        let handshakes = self.connections.values().filter(|other| other.in_handshake && other.uid == uid);
+        if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
+            self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
+            self.release(connection);
+            return;
+        }
+        let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
+        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task, handed_over: None });
+    }
+
+    pub(super) fn is_owner(&self, uid: Uid) -> bool {
+        uid == 0 || uid == self.owner
+    }
+
+    /// A connection has said what it is: noted first, and only then taken from its socket.
+    pub(super) fn role(&mut self, connection: ConnectionId, role: Role, peer: Peer) {
+        let Some(known) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        known.in_handshake = false;
+        let socket = known.socket.clone();
+        reached("role-seen");
+        match role {
+            Role::CLIENT => {
+                self.note(connection, Stage::Waiting, peer, None);
+                reached("role-noted");
+                let _ = socket.discard();
+                reached("role-taken");
+                self.watch(connection, handshake::read_status(connection, socket, self.events.clone()));
+                self.client_arrives(connection, peer);
+                reached("client-waits");
+            }
+            Role::SERVER => {
+                self.note(connection, Stage::Server, peer, None);
+                reached("server-role-noted");
+                let _ = socket.discard();
+                reached("server-role-taken");
+                self.watch(connection, handshake::read_hello(connection, peer, socket, self.events.clone()));
+            }
+            Role::UI => {
+                // A session does not outlive the daemon: nobody could say which of its commands were done.
+                self.connections.remove(&connection);
+                self.release(connection);
+                let _ = socket.discard();
+                self.open_session(SessionId(connection.0), peer, socket);
+            }
+            other => {
+                self.log.chatter(self.own_pid, &format!("Unable to serve a connection of type {other}"));
+                self.close(connection);
+            }
+        }
+    }
+
+    pub(super) fn open_session(&mut self, session: SessionId, peer: Peer, socket: Arc<SeqPacket>) {
+        let of_user = self.sessions.values().filter(|other| other.peer.uid == peer.uid).count();
+        // All the others together can't keep the owner out, and the owner's own wait for each other.
+        let is_owner = self.is_owner(peer.uid);
+        if is_owner && of_user >= MAX_SESSIONS && self.queued_sessions.len() < MAX_QUEUED_SESSIONS {
+            self.queued_sessions.push_back((session, peer, socket));
+            return;
+        }
+        let full = if is_owner {
+            of_user >= MAX_SESSIONS
+        } else {
+            of_user >= MAX_SESSIONS_PER_USER || self.sessions.len() >= MAX_SESSIONS
+        };
+        if full {
+            self.log.chatter(self.own_pid, &format!("User {} has too many sessions, one is refused", peer.uid));
+            return;
+        }
+        if self.core.is_quitting() {
+            return;
+        }
+        self.log.chatter(self.own_pid, "NEW UI");
+        // driver --answers--> session
+        let (answers_tx, answers_rx) = mpsc::unbounded_channel();
+        let task = tokio::spawn(session::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
+        self.sessions.insert(session, Session { peer, answers_tx, busy: false, under_way: None, task });
+    }
+
+    /// Lets another task wait for a connection's next packet.
+    pub(super) fn watch(&mut self, connection: ConnectionId, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(known) = self.connections.get_mut(&connection) {
+            known.task.abort();
+            known.task = tokio::spawn(task).abort_handle();
+        }
+    }
+}
