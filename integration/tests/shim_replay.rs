@@ -39,7 +39,10 @@ fn reason(finished: &Finished) -> String {
 
 fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
     assert_eq!(error_of(finished), None, "{context}: {finished:?}");
-    let end = &events(finished, "end")[0];
+    let ends = events(finished, "end");
+    let [end] = ends.as_slice() else {
+        panic!("{context}: {}\n{}", finished.stdout_text(), finished.stderr_text());
+    };
     assert_eq!((&end["is_intact"], end["recoveries"].as_u64()), (&true.into(), Some(recoveries)), "{context}: {end}");
 }
 

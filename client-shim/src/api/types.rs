@@ -77,6 +77,19 @@ macro_rules! kinds {
             pub(crate) struct $name(c_void);
         )+
     };
+    (in_words: $($name:ident of $words:literal),+ $(,)?) => {
+        $(
+            /// In words.
+            #[repr(transparent)]
+            #[derive(Clone, Copy, Debug)]
+            pub(crate) struct $name(pub(crate) [u64; $words]);
+        )+
+
+        /// Names and sizes of these.
+        #[cfg(test)]
+        const IN_WORDS: &[(&str, usize, usize)] =
+            &[$((stringify!($name), size_of::<$name>(), size_of::<cudarc::driver::sys::$name>())),+];
+    };
 }
 
 // A handle.
@@ -123,12 +136,16 @@ kinds! {
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
-    CUDA_HOST_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
+    CUDA_HOST_NODE_PARAMS, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
     CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUcliqueInfo, CUctxCreateParams, CUdevResource, CUdevprop, CUexecAffinityParam,
     CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUkernelNodeAttrValue, CUlogicalEndpointProp, CUmemDecompressParams,
     CUmemPoolProps, CUmemPoolPtrExportData, CUmemcpyAttributes, CUmulticastObjectProp, CUstreamAttrValue,
     CUstreamBatchMemOpParams, CUstreamCigCaptureParams, CUtensorMap, CUuuid,
+}
+
+// The same with addresses of the GPU in it.
+kinds! {
+    in_words: CUDA_MEMCPY2D of 16, CUDA_MEMCPY3D of 25, CUDA_MEMSET_NODE_PARAMS of 5,
 }
 
 // The same with handles in it.
@@ -253,7 +270,9 @@ mod tests {
             ("CUipcMemHandle", size_of::<CUipcMemHandle>(), size_of::<sys::CUipcMemHandle>()),
             ("CUipcEventHandle", size_of::<CUipcEventHandle>(), size_of::<sys::CUipcEventHandle>()),
         ];
-        for &(name, ours, theirs) in [HANDLES, CALLBACKS, ENUMERATIONS, NUMBERS].concat().iter().chain(&structures) {
+        for &(name, ours, theirs) in
+            [HANDLES, CALLBACKS, ENUMERATIONS, NUMBERS, IN_WORDS].concat().iter().chain(&structures)
+        {
             assert_eq!(ours, theirs, "{name}");
         }
     }

@@ -7,7 +7,7 @@
 //! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`keep::graphs`) |
 //! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
-//! | an address on the GPU, and one among a kernel's arguments | is translated if it is that of a moved variable ([`moved`]) |
+//! | an address on the GPU, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
@@ -45,14 +45,25 @@ impl Subject {
     }
 }
 
-/// What a call launches: the function, in the living copy's handles, until its arguments have come.
+/// What the arguments of a call so far say of a launch.
 #[derive(Debug, Default)]
-pub(crate) struct Launched(Cell<Option<usize>>);
+pub(crate) struct Launched(Cell<Stage>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing.
+    #[default]
+    None,
+    /// This function is launched, by its handle in the living copy.
+    Function(usize),
+    /// Its arguments one by one have come; in a list may be others.
+    Arguments,
+}
 
 impl Launched {
     /// All arguments are there.
     pub(crate) fn end(&self) {
-        self.0.set(None);
+        self.0.set(Stage::None);
     }
 }
 
@@ -83,6 +94,9 @@ pub(crate) trait Argument: Copy {
 pub(crate) trait Pointee: Sized {
     /// A translated copy of it.
     type Copy;
+
+    /// Whether behind a `*mut` it is what the driver writes, and not what it reads.
+    const IS_WRITTEN: bool = false;
 
     /// A translated copy where one is needed.
     ///
@@ -212,6 +226,7 @@ macro_rules! untranslatable {
 }
 
 mod launches;
+pub(crate) mod structures;
 
 fn is_of_stream(stream: CUstream, subject: &mut Subject) {
     subject.stream = Some(stream.0);
@@ -331,7 +346,8 @@ impl<T: Pointee> Argument for *mut T {
 
     fn hold(self, launched: &Launched) -> Result<Place<T>, Untranslatable> {
         // SAFETY: it is the program's argument.
-        Ok(Place { pointer: self, copy: unsafe { T::copy(self, launched) }? })
+        let copy = if T::IS_WRITTEN { None } else { unsafe { T::copy(self, launched) }? };
+        Ok(Place { pointer: self, copy })
     }
 
     fn pass(held: &Place<T>) -> Self {

@@ -16,6 +16,7 @@ use crate::{
     api::types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
     keep::{
         graphs::{
+            buffer::Buffer,
             params::Kernel,
             plan::{Arguments, Edge, Executable, Launch, Plan, Work},
         },
@@ -23,10 +24,6 @@ use crate::{
     },
     sys::CUresult,
 };
-
-/// `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE`.
-const BUFFER: *mut c_void = ptr::without_provenance_mut(1);
-const BUFFER_SIZE: *mut c_void = ptr::without_provenance_mut(2);
 
 /// All that there are.
 #[derive(Debug, Default)]
@@ -144,17 +141,16 @@ fn connect(graph: CUgraph, edges: &[Edge], renamed: &Renamed) -> Result<(), Fail
 struct Given<'plan> {
     launch: &'plan Launch,
     singles: Vec<*mut c_void>,
-    size: usize,
-    extra: [*mut c_void; 5],
+    buffer: Option<Buffer>,
 }
 
 impl<'plan> Given<'plan> {
     fn new(launch: &'plan Launch) -> Self {
-        let (singles, size) = match &launch.arguments {
-            Arguments::Single(all) => (all.iter().map(|value| value.as_ptr().cast_mut().cast()).collect(), 0),
-            Arguments::Buffer(bytes) => (Vec::new(), bytes.len()),
+        let (singles, buffer) = match &launch.arguments {
+            Arguments::Single(all) => (all.iter().map(|value| value.as_ptr().cast_mut().cast()).collect(), None),
+            Arguments::Buffer(bytes) => (Vec::new(), Some(Buffer::new(bytes))),
         };
-        Self { launch, singles, size, extra: [ptr::null_mut(); 5] }
+        Self { launch, singles, buffer }
     }
 
     /// The parameters, which point into this.
@@ -166,15 +162,10 @@ impl<'plan> Given<'plan> {
             shape: self.launch.shape,
             ..Kernel::NONE
         };
-        match &self.launch.arguments {
-            Arguments::Single(all) if all.is_empty() => {}
-            Arguments::Single(_) => params.arguments = self.singles.as_mut_ptr(),
-            Arguments::Buffer(bytes) => {
-                let (start, size) = (bytes.as_ptr().cast_mut().cast(), (&raw mut self.size).cast());
-                self.extra = [BUFFER, start, BUFFER_SIZE, size, ptr::null_mut()];
-                params.extra = self.extra.as_mut_ptr();
-            }
+        if !self.singles.is_empty() {
+            params.arguments = self.singles.as_mut_ptr();
         }
+        params.extra = self.buffer.as_ref().map_or(ptr::null_mut(), Buffer::list);
         Ok(params)
     }
 }

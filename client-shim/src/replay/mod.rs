@@ -50,7 +50,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use arguments::{Argument, Launched, Subject};
+pub(crate) use arguments::{Argument, Launched, Subject, structures::translate};
 pub(crate) use effects::Effect;
 pub(crate) use names::{current_of, name_of};
 

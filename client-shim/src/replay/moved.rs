@@ -21,6 +21,7 @@ use std::{
 };
 
 use super::journal::{Layout, ask_layout};
+use crate::keep::graphs::buffer::{self, Buffer};
 
 /// A variable that has another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +90,18 @@ fn table() -> Option<&'static Table> {
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
+/// Whether any has moved.
+pub(super) fn is_any() -> bool {
+    table().is_some()
+}
+
 /// The address in the living copy, by the program's.
-pub(super) fn current_of(address: u64) -> u64 {
+pub(crate) fn current_of(address: u64) -> u64 {
     table().map_or(address, |table| table.current_by_name.of(address))
 }
 
 /// The program's address, by that in the living copy.
-pub(super) fn name_of(address: u64) -> u64 {
+pub(crate) fn name_of(address: u64) -> u64 {
     table().map_or(address, |table| table.name_by_current.of(address))
 }
 
@@ -119,16 +125,25 @@ pub(super) unsafe fn publish(moves: Moves) {
 
 /// A kernel's arguments with addresses of today.
 #[derive(Debug)]
-pub(crate) struct Arguments {
-    places: Vec<*const c_void>,
-    /// What some of the places point to.
-    _values: Vec<Vec<u64>>,
+pub(crate) enum Arguments {
+    /// One by one.
+    Single {
+        /// Where each is.
+        places: Vec<*mut c_void>,
+        /// What some of the places point to.
+        _values: Vec<Vec<u64>>,
+    },
+    /// In a buffer.
+    Buffer(Buffer),
 }
 
 impl Arguments {
     /// What the driver is given.
-    pub(super) fn places(&self) -> *const *mut c_void {
-        self.places.as_ptr().cast()
+    pub(crate) fn list(&self) -> *mut *mut c_void {
+        match self {
+            Self::Single { places, .. } => places.as_ptr().cast_mut(),
+            Self::Buffer(buffer) => buffer.list(),
+        }
     }
 }
 
@@ -141,7 +156,7 @@ fn layout_of(function: usize) -> Option<Layout> {
 ///
 /// # Safety
 /// They are the program's arguments for this function, one place for each.
-pub(super) unsafe fn arguments(function: usize, given: *const *mut c_void) -> Option<Arguments> {
+pub(crate) unsafe fn arguments(function: usize, given: *const *mut c_void) -> Option<Arguments> {
     let table = table().filter(|_| !given.is_null())?;
     let layout = layout_of(function)?;
     let argument = |index: usize, size: usize| {
@@ -156,22 +171,31 @@ pub(super) unsafe fn arguments(function: usize, given: *const *mut c_void) -> Op
     // Nearly every launch ends here, and nothing was copied for it.
     let first = layout.iter().enumerate().find_map(is_moved)?;
     // SAFETY: by the contract there is a place for each argument.
-    let mut places = unsafe { std::slice::from_raw_parts(given.cast::<*const c_void>(), layout.len()) }.to_vec();
+    let mut places = unsafe { std::slice::from_raw_parts(given, layout.len()) }.to_vec();
     let mut values = Vec::new();
     for index in layout.iter().enumerate().skip(first).filter_map(is_moved) {
         let mut bytes = argument(index, layout[index].1).to_vec();
         table.current_by_name.apply(&mut bytes);
-        // In words, since the driver may read it as such.
-        let mut words = vec![0_u64; bytes.len().div_ceil(8)];
-        for (word, part) in words.iter_mut().zip(bytes.chunks(8)) {
-            let mut whole = [0; 8];
-            whole[..part.len()].copy_from_slice(part);
-            *word = u64::from_ne_bytes(whole);
-        }
-        places[index] = words.as_ptr().cast();
+        let mut words = buffer::words(&bytes);
+        places[index] = words.as_mut_ptr().cast();
         values.push(words);
     }
-    Some(Arguments { places, _values: values })
+    Some(Arguments::Single { places, _values: values })
+}
+
+/// The arguments that a launch is given in a buffer, if any of them is to be translated.
+///
+/// # Safety
+/// The program's list, or null.
+pub(crate) unsafe fn buffer(extra: *const *mut c_void) -> Option<Arguments> {
+    let table = table().filter(|_| !extra.is_null())?;
+    // SAFETY: by the contract.
+    let given = unsafe { buffer::read(extra) }?;
+    table.current_by_name.concern(given).then(|| {
+        let mut bytes = given.to_vec();
+        table.current_by_name.apply(&mut bytes);
+        Arguments::Buffer(Buffer::new(&bytes))
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     added, around, made,
-    params::{Kernel, Params, nodes},
+    params::{Held, Kernel, Params, nodes},
     rearranged, refuse,
 };
 use crate::{
@@ -170,10 +170,10 @@ added! {
 }
 
 /// Copies what the driver has written into a copy of `CUgraphNodeParams` back to the program's: an allocation's address.
-fn given_back(held: Option<Params>, params: *mut CUgraphNodeParams, answer: CUresult) {
+fn given_back(held: Option<&Held<Params>>, params: *mut CUgraphNodeParams, answer: CUresult) {
     if let Some(held) = held.filter(|held| answer.is_success() && !held.has_handles()) {
         // SAFETY: the program's argument, which the driver may write.
-        unsafe { params.cast::<Params>().write_unaligned(held) };
+        unsafe { params.cast::<Params>().write_unaligned(**held) };
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn add(
         // SAFETY: the program's call, with copies of its arguments that live as long.
         unsafe { function(place, graph, list(&listed, before), edges, count, params) }
     });
-    given_back(held, params, answer);
+    given_back(held.as_ref(), params, answer);
     noted("cuGraphAddNode", answer, graph, place, held.and_then(|held| held.context()))
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn add_plainly(
         // SAFETY: the program's call, with copies of its arguments that live as long.
         unsafe { function(place, graph, list(&listed, before), count, params) }
     });
-    given_back(held, params, answer);
+    given_back(held.as_ref(), params, answer);
     noted("cuGraphAddNode", answer, graph, place, held.and_then(|held| held.context()))
 }
 

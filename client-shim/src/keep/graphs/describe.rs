@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    buffer,
     params::{self, Kernel, Params},
     plan::{Arguments, Edge, Launch, Node, Plan, Work},
 };
@@ -24,9 +25,6 @@ use crate::{
 const ATTRIBUTES: [c_uint; 9] = [1, 2, 4, 5, 8, 9, 10, 11, 14];
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const DEVICE_UPDATABLE: c_uint = 13;
-/// `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE`.
-const BUFFER: usize = 1;
-const BUFFER_SIZE: usize = 2;
 /// Nodes that are embedded in each other deeper than that are not described.
 const DEEPEST: usize = 16;
 /// More parameters than any kernel has.
@@ -185,7 +183,9 @@ pub(crate) fn launch(params: &Kernel) -> Result<Launch, Reason> {
     } else if params.extra.is_null() {
         Arguments::Single(Vec::new())
     } else {
-        buffer(params.extra)?
+        // SAFETY: what the program, or the driver, says of a launch.
+        let bytes = unsafe { buffer::read(params.extra) }.ok_or(Reason::GraphArguments)?;
+        Arguments::Buffer(bytes.to_vec())
     };
     Ok(Launch { function, kernel, context, shape, arguments, attributes: Vec::new() })
 }
@@ -216,31 +216,6 @@ fn singles(params: &Kernel) -> Result<Arguments, Reason> {
             _ => return Err(Reason::GraphArguments),
         }
     }
-}
-
-/// A copy of a buffer of arguments.
-fn buffer(extra: *mut *mut c_void) -> Result<Arguments, Reason> {
-    let (mut start, mut length) = (ptr::null::<u8>(), 0_usize);
-    for pair in 0..2 {
-        // SAFETY: the list has names and values up to a null.
-        let name = unsafe { extra.wrapping_add(2 * pair).read() };
-        if name.is_null() {
-            break;
-        }
-        // SAFETY: as above.
-        let value = unsafe { extra.wrapping_add(2 * pair + 1).read() };
-        match name.addr() {
-            BUFFER => start = value.cast(),
-            // SAFETY: the size stands where the value points to.
-            BUFFER_SIZE if !value.is_null() => length = unsafe { value.cast::<usize>().read_unaligned() },
-            _ => return Err(Reason::GraphArguments),
-        }
-    }
-    if start.is_null() {
-        return Err(Reason::GraphArguments);
-    }
-    // SAFETY: the list says that there are so many bytes.
-    Ok(Arguments::Buffer(unsafe { slice::from_raw_parts(start, length) }.to_vec()))
 }
 
 /// Attributes of a kernel's node that are set.

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     describe,
-    params::{Kernel, Params},
+    params::{Held, Kernel, Params},
     plan::{Launch, Work},
 };
 use crate::{
@@ -229,8 +229,8 @@ unsafe fn words<T, const N: usize>(params: *const T) -> Result<[u64; N], Reason>
     Ok(unsafe { params.cast::<[u64; N]>().read_unaligned() })
 }
 
-fn launch(held: Option<Kernel>) -> Result<Work, Reason> {
-    let launch: Launch = describe::launch(&held.ok_or(Reason::Graph)?)?;
+fn launch(held: Option<Held<Kernel>>) -> Result<Work, Reason> {
+    let launch: Launch = describe::launch(held.as_deref().ok_or(Reason::Graph)?)?;
     Ok(Work::Launch(launch))
 }
 
@@ -300,5 +300,7 @@ pub(crate) fn execute(
         // SAFETY: the program's call, with a copy of its argument that lives as long.
         unsafe { function(executable, node, params) }
     });
-    told("cuGraphExecNodeSetParams", answer, executable, node, || describe::given(&held.ok_or(Reason::Graph)?, plan_of))
+    told("cuGraphExecNodeSetParams", answer, executable, node, || {
+        describe::given(held.as_deref().ok_or(Reason::Graph)?, plan_of)
+    })
 }

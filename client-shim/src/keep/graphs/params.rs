@@ -1,11 +1,21 @@
-//! Parameters of nodes as the driver's header lays them out, with handles of the living copy.
+//! Parameters of nodes as the driver's header lays them out, with handles and addresses of the living copy.
 #![expect(unsafe_code, reason = "reads the program's structures, as the driver does")]
 
-use std::ffi::{c_int, c_longlong, c_uint, c_void};
+use std::{
+    ffi::{c_int, c_longlong, c_uint, c_void},
+    ops::{Deref, DerefMut},
+};
 
 use crate::{
-    api::types::{CUDA_KERNEL_NODE_PARAMS, CUgraphNode, CUgraphNodeParams, CUgraphNodeType},
-    replay::{current_of, name_of},
+    api::types::{
+        CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode, CUgraphNodeParams,
+        CUgraphNodeType,
+    },
+    replay::{
+        current_of,
+        moved::{self, Arguments},
+        name_of, translate,
+    },
 };
 
 /// `CUgraphNodeType`.
@@ -40,6 +50,30 @@ struct OldKernel {
     extra: *mut *mut c_void,
 }
 
+/// Parameters as the driver is given them.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    // First, so that a pointer to this is one to it.
+    params: T,
+    /// What they point to in the place of the program's.
+    _arguments: Option<Arguments>,
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.params
+    }
+}
+
+impl<T> DerefMut for Held<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.params
+    }
+}
+
 impl Kernel {
     pub(crate) const NONE: Self = Self {
         function: 0,
@@ -54,7 +88,7 @@ impl Kernel {
     ///
     /// # Safety
     /// It is the program's argument, of today's layout or the older one.
-    pub(crate) unsafe fn read(params: *const CUDA_KERNEL_NODE_PARAMS, is_old: bool) -> Option<Self> {
+    pub(crate) unsafe fn read(params: *const CUDA_KERNEL_NODE_PARAMS, is_old: bool) -> Option<Held<Self>> {
         if params.is_null() {
             return None;
         }
@@ -67,7 +101,29 @@ impl Kernel {
             // SAFETY: by the contract.
             unsafe { params.cast::<Self>().read_unaligned() }
         };
-        Some(read.translated(current_of))
+        let mut params = read.translated(current_of);
+        // SAFETY: by the contract.
+        let moved = unsafe { params.point_to_today() };
+        Some(Held { params, _arguments: moved })
+    }
+
+    /// Lets it point to arguments with today's addresses where the program's are not.
+    ///
+    /// # Safety
+    /// It has the program's arguments, and handles of the living copy.
+    unsafe fn point_to_today(&mut self) -> Option<Arguments> {
+        let function = if self.function == 0 { self.kernel } else { self.function };
+        if self.arguments.is_null() {
+            // SAFETY: by the contract.
+            let moved = unsafe { moved::buffer(self.extra) }?;
+            self.extra = moved.list();
+            Some(moved)
+        } else {
+            // SAFETY: by the contract.
+            let moved = unsafe { moved::arguments(function, self.arguments) }?;
+            self.arguments = moved.list();
+            Some(moved)
+        }
     }
 
     /// Names what the driver has written.
@@ -139,14 +195,22 @@ impl Params {
     ///
     /// # Safety
     /// It is the program's argument.
-    pub(crate) unsafe fn read(params: *const CUgraphNodeParams) -> Option<Self> {
+    pub(crate) unsafe fn read(params: *const CUgraphNodeParams) -> Option<Held<Self>> {
         if params.is_null() {
             return None;
         }
         // SAFETY: by the contract.
         let mut read = unsafe { params.cast::<Self>().read_unaligned() };
-        read.translate(current_of);
-        Some(read)
+        read.translate(current_of, moved::current_of);
+        let mut arguments = None;
+        if read.kind == KERNEL {
+            // SAFETY: the kind says what is set.
+            let mut kernel = unsafe { read.of.kernel };
+            // SAFETY: by the contract.
+            arguments = unsafe { kernel.point_to_today() };
+            read.of.kernel = kernel;
+        }
+        Some(Held { params: read, _arguments: arguments })
     }
 
     /// Names what the driver has written.
@@ -156,23 +220,25 @@ impl Params {
     pub(crate) unsafe fn name(params: *mut CUgraphNodeParams) {
         // SAFETY: by the contract.
         let mut read = unsafe { params.cast::<Self>().read_unaligned() };
-        read.translate(name_of);
+        read.translate(name_of, moved::name_of);
         // SAFETY: as above.
         unsafe { params.cast::<Self>().write_unaligned(read) };
     }
 
-    fn translate(&mut self, to: impl Fn(usize) -> usize) {
+    fn translate(&mut self, to: impl Fn(usize) -> usize, address_to: impl Fn(u64) -> u64) {
         match self.kind {
             // SAFETY: the kind says what is set.
             KERNEL => self.of.kernel = unsafe { self.of.kernel }.translated(to),
             COPY => {
                 // SAFETY: as above.
-                let copy = unsafe { self.of.copy };
+                let mut copy = unsafe { self.of.copy };
+                translate::<CUDA_MEMCPY3D>(&mut copy.words, address_to);
                 self.of.copy = Copy { context: to(copy.context), ..copy };
             }
             SET => {
                 // SAFETY: as above.
-                let set = unsafe { self.of.set };
+                let mut set = unsafe { self.of.set };
+                translate::<CUDA_MEMSET_NODE_PARAMS>(&mut set.words, address_to);
                 self.of.set = Set { context: to(set.context), ..set };
             }
             CHILD | WAIT | RECORD => {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::replay::moved::Moves;
+use crate::{
+    api::types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
+    replay::{moved::Moves, translate},
+};
 
 /// What a node or an edge takes at least, about, in bytes.
 const COST_OF_A_NODE: usize = 256;
@@ -146,12 +149,8 @@ impl Work {
                 }
             }
             Self::Launch(Launch { arguments: Arguments::Buffer(bytes), .. }) => moves.apply(bytes),
-            Self::Copy { words, .. } => {
-                for word in words {
-                    *word = moves.of(*word);
-                }
-            }
-            Self::Set { words, .. } => words[0] = moves.of(words[0]),
+            Self::Copy { words, .. } => translate::<CUDA_MEMCPY3D>(words, |address| moves.of(address)),
+            Self::Set { words, .. } => translate::<CUDA_MEMSET_NODE_PARAMS>(words, |address| moves.of(address)),
             Self::Child { plan, .. } => *plan = plan.moved(moves),
             Self::Host { .. } | Self::Empty | Self::Wait { .. } | Self::Record { .. } => {}
         }

@@ -1,6 +1,6 @@
 //! Launches: their configuration, their function, and its arguments.
 
-use super::{Argument, Launched, Pointee, Untranslatable, is_of_stream};
+use super::{Argument, Launched, Pointee, Stage, Untranslatable, is_of_stream};
 use crate::{
     api::types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
     replay::{Subject, moved, names},
@@ -11,7 +11,7 @@ impl Argument for CUfunction {
 
     fn hold(self, launched: &Launched) -> Result<Self, Untranslatable> {
         let current = names::current_of(self.0);
-        launched.0.set(Some(current));
+        launched.0.set(Stage::Function(current));
         Ok(Self(current))
     }
 
@@ -26,18 +26,25 @@ impl Argument for CUfunction {
 
 named!(CUfunction);
 
-// With a function before them in a call they are its arguments, and whatever comes then is none.
+// With a function before them in a call they are its arguments, then a list with a buffer of them, then nothing.
 impl Pointee for *mut c_void {
     type Copy = moved::Arguments;
 
     unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
-        let function = launched.0.take();
-        // SAFETY: by the contract, as the functions with both arguments are the launches.
-        Ok(function.and_then(|function| unsafe { moved::arguments(function, pointer) }))
+        Ok(match launched.0.take() {
+            Stage::Function(function) => {
+                launched.0.set(Stage::Arguments);
+                // SAFETY: by the contract, as the functions with both arguments are the launches.
+                unsafe { moved::arguments(function, pointer) }
+            }
+            // SAFETY: as above.
+            Stage::Arguments => unsafe { moved::buffer(pointer) },
+            Stage::None => None,
+        })
     }
 
     fn original(copy: &moved::Arguments) -> *const Self {
-        copy.places()
+        copy.list()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copies and fills.
 
-use crate::abi::entry_points;
+use crate::abi::{In, entry_points};
 use crate::allocations;
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
@@ -127,6 +127,35 @@ pub(super) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
     }))
 }
 
+/// `CUDA_MEMCPY2D` in words: row by row, done when the call returns.
+fn copy_rows(words: &[u64; 16]) -> Outcome {
+    let number = |word: u64| usize::try_from(word).map_err(|_| Code::INVALID_VALUE);
+    let (width, height) = (number(words[14])?, words[15]);
+    // Where one side's first row is, and how far the next one.
+    let side = |words: &[u64]| {
+        let base = match words[2] & 0xffff_ffff {
+            HOST | UNIFIED => words[3],
+            DEVICE => words[4],
+            _ => return Err(Code::NOT_SUPPORTED),
+        };
+        let pitch = if words[6] == 0 { width as u64 } else { words[6] };
+        if pitch < words[0] + width as u64 {
+            return Err(Code::INVALID_VALUE);
+        }
+        Ok((base + words[1] * pitch + words[0], pitch))
+    };
+    let ((source, from_pitch), (destination, to_pitch)) = (side(&words[..7])?, side(&words[7..14])?);
+    let direction = match [words[2], words[9]].map(|kind| kind & 0xffff_ffff) {
+        [HOST, DEVICE] => Direction::ToDevice,
+        [DEVICE, HOST] => Direction::ToHost,
+        [DEVICE, DEVICE] => Direction::OnDevice,
+        _ => Direction::Any,
+    };
+    (0..height).try_for_each(|row| {
+        copy_now(direction, number(destination + row * to_pitch)?, number(source + row * from_pitch)?, width)
+    })
+}
+
 /// A pattern of at most four bytes as a number.
 fn value_of(pattern: &[u8]) -> u64 {
     let mut value = [0; 8];
@@ -164,6 +193,10 @@ entry_points! {
 
     fn cuMemcpyAsync(destination: usize, source: usize, size: usize, stream: usize) {
         copy_later(Direction::Any, destination, source, size, stream).map(drop)
+    }
+
+    fn cuMemcpy2DUnaligned_v2(copy: In<[u64; 16]>) {
+        copy_rows(&copy.get()?)
     }
 
     fn cuMemcpyHtoD_v2(destination: usize, source: usize, size: usize) {

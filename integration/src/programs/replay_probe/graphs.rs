@@ -33,40 +33,41 @@ extern "C" fn call(_data: *mut c_void) {
 }
 
 /// A kernel's arguments where they stay.
-struct Increment {
+pub(super) struct Increment {
     address: u64,
     words: u32,
     places: [*mut c_void; 2],
 }
 
 impl Increment {
-    fn of(address: u64) -> Box<Self> {
-        let mut made = Box::new(Self { address, words: WORDS, places: [std::ptr::null_mut(); 2] });
+    pub(super) fn of(address: u64, words: u32) -> Box<Self> {
+        let mut made = Box::new(Self { address, words, places: [std::ptr::null_mut(); 2] });
         made.places = [(&raw mut made.address).cast(), (&raw mut made.words).cast()];
         made
     }
 
-    fn params(&mut self, kernel: Kernel) -> sys::CUDA_KERNEL_NODE_PARAMS {
+    pub(super) fn params(&mut self, kernel: Kernel) -> sys::CUDA_KERNEL_NODE_PARAMS {
         // SAFETY: zeros are no function, no kernel and no context.
         let mut params: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
         params.func = kernel.0;
-        (params.gridDimX, params.gridDimY, params.gridDimZ) = (WORDS / 256, 1, 1);
+        (params.gridDimX, params.gridDimY, params.gridDimZ) = (self.words.div_ceil(256), 1, 1);
         (params.blockDimX, params.blockDimY, params.blockDimZ) = (256, 1, 1);
         params.kernelParams = self.places.as_mut_ptr();
         params
     }
 }
 
-fn set_params(address: u64, value: u32) -> sys::CUDA_MEMSET_NODE_PARAMS {
+/// A set of so many words.
+pub(super) fn set_params(address: u64, words: u32, value: u32) -> sys::CUDA_MEMSET_NODE_PARAMS {
     // SAFETY: all fields are numbers.
     let mut params: sys::CUDA_MEMSET_NODE_PARAMS = unsafe { std::mem::zeroed() };
     (params.dst, params.value, params.elementSize) = (address, value, 4);
-    (params.width, params.height, params.pitch) = (WORDS as usize, 1, BYTES);
+    (params.width, params.height, params.pitch) = (words as usize, 1, words as usize * 4);
     params
 }
 
-/// A copy of a block on the device.
-fn copy_params(destination: u64, source: u64) -> sys::CUDA_MEMCPY3D {
+/// A copy of so many words on the device.
+pub(super) fn copy_params(destination: u64, source: u64, words: u32) -> sys::CUDA_MEMCPY3D {
     let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
     sys::CUDA_MEMCPY3D {
         srcXInBytes: 0,
@@ -91,7 +92,7 @@ fn copy_params(destination: u64, source: u64) -> sys::CUDA_MEMCPY3D {
         reserved1: std::ptr::null_mut(),
         dstPitch: 0,
         dstHeight: 0,
-        WidthInBytes: BYTES,
+        WidthInBytes: words as usize * 4,
         Height: 1,
         Depth: 1,
     }
@@ -114,7 +115,8 @@ pub(super) struct Graphs {
     rounds: u32,
 }
 
-fn instantiate(graph: sys::CUgraph) -> Result<sys::CUgraphExec, GpuError> {
+/// An executable form of a graph.
+pub(super) fn instantiate(graph: sys::CUgraph) -> Result<sys::CUgraphExec, GpuError> {
     let mut executable = std::ptr::null_mut();
     // SAFETY: the result is a variable of ours.
     check("cuGraphInstantiate", unsafe { sys::cuGraphInstantiateWithFlags(&raw mut executable, graph, 0) })?;
@@ -133,7 +135,7 @@ fn single(increment: Kernel, address: u64) -> Result<sys::CUgraph, GpuError> {
     let (mut graph, mut node) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: the result is a variable of ours.
     check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
-    let mut arguments = Increment::of(address);
+    let mut arguments = Increment::of(address, WORDS);
     let params = arguments.params(increment);
     // SAFETY: the driver copies the arguments in the call.
     let answer = unsafe { sys::cuGraphAddKernelNode_v2(&raw mut node, graph, std::ptr::null(), 0, &raw const params) };
@@ -207,18 +209,18 @@ impl Graphs {
         // SAFETY: the result is a variable of ours.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut self.graph, 0) })?;
         let graph = self.graph;
-        let set = set_params(self.blocks[SET], 0);
+        let set = set_params(self.blocks[SET], WORDS, 0);
         let (into, none) = (&raw mut self.set_node, std::ptr::null());
         // SAFETY: the driver copies the parameters in the call, here and below.
         let answer = unsafe { sys::cuGraphAddMemsetNode(into, graph, none, 0, &raw const set, self.context) };
         check("cuGraphAddMemsetNode", answer)?;
-        let copy = copy_params(self.blocks[COPIED], self.blocks[SET]);
+        let copy = copy_params(self.blocks[COPIED], self.blocks[SET], WORDS);
         let mut copy_node = null();
         let (into, before) = (&raw mut copy_node, &raw const self.set_node);
         // SAFETY: as above.
         let answer = unsafe { sys::cuGraphAddMemcpyNode(into, graph, before, 1, &raw const copy, self.context) };
         check("cuGraphAddMemcpyNode", answer)?;
-        let mut arguments = Increment::of(self.blocks[BUILT]);
+        let mut arguments = Increment::of(self.blocks[BUILT], WORDS);
         let params = arguments.params(self.increment);
         // SAFETY: as above.
         let answer =
@@ -252,7 +254,7 @@ impl Graphs {
         self.built = instantiate(graph)?;
         // The other form counts another block up, and calls nobody.
         self.changed = instantiate(graph)?;
-        let mut arguments = Increment::of(self.blocks[CHANGED]);
+        let mut arguments = Increment::of(self.blocks[CHANGED], WORDS);
         let params = arguments.params(self.increment);
         // SAFETY: as above.
         let answer =
@@ -270,7 +272,7 @@ impl Graphs {
     pub(super) fn round(&mut self, gpu: &Gpu, stream: Stream) -> Result<(), GpuError> {
         self.rounds += 1;
         // A node of the graph names one of its executable form.
-        let set = set_params(self.blocks[SET], self.rounds);
+        let set = set_params(self.blocks[SET], WORDS, self.rounds);
         // SAFETY: the driver copies the parameters in the call.
         let answer =
             unsafe { sys::cuGraphExecMemsetNodeSetParams(self.built, self.set_node, &raw const set, self.context) };

@@ -1,12 +1,15 @@
 //! Variables of a module and of a library, made once: a table that the program writes by copies and sets, words that
-//! kernels count up, and constants that keep the values of their image.
+//! kernels and a graph count up, and constants that keep the values of their image.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
+
+mod graph;
 
 use super::failed;
 use super::workload::{pattern, words_are};
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream};
 use crate::programs::memory_probe::check;
 use cudarc::driver::sys;
+use graph::{Changing, Places};
 use std::ffi::CStr;
 
 /// The image.
@@ -16,9 +19,10 @@ const IMAGE: &str = "\
 .address_size 64
 .visible .global .align 4 .u32 table[4096];
 .visible .global .align 4 .u32 tally[1024];
+.visible .global .align 4 .u32 mark[1024];
 .visible .const .align 4 .u32 scale[16] = {1, 2, 3, 4, 5, 6, 7, 8};
 \0";
-/// Bytes of the table, words of the tally, bytes of the constants.
+/// Bytes of the table, words of the tally and the mark, bytes of the constants.
 const TABLE: usize = 4096 * 4;
 const TALLY: u32 = 1024;
 const SCALE: usize = 16 * 4;
@@ -75,6 +79,8 @@ pub(super) struct Variables {
     /// What is in the table.
     table: Vec<u8>,
     scale: Vec<u8>,
+    /// Works on the tally and the mark.
+    graph: Changing,
     count: u32,
     place: usize,
 }
@@ -91,20 +97,48 @@ fn read(address: u64, length: usize) -> Result<Vec<u8>, GpuError> {
     Ok(bytes)
 }
 
+/// Reads rows of a piece's length that lie one behind the other.
+fn read_rows(address: u64, count: usize) -> Result<Vec<u8>, GpuError> {
+    let mut bytes = vec![0_u8; PIECE * count];
+    let copy = sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: std::ptr::null(),
+        srcDevice: address,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: PIECE,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+        dstHost: bytes.as_mut_ptr().cast(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: PIECE,
+        WidthInBytes: PIECE,
+        Height: count,
+    };
+    // SAFETY: the destination is as long as the copy; the driver checks the source.
+    check("cuMemcpy2DUnaligned", unsafe { sys::cuMemcpy2DUnaligned_v2(&raw const copy) })?;
+    Ok(bytes)
+}
+
 impl Variables {
     /// Those of a module and those of a library.
-    pub(super) fn both() -> Result<Vec<Self>, GpuError> {
-        Ok(vec![Self::new(Owner::module()?)?, Self::new(Owner::library()?)?])
+    pub(super) fn both(increment: Kernel) -> Result<Vec<Self>, GpuError> {
+        Ok(vec![Self::new(Owner::module()?, increment)?, Self::new(Owner::library()?, increment)?])
     }
 
-    fn new(owner: Owner) -> Result<Self, GpuError> {
+    fn new(owner: Owner, increment: Kernel) -> Result<Self, GpuError> {
         let addresses = Self::ask(owner)?;
         let table = pattern(TABLE, 33);
         write(addresses[0], &table)?;
         let mut scale: Vec<u8> = (1_u32..=8).chain([0; 8]).flat_map(u32::to_le_bytes).collect();
         scale[40..60].fill(0xc3);
         write(addresses[2] + 40, &scale[40..60])?;
-        let mut variables = Self { owner, addresses, table, scale, count: 0, place: 0 };
+        let mark = owner.variable(c"mark", TALLY as usize * 4)?;
+        let graph = Changing::new(increment, Places { mark, tally: addresses[1], words: TALLY })?;
+        let mut variables = Self { owner, addresses, table, scale, graph, count: 0, place: 0 };
         variables.begin_anew()?;
         Ok(variables)
     }
@@ -134,9 +168,14 @@ impl Variables {
         gpu.launch_in(stream, increment, TALLY, &[Argument::U64(self.addresses[1]), Argument::U32(TALLY)])?;
         // SAFETY: it lives as long as the process.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })?;
+        let rows = read_rows(self.addresses[0], TABLE / PIECE)?;
+        if rows != self.table[..rows.len()] {
+            return Err(failed("cuMemcpy2DUnaligned", "a byte of a variable is wrong"));
+        }
         self.count += 1;
         if words_are(&gpu.read(self.addresses[1], TALLY as usize)?, self.count) {
-            Ok(())
+            self.count += 1;
+            self.graph.round(gpu, stream, self.count)
         } else {
             Err(failed("increment", "a word of a variable is wrong"))
         }

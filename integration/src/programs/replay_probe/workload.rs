@@ -142,7 +142,7 @@ impl Workload {
 
     /// Has variables of a module and of a library.
     pub(super) fn ask_for_variables(&mut self) -> Result<(), GpuError> {
-        self.variables = Variables::both()?;
+        self.variables = Variables::both(self.increment)?;
         Ok(())
     }
 
