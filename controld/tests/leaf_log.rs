@@ -4,11 +4,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_controld::observe::log::{CONTROL_LOG, Format, Limits, LogSink};
 use remps_controld::observe::rate::Rate;
 
@@ -124,9 +126,11 @@ fn a_follower_by_descriptor_sees_every_line_once_through_truncations() {
 fn a_closed_reader_of_standard_output_costs_lines_and_nothing_else() {
     let (reader, writer) = std::io::pipe().unwrap();
     let sink = LogSink::stream(&writer, PLENTY, Format::Vendor);
-    drop(writer);
     sink.control(1, "one");
     drop(reader);
+    // A child that another test has just forked has it until it executes its program.
+    let mut closed = [PollFd::new(writer.as_fd(), PollFlags::empty())];
+    assert_eq!(poll(&mut closed, PollTimeout::try_from(DEADLINE).unwrap()), Ok(1));
     sink.control(1, "two");
     let counters = sink.counters();
     assert_eq!((counters.written, counters.dropped), (1, 1));

@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-use super::journal::{Layout, ask_layout};
+use super::layout::{Layout, ask_layout};
 use crate::keep::graphs::buffer::{self, Buffer};
 
 /// A variable that has another address.

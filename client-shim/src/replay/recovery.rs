@@ -43,13 +43,14 @@ use super::{
     objects::Objects,
     progress,
     rebuild::{Failed, Memory, Renamed, checked},
+    refusal::{Refusal, obstacles},
     signals::NoBrokenPipe,
     socket_name, threads, word,
 };
 use crate::{
     api::types::{CUcontext, CUdevice},
     failpoint::reached,
-    keep::{self, account, record},
+    keep::{self, record},
     log, private, settings,
     sys::CUresult,
     vault,
@@ -65,8 +66,6 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 const NOT_READY: [u32; 3] = [805, 806, 807];
 /// The server has died: what ran on its channels may still run.
 const SERVER_DIED: u32 = 806;
-/// Reasons that are told at most.
-const MOST_REASONS: usize = 3;
 
 /// How many recoveries there were; the number of the copy that lives.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -102,30 +101,6 @@ pub(super) enum Verdict {
     Again,
     /// It has this answer.
     Answer(CUresult),
-}
-
-/// Why there is no recovery.
-#[derive(Debug, thiserror::Error)]
-enum Refusal {
-    /// It can be asked again: the program may get rid of what is in the way.
-    #[error("{0}")]
-    Obstacle(String),
-    #[error("{0} threads do not come out of the driver")]
-    Stuck(usize),
-    #[error("{0}: {1}")]
-    System(&'static str, String),
-    #[error("{} answers {}", .0.call, .0.answer.0)]
-    Driver(Failed),
-    #[error("the server has died with work on it that may still run, and its memory cannot be unmapped ({0})")]
-    NotQuiet(u32),
-    #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
-    OwnFault,
-}
-
-impl From<Failed> for Refusal {
-    fn from(failed: Failed) -> Self {
-        Self::Driver(failed)
-    }
 }
 
 /// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
@@ -212,25 +187,6 @@ fn tell(recovery: &Recovery) {
         "recovered from CUDA error {error} in {total} us, number {count}; streams with lost work: {lost_streams}, modules \
          begun anew: {modules_anew};{steps}"
     ));
-}
-
-/// What is in the way of a recovery.
-fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
-    let mut all = of_memory;
-    if keep::with(|store| store.captures).unwrap_or(0) > 0 {
-        all.push("a stream is being captured".to_owned());
-    }
-    if let Some((table, place)) = private::unknown_call() {
-        all.push(format!("function {place} of the private table \"{table}\", of which nobody knows what it takes"));
-    }
-    all.extend(account::living().into_iter().map(|(function, reason)| format!("{function}: {reason}")));
-    if all.is_empty() {
-        return Ok(());
-    }
-    let more = all.len().saturating_sub(MOST_REASONS);
-    all.truncate(MOST_REASONS);
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    Err(Refusal::Obstacle(all.join("; ") + &more))
 }
 
 /// All of it. Nobody else recovers.

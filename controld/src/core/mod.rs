@@ -5,9 +5,10 @@
 //!
 //! | part | decides |
 //! |---|---|
-//! | [`server`], `lifecycle` | when a server starts, drains, is forced, is given up and started again |
+//! | [`server`], `start`, `lifecycle` | when a server starts, drains, is forced, is given up and started again |
 //! | `idle`, `quit` | which servers go for want of clients, and how the daemon itself ends |
 //! | `admission`, `domain` | which server a client goes to, and who waits |
+//! | `handshakes` | which clients are taken back from a server that they were on their way to |
 //! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
 //! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
 //! | `blame`, `sanctions` | who it was, and what becomes of it |
@@ -34,6 +35,7 @@ mod evidence;
 mod fate;
 mod fault;
 mod funeral;
+mod handshakes;
 mod idle;
 mod ids;
 mod input;
@@ -49,6 +51,7 @@ pub mod saved;
 mod server;
 mod settle;
 mod silence;
+mod start;
 #[cfg(test)]
 mod tests;
 pub mod vault;

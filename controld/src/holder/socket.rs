@@ -118,17 +118,16 @@ mod tests {
     use nix::sys::socket::{AddressFamily, SockType, socketpair};
 
     use super::*;
-
-    const NO_FLAGS: SockFlag = SockFlag::empty();
+    use crate::io::ends::{pipe, wait_for_hangup};
 
     fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, NO_FLAGS).unwrap()
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap()
     }
 
     #[test]
     fn a_packet_arrives_with_its_descriptors() {
         let (here, there) = pair();
-        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let (reader, writer) = pipe();
         send(here.as_fd(), b"two ends", &[reader.as_fd(), writer.as_fd()]).unwrap();
         drop((reader, writer));
 
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said_and_nothing_stays_open() {
         let (here, there) = pair();
-        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let (reader, writer) = pipe();
         send(here.as_fd(), b"a long packet", &[reader.as_fd(); MAX_DESCRIPTORS + 1]).unwrap();
         drop(reader);
 
@@ -152,8 +151,7 @@ mod tests {
         assert_eq!((got.bytes, got.truncated, got.descriptors_lost), (4, true, true));
         assert_eq!(got.fds.len(), MAX_DESCRIPTORS);
         drop(got);
-        // Rust ignores SIGPIPE, so the end of all readers shows as an error.
-        assert_eq!(nix::unistd::write(&writer, b"x"), Err(Errno::EPIPE));
+        wait_for_hangup(&writer);
     }
 
     #[test]
@@ -170,6 +168,7 @@ mod tests {
         let (here, there) = pair();
         assert_eq!(receive(here.as_fd(), &mut [0; 4]).unwrap_err(), Errno::EAGAIN);
         drop(there);
+        wait_for_hangup(&here);
         assert_eq!(receive(here.as_fd(), &mut [0; 4]).unwrap().bytes, 0);
         assert_eq!(send(here.as_fd(), b"x", &[]), Err(Errno::EPIPE));
     }

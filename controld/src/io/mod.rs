@@ -1,6 +1,8 @@
 //! One file a socket, process or device: everything that touches the outside.
 
 pub mod daemonize;
+#[cfg(test)]
+pub(crate) mod ends;
 pub mod guests;
 pub mod log_fifo;
 pub mod notify;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// How long a peer waits for a packet, or for room for one, before it gives up, in seconds.
-const PACKET_LIMIT_S: i64 = 10;
+const PACKET_LIMIT_S: i64 = 60;
 
 /// Whether the daemon's socket takes a connection.
 #[must_use]

@@ -2,12 +2,13 @@ use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use super::*;
+use crate::io::ends;
 
 const LINE: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n";
 
 fn pipe() -> (File, OwnedFd) {
-    let (read, write) = nix::unistd::pipe().unwrap();
-    (read.into(), write)
+    let (reader, writer) = ends::pipe();
+    (reader.into(), writer)
 }
 
 /// Appends lines until one is refused; gives how many were taken.
@@ -83,10 +84,12 @@ fn a_closed_reader_is_an_error_and_no_signal() {
     let (reader, writer) = pipe();
     let mut stream = LogStream::new(&writer).unwrap();
     drop(reader);
+    ends::wait_for_hangup(&writer);
     assert_eq!(stream.append(LINE).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     let (reader, writer) = UnixStream::pair().unwrap();
     let mut stream = LogStream::new(&writer).unwrap();
     drop(reader);
+    ends::wait_for_hangup(&writer);
     assert_eq!(stream.append(LINE).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     // A socket that was never connected.
     let mut stream = LogStream::new(UnixDatagram::unbound().unwrap()).unwrap();
