@@ -84,15 +84,23 @@ pub struct Row {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    process: ProcessKey,
+    pid: Pid,
     facts: Facts,
+}
+
+/// A process with channels. It may have made thousands, and whatever is done for the next one must not go through them.
+#[derive(Debug, Default)]
+struct Owner {
+    /// 0 while nobody has said it.
+    start_time: u64,
+    channels: BTreeSet<Channel>,
 }
 
 /// The table.
 #[derive(Debug, Default)]
 pub struct Channels {
     entries: BTreeMap<Channel, Entry>,
-    of_process: BTreeMap<Pid, BTreeSet<Channel>>,
+    of_process: BTreeMap<Pid, Owner>,
     of_va_space: BTreeMap<u64, BTreeSet<Channel>>,
     refused: u64,
 }
@@ -101,8 +109,8 @@ impl Channels {
     /// Notes a channel. One that is there already gets this owner and these facts: the witness of the older ones
     /// missed its end.
     ///
-    /// A process with the same pid and another start time is an earlier one, and everything of it is dropped. `false`
-    /// when there is no room, or when a context's name comes with a hardware channel's facts or the other way round.
+    /// A process with the same pid and another start time is an earlier one, and everything of it is dropped; one whose
+    /// start time is not known is the one that has channels already. `false` when there is no room, or when a context's name comes with a hardware channel's facts or the other way round.
     pub fn add(&mut self, process: ProcessKey, channel: Channel, facts: Facts) -> bool {
         let fits = matches!(
             (&channel, &facts),
@@ -113,53 +121,53 @@ impl Channels {
         }
         self.drop_predecessor(process);
         self.remove(&channel);
-        let of_process = self.of_process.get(&process.pid).map_or(0, BTreeSet::len);
+        let of_process = self.of_process.get(&process.pid).map_or(0, |owner| owner.channels.len());
         if self.entries.len() >= MAX_CHANNELS || of_process >= MAX_CHANNELS_OF_PROCESS {
             self.refused += 1;
             return false;
         }
-        self.of_process.entry(process.pid).or_default().insert(channel.clone());
+        let owner = self.of_process.entry(process.pid).or_default();
+        owner.start_time = owner.start_time.max(process.start_time);
+        owner.channels.insert(channel.clone());
         if let Facts::Hardware(facts) = &facts {
             self.of_va_space.entry(facts.va_space).or_default().insert(channel.clone());
         }
-        self.entries.insert(channel, Entry { process, facts });
+        self.entries.insert(channel, Entry { pid: process.pid, facts });
         true
     }
 
-    /// Drops the rows of an earlier process with this pid, and lets the others know a start time that was not known.
+    /// Drops the rows of an earlier process with this pid.
     fn drop_predecessor(&mut self, process: ProcessKey) {
-        let Some(channels) = self.of_process.get(&process.pid) else { return };
-        if process.start_time == 0 {
-            return;
-        }
-        let mut of_predecessor = Vec::new();
-        for channel in channels {
-            let Some(entry) = self.entries.get_mut(channel) else { continue };
-            match entry.process.start_time {
-                0 => entry.process.start_time = process.start_time,
-                same if same == process.start_time => {}
-                _ => of_predecessor.push(channel.clone()),
-            }
-        }
-        for channel in of_predecessor {
-            self.remove(&channel);
+        let known = self.of_process.get(&process.pid).map_or(0, |owner| owner.start_time);
+        if known != 0 && process.start_time != 0 && known != process.start_time {
+            self.remove_process(process.pid);
         }
     }
 
     /// Forgets a channel, and says whose it was.
     pub fn remove(&mut self, channel: &Channel) -> Option<ProcessKey> {
-        let entry = self.entries.remove(channel)?;
-        forget(&mut self.of_process, entry.process.pid, channel);
-        if let Facts::Hardware(facts) = entry.facts {
-            forget(&mut self.of_va_space, facts.va_space, channel);
+        let Entry { pid, facts } = self.entries.remove(channel)?;
+        if let Facts::Hardware(facts) = facts
+            && let Some(channels) = self.of_va_space.get_mut(&facts.va_space)
+        {
+            channels.remove(channel);
+            if channels.is_empty() {
+                self.of_va_space.remove(&facts.va_space);
+            }
         }
-        Some(entry.process)
+        let owner = self.of_process.get_mut(&pid)?;
+        let process = ProcessKey { pid, start_time: owner.start_time };
+        owner.channels.remove(channel);
+        if owner.channels.is_empty() {
+            self.of_process.remove(&pid);
+        }
+        Some(process)
     }
 
     /// Forgets everything of a process that has ended, and says how much that was. The hardware channels of one that
     /// died in the middle of its work live a little longer; the module tells of their end, which is then no news.
     pub fn remove_process(&mut self, pid: Pid) -> usize {
-        let channels = self.of_process.get(&pid).cloned().unwrap_or_default();
+        let channels = self.of_process.get(&pid).map(|owner| owner.channels.clone()).unwrap_or_default();
         channels.iter().filter(|channel| self.remove(channel).is_some()).count()
     }
 
@@ -179,7 +187,8 @@ impl Channels {
     /// Whose a channel is.
     #[must_use]
     pub fn owner(&self, channel: &Channel) -> Option<ProcessKey> {
-        self.entries.get(channel).map(|entry| entry.process)
+        let pid = self.entries.get(channel)?.pid;
+        self.of_process.get(&pid).map(|owner| ProcessKey { pid, start_time: owner.start_time })
     }
 
     /// The hardware channels with this number, one for each GPU and runlist that has it: a line of the kernel names a
@@ -191,7 +200,7 @@ impl Channels {
 
     /// The channels of a process, contexts first.
     pub fn channels_of(&self, pid: Pid) -> impl Iterator<Item = &Channel> {
-        self.of_process.get(&pid).into_iter().flatten()
+        self.of_process.get(&pid).into_iter().flat_map(|owner| &owner.channels)
     }
 
     /// The rows of a process, or all of them: by pid, contexts before hardware channels.
@@ -200,9 +209,13 @@ impl Channels {
             Some(pid) => self.of_process.range(pid..=pid),
             None => self.of_process.range(..),
         };
-        pids.flat_map(|(_, channels)| channels).filter_map(|channel| {
-            let entry = self.entries.get(channel)?;
-            Some(Row { process: entry.process, channel: channel.clone(), facts: entry.facts })
+        pids.flat_map(|(&pid, owner)| {
+            let process = ProcessKey { pid, start_time: owner.start_time };
+            owner.channels.iter().map(move |channel| (process, channel))
+        })
+        .filter_map(|(process, channel)| {
+            let facts = self.entries.get(channel)?.facts;
+            Some(Row { process, channel: channel.clone(), facts })
         })
     }
 
@@ -222,15 +235,5 @@ impl Channels {
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
-    }
-}
-
-/// Takes a channel from an index, and its key with the last one.
-fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<Channel>>, key: K, channel: &Channel) {
-    if let Some(channels) = index.get_mut(&key) {
-        channels.remove(channel);
-        if channels.is_empty() {
-            index.remove(&key);
-        }
     }
 }

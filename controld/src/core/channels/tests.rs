@@ -125,16 +125,19 @@ struct Model(Vec<Row>);
 impl Model {
     fn perform(&mut self, step: Step) {
         match step {
-            Step::Add(process, channel, facts) => {
-                if process.start_time != 0 {
-                    self.0.retain(|row| {
-                        row.process.pid != process.pid || [0, process.start_time].contains(&row.process.start_time)
-                    });
-                    for row in self.0.iter_mut().filter(|row| row.process.pid == process.pid) {
-                        row.process = process;
-                    }
+            Step::Add(mut process, channel, facts) => {
+                let is_other = |row: &Row| {
+                    let times = [row.process.start_time, process.start_time];
+                    row.process.pid == process.pid && !times.contains(&0) && times[0] != times[1]
+                };
+                self.0.retain(|row| !is_other(row) && row.channel != channel);
+                let of_pid = self.0.iter_mut().filter(|row| row.process.pid == process.pid);
+                let of_pid: Vec<&mut Row> = of_pid.collect();
+                let known = of_pid.iter().map(|row| row.process.start_time).max().unwrap_or(0);
+                process.start_time = known.max(process.start_time);
+                for row in of_pid {
+                    row.process = process;
                 }
-                self.0.retain(|row| row.channel != channel);
                 self.0.push(Row { process, channel, facts });
             }
             Step::Remove(channel) => self.0.retain(|row| row.channel != channel),
@@ -180,7 +183,8 @@ proptest! {
                 prop_assert_eq!(channels.channels_of(pid).collect::<Vec<_>>(), expected);
             }
             // Nothing empty is left in an index.
-            prop_assert!(channels.of_process.values().chain(channels.of_va_space.values()).all(|set| !set.is_empty()));
+            let of_process = channels.of_process.values().map(|owner| &owner.channels);
+            prop_assert!(of_process.chain(channels.of_va_space.values()).all(|set| !set.is_empty()));
         }
     }
 }
