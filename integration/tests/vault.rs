@@ -237,7 +237,7 @@ fn wrong_descriptors_and_wrong_messages_are_refused_and_harm_nobody() {
 
         let (mut shim, welcome) = Shim::greeted(pipe_dir).expect("a welcome");
         assert_eq!(welcome.most_regions, 4096);
-        let (pipe, _other_end) = nix::unistd::pipe().expect("a pipe");
+        let (pipe, _other_end) = std::io::pipe().expect("a pipe");
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let file = std::fs::File::create(stage.lab().dir().join("nvidiactl")).expect("our folder");
         let null = std::fs::File::open("/dev/null").expect("the null device");
