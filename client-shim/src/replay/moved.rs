@@ -200,7 +200,8 @@ pub(crate) unsafe fn buffer(extra: *const *mut c_void) -> Option<Arguments> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Move, Moves};
+    use super::{Move, Moves, buffer, publish};
+    use crate::keep::graphs::buffer::{self as buffers, Buffer};
 
     #[test]
     fn addresses_in_a_variable_go_with_it_and_no_others() {
@@ -227,5 +228,23 @@ mod tests {
             [7_u64, 0x8004, 0x2000].iter().flat_map(|word| word.to_ne_bytes()).chain([4, 0x10, 0, 0]).collect();
         assert_eq!(bytes, expected);
         assert!(!moves.concern(&bytes));
+    }
+
+    #[test]
+    fn arguments_in_a_buffer_are_copied_only_where_one_of_them_has_moved() {
+        let bytes =
+            |words: [u64; 2]| words.iter().flat_map(|word| word.to_ne_bytes()).chain([9, 9]).collect::<Vec<u8>>();
+        let [given, other] = [bytes([7, 0x1004]), bytes([7, 0x2000])];
+        // SAFETY: no other test reads the table.
+        unsafe { publish(Moves::new(vec![Move { from: 0x1000, size: 0x100, to: 0x8000 }])) };
+        // SAFETY: the lists are whole.
+        let [moved, unmoved] = [&given, &other].map(|bytes| unsafe { buffer(Buffer::new(bytes).list()) });
+        // SAFETY: as above, and null is no list.
+        assert!(unmoved.is_none() && unsafe { buffer(std::ptr::null()) }.is_none());
+        let list = moved.as_ref().expect("one has moved").list();
+        // SAFETY: as above.
+        assert_eq!(unsafe { buffers::read(list) }, Some(bytes([7, 0x8004]).as_slice()));
+        // SAFETY: as above.
+        unsafe { publish(Moves::default()) };
     }
 }

@@ -18,4 +18,6 @@ pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
 pub(crate) fn wait_for_hangup(end: impl AsFd) {
     let mut polled = [PollFd::new(end.as_fd(), PollFlags::empty())];
     assert_eq!(poll(&mut polled, PollTimeout::from(LIMIT)), Ok(1), "somebody has the other end");
+    let is_over = polled[0].revents().is_some_and(|flags| flags.intersects(PollFlags::POLLERR | PollFlags::POLLHUP));
+    assert!(is_over, "{polled:?}");
 }
