@@ -50,7 +50,7 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
             // The culprit of all but a memory fault knows before the others, and has ended when they learn of it.
             assert_eq!((says(&torn_down(innocent)), says(&torn_down(other))), (1, 1), "{subject}: {kind}");
             if kind == "oob" {
-                assert_eq!(says(&torn_down(culprit)), 1, "{subject}: {kind}");
+                assert_eq!(says(&torn_down(culprit)), 1, "{subject}: {kind}: {log:?}");
             }
             // The one honest word about the culprit.
             let culprits_exit = format!(

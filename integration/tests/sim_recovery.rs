@@ -6,8 +6,8 @@ use integration::under_test::{for_each, subjects};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Long enough that a server dies before it has told its clients of a fault.
-const LATE: &[(&str, &str)] = &[("MPS_SIM_FAULT_MS", "10000")];
+/// Long enough that a server dies before it has told its clients of a fault; its culprit does not wait for that.
+const LATE: &[(&str, &str)] = &[("MPS_SIM_FAULT_MS", "10000"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "15")];
 
 fn resetting(sim: &Sim, steps: &str) -> Process {
     sim.start("mps-bystander", &["--reset", "--steps", steps], "ready")
