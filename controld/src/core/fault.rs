@@ -13,10 +13,10 @@
 //! [`blame`](super::blame) says who it was.
 
 use super::admission::Process;
-use super::blame::Statement;
 use super::domain::Swap;
 use super::evidence::{Evidence, Isolation, ProcessKey, XidClass};
 use super::ids::{Pid, ServerEpoch};
+use super::incident::Statement;
 use super::journal::{JournalEvent, StartReason};
 use super::policy::VictimAction;
 use super::questions::Purpose;

@@ -9,6 +9,7 @@
 
 mod reasons;
 mod seen;
+mod words;
 
 pub use reasons::{ExitReason, FuneralEnd, RefusalReason, Sanction, StartReason};
 
@@ -384,45 +385,6 @@ pub enum JournalEvent {
         /// Why.
         text: String,
     },
-}
-
-impl JournalEvent {
-    /// The word that the journal has for it.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::DaemonStarted { .. } => "daemon-started",
-            Self::DaemonTakenOver { .. } => "daemon-taken-over",
-            Self::DaemonEnded { .. } => "daemon-ended",
-            Self::ServerStarted { .. } => "server-started",
-            Self::ServerStartFailed { .. } => "server-start-failed",
-            Self::ServerReady { .. } => "server-ready",
-            Self::StandbyReady { .. } => "standby-ready",
-            Self::ServerTainted { .. } => "server-tainted",
-            Self::ServerSwapped { .. } => "server-swapped",
-            Self::ServerExited { .. } => "server-exited",
-            Self::ClientAdmitted { .. } => "client-admitted",
-            Self::ClientRefused { .. } => "client-refused",
-            Self::ClientEnded { .. } => "client-ended",
-            Self::FaultSign { .. } => "fault-sign",
-            Self::Verdict { .. } => "verdict",
-            Self::VerdictCorrected { .. } => "verdict-corrected",
-            Self::CulpritSanctioned { .. } => "culprit-sanctioned",
-            Self::VictimTerminated { .. } => "victim-terminated",
-            Self::CulpritGone { .. } => "culprit-gone",
-            Self::FuneralBegun { .. } => "funeral-begun",
-            Self::FuneralEnded { .. } => "funeral-ended",
-            Self::RegionEscrowed { .. } => "region-escrowed",
-            Self::RegionsReleased { .. } => "regions-released",
-            Self::RegionsAdopted { .. } => "regions-adopted",
-            Self::RegionExpired { .. } => "region-expired",
-            Self::BreakerOpened { .. } => "breaker-opened",
-            Self::BreakerClosed { .. } => "breaker-closed",
-            Self::WitnessLost { .. } => "witness-lost",
-            Self::EventsSuppressed { .. } => "events-suppressed",
-            Self::WitnessMissing { .. } => "witness-missing",
-        }
-    }
 }
 
 /// Milliseconds to the microsecond.

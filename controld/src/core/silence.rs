@@ -21,9 +21,9 @@
 //! the other. One that answers after all and is in no fault is left to its clients. When the replacement can't start or
 //! is silent, too, a first one with such a sign may block the GPU, and is ended.
 
-use super::blame::Statement;
 use super::fault::Cause;
 use super::ids::ServerEpoch;
+use super::incident::Statement;
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
 use super::{Core, DomainId, Effect};

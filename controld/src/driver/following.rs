@@ -5,19 +5,21 @@
 //! once more, and only then gets a server there, since a context that has one can run kernels. When a client ends, what
 //! its queues still hold is told before its end is, and its copies are closed when the core has no use for them.
 
+mod hearing;
+
 use super::Driver;
-use super::events::{Event, Events};
+use super::events::Event;
 use super::inheritance::Inherited;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
-use crate::witness::uvm::{AttachError, Attached, Copies, OpenFiles, Tracker, Uvm};
+use crate::witness::uvm::{AttachError, Attached, Copies, OpenFiles, Uvm};
+use hearing::{Hearing, hear_out};
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
 /// What this witness is called.
 pub(super) const UVM: &str = "uvm-event";
@@ -82,9 +84,6 @@ impl Following {
     }
 }
 
-/// Ends that wait for one queue: of its client, and of servers.
-const MOST_ASKING: usize = 16;
-
 /// A client that is followed.
 pub(super) struct Followed {
     pub(super) pidfd: Arc<OwnedFd>,
@@ -106,27 +105,6 @@ struct Waiting {
     connection: ConnectionId,
     peer: Peer,
     _looked: oneshot::Sender<()>,
-}
-
-/// A task that reads a tools queue. Dropped, it closes its queue on another thread.
-#[derive(Debug)]
-struct Hearing {
-    task: AbortHandle,
-    /// driver --who wants to know when nothing is waiting any more--> task
-    empty_tx: mpsc::Sender<oneshot::Sender<()>>,
-}
-
-impl Hearing {
-    fn begin(process: ProcessKey, tracker: Tracker, events: Events) -> Self {
-        let (empty_tx, empty_rx) = mpsc::channel(MOST_ASKING);
-        Self { task: tokio::spawn(hear(process, tracker, events, empty_rx)).abort_handle(), empty_tx }
-    }
-}
-
-impl Drop for Hearing {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Driver {
@@ -380,46 +358,6 @@ impl Driver {
     pub(super) fn forget_unless_held(&mut self, process: ProcessKey) {
         if !self.core.holds_copies_of(process) {
             self.release_copies(process);
-        }
-    }
-}
-
-/// Has these queues read to their ends. One that is asked by many already, or can't be read any longer, is left out.
-fn hear_out<'a>(hearings: impl Iterator<Item = &'a Hearing>) -> Vec<oneshot::Receiver<()>> {
-    let ask = |hearing: &Hearing| {
-        let (empty, empty_rx) = oneshot::channel();
-        hearing.empty_tx.try_send(empty).is_ok().then_some(empty_rx)
-    };
-    hearings.filter_map(ask).collect()
-}
-
-/// Reports a client's faults until the driver has enough of it, and on demand when there are none left.
-async fn hear(
-    process: ProcessKey,
-    mut tracker: Tracker,
-    events: Events,
-    mut empty_rx: mpsc::Receiver<oneshot::Sender<()>>,
-) {
-    loop {
-        let heard = tokio::select! {
-            fault = tracker.next() => Ok(fault),
-            Some(tx) = empty_rx.recv() => Err(tx),
-        };
-        match heard {
-            Ok(Ok(fault)) => {
-                events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
-            }
-            Ok(Err(error)) => {
-                events.send(Event::Unheard { process, error }).await;
-                return;
-            }
-            Err(tx) => {
-                while let Some(fault) = tracker.next_waiting() {
-                    events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
-                }
-                // Whoever asked may have given up.
-                let _ = tx.send(());
-            }
         }
     }
 }

@@ -15,31 +15,34 @@
 //!
 //! Sessions of the command line are not kept: nobody could say which of their commands were done.
 
+mod connections;
+mod found;
+
 use super::events::Events;
+use super::farewell::HOLDER_FAREWELL;
 use super::keys::{self, Note, Stage};
 use super::processes::kernel_pid;
 use super::vault::Keeper;
-use super::{Connection, Driver, HOLDER_FAREWELL, Served, Signals, Witnesses, handshake, reports};
+use super::{Driver, Served, Signals, Witnesses, reports};
 use crate::core::saved::{Saved, SavedServer};
-use crate::core::{ConnectionId, Core, Peer, Policy, ServerEpoch};
+use crate::core::{ConnectionId, Core, Policy, ServerEpoch};
 use crate::failpoint::reached;
-use crate::holder::{Held, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
+use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::log_fifo::{self, FifoError, LogFifo};
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
-use crate::io::seqpacket::{Packet, SeqPacket};
+use crate::io::seqpacket::SeqPacket;
 use crate::io::server_link::ServerLink;
 use crate::io::server_version;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
+use found::{Found, Next, next_packet};
 use nix::sys::signal::Signal;
-use prost::Message as _;
 use remps_proto::admin::Personality;
-use remps_proto::mps::handshake::Role;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,85 +66,6 @@ pub enum StartError {
     /// A system call.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-}
-
-/// What the holder kept, sorted.
-#[derive(Default)]
-struct Found {
-    state: Option<Saved>,
-    public: Option<OwnedFd>,
-    privileged: Option<OwnedFd>,
-    fifo: Option<OwnedFd>,
-    backlog: Vec<u8>,
-    stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
-    client_ends: HashMap<u64, OwnedFd>,
-    connections: Vec<(ConnectionId, Note, SeqPacket)>,
-    shim: Option<OwnedFd>,
-    regions: Vec<Held>,
-    copies: Vec<Held>,
-}
-
-impl Found {
-    fn sort(held: Vec<Held>) -> Self {
-        let mut found = Self::default();
-        let (regions, others) = held.into_iter().partition(|held| [Kind::REGION, Kind::NAME].contains(&held.kind));
-        found.regions = regions;
-        for held in others {
-            if held.kind == Kind::COPIES {
-                found.copies.push(held);
-                continue;
-            }
-            let Held { key, kind, state, mut fds, .. } = held;
-            let fd = fds.pop();
-            match (kind, fd) {
-                (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
-                (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
-                (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
-                (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
-                (Kind::LISTENER_SHIM, Some(fd)) => found.shim = Some(fd),
-                (Kind::LOG_FIFO, Some(fd)) => found.fifo = Some(fd),
-                (Kind::CLIENT_END, Some(fd)) => drop(found.client_ends.insert(key, fd)),
-                (Kind::SERVER_STDERR, Some(fd)) => {
-                    let started = <[u8; 8]>::try_from(state).map_or(0, u64::from_le_bytes);
-                    if let Some(server) = keys::stderr_of(key) {
-                        found.stderr.insert(server, (fd, started));
-                    }
-                }
-                (Kind::CONNECTION | Kind::SERVER_CONNECTION, Some(fd)) => {
-                    let note = Note::decode(state.as_slice()).unwrap_or_default();
-                    if let Ok(socket) = SeqPacket::new(fd) {
-                        found.connections.push((ConnectionId(key), note, socket));
-                    }
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-}
-
-/// What lies in a socket now.
-enum Next {
-    Nothing,
-    Packet(Packet),
-    End,
-}
-
-fn next_packet(socket: &SeqPacket) -> Next {
-    match socket.peek_now(1024) {
-        Ok(Some(packet)) => Next::Packet(packet),
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Next::Nothing,
-        Ok(None) | Err(_) => Next::End,
-    }
-}
-
-/// Takes the role away if the earlier daemon had noted it but not yet taken it.
-fn skip_noted_role(socket: &SeqPacket, role: Role) {
-    if let Next::Packet(packet) = next_packet(socket)
-        && packet.bytes == role.encode()
-    {
-        let _ = socket.discard();
-    }
 }
 
 fn open_fifo(directory: &mut RuntimeDir, found: &mut Found) -> Result<LogFifo, StartError> {
@@ -378,78 +302,6 @@ impl Driver {
             self.say(&format!("Server {} had not become ready under an earlier daemon, it is ended", saved.pid));
             // One that has ended by itself is as good.
             let _ = process.signal(Some(Signal::SIGKILL));
-        }
-    }
-
-    fn take_over_connections(&mut self, found: &mut Found) {
-        for (connection, note, socket) in std::mem::take(&mut found.connections) {
-            let (peer, server) = (note.peer(), ServerEpoch(note.server));
-            let end = found.client_ends.remove(&keys::client_end(connection));
-            match note.stage() {
-                Stage::Unknown => self.greeted(connection, Arc::new(socket)),
-                Stage::Waiting => self.client_again(connection, peer, Arc::new(socket)),
-                Stage::Dispatching | Stage::HandedOver => {
-                    let end = end.filter(|_| self.links.contains_key(&server));
-                    self.client_on_its_way(connection, &note, Arc::new(socket), end);
-                }
-                Stage::Server => {
-                    skip_noted_role(&socket, Role::SERVER);
-                    let socket = Arc::new(socket);
-                    let task = handshake::read_hello(connection, peer, socket.clone(), self.events.clone());
-                    self.insert_connection(connection, socket, peer, task);
-                }
-                // A server whose daemon died before it knew that it was configured, or one that is gone.
-                Stage::Configuring | Stage::Link => self.release(connection),
-            }
-        }
-        // Ends of clients that are gone.
-        for key in std::mem::take(&mut found.client_ends).into_keys() {
-            self.kept(self.holder.release(key));
-        }
-    }
-
-    fn insert_connection(
-        &mut self,
-        connection: ConnectionId,
-        socket: Arc<SeqPacket>,
-        peer: Peer,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let task = tokio::spawn(task).abort_handle();
-        self.connections
-            .insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task, handed_over: None });
-    }
-
-    /// A client that waits, as before.
-    fn client_again(&mut self, connection: ConnectionId, peer: Peer, socket: Arc<SeqPacket>) {
-        skip_noted_role(&socket, Role::CLIENT);
-        self.note(connection, Stage::Waiting, peer, None);
-        let task = handshake::read_status(connection, socket.clone(), self.events.clone());
-        self.insert_connection(connection, socket, peer, task);
-        self.client_arrives(connection, peer);
-    }
-
-    /// A client that an earlier daemon was about to hand, or had handed, to a server.
-    fn client_on_its_way(
-        &mut self,
-        connection: ConnectionId,
-        note: &Note,
-        socket: Arc<SeqPacket>,
-        end: Option<OwnedFd>,
-    ) {
-        let (peer, server) = (note.peer(), ServerEpoch(note.server));
-        let Some(end) = end else {
-            self.kept(self.holder.release(keys::client_end(connection)));
-            self.client_again(connection, peer, socket);
-            return;
-        };
-        let task = handshake::read_status(connection, socket.clone(), self.events.clone());
-        self.insert_connection(connection, socket.clone(), peer, task);
-        if note.stage() == Stage::HandedOver {
-            self.hand_over_end(connection, peer, server, end);
-        } else if let Err(error) = self.await_greeting(connection, peer, server, end) {
-            self.say(&format!("Client {} can't be taken over: {error}", peer.pid));
-            self.close(connection);
         }
     }
 }

@@ -14,20 +14,18 @@
 //! | in the middle of a succession | the title or some regions with the new owner: it is given the rest, and asks again |
 
 mod holding;
+mod keeper;
 
 pub(super) use holding::Fenced;
-use holding::{FENCE_PATIENCE, Files};
+use holding::Files;
+pub(super) use keeper::{Keeper, VaultNews};
 
-use super::succession::Waiting;
-use super::word::Watchers;
 use super::{Driver, keys};
-use crate::core::vault::{Caller, Kept, RegionId, Vault};
+use crate::core::vault::{Caller, Kept, RegionId};
 use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, ServerEpoch, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
 use crate::io::process::{WatchedProcess, open_process, start_time};
-use crate::report::RegionFacts;
-use crate::settings::Settings;
 use crate::vault::descriptor::Descriptor;
 use crate::vault::device::Device;
 use crate::vault::door::Door;
@@ -35,151 +33,13 @@ use crate::vault::note::{Note, TitleNote};
 use crate::vault::{Reply, Request};
 use crate::witness::uvm::may_look;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
 /// Programs of every user connect here.
 const SHIM_MODE: u32 = 0o666;
-/// Requests that may wait for the driver before their threads do.
-const QUEUE: usize = 256;
-/// What the vault's tasks tell.
-#[derive(Debug)]
-pub(super) enum VaultNews {
-    /// A program asks.
-    Asked(Request),
-    /// An owner has ended.
-    Ended(ProcessKey),
-}
-
-/// The vault's rules with the descriptors.
-#[derive(Debug)]
-pub(super) struct Keeper {
-    pub(super) rules: Vault,
-    pub(super) waiting: Waiting,
-    pub(super) watchers: Watchers,
-    files: HashMap<RegionId, Files>,
-    watched: HashMap<ProcessKey, AbortHandle>,
-    // sessions --requests--> driver
-    requests_tx: mpsc::Sender<Request>,
-    requests_rx: mpsc::Receiver<Request>,
-    // watches --ended--> driver
-    ended_tx: mpsc::UnboundedSender<ProcessKey>,
-    ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
-    listener: Option<OwnedFd>,
-    door: Option<Door>,
-    fenced: VecDeque<(u64, Fenced)>,
-    last_fence: u64,
-    /// The fence that the holder has not answered yet, and when it was sent. One at a time: what is fenced meanwhile
-    /// shares the next.
-    in_flight: Option<(u64, Duration)>,
-}
-
-impl Keeper {
-    /// An empty vault with a closed door.
-    pub(super) fn new(settings: &Settings) -> Self {
-        // sessions --requests--> driver
-        let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
-        // watches --ended--> driver; no more than one for each owner is ever in it
-        let (ended_tx, ended_rx) = mpsc::unbounded_channel();
-        Self {
-            rules: Vault::new(settings.file.vault_policy()),
-            waiting: Waiting::default(),
-            watchers: Watchers::default(),
-            files: HashMap::new(),
-            watched: HashMap::new(),
-            requests_tx,
-            requests_rx,
-            ended_tx,
-            ended_rx,
-            listener: None,
-            door: None,
-            fenced: VecDeque::new(),
-            last_fence: 0,
-            in_flight: None,
-        }
-    }
-
-    /// Waits for the next news. May be dropped at any time.
-    pub(super) async fn next(&mut self) -> VaultNews {
-        tokio::select! {
-            // An end before a request: what the dead can still have asked is of later.
-            biased;
-            Some(process) = self.ended_rx.recv() => VaultNews::Ended(process),
-            Some(request) = self.requests_rx.recv() => VaultNews::Asked(request),
-            else => std::future::pending().await,
-        }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
-        let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
-        let watchers = self.watchers.next_deadline();
-        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).chain(watchers).min()
-    }
-
-    /// What reports and metrics say.
-    pub(super) fn facts(&self, now: Duration) -> Vec<RegionFacts> {
-        let fact = |(id, kept): (RegionId, &Kept)| {
-            let Region { key, name, gpu, bytes, address, .. } = kept.region.clone();
-            let Caller { process, uid, cgroup } = kept.owner.clone();
-            let left = kept.until.map(|at| at.saturating_sub(now));
-            let device_held = self.files.get(&id).is_some_and(|files| files.device.is_some());
-            RegionFacts { process, uid, cgroup, key, name, gpu, bytes, address, device_held, left }
-        };
-        self.rules.iter().map(fact).collect()
-    }
-
-    fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
-        let lives = kept.until.is_none();
-        let left = kept.until.map_or(Duration::ZERO, |at| at.saturating_sub(now));
-        Answer::Region(Region {
-            owner: if lives { kept.owner.process.pid } else { 0 },
-            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-            ..kept.region.clone()
-        })
-    }
-
-    /// These regions and that it was all, with their descriptors or without.
-    pub(super) fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
-        let regions = ids.iter().filter_map(|id| {
-            let files = self.files.get(id).filter(|_| with_descriptors);
-            Some((self.answer_of(self.rules.get(*id)?, now), files.map(|files| Arc::clone(&files.memory))))
-        });
-        regions.chain([done(ids.len())]).collect()
-    }
-
-    /// Reports when a process ends; at once, when it has ended already.
-    pub(super) fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
-        if self.watched.contains_key(&process) {
-            return;
-        }
-        let ended = self.ended_tx.clone();
-        let watch = tokio::spawn(async move {
-            if let Ok(opened) = opened {
-                // A watch that fails can't tell more than that nothing more will be known of the process.
-                let _ = opened.ended().await;
-            }
-            // When the driver has ended nobody needs to know any more.
-            let _ = ended.send(process);
-        });
-        self.watched.insert(process, watch.abort_handle());
-    }
-
-    /// Stops watching a process that owns nothing any more.
-    fn forget(&mut self, process: ProcessKey) {
-        if !self.rules.has(process)
-            && !self.waiting.has(process)
-            && !self.watchers.has(process)
-            && let Some(watch) = self.watched.remove(&process)
-        {
-            watch.abort();
-        }
-    }
-}
-
 pub(super) fn done(regions: usize) -> Reply {
     (Answer::Done { regions: u32::try_from(regions).unwrap_or(u32::MAX) }, None)
 }

@@ -9,8 +9,11 @@
 //! an order that spells a number nobody else has asked in: their answers are packets of eight and of four bytes.
 //! Everything up to the end of that row of lengths is dropped ([`Marker`]).
 
+mod marker;
+
 use super::seqpacket::{Packet, SeqPacket};
 use crate::core::{NoReply, RequestId};
+use marker::Marker;
 use remps_proto::mps::server::{Configuration, Dialect, Reply, ReplyDecoder, Request};
 use std::collections::VecDeque;
 use std::io;
@@ -51,64 +54,6 @@ struct Outstanding {
     id: Option<RequestId>,
     decoder: ReplyDecoder,
     deadline: Instant,
-}
-
-/// Bits of the number in a [`Marker`].
-const MARKER_BITS: u32 = 24;
-/// Bits between two short packets; fewer than the long ones at the start of a row.
-const MARKER_GROUP: usize = 3;
-/// Long packets at the start of a row.
-const MARKER_START: usize = 6;
-
-/// A row of requests whose answers have lengths that mark the end of what earlier daemons asked.
-///
-/// Six long ones, which come nowhere else in the row, then the number's bits, long for one, with a short one before
-/// every three of them and at the end: no row ends within another one of the same number, and what a dead daemon asked
-/// looks like it once in sixteen million times.
-#[derive(Debug)]
-struct Marker {
-    /// Whether the answer is long, in order.
-    row: Vec<bool>,
-    /// The last answers, as many as the row is long; `None` for one of another length.
-    seen: VecDeque<Option<bool>>,
-}
-
-impl Marker {
-    fn new(number: u32) -> Self {
-        let mut row = vec![true; MARKER_START];
-        let bits: Vec<bool> = (0..MARKER_BITS).map(|bit| number >> bit & 1 == 1).collect();
-        for group in bits.chunks(MARKER_GROUP) {
-            row.push(false);
-            row.extend(group);
-        }
-        row.push(false);
-        Self { seen: VecDeque::with_capacity(row.len()), row }
-    }
-
-    /// A number that no other daemon has used, as far as chance allows.
-    fn any() -> Self {
-        use std::hash::{BuildHasher as _, RandomState};
-        let random = RandomState::new().hash_one(std::process::id()).to_le_bytes();
-        Self::new(u32::from_le_bytes([random[0], random[1], random[2], random[3]]))
-    }
-
-    fn requests(&self) -> Vec<Vec<u8>> {
-        let request = |long: &bool| if *long { Request::GetThreadPercentage } else { Request::Status };
-        self.row.iter().flat_map(|long| request(long).packets()).collect()
-    }
-
-    /// Takes the length of a packet; whether the row ends with it.
-    fn is_end(&mut self, length: usize) -> bool {
-        if self.seen.len() == self.row.len() {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(match length {
-            8 => Some(true),
-            4 => Some(false),
-            _ => None,
-        });
-        self.seen.len() == self.row.len() && self.seen.iter().zip(&self.row).all(|(seen, row)| *seen == Some(*row))
-    }
 }
 
 /// Whether a request could be said at all.
@@ -315,150 +260,4 @@ impl ServerLink {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::io::seqpacket::pair;
-
-    fn link() -> (ServerLink, SeqPacket) {
-        let (near, far) = pair().expect("descriptors");
-        let near = Arc::new(SeqPacket::new(near).expect("a socket"));
-        (ServerLink::new(near, Dialect::Keys), SeqPacket::new(far).expect("a socket"))
-    }
-
-    async fn answer(link: &mut ServerLink, server: &SeqPacket, reply: &Reply) -> Option<(RequestId, Reply)> {
-        let mut result = None;
-        for packet in reply.packets() {
-            server.send(&packet, None).expect("room");
-            let packet = link.socket().clone().receive(MAX_PACKET).await.expect("readable").expect("a packet");
-            result = link.received(&packet).expect("it fits");
-        }
-        result
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn answers_are_matched_in_order() {
-        let (mut link, server) = link();
-        let now = Instant::now();
-        link.ask(now, RequestId(1), &Request::Clients).expect("room");
-        link.ask(now, RequestId(2), &Request::Status).expect("room");
-        let clients = Reply::Clients(vec![5, 6]);
-        assert_eq!(answer(&mut link, &server, &clients).await, Some((RequestId(1), clients)));
-        assert_eq!(answer(&mut link, &server, &Reply::Active(true)).await, Some((RequestId(2), Reply::Active(true))));
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_late_answer_is_dropped_and_the_next_one_still_matched() {
-        let (mut link, server) = link();
-        let now = Instant::now();
-        link.ask(now, RequestId(1), &Request::Shutdown).expect("room");
-        link.ask(now + ANSWER_TIMEOUT, RequestId(2), &Request::Status).expect("room");
-        assert!(!link.seems_overdue(now));
-        assert!(link.seems_overdue(now + ANSWER_TIMEOUT));
-        assert_eq!(link.overdue(), [RequestId(1)]);
-        assert_eq!(link.overdue(), []);
-        assert!(!link.seems_overdue(now + ANSWER_TIMEOUT));
-        assert_eq!(answer(&mut link, &server, &Reply::ActiveWorkers(2)).await, None);
-        assert_eq!(answer(&mut link, &server, &Reply::Active(false)).await, Some((RequestId(2), Reply::Active(false))));
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn an_answer_that_lay_unread_when_its_time_was_over_counts() {
-        let (mut link, server) = link();
-        let now = Instant::now();
-        link.ask(now, RequestId(1), &Request::Clients).expect("room");
-        link.ask(now, RequestId(2), &Request::Status).expect("room");
-        assert!(link.seems_overdue(now + ANSWER_TIMEOUT));
-        // Nobody is asked a second time to read, and no timer is set for what is known to be over.
-        assert!(!link.seems_overdue(now + ANSWER_TIMEOUT));
-        assert_eq!(link.next_deadline(), None);
-        link.ask(now + ANSWER_TIMEOUT, RequestId(3), &Request::Status).expect("room");
-        let clients = Reply::Clients(vec![5]);
-        assert_eq!(answer(&mut link, &server, &clients).await, Some((RequestId(1), clients)));
-        assert_eq!(link.overdue(), [RequestId(2)]);
-        assert_eq!(link.next_deadline(), Some(now + ANSWER_TIMEOUT + ANSWER_TIMEOUT));
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn whatever_an_earlier_daemon_had_asked_is_dropped() {
-        let lists = Reply::Clients(vec![1, 2, 3]);
-        let earlier = [
-            None,
-            Some(Reply::ThreadPercentage(5.0)),
-            Some(Reply::ActiveWorkers(2)),
-            Some(lists),
-            Some(Reply::PinnedLimit(4)),
-            Some(Reply::Devices(vec![])),
-        ];
-        for earlier in earlier {
-            let (near, far) = pair().expect("descriptors");
-            let server = SeqPacket::new(far).expect("a socket");
-            let near = Arc::new(SeqPacket::new(near).expect("a socket"));
-            // Two daemons died before; the second one while it was taking over.
-            let dead = ServerLink::resume(near.clone(), Dialect::Keys).expect("room").marker.expect("it waits");
-            let mut link = ServerLink::resume(near, Dialect::Keys).expect("room");
-            link.ask(Instant::now(), RequestId(9), &Request::Shutdown).expect("room");
-            let replies = |row: &[bool]| -> Vec<Reply> {
-                let reply = |long: &bool| if *long { Reply::ThreadPercentage(100.0) } else { Reply::Active(true) };
-                row.iter().map(reply).collect()
-            };
-            let own = replies(&link.marker.as_ref().expect("it waits").row);
-            for reply in earlier.iter().chain(&replies(&dead.row)).chain(&earlier).chain(&own) {
-                assert_eq!(answer(&mut link, &server, reply).await, None);
-            }
-            let own = answer(&mut link, &server, &Reply::ActiveWorkers(1)).await;
-            assert_eq!(own, Some((RequestId(9), Reply::ActiveWorkers(1))), "after {earlier:?}");
-        }
-    }
-
-    #[test]
-    fn no_row_of_answers_ends_within_another() {
-        let numbers = [0, 1, 0b1010_1010, 0xff_ffff, 0x80_0000, 0x12_3456];
-        for first in numbers {
-            for second in numbers.into_iter().filter(|second| *second != first) {
-                let mut waits = Marker::new(second);
-                let length = |long: &bool| if *long { 8 } else { 4 };
-                let stream: Vec<usize> =
-                    Marker::new(first).row.iter().chain(&Marker::new(second).row).map(length).collect();
-                let ends: Vec<usize> = (0..stream.len()).filter(|&index| waits.is_end(stream[index])).collect();
-                assert_eq!(ends, [stream.len() - 1], "{first:x} before {second:x}");
-            }
-        }
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_server_that_does_not_read_gets_everything_later_and_in_order() {
-        let (mut link, server) = link();
-        let tell = |value: u32| Request::SetPriority(value).packets();
-        let mut told = 0;
-        while link.queued.len() < 8 {
-            link.send(&tell(told), None).expect("it is queued");
-            told += 1;
-        }
-        assert!(link.is_backed_up());
-        for value in 0..told {
-            let operation = server.receive(64).await.expect("readable").expect("a packet");
-            assert_eq!(operation.bytes, Request::SetPriority(value).packets()[0]);
-            link.flush().expect("room");
-            let number = server.receive(64).await.expect("readable").expect("a packet");
-            assert_eq!(number.bytes, value.to_le_bytes());
-            link.flush().expect("room");
-        }
-        assert!(!link.is_backed_up());
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_server_that_never_reads_is_given_up() {
-        let (mut link, _server) = link();
-        let packets = Request::Status.packets();
-        let error = (0..100_000).find_map(|_| link.send(&packets, None).err());
-        assert!(matches!(error, Some(LinkError::Stuck)));
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn a_packet_that_nobody_asked_for_is_an_error() {
-        let (mut link, server) = link();
-        server.send(b"????", None).expect("room");
-        let packet = link.socket().clone().receive(MAX_PACKET).await.expect("readable").expect("a packet");
-        assert!(matches!(link.received(&packet), Err(LinkError::Unasked(4))));
-    }
-}
+mod tests;

@@ -36,6 +36,7 @@
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
 //! release of what is not there fails with [`Failure::NOT_FOUND`], and who adopts what it has already gets it again.
 
+mod codec;
 mod message;
 
 /// The types generated from `shim.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
@@ -43,7 +44,8 @@ pub mod wire {
     include!("gen/remps.shim.v1.rs");
 }
 
-pub use message::{Answer, Ask, Commit, DecodeError, FromShim, Inherited, Range, Region, ToShim, Welcome};
+pub use codec::DecodeError;
+pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.
 pub const VERSION: u32 = 1;

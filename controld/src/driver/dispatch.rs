@@ -1,0 +1,162 @@
+//! Who takes what has happened: everything that wakes the driver is passed on here, and nothing is decided.
+
+use super::Driver;
+use super::events::Event;
+use super::keys::Stage;
+use super::reports::UnderWay;
+use super::vault::VaultNews;
+use super::witnesses::Sign;
+use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
+use crate::failpoint::reached;
+use crate::holder::{FromHolder, HolderError};
+use crate::observe::http::Question;
+use remps_proto::admin::reply::ps_table;
+use remps_proto::mps::log::Record;
+use std::sync::Arc;
+
+/// What woke the driver.
+pub(super) enum Wake {
+    Event(Event),
+    Holder(Result<FromHolder, HolderError>),
+    Records(std::io::Result<Vec<Record>>),
+    Sign(Sign),
+    Vault(VaultNews),
+    Asked(Question),
+    Terminate,
+    ChildEnded,
+    HandOver,
+    Reopen,
+    Deadline,
+}
+
+impl Driver {
+    /// Passes on what has woken the driver.
+    pub(super) async fn woken(&mut self, wake: Wake) {
+        match wake {
+            Wake::Event(event) => self.event(event),
+            Wake::Holder(Ok(FromHolder::Accepted { key, privileged: _, fd })) => self.accepted(ConnectionId(key), fd),
+            Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_passed(key) => {}
+            Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
+                tracing::warn!(key, %reason, "the holder could not keep something");
+            }
+            Wake::Holder(Err(error)) => self.replace_holder(&error).await,
+            Wake::Records(Ok(records)) => self.records(&records),
+            Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
+            Wake::Sign(sign) => self.sign(sign),
+            Wake::Vault(news) => self.vault_news(news),
+            Wake::Asked(question) => self.asked(question),
+            Wake::Terminate => {
+                self.feed(Input::Terminate);
+                reached("quit-known");
+            }
+            Wake::HandOver => self.hand_over(),
+            Wake::Reopen => self.reopen(),
+            Wake::ChildEnded => self.reap(),
+            Wake::Deadline => {
+                self.answers_seem_overdue();
+                self.expire_vault();
+                self.feed(Input::Tick);
+            }
+        }
+        self.succeed();
+        self.tell_watchers();
+        if self.log.has_suppressed() {
+            self.log.report_suppressed();
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Role { connection, role, peer } => self.role(connection, role, peer),
+            Event::Refused { connection, refusal } => {
+                self.log.chatter(self.own_pid, refusal.line());
+                self.close(connection);
+            }
+            Event::Hello { connection, peer, hello } => {
+                reached("hello-seen");
+                self.note(connection, Stage::Configuring, peer, None);
+                reached("hello-noted");
+                tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
+                self.feed(Input::ServerHello { connection, peer });
+            }
+            Event::ServerHasEnd { connection } => {
+                // A fault that the server has told of before it greeted is known first.
+                self.read_log_now();
+                self.server_has_end(connection);
+            }
+            Event::ServerClosedEnd { connection } => self.server_closed_end(connection),
+            Event::ClientDone { connection, status } => {
+                reached("status-read");
+                self.client_left(connection, status);
+            }
+            Event::HandshakeFinished { connection, is_answered } => {
+                if is_answered {
+                    self.feed(Input::RestAnswered { connection });
+                }
+                self.feed(Input::ClientDone { connection, status: None });
+            }
+            Event::Command { session, line } => {
+                if let Some(known) = self.sessions.get_mut(&session) {
+                    known.busy = true;
+                    known.under_way = Some(UnderWay::of(&line, self.personality));
+                    let peer = known.peer;
+                    reached("command-read");
+                    self.feed(Input::Command { session, peer, line });
+                }
+            }
+            Event::SessionEnded { session } => {
+                if self.sessions.remove(&session).is_some() {
+                    self.log.chatter(self.own_pid, "UI closed");
+                }
+                if let Some((session, peer, socket)) = self.queued_sessions.pop_front() {
+                    self.open_session(session, peer, socket);
+                }
+            }
+            Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
+            Event::LinkEnded { server, reason } => self.link_lost(server, reason),
+            Event::CaughtUp { server } => self.feed(Input::CaughtUp { server }),
+            Event::AnswersOverdue { server } => self.overdue_answers(server),
+            Event::LinkWritable { server } => self.link_writable(server),
+            Event::IdentityKnown { server, identity, multi_user } if self.core.is_starting(server) => {
+                self.spawn_server(server, identity, multi_user);
+            }
+            Event::IdentityKnown { server, .. } => {
+                self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
+            }
+            Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
+            Event::ServerExited { server, cause } => self.server_ended(server, cause),
+            Event::ServerHeard { server, cause } => self.server_exited(server, cause),
+            Event::ProcessGone { process, end } => self.process_ended(process, end),
+            Event::ProcessHeard { process, end } => self.process_gone(process, end),
+            Event::Known { connection, peer, found } => {
+                // Unless it has left meanwhile.
+                if self.connections.contains_key(&connection) {
+                    self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(found.identity) });
+                }
+            }
+            Event::Identified { process, found } => self.identified(process, *found),
+            Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
+            Event::HandedOver { process, result, reply } => self.attached_by_gift(process, result, reply),
+            Event::Sifted { process, open, reply } => self.sifted(process, open, reply),
+            Event::HeirlessEnded { process } => {
+                self.mourn(process);
+                self.forget_unless_held(process);
+            }
+            Event::LookOverdue { process, connection } => self.look_overdue(process, connection),
+            Event::Fault { process, fault, lost } => {
+                if lost > 0 {
+                    let (witness, process) = ("uvm-event", Some(process));
+                    self.record(&JournalEvent::WitnessLost { witness, process, count: lost });
+                }
+                self.feed(Input::Evidence(Evidence::UvmEvent { process, fault }));
+            }
+            Event::Unheard { process, error } => {
+                tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");
+                self.feed(Input::Tracked { process, tracked: false });
+            }
+            Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
+            Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
+            Event::Devices { devices } => self.devices_listed(&devices),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The end of the daemon: files first, then the holder, then those who wait for the end.
+
+use super::Driver;
+use super::events::Event;
+use super::session::ToSession;
+use crate::failpoint::reached;
+use std::time::Duration;
+
+/// How long the last answers may take when the daemon ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the holder may take to end.
+pub(super) const HOLDER_FAREWELL: Duration = Duration::from_secs(2);
+impl Driver {
+    /// Answers those who wait for the end, removes what is ours, and ends the holder.
+    pub(super) async fn farewell(mut self) {
+        self.directory.remove_files();
+        reached("files-removed");
+        let status = u32::from(self.exit.unwrap_or_default());
+        for session in self.sessions.values().filter(|session| session.busy) {
+            let _ = session.answers_tx.send(ToSession::End(status));
+        }
+        self.sessions.retain(|_, session| {
+            if !session.busy {
+                session.task.abort();
+            }
+            session.busy
+        });
+        let deadline = tokio::time::Instant::now() + FAREWELL;
+        // Those who wait for `quit` must find the daemon gone when they are answered, so the holder goes first.
+        let Self { holder, mut events_rx, mut sessions, .. } = self;
+        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
+            tracing::warn!(%error, "the holder did not end by itself");
+        }
+        reached("holder-left");
+        while !sessions.is_empty() {
+            match tokio::time::timeout_at(deadline, events_rx.recv()).await {
+                Ok(Some(Event::SessionEnded { session })) => drop(sessions.remove(&session)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the vault consists of beside its rules: descriptors, watches, the door, fences under way.
+
+use super::done;
+use super::holding::{FENCE_PATIENCE, Fenced, Files};
+use crate::core::ProcessKey;
+use crate::core::vault::{Caller, Kept, RegionId, Vault};
+use crate::driver::succession::Waiting;
+use crate::driver::word::Watchers;
+use crate::io::process::WatchedProcess;
+use crate::report::RegionFacts;
+use crate::settings::Settings;
+use crate::vault::door::Door;
+use crate::vault::{Reply, Request};
+use remps_proto::shim::{Answer, Region};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// Requests that may wait for the driver before their threads do.
+const QUEUE: usize = 256;
+/// What the vault's tasks tell.
+#[derive(Debug)]
+pub(in crate::driver) enum VaultNews {
+    /// A program asks.
+    Asked(Request),
+    /// An owner has ended.
+    Ended(ProcessKey),
+}
+
+/// The vault's rules with the descriptors.
+#[derive(Debug)]
+pub(in crate::driver) struct Keeper {
+    pub(in crate::driver) rules: Vault,
+    pub(in crate::driver) waiting: Waiting,
+    pub(in crate::driver) watchers: Watchers,
+    pub(in crate::driver) files: HashMap<RegionId, Files>,
+    pub(in crate::driver) watched: HashMap<ProcessKey, AbortHandle>,
+    // sessions --requests--> driver
+    pub(in crate::driver) requests_tx: mpsc::Sender<Request>,
+    pub(in crate::driver) requests_rx: mpsc::Receiver<Request>,
+    // watches --ended--> driver
+    pub(in crate::driver) ended_tx: mpsc::UnboundedSender<ProcessKey>,
+    pub(in crate::driver) ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
+    pub(in crate::driver) listener: Option<OwnedFd>,
+    pub(in crate::driver) door: Option<Door>,
+    pub(in crate::driver) fenced: VecDeque<(u64, Fenced)>,
+    pub(in crate::driver) last_fence: u64,
+    /// The fence that the holder has not answered yet, and when it was sent. One at a time: what is fenced meanwhile
+    /// shares the next.
+    pub(in crate::driver) in_flight: Option<(u64, Duration)>,
+}
+
+impl Keeper {
+    /// An empty vault with a closed door.
+    pub(in crate::driver) fn new(settings: &Settings) -> Self {
+        // sessions --requests--> driver
+        let (requests_tx, requests_rx) = mpsc::channel(QUEUE);
+        // watches --ended--> driver; no more than one for each owner is ever in it
+        let (ended_tx, ended_rx) = mpsc::unbounded_channel();
+        Self {
+            rules: Vault::new(settings.file.vault_policy()),
+            waiting: Waiting::default(),
+            watchers: Watchers::default(),
+            files: HashMap::new(),
+            watched: HashMap::new(),
+            requests_tx,
+            requests_rx,
+            ended_tx,
+            ended_rx,
+            listener: None,
+            door: None,
+            fenced: VecDeque::new(),
+            last_fence: 0,
+            in_flight: None,
+        }
+    }
+
+    /// Waits for the next news. May be dropped at any time.
+    pub(in crate::driver) async fn next(&mut self) -> VaultNews {
+        tokio::select! {
+            // An end before a request: what the dead can still have asked is of later.
+            biased;
+            Some(process) = self.ended_rx.recv() => VaultNews::Ended(process),
+            Some(request) = self.requests_rx.recv() => VaultNews::Asked(request),
+            else => std::future::pending().await,
+        }
+    }
+
+    pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
+        let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
+        let watchers = self.watchers.next_deadline();
+        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).chain(watchers).min()
+    }
+
+    /// What reports and metrics say.
+    pub(in crate::driver) fn facts(&self, now: Duration) -> Vec<RegionFacts> {
+        let fact = |(id, kept): (RegionId, &Kept)| {
+            let Region { key, name, gpu, bytes, address, .. } = kept.region.clone();
+            let Caller { process, uid, cgroup } = kept.owner.clone();
+            let left = kept.until.map(|at| at.saturating_sub(now));
+            let device_held = self.files.get(&id).is_some_and(|files| files.device.is_some());
+            RegionFacts { process, uid, cgroup, key, name, gpu, bytes, address, device_held, left }
+        };
+        self.rules.iter().map(fact).collect()
+    }
+
+    pub(in crate::driver) fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
+        let lives = kept.until.is_none();
+        let left = kept.until.map_or(Duration::ZERO, |at| at.saturating_sub(now));
+        Answer::Region(Region {
+            owner: if lives { kept.owner.process.pid } else { 0 },
+            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            ..kept.region.clone()
+        })
+    }
+
+    /// These regions and that it was all, with their descriptors or without.
+    pub(in crate::driver) fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
+        let regions = ids.iter().filter_map(|id| {
+            let files = self.files.get(id).filter(|_| with_descriptors);
+            Some((self.answer_of(self.rules.get(*id)?, now), files.map(|files| Arc::clone(&files.memory))))
+        });
+        regions.chain([done(ids.len())]).collect()
+    }
+
+    /// Reports when a process ends; at once, when it has ended already.
+    pub(in crate::driver) fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
+        if self.watched.contains_key(&process) {
+            return;
+        }
+        let ended = self.ended_tx.clone();
+        let watch = tokio::spawn(async move {
+            if let Ok(opened) = opened {
+                // A watch that fails can't tell more than that nothing more will be known of the process.
+                let _ = opened.ended().await;
+            }
+            // When the driver has ended nobody needs to know any more.
+            let _ = ended.send(process);
+        });
+        self.watched.insert(process, watch.abort_handle());
+    }
+
+    /// Stops watching a process that owns nothing any more.
+    pub(in crate::driver) fn forget(&mut self, process: ProcessKey) {
+        if !self.rules.has(process)
+            && !self.waiting.has(process)
+            && !self.watchers.has(process)
+            && let Some(watch) = self.watched.remove(&process)
+        {
+            watch.abort();
+        }
+    }
+}
