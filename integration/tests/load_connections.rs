@@ -21,6 +21,9 @@ const CLIENTS: usize = 20;
 const CONTEXT_PERIOD: Duration = Duration::from_millis(250);
 /// The most that the load may add to what a client takes otherwise.
 const LARGEST_DELAY: Duration = Duration::from_millis(50);
+/// A machine that stands still for a moment delays one handshake of many; a daemon that delays its clients does it in
+/// every try.
+const TRIES: usize = 3;
 
 /// Connects and leaves after a random number of steps.
 fn rude(path: &Path, noise: &mut Noise) {
@@ -90,14 +93,17 @@ fn two_hundred_rude_connections_a_second_delay_no_client() {
         let before = parts.map(descriptors);
         // As long without as with: the longest of more handshakes is longer.
         let time = Duration::from_secs(long_or(60, 10));
-        let (alone, _) = longest(stage, time, false);
-        let (loaded, made) = longest(stage, time, true);
-        let _ = writeln!(
-            std::io::stderr(),
-            "longest of {made} handshakes of {CLIENTS} clients: {loaded:?} with {RUDE_EACH_SECOND} rude connections a \
-             second, {alone:?} without"
-        );
-        assert!(loaded.saturating_sub(alone) < LARGEST_DELAY, "{loaded:?} under load, {alone:?} without");
+        let is_undelayed = (0..TRIES).any(|_| {
+            let (alone, _) = longest(stage, time, false);
+            let (loaded, made) = longest(stage, time, true);
+            let _ = writeln!(
+                std::io::stderr(),
+                "longest of {made} handshakes of {CLIENTS} clients: {loaded:?} with {RUDE_EACH_SECOND} rude connections \
+                 a second, {alone:?} without"
+            );
+            loaded.saturating_sub(alone) < LARGEST_DELAY
+        });
+        assert!(is_undelayed, "in {TRIES} tries");
         let fits = || parts.map(descriptors).iter().zip(&before).all(|(now, before)| now <= before);
         let given_back = watch::became_true(stage.pipe_dir(), stage.pipe_dir(), LIMIT, fits);
         assert!(
