@@ -120,19 +120,30 @@ fn a_client_that_dies_while_there_is_no_daemon_harms_nobody_and_the_holder_keeps
 
 #[test]
 fn a_client_that_dies_after_a_successor_came_is_mourned_as_ever() {
+    once(|subject| dies_after_a_successor_came(bench(subject, SUCCESSION)));
+}
+
+#[test]
+fn a_client_that_dies_before_its_successor_has_looked_at_it_is_mourned_too() {
     once(|subject| {
-        let sim = bench(subject, "[funerals]\nhold_timeout = 3\nendless_hold = 0\n");
-        let scene = Scene::begin(&sim, &["long", "--for-ms", "3000"]);
-        kill_daemon(&sim);
-        sim.lab.start(&[]);
-        let pid = scene.kill(&sim);
-        scene.wait_for_the_kernels_end(&sim);
-        is_unharmed(&sim, &scene.bystander);
-        wait(&sim, "the end of the funeral", || !scene.is_held());
-        assert!(
-            sim.lab.log("events.jsonl").contains(&format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},"))
-        );
+        let mut sim = bench(subject, SUCCESSION);
+        // Longer than it takes to kill the client; the first daemon has been started without.
+        sim.lab = sim.lab.with("MPS_SIM_UVM_INIT_MS", "1500");
+        dies_after_a_successor_came(sim);
     });
+}
+
+const SUCCESSION: &str = "[funerals]\nhold_timeout = 3\nendless_hold = 0\n";
+
+fn dies_after_a_successor_came(sim: Sim) {
+    let scene = Scene::begin(&sim, &["long", "--for-ms", "3000"]);
+    kill_daemon(&sim);
+    sim.lab.start(&[]);
+    let pid = scene.kill(&sim);
+    scene.wait_for_the_kernels_end(&sim);
+    is_unharmed(&sim, &scene.bystander);
+    wait(&sim, "the end of the funeral", || !scene.is_held());
+    assert!(sim.lab.log("events.jsonl").contains(&format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},")));
 }
 
 #[test]

@@ -85,9 +85,13 @@ impl Core {
     pub(super) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) {
         match self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
             Some(process) => process.copies = descriptors,
-            // It died before the driver had them.
-            None if descriptors > 0 => self.effects.push(Effect::ReleaseCopies { process: key }),
-            None => {}
+            None => match self.funerals.get_mut(&key) {
+                // It was looked at once more when it died.
+                Some(funeral) => funeral.process.copies = descriptors,
+                // It died before the driver had any.
+                None if descriptors > 0 => self.effects.push(Effect::ReleaseCopies { process: key }),
+                None => {}
+            },
         }
     }
 

@@ -153,11 +153,15 @@ impl Driver {
                 copies: Vec::new(),
                 keys,
                 hearings: Vec::new(),
-                told: 0,
+                told: given.len(),
                 is_looking: true,
                 waiting: Vec::new(),
             };
             self.witnesses.following.clients.insert(process, followed);
+            if !given.is_empty() {
+                // Known from now on, and not when they are looked at: the client may die meanwhile.
+                self.feed(Input::CopiesHeld { process, descriptors: given.len() });
+            }
         }
         let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
             return;
@@ -271,6 +275,7 @@ impl Driver {
         if std::mem::replace(&mut followed.told, descriptors) != descriptors {
             self.feed(Input::CopiesHeld { process, descriptors });
             self.hold_copies(process);
+            self.note_its_funeral(process);
         }
     }
 

@@ -94,6 +94,14 @@ impl Driver {
         }
     }
 
+    /// Tells the holder what it was told before it got other copies of a client, if that is dead.
+    pub(super) fn note_its_funeral(&self, process: ProcessKey) {
+        let mourned = self.core.mourned().into_iter().find(|(dead, ..)| *dead == process);
+        if let Some((_, until, endless)) = mourned {
+            self.note_funeral(process, until, endless);
+        }
+    }
+
     /// Tells the holder until when a dead client's copies are kept.
     pub(super) fn note_funeral(&self, process: ProcessKey, until: Option<Duration>, endless: bool) {
         let Some((uid, server)) = self.core.home_of(process) else {

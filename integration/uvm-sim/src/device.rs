@@ -119,6 +119,12 @@ pub(crate) fn forget(fd: RawFd) {
     }
 }
 
+/// Takes as long as the variable says: the driver answers under locks that a busy client may hold.
+fn take_time(variable: &str) {
+    let time = std::env::var(variable).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
+    std::thread::park_timeout(time.unwrap_or_default());
+}
+
 /// `UVM_TOOLS_INIT_EVENT_TRACKER`.
 pub(crate) fn init(fd: RawFd, release: Release, request: u64, argument: &mut Argument) -> u32 {
     let Some(version) = release.tracker_version(request, argument) else { return status::INVALID_ARGUMENT };
@@ -138,6 +144,7 @@ pub(crate) fn init(fd: RawFd, release: Release, request: u64, argument: &mut Arg
     if !listen() {
         return status::INVALID_ARGUMENT;
     }
+    take_time("MPS_SIM_UVM_INIT_MS");
     let mut slots = open_slots();
     let Some(slot @ None) = slots.get_mut(&fd) else { return status::INVALID_ARGUMENT };
     // SAFETY: three integers.
@@ -178,9 +185,7 @@ pub(crate) fn processors(
     argument: &mut Argument,
 ) -> Result<Vec<[u8; 16]>, u32> {
     let header = stand_in::header(fd).filter(|header| header.kind == Kind::SPACE).ok_or(status::ILLEGAL_ACTION)?;
-    // The driver answers under a lock that a busy client may hold.
-    let time = std::env::var("MPS_SIM_UVM_TABLE_MS").ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
-    std::thread::park_timeout(time.unwrap_or_default());
+    take_time("MPS_SIM_UVM_TABLE_MS");
     let (_, places) = release.table_version(request, argument).ok_or(status::INVALID_ARGUMENT)?;
     let mut table = vec![[0; 16]; places];
     // The CPU has a UUID too.

@@ -220,6 +220,17 @@ fn after_a_sudden_death_copies_are_kept_while_others_are_there_and_newcomers_go_
 }
 
 #[test]
+fn what_the_last_look_at_a_dead_client_found_is_kept_with_the_rest() {
+    let mut scene = Scene::new(Policy::default());
+    scene.dies(CULPRIT, End::Signaled(9));
+    let found = |descriptors| Input::CopiesHeld { process: key(CULPRIT.pid, 0), descriptors };
+    assert!(!is_released(&scene.feed(found(4)), CULPRIT), "its work may still run");
+    let mut scene = Scene::new(Policy::default());
+    scene.dies(CULPRIT, End::Exited(0));
+    assert!(is_released(&scene.feed(found(4)), CULPRIT), "it left in good order");
+}
+
+#[test]
 fn a_server_whose_only_client_has_died_suddenly_is_retired_and_the_clients_memory_kept_until_then() {
     for hold in [true, false] {
         let mut policy = Policy::default();
