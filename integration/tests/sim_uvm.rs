@@ -230,7 +230,12 @@ fn another_address_space_of_the_same_process_is_watched_as_well() {
         assert_eq!(told, [(Some(1), Some("0xa")), (Some(2), Some("0xb"))]);
         client.signal(Signal::SIGKILL);
         let output = sim.finish(witness).stdout_text();
-        assert_eq!(events(&output, "closed").len(), 2, "{output}");
+        let of_space = |line: &Value| line["space"].as_u64();
+        let mut closed: Vec<_> = events(&output, "closed").iter().map(of_space).collect();
+        closed.sort_unstable();
+        // A look that was under way may have found what the dying process had, for a moment.
+        assert!(closed.starts_with(&[Some(1), Some(2)]), "{output}");
+        assert_eq!(closed.len(), events(&output, "attached").len(), "{output}");
     });
 }
 
