@@ -1,0 +1,308 @@
+//! What can happen in the world.
+
+use super::*;
+
+/// What the operators of the world type; `{S}` is a server's pid, `{C}` a client's.
+pub(in crate::core::tests) const COMMANDS: &[&str] = &[
+    "get_server_list",
+    "get_server_status {S}",
+    "get_client_list {S}",
+    "ps",
+    "ps -p {S}",
+    "get_device_client_list",
+    "device_query",
+    "set_default_active_thread_percentage 40",
+    "set_default_device_pinned_mem_limit 0 1G",
+    "set_default_client_priority 1",
+    "set_active_thread_percentage {S} 50",
+    "get_device_pinned_mem_limit {S} 0",
+    "set_device_pinned_mem_limit {S} 0 2G",
+    "terminate_client {S} {C}",
+    "shutdown_server {S}",
+    "shutdown_server {S} -f",
+    "start_server -uid 1000",
+    "start_server -uid 0",
+    "status",
+    "nonsense",
+];
+
+#[derive(Debug, Clone)]
+pub(in crate::core::tests) enum Action {
+    ClientArrives {
+        uid: u32,
+        slot: u32,
+    },
+    ClientFinishes(usize),
+    ProcessEnds(usize),
+    ServerHello(usize),
+    /// A server takes in a client that it was told of.
+    ServerGreets(usize),
+    ServerDies {
+        index: usize,
+        status: i32,
+    },
+    SpawningWorks(bool),
+    ServerAnswers(usize),
+    ServerIsSilent(usize),
+    /// The driver has told all that had come when it was asked to.
+    CatchesUp(usize),
+    Command {
+        uid: u32,
+        command: usize,
+    },
+    TimePasses(u64),
+    /// A client's tools queue has a fault: its server is lost, and so are all of its clients.
+    MemoryFault(usize),
+    /// A server is lost, and says something in its log, right or wrong about who.
+    Exception {
+        server: usize,
+        named: usize,
+    },
+    /// Somebody writes a record of a fault that there was not.
+    ForgedRecord {
+        server: usize,
+        named: usize,
+    },
+    /// The patched module has isolated a fault.
+    IsolatedFault(usize),
+    /// It tells that an address space is there, or gone.
+    AddressSpace {
+        index: usize,
+        there: bool,
+    },
+    /// A client dies in the middle of its work.
+    SuddenDeath(usize),
+    /// The daemon is killed is killed and a successor takes over.
+    Restart,
+}
+
+impl World {
+    pub(in crate::core::tests) fn act(&mut self, action: Action) {
+        match action {
+            Action::ClientArrives { uid, slot } => {
+                let connection = ConnectionId(self.number());
+                let peer = Peer { pid: uid * 10 + slot + 1, uid, gid: uid };
+                if !self.quitting {
+                    self.waiting.insert(connection, peer);
+                    self.came.insert(connection, self.now);
+                    self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+                }
+            }
+            Action::ClientFinishes(index) => {
+                let key = self.dispatched.iter().nth(index).map(|(connection, (peer, _))| (*connection, *peer));
+                if let Some((connection, peer)) = key {
+                    self.dispatched.remove(&connection);
+                    // Who has no end yet can only leave.
+                    let status = if self.told.remove(&connection) { None } else { Some(0) };
+                    if status.is_some() {
+                        *self.accepted.entry(peer.pid).or_default() += 1;
+                    }
+                    self.feed(Input::ClientDone { connection, status });
+                } else if let Some(connection) = self.waiting.keys().nth(index).copied() {
+                    self.waiting.remove(&connection);
+                    self.feed(Input::ClientDone { connection, status: None });
+                }
+            }
+            Action::ProcessEnds(index) => {
+                // A process ends whether or not it is watched.
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    self.end(pid, End::Exited(0));
+                }
+            }
+            Action::SuddenDeath(index) => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    self.end(pid, End::Signaled(9));
+                }
+            }
+            Action::MemoryFault(index) => {
+                if let Some((&pid, &home)) = self.homes.iter().nth(index) {
+                    self.break_server(home);
+                    self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault: fault() }));
+                    let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
+                    let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
+                    assert!(!self.core.processes.contains_key(&pid) || is_named, "the culprit is named at once");
+                }
+            }
+            Action::IsolatedFault(index) => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    let (process, isolation) = (self.key(pid), Isolation::Isolated);
+                    self.feed(Input::Evidence(Evidence::Notice { process, fault: fault(), channel: None, isolation }));
+                }
+            }
+            Action::AddressSpace { index, there: true } => {
+                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                    let (va_space, process) = (self.number(), self.key(pid));
+                    self.spaces.insert(va_space, process);
+                    self.feed(Input::AddressSpaceAdded { va_space, process, condemned: false });
+                }
+            }
+            Action::AddressSpace { index, there: false } => {
+                if let Some((&va_space, &process)) = self.spaces.iter().nth(index) {
+                    self.spaces.remove(&va_space);
+                    self.feed(Input::AddressSpaceGone { va_space, process: Some(process) });
+                }
+            }
+            Action::Exception { server, named } => {
+                if let Some(epoch) = self.servers.keys().nth(server).copied() {
+                    self.break_server(epoch);
+                    self.log_record(epoch, named);
+                }
+            }
+            Action::ForgedRecord { server, named } => {
+                if let Some(epoch) = self.servers.keys().nth(server).copied() {
+                    self.log_record(epoch, named);
+                }
+            }
+            Action::ServerHello(index) => self.hello(index),
+            Action::ServerGreets(index) => self.greet(index),
+            Action::ServerDies { index, status } => self.die(index, ExitCause::Exited(status)),
+            Action::SpawningWorks(works) => self.spawning_works = works,
+            Action::ServerAnswers(index) => self.reply(index, false),
+            Action::ServerIsSilent(index) => self.reply(index, true),
+            Action::CatchesUp(index) => self.catch_up(index),
+            Action::Command { uid, command } => self.command(uid, COMMANDS[command]),
+            Action::TimePasses(ms) => self.pass(Duration::from_millis(ms)),
+            Action::Restart => self.restart(),
+        }
+    }
+
+    pub(super) fn break_server(&mut self, epoch: ServerEpoch) {
+        if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
+            process.faulted = true;
+        }
+    }
+
+    pub(super) fn log_record(&mut self, epoch: ServerEpoch, named: usize) {
+        let server = self.servers.get(&epoch).map_or(0, |process| process.pid);
+        let named = self.homes.keys().nth(named).copied();
+        let text = "Worker is in reset".to_owned();
+        self.feed(Input::Evidence(Evidence::ServerLog { server, named, blames: true, text }));
+    }
+
+    pub(super) fn hello(&mut self, index: usize) {
+        let starting = self.servers.iter_mut().filter(|(_, process)| process.alive && !process.hello);
+        let Some((epoch, process)) = starting.into_iter().nth(index) else {
+            return;
+        };
+        // A real server that has a signal does not get to its hello.
+        if process.signalled {
+            return;
+        }
+        process.hello = true;
+        self.known_sound.insert(*epoch, self.now);
+        let peer = Peer { pid: process.pid, uid: process.domain, gid: 0 };
+        let connection = ConnectionId(self.number());
+        self.feed(Input::ServerHello { connection, peer });
+    }
+
+    /// A client that a server was told of waits again.
+    pub(super) fn not_told(&mut self, connection: ConnectionId) {
+        self.told.remove(&connection);
+        let is_fresh = self.fresh.remove(&connection);
+        if let Some((peer, server)) = self.dispatched.remove(&connection) {
+            self.waiting.insert(connection, peer);
+            if is_fresh {
+                self.homes.remove(&peer.pid);
+                if let Some(process) = self.servers.get_mut(&server) {
+                    process.clients.remove(&peer.pid);
+                }
+            }
+        }
+    }
+
+    pub(super) fn greet(&mut self, index: usize) {
+        if let Some(connection) = self.told.iter().nth(index).copied() {
+            self.feed(Input::ServerGreeted { connection });
+        }
+    }
+
+    pub(super) fn die(&mut self, index: usize, cause: ExitCause) {
+        let Some((&epoch, _)) = self.servers.iter().nth(index) else {
+            return;
+        };
+        self.servers.remove(&epoch);
+        self.homes.retain(|_, home| *home != epoch);
+        self.feed(Input::ServerLinkLost { server: epoch, reason: "closed".to_owned() });
+        let told: Vec<_> = self.told.iter().filter(|told| self.dispatched[*told].1 == epoch).copied().collect();
+        for connection in told {
+            self.not_told(connection);
+            if self.exit.is_some() {
+                continue;
+            }
+            let peer = self.waiting[&connection];
+            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+        }
+        while let Some(index) = self.asked.iter().position(|asked| asked.server == epoch) {
+            let Asked { id, .. } = self.asked.remove(index);
+            self.feed(Input::Replied { request: id, reply: Err(NoReply::Lost) });
+        }
+        self.feed(Input::ServerExited { server: epoch, cause });
+    }
+
+    pub(super) fn reply(&mut self, index: usize, silent: bool) {
+        if index >= self.asked.len() {
+            return;
+        }
+        let Asked { id, server, request, at } = self.asked.remove(index);
+        if silent {
+            if request == Request::Clients {
+                self.untold.insert(server);
+            }
+            return self.feed(Input::Replied { request: id, reply: Err(NoReply::TimedOut) });
+        }
+        let clients = self.servers.get(&server).map(|process| process.clients.clone()).unwrap_or_default();
+        let reply = match request {
+            Request::Shutdown => {
+                let workers = u32::try_from(clients.len() * 2).expect("small");
+                if workers == 0
+                    && let Some(process) = self.servers.get_mut(&server)
+                {
+                    process.signalled = true;
+                }
+                Reply::ActiveWorkers(workers)
+            }
+            Request::Clients => Reply::Clients(clients.into_iter().collect()),
+            Request::DeviceClients => Reply::DeviceClients(vec![DeviceClients {
+                uuid: Default::default(),
+                info: DeviceInfo { first: 0, second: 0, name: "GPU".to_owned() },
+                clients: Vec::new(),
+            }]),
+            Request::GetThreadPercentage => Reply::ThreadPercentage(50.0),
+            Request::TerminateClient(_) => Reply::Terminated(0),
+            Request::Snapshot => Reply::Snapshot(Vec::new()),
+            Request::Status => {
+                let is_sound = !self.servers.get(&server).is_some_and(|process| process.faulted);
+                if is_sound {
+                    let known = self.known_sound.entry(server).or_default();
+                    *known = at.max(*known);
+                }
+                Reply::Active(is_sound)
+            }
+            Request::GetPinnedLimit(_) => Reply::PinnedLimit(1 << 30),
+            Request::QueryDevices => Reply::Devices(Vec::new()),
+            other => panic!("{other:?} has no answer"),
+        };
+        self.feed(Input::Replied { request: id, reply: Ok(reply) });
+    }
+
+    pub(super) fn catch_up(&mut self, index: usize) {
+        if let Some(server) = self.behind.iter().nth(index).copied() {
+            // Which may have ended meanwhile.
+            self.behind.remove(&server);
+            self.feed(Input::CaughtUp { server });
+        }
+    }
+
+    pub(super) fn command(&mut self, uid: u32, command: &str) {
+        if self.quitting {
+            return;
+        }
+        let session = SessionId(self.number());
+        let server = self.servers.values().next().map_or(1, |process| process.pid);
+        let client = self.homes.keys().next().copied().unwrap_or(2);
+        let line = command.replace("{S}", &server.to_string()).replace("{C}", &client.to_string());
+        self.unanswered.insert(session);
+        let peer = Peer { pid: 1, uid, gid: uid };
+        self.feed(Input::Command { session, peer, line: line.into_bytes() });
+    }
+}

@@ -1,0 +1,147 @@
+//! The rules that must hold after every step, and at the end of everything.
+
+use super::*;
+
+impl World {
+    /// The picture that reports are made from shows every client once, and nothing that does not exist.
+    pub(super) fn check_picture(&self) {
+        let daemon = DaemonFacts {
+            pid: 1,
+            version: "",
+            personality: String::new(),
+            owner: 0,
+            uptime: self.now,
+            quitting: self.core.is_quitting(),
+            obstacles: vec![],
+            driver: None,
+        };
+        let picture = self.core.picture(self.now, daemon, vec![]);
+        let mut living = BTreeSet::new();
+        for client in picture.clients.iter().filter(|client| client.phase != ClientPhase::Gone) {
+            assert!(living.insert(client.process.pid), "a client is in one phase: {client:?}");
+            assert_eq!(client.end, None);
+            assert_eq!(
+                client.phase == ClientPhase::Waiting,
+                client.server.is_none() && client.contexts == 0 && !client.tracked
+            );
+        }
+        for server in &picture.servers {
+            assert!(picture.domains.iter().any(|domain| domain.name == server.domain), "{server:?}");
+        }
+        let on_servers: usize = picture.servers.iter().map(|server| server.clients).sum();
+        let of_domains: usize = picture.domains.iter().map(|domain| domain.clients).sum();
+        assert_eq!(on_servers, of_domains);
+        assert!(picture.channels.iter().all(|channel| living.contains(&channel.process.pid)));
+        let waiting: usize = picture.domains.iter().map(|domain| domain.waiting).sum();
+        assert_eq!(waiting, self.core.waiting());
+    }
+
+    /// The rules that hold after every step.
+    pub(super) fn check(&self) {
+        let mut active = BTreeMap::new();
+        for server in self.core.servers().filter(|server| server.is_active()) {
+            *active.entry(server.domain).or_insert(0) += 1;
+        }
+        assert!(active.values().all(|&count| count == 1), "a domain has one active server: {active:?}");
+        let mut starting = BTreeMap::new();
+        for server in self.core.servers().filter(|server| server.is_up() && server.is_starting()) {
+            *starting.entry(server.domain).or_insert(0) += 1;
+        }
+        assert!(starting.values().all(|&count| count == 1), "a domain starts one server at a time: {starting:?}");
+        assert!(
+            self.core.verdicts().all(|verdict| verdict.confidence != Confidence::Certain || verdict.culprit.is_some()),
+            "only somebody is certain"
+        );
+        for funeral in self.core.funerals.keys() {
+            assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
+            let lives = self.homes.contains_key(&funeral.pid) && self.key(funeral.pid) == *funeral;
+            assert!(!lives, "a funeral is of one who is dead");
+        }
+        for remains in self.core.remains.keys() {
+            let lives = self.homes.contains_key(&remains.pid) && self.key(remains.pid) == *remains;
+            assert!(!lives, "what is left is of one who is dead");
+        }
+        assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
+        for (connection, peer) in &self.waiting {
+            assert_eq!(self.core.waiting_peer(*connection), Some(*peer));
+        }
+        assert_eq!(self.core.questions.len(), self.asked.len(), "every request is waited for");
+        let mut catching_up = self.core.servers().filter(|server| server.catching_up.is_some());
+        assert!(catching_up.all(|server| self.behind.contains(&server.epoch)), "nobody waits for what is not asked");
+        if let Some(deadline) = self.core.next_deadline()
+            && self.exit.is_none()
+        {
+            assert!(
+                deadline > self.now,
+                "a deadline that has passed was acted on: {deadline:?} at {:?}\n{:#?}",
+                self.now,
+                self.core
+            );
+        }
+    }
+
+    /// Lets everything that is under way come to its end: servers answer, start and obey, nothing else happens.
+    pub(in crate::core::tests) fn settle(&mut self) {
+        self.spawning_works = true;
+        for _ in 0..400 {
+            while !self.asked.is_empty() {
+                self.reply(0, false);
+            }
+            while !self.behind.is_empty() {
+                self.catch_up(0);
+            }
+            self.hello(0);
+            while !self.told.is_empty() {
+                self.greet(0);
+            }
+            let obedient = self.servers.values().position(|process| process.signalled);
+            if let Some(index) = obedient {
+                self.die(index, ExitCause::Exited(0));
+            }
+            while !self.dispatched.is_empty() {
+                self.act(Action::ClientFinishes(0));
+            }
+            if self.policy.sharing == Sharing::Single {
+                self.act(Action::ProcessEnds(0));
+            }
+            self.pass(Duration::from_millis(500));
+        }
+    }
+
+    /// When every client is dead, nothing of any is held.
+    pub(in crate::core::tests) fn check_nothing_is_held(&mut self) {
+        while let Some(pid) = self.homes.keys().next().copied() {
+            self.end(pid, End::Signaled(9));
+        }
+        // A server that is left to the dead ends first.
+        self.settle();
+        assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.processes);
+        assert!(self.copies.is_empty(), "every copy is closed: {:?}", self.copies);
+        assert!(self.core.endings.is_empty(), "{:?}", self.core.endings);
+    }
+
+    pub(in crate::core::tests) fn check_nobody_waits(&self) {
+        assert!(self.waiting.is_empty(), "everybody is served in the end: {:?}", self.waiting);
+        assert!(self.unanswered.is_empty(), "every command is answered: {:?}", self.unanswered);
+    }
+
+    pub(in crate::core::tests) fn quit_and_end(&mut self, timeout: u64) {
+        let session = SessionId(self.number());
+        let peer = Peer { pid: 1, uid: 0, gid: 0 };
+        self.quitting = true;
+        self.feed(Input::Command { session, peer, line: format!("quit -t {timeout}").into_bytes() });
+        let limit = self.now + Duration::from_secs(timeout) + self.policy.kill_timeout + Duration::from_secs(1);
+        while self.exit.is_none() {
+            assert!(self.now < limit, "quit -t {timeout} has not ended at {:?}", self.now);
+            // Servers answer nothing and obey only SIGKILL, which the world takes as a signal at the second time.
+            let deadline = self.core.next_deadline();
+            self.pass(Duration::from_millis(100));
+            if deadline.is_none() || self.now + Duration::from_secs(1) >= limit {
+                while !self.servers.is_empty() {
+                    self.die(0, ExitCause::Signaled(9));
+                }
+            }
+        }
+        assert!(self.waiting.is_empty(), "nobody is left waiting for a daemon that is gone");
+    }
+}

@@ -1,0 +1,190 @@
+//! What the world does of what the core asks for, and what it takes note of.
+
+use super::*;
+
+impl World {
+    pub(super) fn perform(&mut self, effect: Effect) {
+        assert_eq!(self.exit, None, "nothing is done after the end: {effect:?}");
+        match effect {
+            Effect::Log(_) => {}
+            Effect::Save => self.saved_at_least_once = true,
+            Effect::SpawnServer { server, uid, .. } => self.spawn(server, uid),
+            Effect::AdoptLink { server, .. } => assert!(self.servers.contains_key(&server)),
+            Effect::Ask { server, id, request } => {
+                assert!(self.asked.iter().all(|asked| asked.id != id), "a request id is used once");
+                self.asked.push(Asked { id, server, request, at: self.now });
+            }
+            Effect::Tell { server, request } => {
+                assert!(!request.is_answered());
+                assert!(self.servers.contains_key(&server), "only a known server is told anything");
+            }
+            Effect::CatchUp { server } => assert!(self.behind.insert(server), "it is asked once at a time"),
+            Effect::Dispatch { server, connection } => self.dispatch(server, connection),
+            Effect::HandOver { connection } => {
+                assert!(self.dispatched.contains_key(&connection), "only who was dispatched gets an end");
+                assert!(self.told.remove(&connection), "and once");
+                self.fresh.remove(&connection);
+            }
+            Effect::Recall { connection } => {
+                assert!(self.dispatched.contains_key(&connection), "only who was dispatched is taken back");
+                assert!(self.told.contains(&connection), "nobody is taken back who has its end");
+                self.not_told(connection);
+            }
+            Effect::WatchProcess { pid, .. } => self.watch(pid),
+            Effect::Record(event) => self.recorded(*event),
+            Effect::MeasureServer { server, .. } => {
+                let input = Input::ServerMeasured { server, memory_bytes: Some(66 << 20) };
+                let effects = self.core.handle(self.now, input);
+                for effect in effects {
+                    self.perform(effect);
+                }
+            }
+            Effect::EndProcess { process, .. } => {
+                // It obeys when its turn comes.
+                assert!(process.start_time <= self.key(process.pid).start_time, "an order to end is of one who lived");
+            }
+            Effect::NoteFuneral { process, .. } => assert!(self.core.holds_copies_of(process)),
+            Effect::ReleaseCopies { process } => {
+                self.copies.remove(&process);
+            }
+            Effect::Close { connection } => drop(self.waiting.remove(&connection)),
+            Effect::Signal { server, .. } => {
+                if let Some(process) = self.servers.get_mut(&server) {
+                    process.signalled = true;
+                }
+            }
+            Effect::Answer { session, .. } | Effect::AnswerPs { session, .. } => {
+                assert!(self.unanswered.remove(&session), "a command is answered once");
+            }
+            Effect::Report { session, .. } => {
+                assert!(self.unanswered.remove(&session), "a command is answered once");
+                self.check_picture();
+            }
+            Effect::ListDevices { session } => {
+                self.feed_later_devices(session);
+            }
+            Effect::CloseSessions => {}
+            Effect::Exit { status } => self.exit = Some(status),
+        }
+    }
+
+    pub(super) fn watch(&mut self, pid: u32) {
+        if !self.homes.contains_key(&pid) {
+            // It died before anybody watched.
+            let effects = self.core.handle(self.now, Input::ProcessGone { pid, end: End::Unknown });
+            for effect in effects {
+                self.perform(effect);
+            }
+        } else {
+            self.watched.insert(pid);
+            let process = self.key(pid);
+            self.copies.insert(process);
+            for input in [
+                Input::CopiesHeld { process, descriptors: 2 },
+                Input::Tracked { process, tracked: true },
+                Input::IdentityKnown { pid, identity: self.identity(pid) },
+            ] {
+                let effects = self.core.handle(self.now, input);
+                for effect in effects {
+                    self.perform(effect);
+                }
+            }
+        }
+    }
+
+    pub(super) fn recorded(&mut self, event: JournalEvent) {
+        if let JournalEvent::CulpritGone { process, complete: true, .. } = event {
+            assert!(self.spaces.values().all(|owner| *owner != process), "nothing is left of who is said to be gone");
+        }
+        let (JournalEvent::Verdict { verdict, .. } | JournalEvent::VerdictCorrected { verdict, .. }) = event else {
+            return;
+        };
+        if let Some(culprit) = &verdict.culprit {
+            let pid = culprit.process.pid;
+            let server = self.servers.get(&verdict.epoch);
+            assert!(server.is_none_or(|server| server.ever.contains(&pid)), "a verdict names a client of the server");
+            assert!(!verdict.victims.contains(&pid), "nobody is both");
+        }
+        self.verdicts.push(verdict);
+    }
+
+    /// The driver answers a list of devices in a later input; here it is the next one.
+    pub(super) fn feed_later_devices(&mut self, session: SessionId) {
+        let devices: Result<Vec<Device>, String> = Ok(Vec::new());
+        let effects = self.core.handle(self.now, Input::DevicesListed { session, devices });
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    pub(super) fn spawn(&mut self, server: ServerEpoch, domain: u32) {
+        assert!(!self.quitting, "after quit nothing is spawned");
+        let number = self.number();
+        let pid = u32::try_from(number).expect("small");
+        let process = Process {
+            pid,
+            domain,
+            hello: false,
+            alive: self.spawning_works,
+            signalled: false,
+            faulted: false,
+            clients: BTreeSet::new(),
+            ever: BTreeSet::new(),
+        };
+        if self.policy.sharing == Sharing::Single {
+            let tainted = |epoch: &ServerEpoch| self.core.servers.get(epoch).is_some_and(|s| s.tainted.is_some());
+            let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
+            assert_eq!(sound.count(), 0, "one server at a time");
+        }
+        let input = if self.spawning_works {
+            self.servers.insert(server, process);
+            Input::ServerSpawned { server, pid }
+        } else {
+            Input::SpawnFailed { server, reason: "nothing works".to_owned() }
+        };
+        let effects = self.core.handle(self.now, input);
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    pub(super) fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
+        let peer = self.waiting.remove(&connection).expect("only a client that waits is dispatched, and once");
+        let process = self.servers.get_mut(&server).expect("only to a server that there is");
+        assert!(process.hello, "only to a server that is ready");
+        assert!(!process.signalled, "not to a server that must end");
+        let deciding = self.asked.iter().any(|asked| asked.server == server && asked.request == Request::Shutdown);
+        assert!(!deciding, "not to a server that is deciding to end");
+        if self.policy.sharing != Sharing::MultiUser {
+            assert_eq!(process.domain, peer.uid, "only to a server of its own user");
+        }
+        if let Some(home) = self.homes.get(&peer.pid) {
+            let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
+            let keeps = |s: &Server| !s.is_lost() && (s.tainted.is_none() || has_contexts);
+            let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
+            let home_works = self.core.servers().any(works);
+            let home_told = !self.untold.contains(home);
+            assert!(*home == server || !home_works || !home_told, "a process stays with its server");
+        }
+        let is_own = process.clients.contains(&peer.pid);
+        let spoilt = |s: &Server| s.is_lost() || (s.tainted.is_some() && !is_own);
+        let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
+        assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
+        let joins = process.clients.iter().any(|other| *other != peer.pid);
+        if joins && !is_own && !self.untold.contains(&server) {
+            let since = self.came[&connection] + self.policy.domains.default.faults.settle_time;
+            assert!(
+                self.known_sound[&server] >= since,
+                "who joins others does so on a server that is known to be sound"
+            );
+        }
+        process.clients.insert(peer.pid);
+        process.ever.insert(peer.pid);
+        self.homes.insert(peer.pid, server);
+        self.dispatched.insert(connection, (peer, server));
+        self.told.insert(connection);
+        if !is_own {
+            self.fresh.insert(connection);
+        }
+    }
+}
