@@ -223,6 +223,10 @@ impl Driver {
         };
         let identity = known_at_once(pid);
         let process = ProcessKey { pid, start_time: identity.start_time };
+        if connection.is_none() {
+            // A server has named it, by its pid alone: which process that is has to be known before it ends.
+            self.feed(Input::IdentityKnown { pid, identity });
+        }
         let uid = self.core.process_user(pid).unwrap_or(self.owner);
         self.follow(process, opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok()));
         let events = self.events.clone();
