@@ -10,6 +10,7 @@ use std::time::Duration;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the holder may take to end.
 pub(super) const HOLDER_FAREWELL: Duration = Duration::from_secs(2);
+
 impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
     pub(super) async fn farewell(mut self) {

@@ -27,8 +27,8 @@ pub(super) const UVM: &str = "uvm-event";
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a client's later connection waits until it has been looked at: a context that has a server can run kernels.
-/// One look takes less than a millisecond, more than 50 on two cores with a load of 12, and more than 200 with one of 20;
-/// a client that can't be looked at, and only that one, waits for nothing.
+/// One look takes less than a millisecond, and more than 50 on two cores with a load of 12; with five test suites at a time
+/// a client waited out 200. Nobody waits but a client that can't be looked at.
 const LOOKED_AT_FIRST: Duration = Duration::from_millis(500);
 /// How long the end of a client waits for what its tools queues still hold. Reading them takes microseconds.
 const LAST_WORDS: Duration = Duration::from_millis(200);

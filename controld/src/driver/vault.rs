@@ -40,6 +40,8 @@ use tokio::sync::oneshot;
 
 /// Programs of every user connect here.
 const SHIM_MODE: u32 = 0o666;
+
+/// The end of an answer that was about so many regions.
 pub(super) fn done(regions: usize) -> Reply {
     (Answer::Done { regions: u32::try_from(regions).unwrap_or(u32::MAX) }, None)
 }

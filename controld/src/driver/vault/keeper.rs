@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 
 /// Requests that may wait for the driver before their threads do.
 const QUEUE: usize = 256;
+
 /// What the vault's tasks tell.
 #[derive(Debug)]
 pub(in crate::driver) enum VaultNews {
@@ -36,21 +37,21 @@ pub(in crate::driver) struct Keeper {
     pub(in crate::driver) rules: Vault,
     pub(in crate::driver) waiting: Waiting,
     pub(in crate::driver) watchers: Watchers,
-    pub(in crate::driver) files: HashMap<RegionId, Files>,
-    pub(in crate::driver) watched: HashMap<ProcessKey, AbortHandle>,
+    pub(super) files: HashMap<RegionId, Files>,
+    pub(super) watched: HashMap<ProcessKey, AbortHandle>,
     // sessions --requests--> driver
-    pub(in crate::driver) requests_tx: mpsc::Sender<Request>,
-    pub(in crate::driver) requests_rx: mpsc::Receiver<Request>,
+    pub(super) requests_tx: mpsc::Sender<Request>,
+    pub(super) requests_rx: mpsc::Receiver<Request>,
     // watches --ended--> driver
-    pub(in crate::driver) ended_tx: mpsc::UnboundedSender<ProcessKey>,
-    pub(in crate::driver) ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
-    pub(in crate::driver) listener: Option<OwnedFd>,
-    pub(in crate::driver) door: Option<Door>,
-    pub(in crate::driver) fenced: VecDeque<(u64, Fenced)>,
-    pub(in crate::driver) last_fence: u64,
+    pub(super) ended_tx: mpsc::UnboundedSender<ProcessKey>,
+    pub(super) ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
+    pub(super) listener: Option<OwnedFd>,
+    pub(super) door: Option<Door>,
+    pub(super) fenced: VecDeque<(u64, Fenced)>,
+    pub(super) last_fence: u64,
     /// The fence that the holder has not answered yet, and when it was sent. One at a time: what is fenced meanwhile
     /// shares the next.
-    pub(in crate::driver) in_flight: Option<(u64, Duration)>,
+    pub(super) in_flight: Option<(u64, Duration)>,
 }
 
 impl Keeper {
@@ -107,7 +108,7 @@ impl Keeper {
         self.rules.iter().map(fact).collect()
     }
 
-    pub(in crate::driver) fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
+    pub(super) fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
         let lives = kept.until.is_none();
         let left = kept.until.map_or(Duration::ZERO, |at| at.saturating_sub(now));
         Answer::Region(Region {
@@ -144,7 +145,7 @@ impl Keeper {
     }
 
     /// Stops watching a process that owns nothing any more.
-    pub(in crate::driver) fn forget(&mut self, process: ProcessKey) {
+    pub(super) fn forget(&mut self, process: ProcessKey) {
         if !self.rules.has(process)
             && !self.waiting.has(process)
             && !self.watchers.has(process)
