@@ -91,3 +91,30 @@ proptest! {
         world.quit_and_end(timeout);
     }
 }
+
+/// Found by chance: its first server is left for another one, and a forged record takes it back from there.
+#[test]
+fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
+    let mut world = World::new(Sharing::Single, DomainPolicy::default());
+    let actions = [
+        Action::ClientArrives { uid: 0, slot: 5 },
+        Action::ClientArrives { uid: 0, slot: 5 },
+        Action::ServerHello(0),
+        Action::ClientFinishes(0),
+        Action::ClientArrives { uid: 1000, slot: 0 },
+        Action::ClientArrives { uid: 0, slot: 0 },
+        Action::TimePasses(2000),
+        Action::CatchesUp(0),
+        Action::ServerHello(0),
+        Action::ForgedRecord { server: 1, named: 0 },
+        Action::ServerGreets(0),
+        Action::SuddenDeath(0),
+        Action::ClientFinishes(0),
+    ];
+    for action in actions {
+        world.act(action);
+    }
+    world.settle();
+    world.check_nobody_waits();
+    world.check_nothing_is_held();
+}
