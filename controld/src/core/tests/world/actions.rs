@@ -202,14 +202,9 @@ impl World {
         if let Some((peer, server)) = self.dispatched.remove(&connection) {
             self.waiting.insert(connection, peer);
             if is_fresh {
+                self.homes.remove(&peer.pid);
                 if let Some(process) = self.servers.get_mut(&server) {
                     process.clients.remove(&peer.pid);
-                }
-                // It lives on, on the server that it has left only for this.
-                let before = self.servers.iter().find(|(_, process)| process.clients.contains(&peer.pid));
-                match before.map(|(epoch, _)| *epoch) {
-                    Some(epoch) => drop(self.homes.insert(peer.pid, epoch)),
-                    None => drop(self.homes.remove(&peer.pid)),
                 }
             }
         }

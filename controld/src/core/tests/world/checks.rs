@@ -103,6 +103,11 @@ impl World {
             }
             if self.policy.sharing == Sharing::Single {
                 self.act(Action::ProcessEnds(0));
+                // One that was taken back from a second server has no home, and lives on the first.
+                let lives = self.servers.values().find_map(|process| process.clients.first().copied());
+                if let Some(pid) = lives.filter(|pid| !self.homes.contains_key(pid)) {
+                    self.end(pid, End::Exited(0));
+                }
             }
             self.pass(Duration::from_millis(500));
         }
