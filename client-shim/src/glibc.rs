@@ -43,9 +43,12 @@ under_oldest_version! {
 #[cfg(not(test))]
 under_oldest_version! {
     "dlerror" => "dlerror" @ "GLIBC_2.2.5";
+    "pthread_attr_getguardsize" => "pthread_attr_getguardsize" @ "GLIBC_2.2.5";
+    "pthread_attr_getstack" => "pthread_attr_getstack" @ "GLIBC_2.2.5";
     "pthread_attr_setstacksize" => "pthread_attr_setstacksize" @ "GLIBC_2.2.5";
     "pthread_create" => "pthread_create" @ "GLIBC_2.2.5";
     "pthread_detach" => "pthread_detach" @ "GLIBC_2.2.5";
+    "pthread_getattr_np" => "pthread_getattr_np" @ "GLIBC_2.2.5";
     "pthread_key_create" => "pthread_key_create" @ "GLIBC_2.2.5";
     "pthread_key_delete" => "pthread_key_delete" @ "GLIBC_2.2.5";
     "pthread_setname_np" => "pthread_setname_np" @ "GLIBC_2.12";

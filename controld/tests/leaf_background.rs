@@ -1,9 +1,9 @@
 //! What needs a process of its own: going into the background, the lock of the pipe directory, reaping orphans.
 //!
-//! No test harness: the cases fork, and a process with threads must not. Each case runs in a child of its own, so that a
-//! panic or a signal ends that case alone.
+//! A `main` of its own: the cases fork, and a process with threads must not. Each case runs in a child of its own, so that
+//! a panic or a signal ends that case alone.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a panic in a test is its report")]
+#![expect(clippy::unwrap_used, reason = "a panic in a test is its report")]
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -16,6 +16,7 @@ use std::process::exit;
 use std::rc::Rc;
 use std::time::Duration;
 
+use libtest_mimic::{Arguments, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -39,17 +40,18 @@ const DEADLINE_SECONDS: u32 = 60;
 fn main() {
     // The daemons of the cases come back here when their parents have ended, and are reaped.
     nix::sys::prctl::set_child_subreaper(true).unwrap();
-    let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let mut failed = 0;
-    for (name, case) in CASES.iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|f| name.contains(f)))
-    {
-        let ended = wait(run(case));
-        let passed = matches!(ended, WaitStatus::Exited(_, 0));
-        println!("test {name} ... {}", if passed { "ok".to_owned() } else { format!("FAILED ({ended:?})") });
-        failed += i32::from(!passed);
-    }
+    let mut arguments = Arguments::from_args();
+    // With one at a time they run on this thread, and the process keeps no other.
+    arguments.test_threads = Some(1);
+    let trials = CASES.iter().map(|(name, case)| {
+        Trial::test(*name, move || {
+            let ended = wait(run(case));
+            if matches!(ended, WaitStatus::Exited(_, 0)) { Ok(()) } else { Err(format!("{ended:?}").into()) }
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     while waitid(Id::All, WaitPidFlag::WEXITED).is_ok() {}
-    exit(failed);
+    conclusion.exit();
 }
 
 /// Runs something in a child, whose status is 0 unless it panics.

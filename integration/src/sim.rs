@@ -6,15 +6,14 @@ pub mod mute_fs;
 
 use crate::lab::process::{Finished, Process, run};
 use crate::lab::watch::wait_for;
-use crate::lab::{LIMIT, Lab};
-use crate::under_test::{Subject, target_dir};
+use crate::lab::{LIMIT, Lab, install};
+use crate::under_test::{Subject, built_library, program};
 use serde_json::Value;
 use sim_wire::tools::DIRECTORY;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 /// What the daemon looks for.
 const SERVER: &str = "nvidia-cuda-mps-server";
@@ -33,27 +32,14 @@ pub struct Sim {
     variables: Vec<(String, String)>,
 }
 
-/// Builds a library of the simulation.
-fn build(package: &str, file: &str) -> PathBuf {
-    crate::under_test::build(package, &[]).unwrap_or_else(|skipped| panic!("{package}: {skipped}"));
-    target_dir().join("debug").join(file)
-}
-
-/// The simulated driver, built once in each test process.
+/// The simulated driver.
 fn library() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| build("libcuda-sim", "libcuda.so")).clone()
+    built_library("libcuda.so")
 }
 
-/// The simulated kernel module, built once in each test process.
+/// The simulated kernel module.
 fn module() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| build("uvm-sim", "libuvm_sim.so")).clone()
-}
-
-/// A program of this package, as cargo built it for the tests.
-fn program(name: &str) -> PathBuf {
-    target_dir().join("debug").join(name)
+    built_library("libuvm_sim.so")
 }
 
 impl Sim {
@@ -64,13 +50,13 @@ impl Sim {
     }
 
     /// The same with the simulated kernel module in the daemon: to it, clients have UVM descriptors and there is a tools
-    /// device. The module is copied for it, so that a daemon of any user can load it.
+    /// device. The module is put there for it, so that a daemon of any user can load it.
     #[must_use]
     pub fn watched(subject: &Subject, variables: &[(&str, &str)]) -> Self {
         let lab = Lab::new(subject);
         let (directory, library) = (lab.dir().join(UVM_DIR), lab.dir().join("libuvm_sim.so"));
         fs::create_dir(&directory).expect("the bench's folder is ours");
-        fs::copy(module(), &library).expect("the bench's folder is ours");
+        install(&module(), &library);
         // Clients and servers of any user tell of faults here, and daemons of any user listen.
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777)).expect("the bench's folder is ours");
         let name = directory.to_str().expect("the bench's name is plain").to_owned();

@@ -6,15 +6,16 @@
 //! A claim about behaviour is proven by a test that passes on the vendor's own program first. A subject is one program
 //! in one release: ours is told which one to play, theirs is what Debian ships.
 
-use crate::lab::process::run;
+use crate::lab::stage::is_long;
 use crate::vendor::{self, Release};
 use remps_proto::admin::Personality;
 use std::ffi::OsString;
+use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// Why a test did not run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -22,11 +23,19 @@ use std::time::Duration;
 pub struct Skipped(pub String);
 
 impl Skipped {
-    /// Says so where the test harness does not swallow it.
+    /// Says so where the test harness does not swallow it: on standard error, and in the file that `REMPS_SKIPPED`
+    /// names, for a runner that shows nothing of tests that pass.
     pub fn report(&self) {
-        let name = std::thread::current().name().unwrap_or("test").to_owned();
-        // There is nobody else to tell when standard error is gone.
-        let _ = writeln!(std::io::stderr(), "{name}: {self}");
+        // Set by a runner that gives each test a process of its own, whose threads have no names.
+        let name = std::env::var("NEXTEST_TEST_NAME").ok();
+        let name = name.or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_default();
+        let line = format!("{name}: {self}\n");
+        // There is nobody else to tell when these are gone.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        if let Some(path) = std::env::var_os("REMPS_SKIPPED") {
+            let file = fs::OpenOptions::new().create(true).append(true).open(path);
+            let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        }
     }
 }
 
@@ -49,11 +58,9 @@ impl Subject {
     }
 
     /// Ours in a release.
-    ///
-    /// # Errors
-    /// When it does not build.
-    pub fn ours(personality: Personality) -> Result<Self, Skipped> {
-        Ok(Self { control: ours()?, personality, ours: true })
+    #[must_use]
+    pub fn ours(personality: Personality) -> Self {
+        Self { control: ours(), personality, ours: true }
     }
 
     /// The vendor's.
@@ -96,7 +103,7 @@ pub fn subjects() -> Result<Vec<Subject>, Skipped> {
         Release::ALL.into_iter().map(Subject::theirs).collect()
     } else {
         // The oldest release that Debian ships newest of, and the one that was measured on a GPU.
-        [Personality::V550, Personality::V580].into_iter().map(Subject::ours).collect()
+        Ok([Personality::V550, Personality::V580].map(Subject::ours).to_vec())
     }
 }
 
@@ -127,51 +134,73 @@ pub fn for_each(subjects: Result<Vec<Subject>, Skipped>, test: impl Fn(&Subject)
     }
 }
 
-/// The folder that cargo builds into, found from where this program lies.
-#[must_use]
-pub fn target_dir() -> PathBuf {
-    let program = std::env::current_exe().expect("a test program knows its own path");
-    // <target>/<profile>/deps/<program>, or one level less for an example.
-    let profile =
-        program.ancestors().find(|dir| dir.join("deps").is_dir()).unwrap_or_else(|| Path::new("target/debug"));
-    profile.parent().unwrap_or(profile).to_path_buf()
+/// Runs a test of ours that does not depend on the release that the daemon plays, with the newest of them; with all of
+/// them where the long variants run.
+pub fn once(test: impl Fn(&Subject)) {
+    let all_but_newest = |subjects: &Vec<Subject>| if is_long() { 0 } else { subjects.len() - 1 };
+    for_each(only_ours().map(|subjects| subjects[all_but_newest(&subjects)..].to_vec()), test);
 }
 
-/// Our control program, built once in each test process.
-fn ours() -> Result<PathBuf, Skipped> {
-    static BUILT: OnceLock<Result<PathBuf, Skipped>> = OnceLock::new();
-    BUILT
-        .get_or_init(|| {
-            build("remps-controld", &["--bin", "nvidia-cuda-mps-control"])?;
-            Ok(target_dir().join("debug/nvidia-cuda-mps-control"))
-        })
+/// The folder of cargo's profile that this test program was built in: `<target>/debug`, as a rule.
+///
+/// # Panics
+/// When this is no program that cargo has built for tests.
+#[must_use]
+pub fn profile_dir() -> PathBuf {
+    let program = std::env::current_exe().expect("a test program knows its own path");
+    let profile = program.ancestors().find(|dir| dir.join("deps").is_dir());
+    profile.expect("a test lies in a folder of cargo's").to_path_buf()
+}
+
+/// The folder that cargo builds into.
+#[must_use]
+pub fn target_dir() -> PathBuf {
+    let profile = profile_dir();
+    profile.parent().map(Path::to_path_buf).unwrap_or(profile)
+}
+
+/// A program of this package, as cargo has built it for its tests.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    profile_dir().join(name)
+}
+
+/// A library that this package's tests depend on, as cargo has built it: `libcuda.so`, for example.
+///
+/// # Panics
+/// When cargo has not.
+#[must_use]
+pub fn built_library(file: &str) -> PathBuf {
+    let path = profile_dir().join("deps").join(file);
+    assert!(path.is_file(), "there is no {}: it is made for the tests of the package `integration`", path.display());
+    path
+}
+
+/// Our control program under its own name, which is part of what is tested.
+///
+/// Cargo makes no other package's programs for a test, so that what is linked here is this package's build of the same
+/// source: always there, and never older than the test.
+fn ours() -> PathBuf {
+    const NAME: &str = "nvidia-cuda-mps-control";
+    static NAMED: OnceLock<PathBuf> = OnceLock::new();
+    NAMED
+        .get_or_init(|| name_program(&program("mps-control-under-test"), &profile_dir().join("under-test"), NAME))
         .clone()
 }
 
-/// How long cargo may take: longer than any build, and shorter than anybody waits for a test.
-const BUILD_LIMIT: Duration = Duration::from_secs(600);
-
-/// Builds something that tests need, and says what it waits for: another cargo on the same folder, a clippy run or a
-/// release build of somebody else, holds it up for as long as that takes, and all tests of a program with it.
-///
-/// # Errors
-/// When cargo does not run.
+/// Gives a file another name in a folder, by a link that is replaced in one step: other tests do the same.
 ///
 /// # Panics
-/// When it does not build, or not in ten minutes.
-pub fn build(package: &str, arguments: &[&str]) -> Result<(), Skipped> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--package", package]).args(arguments).arg("--target-dir").arg(target_dir());
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    match run(&mut command, b"", BUILD_LIMIT) {
-        Ok(built) => {
-            assert_eq!(built.code, Some(0), "{package} does not build:\n{}", built.stderr_text());
-            Ok(())
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            panic!("{package} is not built in {BUILD_LIMIT:?}: does another cargo use {}?", target_dir().display())
-        }
-        Err(error) => Err(Skipped(format!("cargo does not run: {error}"))),
+/// When no link can be made there.
+pub fn name_program(file: &Path, folder: &Path, name: &str) -> PathBuf {
+    let inode = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    let named = folder.join(name);
+    if inode(&named) != inode(file) {
+        let new = folder.join(format!("{name}.{}", std::process::id()));
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::hard_link(file, &new))
+            .and_then(|()| fs::rename(&new, &named))
+            .unwrap_or_else(|error| panic!("{} can't be linked to {}: {error}", file.display(), named.display()));
     }
+    named
 }

@@ -1,22 +1,20 @@
 //! The demonstration keeps its promises on the simulated driver, and says so when one is broken.
 
-use integration::lab::copy_program;
+use integration::lab::install;
 use integration::lab::process::{Finished, run};
+use integration::under_test::{Subject, built_library, name_program, profile_dir, program};
+use remps_proto::admin::Personality;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Once;
 use std::time::Duration;
 
-/// The first run compiles what it shows.
-const BUILD_LIMIT: Duration = Duration::from_secs(600);
-/// A run without compiling, however bad it goes.
-const RUN_LIMIT: Duration = Duration::from_secs(60);
-const DEMO: &str = env!("CARGO_BIN_EXE_demo");
+/// A run, however bad it goes.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
 const NOBODY: u32 = 65534;
 const PROGRAMS: [&str; 7] = [
     "demo",
@@ -28,21 +26,24 @@ const PROGRAMS: [&str; 7] = [
     "libcuda.so",
 ];
 
-/// Builds by running it once, which is what cargo's users do; tests of this file run beside each other.
-fn built() {
-    static BUILT: Once = Once::new();
-    BUILT.call_once(|| {
-        let mut command = Command::new(DEMO);
-        command.args(["--json", "--simulated"]);
-        let finished = run(&mut command, b"", BUILD_LIMIT).expect("it ends");
-        assert_eq!(finished.code, Some(0), "{}{}", finished.stdout_text(), finished.stderr_text());
-    });
+/// The demonstration with its programs beside it, as somebody who has copied it has it: it builds nothing there.
+fn installed() -> PathBuf {
+    let folder = profile_dir().join("under-test/demo");
+    let control = Subject::ours(Personality::V580).control;
+    for name in PROGRAMS {
+        let file = match name {
+            "nvidia-cuda-mps-control" => control.clone(),
+            "libcuda.so" => built_library(name),
+            _ => program(name),
+        };
+        name_program(&file, &folder, name);
+    }
+    folder
 }
 
 /// A run of what is built.
 fn demo(arguments: &[&str], environment: &[(&str, &OsStr)]) -> Finished {
-    built();
-    let mut command = Command::new(DEMO);
+    let mut command = Command::new(installed().join("demo"));
     command.args(arguments).arg("--simulated").env_remove("CARGO").envs(environment.iter().copied());
     run(&mut command, b"", RUN_LIMIT).expect("it ends")
 }
@@ -108,12 +109,11 @@ fn root_shows_that_another_users_client_feels_nothing() {
 
 #[test]
 fn a_plain_user_with_copies_of_the_programs_runs_it_as_one_user() {
-    built();
     let folder = tempfile::Builder::new().prefix("mps-demo-test-").tempdir_in("/tmp").expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("it is ours");
-    let source = Path::new(DEMO).parent().expect("a program lies in a folder");
+    let source = installed();
     for name in PROGRAMS {
-        copy_program(&source.join(name), &folder.path().join(name));
+        install(&source.join(name), &folder.path().join(name));
     }
     let mut command = Command::new(folder.path().join("demo"));
     command.args(["--json", "--simulated"]).env_remove("CARGO").current_dir("/");
@@ -175,7 +175,7 @@ fn a_server_that_never_starts_breaks_promises_and_the_status_says_so() {
 
 #[test]
 fn an_unknown_option_is_refused_with_the_usage() {
-    let mut command = Command::new(DEMO);
+    let mut command = Command::new(installed().join("demo"));
     let finished = run(command.arg("--jsn"), b"", RUN_LIMIT).expect("it ends");
     assert_eq!((finished.code, finished.stdout.as_slice()), (Some(2), b"".as_slice()));
     assert!(finished.stderr_text().starts_with("usage: demo [--json] [--simulated]\n"));

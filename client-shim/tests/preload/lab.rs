@@ -21,26 +21,16 @@ use tempfile::TempDir;
 /// What any program of a test may take, on a machine that is busy with other things.
 const PROGRAM_DEADLINE: Duration = Duration::from_secs(120);
 
-/// The built library, in the profile that the documentation tells users to build.
+/// The library as cargo has built it for these tests, or another build of it that `MPS_SHIM_UNDER_TEST` names: the one
+/// that is released, for example.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let output = Command::new(env!("CARGO"))
-            .args(["build", "--package", env!("CARGO_PKG_NAME"), "--profile", "shim", "--message-format", "json"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("cargo runs");
-        assert!(output.status.success(), "the library builds");
-        let messages = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
-        let file = messages
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .filter(|message| message["target"]["name"] == "mps_client_shim")
-            .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
-            .filter_map(|file| file.as_str().map(PathBuf::from))
-            .find(|file| file.extension() == Some(OsStr::new("so")));
-        file.expect("cargo names the library it built")
+        let built = || std::env::current_exe().expect("a test program knows its own path");
+        let given = std::env::var_os("MPS_SHIM_UNDER_TEST").map(PathBuf::from);
+        let library = given.unwrap_or_else(|| built().with_file_name("libmps_client_shim.so"));
+        assert!(library.is_file(), "there is no {}", library.display());
+        library
     })
 }
 

@@ -61,25 +61,17 @@ fn build(cargo: &Path, folder: &Path) -> Result<(), DemoError> {
     let target = folder.parent().unwrap_or(folder);
     let programs = [CONTROL, SERVER, BYSTANDER, AGGRESSOR, FIRST_ALLOCATION];
     let programs: Vec<String> = programs.iter().map(|name| format!("--bin={name}")).collect();
-    // The library apart: its dependencies' features must not make cargo build everything else a second time.
-    let steps: [&[String]; 2] = [&programs, &["--lib".to_owned()]];
-    let packages: [&[&str]; 2] = [&["remps-controld", "integration"], &["libcuda-sim"]];
-    for (targets, packages) in steps.into_iter().zip(packages) {
-        let mut command = Command::new(cargo);
-        command.args(["build", "--profile", profile, "--target-dir"]).arg(target).args(targets);
-        for package in packages {
-            command.args(["--package", package]);
-        }
-        // Progress and errors of the compiler are for whoever watches; standard output is the demonstration's.
-        let status = command
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(DemoError::system(format!("run {}", cargo.display())))?;
-        if !status.success() {
-            return Err(DemoError::Build(format!("cargo ends with {status}")));
-        }
-    }
-    Ok(())
+    // This program's own package among them and all at once: then they share one set of features with what cargo has
+    // built for this program, and nothing is compiled twice.
+    let packages = ["integration", "remps-controld", "libcuda-sim"].map(|name| format!("--package={name}"));
+    let mut command = Command::new(cargo);
+    command.args(["build", "--lib", "--profile", profile, "--target-dir"]).arg(target).args(programs).args(packages);
+    // Progress and errors of the compiler are for whoever watches; standard output is the demonstration's.
+    let status = command
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(DemoError::system(format!("run {}", cargo.display())))?;
+    if status.success() { Ok(()) } else { Err(DemoError::Build(format!("cargo ends with {status}"))) }
 }

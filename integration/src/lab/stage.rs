@@ -6,14 +6,14 @@
 
 use super::process::{Process, ended_within};
 use super::{LIMIT, Lab, watch};
-use crate::under_test::{Skipped, Subject};
+use crate::under_test::{Skipped, Subject, program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use remps_proto::admin::Personality;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -58,21 +58,17 @@ pub fn long_or<T>(long: T, short: T) -> T {
     if is_long() { long } else { short }
 }
 
-fn beside_us(program: &str) -> PathBuf {
-    let own = std::env::current_exe().expect("a test program knows its own path");
-    let profile = own.ancestors().find(|dir| dir.join("deps").is_dir()).expect("a test lies in a cargo folder");
-    profile.join(program)
-}
-
 impl Stage {
     /// A bench without a daemon.
     ///
-    /// # Errors
-    /// When something is missing on this machine.
-    pub fn new() -> Result<Self, Skipped> {
-        let lab = Lab::new(&Subject::ours(Personality::V580)?);
+    /// # Panics
+    /// When its folder can't be made.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a bench is made on purpose")]
+    pub fn new() -> Self {
+        let lab = Lab::new(&Subject::ours(Personality::V580));
         let control = lab.subject().control.clone();
-        let [server, client, vault_client] = [SERVER, CLIENT, VAULT_CLIENT].map(beside_us);
+        let [server, client, vault_client] = [SERVER, CLIENT, VAULT_CLIENT].map(program);
         let programs: [(&str, &Path); 4] =
             [(SERVER, &server), (CLIENT, &client), (VAULT_CLIENT, &vault_client), (CONTROL, &control)];
         let bin = lab.bin_dir(&programs);
@@ -81,7 +77,7 @@ impl Stage {
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
         let lab = lab.with("PATH", path).with("MPS_SIM_SCRIPT", script).with("MPS_CONTROL_CONFIG", config);
-        Ok(Self { lab, daemon: None })
+        Self { lab, daemon: None }
     }
 
     /// Runs `test` on a new bench, or says why not.
@@ -89,10 +85,7 @@ impl Stage {
         if crate::under_test::theirs() {
             return Skipped("a promise of ours".to_owned()).report();
         }
-        match Self::new() {
-            Ok(mut stage) => test(&mut stage),
-            Err(skipped) => skipped.report(),
-        }
+        test(&mut Self::new());
     }
 
     /// The bench.

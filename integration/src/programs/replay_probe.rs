@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--maps FOLDER]
+//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -17,6 +17,7 @@
 //!   says `tail`, and compares afterwards.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
+//! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
@@ -66,6 +67,7 @@ struct Options {
     has_strange_graph: bool,
     has_context: bool,
     is_stuck: bool,
+    is_light: bool,
     maps: Option<PathBuf>,
 }
 
@@ -86,6 +88,7 @@ impl Options {
             has_strange_graph: false,
             has_context: false,
             is_stuck: false,
+            is_light: false,
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -104,6 +107,7 @@ impl Options {
                 "--strange-graph" => options.has_strange_graph = true,
                 "--context" => options.has_context = true,
                 "--stuck" => options.is_stuck = true,
+                "--light" => options.is_light = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }
@@ -119,7 +123,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
-                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--maps FOLDER]";
+                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -143,7 +147,7 @@ struct Probe<'a> {
 impl<'a> Probe<'a> {
     fn new(report: Report, options: &'a Options) -> Result<Self, GpuError> {
         let begin = Instant::now();
-        let mut workload = Workload::new(options.has_library)?;
+        let mut workload = Workload::new(options.has_library, options.is_light)?;
         if options.has_variable {
             workload.ask_for_variables()?;
         }

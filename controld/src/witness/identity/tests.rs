@@ -108,7 +108,7 @@ fn a_directory_of_an_ended_process_says_nothing_of_its_successor() {
     assert!(dir.file("cmdline").is_err());
 }
 
-/// A program that takes the page with its arguments away and answers no page fault there.
+/// A program that takes the page with its arguments away and answers no page fault there. It needs [`VARIABLES`].
 const UNREADABLE: &str = r#"
 import ctypes, mmap, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -125,11 +125,16 @@ sys.stdin.readline()
 os.write(1, b"x\n" if done else b"no\n")
 sys.stdin.readline()
 "#;
+/// The page in which the arguments begin holds what lies below them as well: how the stack happens to lie, that is what
+/// functions still use, and the program would wait for itself. Pointers to so many variables fill a page and more.
+const VARIABLES: usize = 1024;
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_process_that_answers_no_page_fault_is_not_waited_for() {
-    let child = Command::new("python3").args(["-c", UNREADABLE]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut command = Command::new("python3");
+    command.args(["-c", UNREADABLE]).envs((0..VARIABLES).map(|number| (format!("VARIABLE_{number}"), "")));
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => Waiting(child),
         Err(error) => {

@@ -14,6 +14,8 @@ use std::alloc::{Layout, alloc_zeroed};
 
 /// Bytes of what is allocated and never changed.
 const SIZES: [usize; 6] = [1_000, 70_000, 1 << 20, 3 << 20, 33 << 20, (64 << 20) + 4];
+/// How many of them a light program has.
+const LIGHT: usize = 4;
 /// Bytes of what it maps itself.
 const MAPPED: usize = 4 << 20;
 /// Length of the pattern: a prime, which keeps pages apart.
@@ -73,10 +75,11 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn new(has_library: bool) -> Result<Self, GpuError> {
+    /// A light one has no large blocks: for tests of many runs in which they change nothing.
+    pub(super) fn new(has_library: bool, is_light: bool) -> Result<Self, GpuError> {
         let mut gpu = Gpu::open(0)?;
         let mut blocks = Vec::new();
-        for (size, seed) in SIZES.into_iter().zip(1..) {
+        for (size, seed) in SIZES.into_iter().take(if is_light { LIGHT } else { SIZES.len() }).zip(1..) {
             blocks.push(Block { address: allocate(size)?, size, seed });
         }
         blocks.push(Block { address: map_new(MAPPED)?, size: MAPPED, seed: 77 });

@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{for_each, only_ours};
+use integration::under_test::once;
 
 /// `mps-survivor` on this bench.
 fn arguments(kind: &str) -> [String; 3] {
@@ -32,7 +32,7 @@ fn own_fault(sim: &Sim, kind: &str, lost: Option<u64>, context: &str) {
 
 #[test]
 fn memory_outlives_a_programs_own_fault_and_its_sudden_death() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for (kind, lost) in [("own-trap", Some(719)), ("own-oob", Some(700)), ("killed", None)] {
             own_fault(&Sim::new(subject, &[]), kind, lost, &format!("{subject} without MPS, {kind}"));
             own_fault(&Sim::started(subject, &[]), kind, lost, &format!("{subject} under MPS, {kind}"));
@@ -42,7 +42,7 @@ fn memory_outlives_a_programs_own_fault_and_its_sudden_death() {
 
 #[test]
 fn memory_outlives_another_clients_fault() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for (kind, lost) in [("trap", 719), ("oob", 700)] {
             let sim = Sim::started(subject, &[]);
             let arguments = arguments("other");

@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, run};
 use integration::shim;
 use integration::sim::Sim;
-use integration::under_test::{Skipped, for_each, only_ours};
+use integration::under_test::{Skipped, once};
 use std::path::Path;
 use std::process::Command;
 
@@ -26,7 +26,7 @@ fn program(sim: &Sim, what: &str, is_preloaded: bool) -> Finished {
 
 #[test]
 fn a_python_program_commits_and_its_successor_adopts() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[("MPS_TEST_VAULT_MEMFD", "1")]);
         sim.lab.start(&[]);
         let plain = program(&sim, "plain", false);

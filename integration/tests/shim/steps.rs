@@ -10,14 +10,14 @@ use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::shim::heir::Heir;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{Subject, only_ours};
+use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-const STEPS: &str = include_str!("../../client-shim/src/failpoint.rs");
+const STEPS: &str = include_str!("../../../client-shim/src/failpoint.rs");
 /// The simulated driver's memory is memory files.
 const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 
@@ -73,14 +73,6 @@ enum Victim {
     Program,
     Servers,
     Daemon,
-}
-
-/// Once is enough: no step depends on the release that the daemon plays.
-fn with_subject(test: impl FnOnce(&Subject)) {
-    match only_ours() {
-        Ok(subjects) => test(subjects.last().expect("there is one")),
-        Err(skipped) => skipped.report(),
-    }
 }
 
 fn started(subject: &Subject) -> Sim {
@@ -172,7 +164,7 @@ fn is_lost(line: Option<&Value>) -> bool {
 }
 
 fn allocation(victim: Victim) {
-    with_subject(|subject| {
+    once(|subject| {
         for (step, time) in ALLOCATION {
             let context = format!("{victim:?} at {step}");
             let sim = started(subject);
@@ -228,7 +220,7 @@ fn a_daemon_killed_at_any_step_of_an_allocation_or_a_commit_costs_nothing() {
 
 #[test]
 fn whoever_is_killed_while_a_shadow_is_made_the_copy_is_that_of_the_commit() {
-    with_subject(|subject| {
+    once(|subject| {
         for victim in [Victim::Program, Victim::Servers, Victim::Daemon] {
             for (step, time) in SHADOW {
                 let context = format!("{victim:?} at {step}");
@@ -263,7 +255,7 @@ fn whoever_is_killed_while_a_shadow_is_made_the_copy_is_that_of_the_commit() {
 }
 
 fn adoption(victim: Victim) {
-    with_subject(|subject| {
+    once(|subject| {
         for (step, time) in ADOPTION {
             let context = format!("{victim:?} at {step}");
             let sim = started(subject);
@@ -310,11 +302,11 @@ fn a_daemon_killed_at_any_step_of_an_adoption_costs_nothing() {
 }
 
 fn replay(victim: Victim) {
-    with_subject(|subject| {
+    once(|subject| {
         for step in REPLAY {
             let context = format!("{victim:?} at {step}");
             let sim = started(subject);
-            let mut command = shim::recording(sim.command("mps-replay-probe", &["--faults", "trap"]));
+            let mut command = shim::recording(sim.command("mps-replay-probe", &["--faults", "trap", "--light"]));
             command.env("MPS_SHIM_REPLAY", "in-place").envs(armed(victim, step, 1));
             let probe = Process::start(&mut command);
             strike(&sim, probe.pid(), victim, step);

@@ -7,7 +7,7 @@ use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::shim::heir::Heir;
 use integration::sim::{Sim, error_of, held};
-use integration::under_test::{Subject, for_each, only_ours};
+use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -68,7 +68,7 @@ fn idle(sim: &Sim, count: usize, hurt: impl Fn(usize)) -> Vec<Value> {
 
 #[test]
 fn an_idle_bystander_is_recovered_before_its_next_call_and_sees_nothing() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         let kinds = [("oob", 700), ("trap", 719)];
         let recovered = idle(&sim, kinds.len(), |done| {
@@ -85,7 +85,7 @@ fn an_idle_bystander_is_recovered_before_its_next_call_and_sees_nothing() {
 
 #[test]
 fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         let recovered = idle(&sim, 2, |done| {
             let server = sim.server();
@@ -107,7 +107,7 @@ fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
 
 #[test]
 fn who_is_certainly_the_culprit_is_not_recovered_where_only_bystanders_are() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = patient(subject);
         let probe =
             Process::start(&mut replaying(&sim, BYSTANDERS, &["--idle", "--recoveries", "1", "--seconds", "60"]));
@@ -132,7 +132,7 @@ fn who_is_certainly_the_culprit_is_not_recovered_where_only_bystanders_are() {
 
 #[test]
 fn without_a_daemon_a_fault_is_the_programs_own() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let refused = run(&mut replaying(&sim, BYSTANDERS, &["--faults", "trap"]), b"", LIMIT).expect("it runs");
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
@@ -142,7 +142,7 @@ fn without_a_daemon_a_fault_is_the_programs_own() {
 
 #[test]
 fn what_a_dead_copy_had_is_given_back_while_its_server_lives_on() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = patient(subject);
         // It makes no call and is not recovered, so the server that the fault has spoilt goes on.
         let lingering = Heir::begin(&sim, "", &[]);
@@ -166,7 +166,7 @@ fn what_a_dead_copy_had_is_given_back_while_its_server_lives_on() {
 fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() {
     // The dead copy of the driver does not unmap, so that whether something may still write is for the daemon to say.
     const STUBBORN: (&str, &str) = ("MPS_SIM_FAIL_AT", "1:cuMemUnmap");
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for has_daemon in [true, false] {
             let sim = Sim::started(subject, &[STUBBORN]);
             let arguments = ["--busy", "--recoveries", "1", "--seconds", "60"];
@@ -192,7 +192,7 @@ fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() 
 
 #[test]
 fn a_daemon_killed_at_any_step_of_its_word_is_asked_again() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for point in ["watch-asked", "renewal-asked", "renewal-known", "renewal-done"] {
             let sim = Sim::watched(subject, &[]);
             let mut armed = sim.lab.command(&["-f"]);

@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
 use integration::shim;
 use integration::sim::{Sim, error_of};
-use integration::under_test::{for_each, only_ours};
+use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -62,12 +62,12 @@ fn own_faults(sim: &Sim, more: &[&str], context: &str) {
 
 #[test]
 fn a_program_goes_on_after_four_faults_of_its_own() {
-    for_each(only_ours(), |subject| own_faults(&Sim::new(subject, &[]), &[], &format!("{subject} without MPS")));
+    once(|subject| own_faults(&Sim::new(subject, &[]), &[], &format!("{subject} without MPS")));
 }
 
 #[test]
 fn a_program_without_faults_sees_no_difference_and_neither_do_its_children() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         for arguments in [&[][..], &["--fork"]] {
             let facts = |mut command: Command| {
@@ -89,7 +89,7 @@ fn a_program_without_faults_sees_no_difference_and_neither_do_its_children() {
 
 #[test]
 fn without_the_setting_a_fault_is_for_good() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let finished = finished(&mut shim::recording(sim.command("mps-replay-probe", &["--faults", "trap"])));
         assert_eq!(error_of(&finished), Some(719), "{subject}: {finished:?}");
@@ -127,7 +127,7 @@ fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str],
 
 #[test]
 fn pinned_memory_is_there_with_every_byte_after_faults() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         own_faults(&Sim::new(subject, &[]), &["--pinned"], &format!("{subject} without MPS"));
         others_faults(subject, &["--pinned"], false);
         others_faults(subject, &["--pinned", "--busy"], false);
@@ -136,7 +136,7 @@ fn pinned_memory_is_there_with_every_byte_after_faults() {
 
 #[test]
 fn what_a_program_has_written_to_variables_is_there_after_faults() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let arguments = ["--variable", "--library"];
         own_faults(&Sim::new(subject, &[]), &arguments, &format!("{subject} without MPS"));
         others_faults(subject, &arguments, false);
@@ -146,7 +146,7 @@ fn what_a_program_has_written_to_variables_is_there_after_faults() {
 
 #[test]
 fn graphs_do_after_faults_what_they_did_before() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let all = ["--graph", "--pinned", "--variable", "--library"];
         own_faults(&Sim::new(subject, &[]), &all, &format!("{subject} without MPS"));
         others_faults(subject, &["--graph"], false);
@@ -156,17 +156,17 @@ fn graphs_do_after_faults_what_they_did_before() {
 
 #[test]
 fn a_program_goes_on_after_its_neighbours_faults() {
-    for_each(only_ours(), |subject| others_faults(subject, &[], false));
+    once(|subject| others_faults(subject, &[], false));
 }
 
 #[test]
 fn a_program_with_work_on_its_way_is_told_and_goes_on() {
-    for_each(only_ours(), |subject| others_faults(subject, &["--busy"], false));
+    once(|subject| others_faults(subject, &["--busy"], false));
 }
 
 #[test]
 fn a_program_goes_on_after_its_servers_death() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         let probe = Process::start(&mut replaying(&sim, &["--recoveries", "1", "--seconds", "60"]));
         sim.wait_event(&probe, "ready");
@@ -179,7 +179,7 @@ fn a_program_goes_on_after_its_servers_death() {
 
 #[test]
 fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--context", "--strange-graph"]));
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
@@ -193,9 +193,9 @@ fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
 
 #[test]
 fn a_thread_that_does_not_come_out_of_the_driver_is_waited_for_in_bounds() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[("MPS_SIM_STAY_AT", "1:cuStreamGetPriority")]);
-        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--stuck"]));
+        let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--stuck"]));
         assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
         assert!(reason(&refused).contains("1 threads do not come out of the driver"), "{subject}: {refused:?}");
     });
@@ -227,10 +227,11 @@ const STEPS: [&str; 20] = [
 
 #[test]
 fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for step in STEPS {
             let sim = Sim::new(subject, &[("MPS_SIM_FAIL_AT", &format!("2:{step}"))]);
-            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--pinned", "--variable", "--graph"]));
+            let refused =
+                finished(&mut replaying(&sim, &["--faults", "trap", "--light", "--pinned", "--variable", "--graph"]));
             assert_eq!(error_of(&refused), Some(719), "{subject}: {step}: {refused:?}");
             let name = step.trim_end_matches("_v2").trim_end_matches("WithPriority");
             let name = name.replace("GetDevicePointer", "Register").replace("WithFlags", "");
@@ -241,10 +242,10 @@ fn a_fresh_copy_that_fails_leaves_the_program_with_the_error_it_had() {
 
 #[test]
 fn killed_at_any_step_a_program_leaves_its_neighbours_unharmed() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         for step in ["cuInit", "cuDevicePrimaryCtxRetain", "cuMemMap", "cuModuleLoadData"] {
-            let mut probe = replaying(&sim, &["--faults", "trap"]);
+            let mut probe = replaying(&sim, &["--faults", "trap", "--light"]);
             probe.env("MPS_SIM_END_AT", format!("2:{step}"));
             let killed = finished(&mut probe);
             assert_eq!(killed.signal, Some(9), "{subject}: {step}: {killed:?}");

@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{Subject, for_each, only_ours};
+use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn recovered(subject: &Subject, kernel: &str, is_reissuing: bool) -> Value {
 
 #[test]
 fn copies_sets_and_idempotent_kernels_are_done_again_and_the_program_is_unaware() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let line = recovered(subject, "spin", true);
         let recovery = &line["recovery"];
         assert_eq!((&line["told"], recovery["reissued"].as_u64()), (&Value::Null, Some(4)), "{subject}: {line}");
@@ -41,7 +41,7 @@ fn copies_sets_and_idempotent_kernels_are_done_again_and_the_program_is_unaware(
 
 #[test]
 fn a_kernel_that_nobody_has_said_to_be_idempotent_is_lost_with_all_that_was_with_it() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for (kernel, is_reissuing) in [("increment", true), ("spin", false)] {
             let line = recovered(subject, kernel, is_reissuing);
             let recovery = &line["recovery"];

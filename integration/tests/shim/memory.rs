@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::{Finished, run};
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{for_each, only_ours};
+use integration::under_test::once;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn reported(mut command: Command) -> (Finished, Value) {
 
 #[test]
 fn a_program_sees_no_difference_and_all_of_its_memory_is_kept() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let native = facts(&sim.run("mps-memory-probe", &[]));
         let (finished, report) = kept(&sim, &[]);
@@ -62,7 +62,7 @@ fn a_program_sees_no_difference_and_all_of_its_memory_is_kept() {
 
 #[test]
 fn under_mps_it_is_the_same() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         let native = facts(&sim.run("mps-memory-probe", &[]));
         assert_eq!(facts(&kept(&sim, &[]).0), native, "{subject}");
@@ -71,7 +71,7 @@ fn under_mps_it_is_the_same() {
 
 #[test]
 fn a_forked_child_holds_nothing_of_its_parents_memory() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let (finished, _) = kept(&sim, &["--fork"]);
         assert_eq!(facts(&finished)["are_intact"], true, "{subject}");
@@ -80,7 +80,7 @@ fn a_forked_child_holds_nothing_of_its_parents_memory() {
 
 #[test]
 fn a_process_without_descriptors_to_spare_runs_and_says_what_is_lost() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let (finished, report) = kept(&sim, &["--few-descriptors"]);
         assert_eq!(facts(&finished)["are_intact"], true, "{subject}");
@@ -92,7 +92,7 @@ fn a_process_without_descriptors_to_spare_runs_and_says_what_is_lost() {
 
 #[test]
 fn what_can_be_made_again_is_noted_and_the_rest_counted_with_its_reason() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let native = facts(&sim.run("mps-memory-probe", &[]));
         let (finished, report) = reported(shim::recording(sim.command("mps-memory-probe", &[])));

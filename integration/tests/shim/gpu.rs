@@ -4,7 +4,7 @@
 use integration::lab::process::{Finished, run};
 use integration::shim;
 use integration::sim::{error_of, find_event};
-use integration::under_test::{Skipped, target_dir};
+use integration::under_test::{self, Skipped};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn on_a_gpu(test: impl FnOnce()) {
 }
 
 fn program(name: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(target_dir().join("debug").join(name));
+    let mut command = Command::new(under_test::program(name));
     // cargo puts its build folder there, in which the simulated driver lies.
     command.args(arguments).env_remove("LD_LIBRARY_PATH");
     command

@@ -27,7 +27,7 @@ fn talk(daemon: &Subject, interface: &Subject) {
 }
 
 fn pairs() -> Result<Vec<(Subject, Subject)>, Skipped> {
-    let ours = [Personality::V550, Personality::V580].into_iter().map(Subject::ours).collect::<Result<Vec<_>, _>>()?;
+    let ours = [Personality::V550, Personality::V580].map(Subject::ours);
     let theirs = Release::ALL.into_iter().map(Subject::theirs).collect::<Result<Vec<_>, _>>()?;
     let pairs = ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours.clone(), theirs.clone())));
     Ok(pairs.collect())

@@ -5,7 +5,7 @@ use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{for_each, only_ours};
+use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn keeping(sim: &Sim, arguments: &[&str]) -> Process {
 
 #[test]
 fn a_context_that_is_reset_after_the_servers_death_leaves_nothing_behind() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::started(subject, &[]);
         // So many steps that the first context never gets there, and few enough for the second.
         let process = keeping(&sim, &["--reset", "--steps", "6000"]);
@@ -43,7 +43,7 @@ fn a_context_that_is_reset_after_the_servers_death_leaves_nothing_behind() {
 
 #[test]
 fn a_fault_elsewhere_is_the_same_error_as_without_the_library() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for (kind, number) in [("oob", 700), ("trap", 719)] {
             let sim = Sim::started(subject, &[]);
             let process = keeping(&sim, &[]);

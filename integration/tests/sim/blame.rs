@@ -7,7 +7,7 @@ use integration::lab::process::Process;
 use integration::lab::stage::long_or;
 use integration::lab::watch::wait_for;
 use integration::sim::{Sim, error_of, find_event, held};
-use integration::under_test::{Subject, for_each, only_ours};
+use integration::under_test::{Subject, once};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -31,10 +31,6 @@ const MEMORY_SLACK_KIB: u64 = 600;
 const NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\n";
 /// Clients of a server.
 const CLIENTS: usize = 3;
-
-fn once(test: impl Fn(&Subject)) {
-    for_each(only_ours().map(|subjects| subjects.into_iter().skip(1).collect()), test);
-}
 
 /// A bench with the simulated kernel module and a configuration.
 fn watched(subject: &Subject, config: &str) -> Sim {

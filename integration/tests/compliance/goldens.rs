@@ -7,12 +7,12 @@ use remps_proto::admin::defaults::{answer_before_server, answer_without_server};
 use remps_proto::admin::{Command, Defaults, Personality};
 
 const GOLDENS: [(Personality, &str); 4] = [
-    (Personality::V535, include_str!("../goldens/535.txt")),
-    (Personality::V550, include_str!("../goldens/550.txt")),
-    (Personality::V555, include_str!("../goldens/555.txt")),
-    (Personality::V580, include_str!("../goldens/580.txt")),
+    (Personality::V535, include_str!("../../goldens/535.txt")),
+    (Personality::V550, include_str!("../../goldens/550.txt")),
+    (Personality::V555, include_str!("../../goldens/555.txt")),
+    (Personality::V580, include_str!("../../goldens/580.txt")),
 ];
-const IMPROVEMENTS: &str = include_str!("../goldens/IMPROVEMENTS.md");
+const IMPROVEMENTS: &str = include_str!("../../goldens/IMPROVEMENTS.md");
 
 /// Our answer where it differs on purpose.
 fn improvement(personality: Personality, command: &str) -> Option<Vec<u8>> {
@@ -89,7 +89,7 @@ fn golden_subjects() -> Result<Vec<Subject>, Skipped> {
     if under_test::theirs() {
         under_test::subjects()
     } else {
-        GOLDENS.iter().map(|(personality, _)| Subject::ours(*personality)).collect()
+        Ok(GOLDENS.iter().map(|(personality, _)| Subject::ours(*personality)).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use integration::lab::LIMIT;
 use integration::lab::watch::wait_for;
 use integration::shim::heir::Heir;
 use integration::sim::Sim;
-use integration::under_test::{for_each, only_ours};
+use integration::under_test::once;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn is_all(adopted: &Value, generation: u64, context: &str) {
 
 #[test]
 fn a_program_without_a_name_or_a_daemon_runs_as_ever() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = Sim::new(subject, &[]);
         let mut alone = Heir::start(&sim, "llm");
         alone.succeeds("make small 5000 1", "made");
@@ -70,7 +70,7 @@ fn a_program_without_a_name_or_a_daemon_runs_as_ever() {
 
 #[test]
 fn a_successor_has_the_memory_at_the_same_addresses_to_the_last_byte() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let mut first = Heir::start(&sim, "llm");
         assert_eq!(first.does("adopt 10000", "adopted")["code"], 1, "it is the first");
@@ -104,7 +104,7 @@ fn a_successor_has_the_memory_at_the_same_addresses_to_the_last_byte() {
 
 #[test]
 fn a_daemon_that_is_killed_or_replaced_is_told_everything_anew() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let mut heir = committed(&sim, "llm", 1);
         kill_daemon(&sim);
@@ -128,7 +128,7 @@ fn a_daemon_that_is_killed_or_replaced_is_told_everything_anew() {
 
 #[test]
 fn a_daemon_killed_at_any_step_costs_a_running_program_nothing() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for point in ["region-asked", "region-held:2", "region-safe", "commit-asked", "commit-held", "commit-safe"] {
             let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
             let armed = sim.lab.command(&["-f"]).env("MPS_TEST_KILL_AT", point).spawn();
@@ -154,7 +154,7 @@ fn a_daemon_killed_at_any_step_costs_a_running_program_nothing() {
 
 #[test]
 fn a_standby_is_activated_when_the_primary_is_gone_and_keeps_its_own_memory() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let primary = committed(&sim, "llm", 4);
         let mut standby = Heir::begin(&sim, "llm", &[STANDBY]);
@@ -179,7 +179,7 @@ fn a_standby_is_activated_when_the_primary_is_gone_and_keeps_its_own_memory() {
 
 #[test]
 fn a_successor_killed_in_the_middle_of_its_adoption_is_succeeded_itself() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         for line in ["adopt 20000", "wait 20000"] {
             let sim = started(subject);
             committed(&sim, "llm", 6).kill_9();
@@ -197,7 +197,7 @@ fn a_successor_killed_in_the_middle_of_its_adoption_is_succeeded_itself() {
 
 #[test]
 fn a_name_that_another_process_has_is_not_taken_and_said_so() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let first = committed(&sim, "llm", 1);
         let mut second = Heir::start(&sim, "llm");
@@ -212,7 +212,7 @@ fn a_name_that_another_process_has_is_not_taken_and_said_so() {
 
 #[test]
 fn memory_that_was_freed_is_there_again_at_once() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let mut heir = Heir::start(&sim, "llm");
         for round in 0..20 {
@@ -226,7 +226,7 @@ fn memory_that_was_freed_is_there_again_at_once() {
 
 #[test]
 fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let mut sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
         // No server ends here because its time is over.
         let config = sim.lab.dir().join("config.toml");
@@ -252,7 +252,7 @@ fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
 
 #[test]
 fn a_shadowed_range_is_had_again_as_it_was_at_the_commit() {
-    for_each(only_ours(), |subject| {
+    once(|subject| {
         let sim = started(subject);
         let mut first = Heir::start(&sim, "llm");
         first.succeeds("make shadowed 34603012 1", "made");

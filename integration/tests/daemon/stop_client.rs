@@ -19,7 +19,7 @@ const FOR_EVER: &[&str] = &["--seconds", "60"];
 
 /// Our program with `stop-client`, whoever is the daemon.
 fn stop(sim: &Sim, arguments: &[&str]) -> Finished {
-    let tool = Subject::ours(Personality::V580).expect("it builds");
+    let tool = Subject::ours(Personality::V580);
     sim.lab.finish(&mut sim.lab.command_of(&tool, &[&["stop-client"], arguments].concat()), b"")
 }
 
@@ -213,7 +213,7 @@ fn a_hook_in_a_container_terminates_its_own_clients_and_no_others() {
         let container = Process::start(&mut command);
         sim.wait_event(&container, "ready");
         let first = fs::read_to_string(format!("/proc/{0}/task/{0}/children", container.pid())).expect("it has one");
-        let tool = Subject::ours(Personality::V580).expect("it builds");
+        let tool = Subject::ours(Personality::V580);
         let hook = |arguments: &[&str]| {
             let like = sim.lab.command_of(&tool, &[&["stop-client"], arguments].concat());
             let mut command = Command::new("nsenter");

@@ -1,0 +1,13 @@
+//! The daemon as a whole beside the claims of compatibility: where it is better than NVIDIA's, users and servers, what it
+//! shows of itself, and its own commands.
+
+mod doctor;
+mod fixes_ending;
+mod fixes_log;
+mod fixes_peers;
+mod lifecycle_pid_1;
+mod lifecycle_servers;
+mod lifecycle_users;
+mod observe_daemon;
+mod run_wrapper;
+mod stop_client;

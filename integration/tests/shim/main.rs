@@ -1,0 +1,12 @@
+//! The preloaded library around programs on the simulated driver: what it keeps, commits, replays and brings back.
+
+mod contexts;
+mod gpu;
+mod memory;
+mod python_state;
+mod reissue;
+mod replay;
+mod steps;
+mod survivor;
+mod vault;
+mod word;

@@ -1,0 +1,12 @@
+//! Servers, faults and newcomers on the simulated driver: who is blamed, who goes on, who is let in.
+
+mod blame;
+mod faults;
+mod funerals;
+mod gifts;
+mod handshake;
+mod hostile;
+mod newcomers;
+mod recovery;
+mod server;
+mod uvm;

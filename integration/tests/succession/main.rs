@@ -1,0 +1,8 @@
+//! What outlives a daemon: clients, commands, the holder's descriptors and the vault, from one daemon to the next.
+
+mod clients;
+mod commands;
+mod holder;
+mod inheritance;
+mod vault;
+mod vault_succession;
