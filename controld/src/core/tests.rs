@@ -146,3 +146,34 @@ fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
     ];
     comes_to_its_end(world_after(Sharing::Single, DomainPolicy::default(), actions));
 }
+
+/// A process moves from a silent server to another one, and a successor is told of it by both.
+#[test]
+fn who_joins_a_process_that_two_servers_name_waits_until_its_server_is_known_to_be_sound() {
+    let uid = 1000;
+    let (mover, other, joiner) = (0, 1, 2);
+    let actions = [
+        Action::ClientArrives { uid, slot: mover },
+        Action::ServerHello(0),
+        Action::ServerGreets(0),
+        Action::ClientFinishes(0),
+        Action::ClientArrives { uid, slot: other },
+        Action::TimePasses(12),
+        Action::TimePasses(1000),
+        Action::CatchesUp(0),
+        Action::ServerHello(0),
+        Action::ClientArrives { uid, slot: mover },
+        Action::TimePasses(12),
+        Action::ServerAnswers(2),
+        Action::ServerGreets(0),
+        Action::ServerGreets(0),
+        Action::ClientFinishes(0),
+        Action::ClientFinishes(0),
+        Action::ProcessEnds(1),
+        Action::Restart,
+        Action::ServerAnswers(0),
+        Action::ServerAnswers(0),
+        Action::ClientArrives { uid, slot: joiner },
+    ];
+    comes_to_its_end(world_after(Sharing::PerUser, DomainPolicy::default(), actions));
+}
