@@ -62,7 +62,7 @@ pub(super) struct World {
     behind: BTreeSet<ServerEpoch>,
     /// The processes that have come and have not ended.
     living: BTreeSet<u32>,
-    /// To which server each of them was sent last, unless it was taken back from there.
+    /// To which server each of them was sent last and not taken back.
     homes: BTreeMap<u32, ServerEpoch>,
     waiting: BTreeMap<ConnectionId, Peer>,
     dispatched: BTreeMap<ConnectionId, (Peer, ServerEpoch)>,
@@ -160,8 +160,7 @@ impl World {
         self.living.contains(&process.pid) && self.key(process.pid) == process
     }
 
-    /// Whom servers or the daemon know. A process that was taken back may have no home, and be known all the same: to
-    /// the daemon, which watches it, and to the server that it had left for that one.
+    /// Whom servers or the daemon know. A process that was taken back may have no home, and be watched all the same.
     fn clients(&self) -> BTreeSet<u32> {
         let of_servers = self.servers.values().flat_map(|process| process.clients.iter());
         self.homes.keys().chain(&self.watched).chain(of_servers).copied().collect()

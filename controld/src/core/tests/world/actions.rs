@@ -213,6 +213,11 @@ impl World {
                     if let Some(process) = self.servers.get_mut(&server) {
                         process.clients.remove(&peer.pid);
                     }
+                    // It may still be on the server that it has left only for this one.
+                    let before = self.servers.iter().find(|(_, process)| process.clients.contains(&peer.pid));
+                    if let Some(epoch) = before.map(|(epoch, _)| *epoch) {
+                        self.homes.insert(peer.pid, epoch);
+                    }
                 }
             }
         }
