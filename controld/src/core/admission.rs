@@ -222,7 +222,7 @@ impl Core {
     fn own_server(&self, client: &Client) -> Option<&Server> {
         let process = self.processes.get(&client.peer.pid)?;
         // Without a context there it can go elsewhere.
-        let is_left = |server: &Server| server.tainted.is_some() && process.connections <= BEFORE_CONTEXTS;
+        let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
         let server = self.servers.get(&process.server)?;
         Some(server).filter(|server| server.is_connected() && !server.is_lost() && !is_left(server))
     }

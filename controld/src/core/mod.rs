@@ -17,7 +17,7 @@
 //! | `commands`, `questions` | what the command line is answered |
 //! | `picture` | what reports and metrics are made from |
 //! | [`vault`] | whose each kept region of GPU memory is, and until when |
-//! | [`saved`] | what a successor must know to go on where a killed daemon stopped |
+//! | [`saved`], `census` | what a successor must know to go on where a killed daemon stopped, and who is where then |
 //!
 //! # Invariants
 //! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
@@ -27,6 +27,7 @@
 mod admission;
 mod backoff;
 mod blame;
+mod census;
 mod channels;
 mod commands;
 mod domain;

@@ -3,20 +3,17 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
-use super::admission::{Client, Process};
 use super::domain::{DomainKey, Group};
 use super::evidence::ProcessKey;
-use super::ids::{Pid, ServerEpoch, Uid};
+use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
-use super::verdict::Identity;
-use super::{Core, Effect, NoReply, Policy};
+use super::{Core, Effect, Policy};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{DeviceKey, MemLimit, Percentage, Priority};
-use remps_proto::mps::server::{Reply, Request};
-use std::sync::Arc;
+use remps_proto::mps::server::Request;
 
 /// A memory limit by default.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -237,79 +234,5 @@ impl Core {
         }
         let effects = core::mem::take(&mut core.effects);
         (core, effects)
-    }
-
-    pub(super) fn census_answered(&mut self, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
-            return;
-        };
-        // One that does not answer holds nobody up: its processes are taken for newcomers.
-        server.census_due = false;
-        let uid: Uid = server.uid;
-        let Ok(Reply::Clients(pids)) = reply else {
-            return;
-        };
-        for pid in pids {
-            // One that a fault has cost its server may be on a sound one since.
-            let home = self.processes.get(&pid).and_then(|process| self.servers.get(&process.server));
-            let is_better = home.is_some_and(Server::is_lost) && self.servers.get(&epoch).is_some_and(|s| !s.is_lost());
-            if is_better || !self.processes.contains_key(&pid) {
-                self.add_process(pid, uid, epoch, Arc::default());
-                self.effects.push(Effect::WatchProcess { pid, connection: None });
-            }
-        }
-    }
-
-    fn add_process(&mut self, pid: Pid, uid: Uid, server: ServerEpoch, identity: Arc<Identity>) {
-        // A process whose connections nobody has counted may have contexts, and can't be moved.
-        let connections = usize::MAX / 2;
-        let process = Process { server, uid, identity, copies: 0, tracked: false, condemned: false, connections };
-        self.processes.insert(pid, process);
-    }
-
-    /// More is known of a client than when it came, or than a census told.
-    pub(super) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
-        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
-        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
-            process.identity = Arc::clone(identity);
-        }
-        for client in self.clients.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
-            client.identity = Arc::clone(identity);
-        }
-        for incident in self.incidents.values_mut() {
-            incident.identity_known(pid, identity);
-        }
-    }
-
-    /// A client that an earlier daemon had handed to a server when it was killed, and what is to be done about it.
-    #[must_use]
-    pub fn restore_dispatched(
-        &mut self,
-        now: Duration,
-        connection: super::ConnectionId,
-        client: super::Peer,
-        identity: Arc<Identity>,
-        server: ServerEpoch,
-    ) -> Option<Effect> {
-        let known = self.servers.get_mut(&server)?;
-        known.handshakes += 1;
-        let domain = known.domain;
-        let place = super::admission::Place::Dispatched(server);
-        known.with_clients += 1;
-        let entry = Client {
-            peer: client,
-            identity: Arc::clone(&identity),
-            domain,
-            came_at: now,
-            place,
-            has_end: true,
-            recalled_from: None,
-        };
-        self.clients.insert(connection, entry);
-        if client.pid == 0 || self.processes.contains_key(&client.pid) {
-            return None;
-        }
-        self.add_process(client.pid, client.uid, server, identity);
-        Some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
     }
 }

@@ -212,6 +212,12 @@ impl Server {
         self.ready_at.is_some() && !matches!(self.state, ServerState::Ending { .. })
     }
 
+    /// Whether a process without a context there goes to another server with its next connection.
+    #[must_use]
+    pub fn can_be_left(&self) -> bool {
+        self.tainted.is_some() || !self.is_connected()
+    }
+
     /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
     /// the clients it has.
     #[must_use]

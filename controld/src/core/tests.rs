@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
 mod behind;
+mod census;
 mod fate;
 mod faults;
 mod newcomers;
@@ -13,7 +14,13 @@ mod world;
 
 use super::*;
 use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use world::{Action, World};
+
+/// How many cases of each random test the long run takes.
+const LONG_CASES: u32 = 200_000;
 
 fn action() -> impl Strategy<Value = Action> {
     let uid = prop::sample::select(vec![0u32, 1000, 1001]);
@@ -59,43 +66,69 @@ fn domain() -> impl Strategy<Value = DomainPolicy> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_order_of_events_breaks_an_invariant(
-        sharing in sharing(),
-        domain in domain(),
-        actions in prop::collection::vec(action(), 1..120),
-    ) {
-        let mut world = World::new(sharing, domain);
-        for action in actions {
-            world.act(action);
-        }
-        world.settle();
-        world.check_nobody_waits();
-        world.check_nothing_is_held();
+/// The same cases in every run of `cargo test`, whose seed `.cargo/config.toml` has, and others when the environment
+/// says so; the long run takes many that nobody has seen, and says how to see them again.
+fn config(cases: u32) -> ProptestConfig {
+    let is_long = std::env::var_os("REMPS_LONG").is_some_and(|value| value == "1");
+    let mut config = ProptestConfig { source_file: Some(file!()), ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = if is_long { LONG_CASES } else { cases };
     }
-
-    #[test]
-    fn quitting_always_ends(
-        sharing in sharing(),
-        domain in domain(),
-        actions in prop::collection::vec(action(), 1..60),
-        timeout in 0u64..5,
-    ) {
-        let mut world = World::new(sharing, domain);
-        for action in actions {
-            world.act(action);
-        }
-        world.quit_and_end(timeout);
+    // Each step to a smaller counterexample is a case, too.
+    config.max_shrink_iters = 10_000;
+    if is_long {
+        let seed = RandomState::new().build_hasher().finish();
+        // Not by `println`, which is shown of a test that fails alone.
+        let again = format!("the same again: PROPTEST_CASES={} PROPTEST_RNG_SEED={seed}", config.cases);
+        writeln!(std::io::stderr(), "{again}").expect("standard error is open");
+        config.rng_seed = RngSeed::Fixed(seed);
     }
+    config
+}
+
+/// A counterexample is kept in `proptest-regressions/core/tests.txt`, and is tried first from then on.
+fn holds<S: Strategy>(cases: u32, values: &S, test: impl Fn(S::Value)) {
+    let mut runner = TestRunner::new(config(cases));
+    let outcome = runner.run(values, |value| {
+        test(value);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}\n{runner}"));
+}
+
+fn worlds(longest: usize) -> impl Strategy<Value = (Sharing, DomainPolicy, Vec<Action>)> {
+    (sharing(), domain(), prop::collection::vec(action(), 1..longest))
+}
+
+fn world_after(sharing: Sharing, domain: DomainPolicy, actions: impl IntoIterator<Item = Action>) -> World {
+    let mut world = World::new(sharing, domain);
+    for action in actions {
+        world.act(action);
+    }
+    world
+}
+
+fn comes_to_its_end(mut world: World) {
+    world.settle();
+    world.check_nobody_waits();
+    world.check_nothing_is_held();
+}
+
+#[test]
+fn no_order_of_events_breaks_an_invariant() {
+    holds(400, &worlds(120), |(sharing, domain, actions)| comes_to_its_end(world_after(sharing, domain, actions)));
+}
+
+#[test]
+fn quitting_always_ends() {
+    holds(400, &(worlds(60), 0u64..5), |((sharing, domain, actions), timeout)| {
+        world_after(sharing, domain, actions).quit_and_end(timeout);
+    });
 }
 
 /// Found by chance: its first server is left for another one, and a forged record takes it back from there.
 #[test]
 fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
-    let mut world = World::new(Sharing::Single, DomainPolicy::default());
     let actions = [
         Action::ClientArrives { uid: 0, slot: 5 },
         Action::ClientArrives { uid: 0, slot: 5 },
@@ -111,10 +144,36 @@ fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
         Action::SuddenDeath(0),
         Action::ClientFinishes(0),
     ];
-    for action in actions {
-        world.act(action);
-    }
-    world.settle();
-    world.check_nobody_waits();
-    world.check_nothing_is_held();
+    comes_to_its_end(world_after(Sharing::Single, DomainPolicy::default(), actions));
+}
+
+/// A process moves from a silent server to another one, and a successor is told of it by both.
+#[test]
+fn who_joins_a_process_that_two_servers_name_waits_until_its_server_is_known_to_be_sound() {
+    let uid = 1000;
+    let (mover, other, joiner) = (0, 1, 2);
+    let actions = [
+        Action::ClientArrives { uid, slot: mover },
+        Action::ServerHello(0),
+        Action::ServerGreets(0),
+        Action::ClientFinishes(0),
+        Action::ClientArrives { uid, slot: other },
+        Action::TimePasses(12),
+        Action::TimePasses(1000),
+        Action::CatchesUp(0),
+        Action::ServerHello(0),
+        Action::ClientArrives { uid, slot: mover },
+        Action::TimePasses(12),
+        Action::ServerAnswers(2),
+        Action::ServerGreets(0),
+        Action::ServerGreets(0),
+        Action::ClientFinishes(0),
+        Action::ClientFinishes(0),
+        Action::ProcessEnds(1),
+        Action::Restart,
+        Action::ServerAnswers(0),
+        Action::ServerAnswers(0),
+        Action::ClientArrives { uid, slot: joiner },
+    ];
+    comes_to_its_end(world_after(Sharing::PerUser, DomainPolicy::default(), actions));
 }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
         fn every_line_is_short_enough_and_whole(

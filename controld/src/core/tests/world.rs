@@ -60,7 +60,9 @@ pub(super) struct World {
     asked: Vec<Asked>,
     /// On account of which servers the driver is still to tell what has come.
     behind: BTreeSet<ServerEpoch>,
-    /// Where each living client process is, by pid.
+    /// The processes that have come and have not ended.
+    living: BTreeSet<u32>,
+    /// To which server each of them was sent last and not taken back.
     homes: BTreeMap<u32, ServerEpoch>,
     waiting: BTreeMap<ConnectionId, Peer>,
     dispatched: BTreeMap<ConnectionId, (Peer, ServerEpoch)>,
@@ -70,7 +72,7 @@ pub(super) struct World {
     known_sound: BTreeMap<ServerEpoch, Duration>,
     /// Those of them that their server has not greeted.
     told: BTreeSet<ConnectionId>,
-    /// And those with which their process came to the server.
+    /// And those with which their process came to the server, which knows it by none yet.
     fresh: BTreeSet<ConnectionId>,
     /// How many connections of a process servers have accepted.
     accepted: BTreeMap<u32, usize>,
@@ -103,6 +105,7 @@ impl World {
             servers: BTreeMap::new(),
             asked: Vec::new(),
             behind: BTreeSet::new(),
+            living: BTreeSet::new(),
             homes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             dispatched: BTreeMap::new(),
@@ -152,7 +155,19 @@ impl World {
         self.check();
     }
 
+    /// Whether this very process lives, and not another one that has its pid by now.
+    fn lives(&self, process: ProcessKey) -> bool {
+        self.living.contains(&process.pid) && self.key(process.pid) == process
+    }
+
+    /// Whom servers or the daemon know. A process that was taken back may have no home, and be watched all the same.
+    fn clients(&self) -> BTreeSet<u32> {
+        let of_servers = self.servers.values().flat_map(|process| process.clients.iter());
+        self.homes.keys().chain(&self.watched).chain(of_servers).copied().collect()
+    }
+
     fn end(&mut self, pid: u32, end: End) {
+        self.living.remove(&pid);
         self.homes.remove(&pid);
         // The kernel closes what it had open.
         let waiting: Vec<_> = self.waiting.iter().filter(|(_, peer)| peer.pid == pid).map(|(key, _)| *key).collect();

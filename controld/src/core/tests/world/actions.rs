@@ -83,6 +83,7 @@ impl World {
                 let connection = ConnectionId(self.number());
                 let peer = Peer { pid: uid * 10 + slot + 1, uid, gid: uid };
                 if !self.quitting {
+                    self.living.insert(peer.pid);
                     self.waiting.insert(connection, peer);
                     self.came.insert(connection, self.now);
                     self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
@@ -105,12 +106,12 @@ impl World {
             }
             Action::ProcessEnds(index) => {
                 // A process ends whether or not it is watched.
-                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                if let Some(pid) = self.clients().iter().nth(index).copied() {
                     self.end(pid, End::Exited(0));
                 }
             }
             Action::SuddenDeath(index) => {
-                if let Some(pid) = self.homes.keys().nth(index).copied() {
+                if let Some(pid) = self.clients().iter().nth(index).copied() {
                     self.end(pid, End::Signaled(9));
                 }
             }
@@ -201,10 +202,22 @@ impl World {
         let is_fresh = self.fresh.remove(&connection);
         if let Some((peer, server)) = self.dispatched.remove(&connection) {
             self.waiting.insert(connection, peer);
-            if is_fresh {
-                self.homes.remove(&peer.pid);
-                if let Some(process) = self.servers.get_mut(&server) {
-                    process.clients.remove(&peer.pid);
+            // The process may be on its way to the server with others of its connections.
+            let same = |to: &(Peer, ServerEpoch)| (to.0.pid, to.1) == (peer.pid, server);
+            let next = self.dispatched.iter().find(|(_, to)| same(to)).map(|(connection, _)| *connection);
+            match next {
+                _ if !is_fresh => {}
+                Some(next) => drop(self.fresh.insert(next)),
+                None => {
+                    self.homes.remove(&peer.pid);
+                    if let Some(process) = self.servers.get_mut(&server) {
+                        process.clients.remove(&peer.pid);
+                    }
+                    // It may still be on the server that it has left only for this one.
+                    let before = self.servers.iter().find(|(_, process)| process.clients.contains(&peer.pid));
+                    if let Some(epoch) = before.map(|(epoch, _)| *epoch) {
+                        self.homes.insert(peer.pid, epoch);
+                    }
                 }
             }
         }

@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// For how long the world is let come to rest.
+const SETTLING: Duration = Duration::from_secs(200);
+/// How long servers and clients take for their next step meanwhile.
+const PAUSE: Duration = Duration::from_millis(500);
+
 impl World {
     /// The picture that reports are made from shows every client once, and nothing that does not exist.
     pub(super) fn check_picture(&self) {
@@ -54,12 +59,10 @@ impl World {
         );
         for funeral in self.core.funerals.keys() {
             assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
-            let lives = self.homes.contains_key(&funeral.pid) && self.key(funeral.pid) == *funeral;
-            assert!(!lives, "a funeral is of one who is dead");
+            assert!(!self.lives(*funeral), "a funeral is of one who is dead");
         }
         for remains in self.core.remains.keys() {
-            let lives = self.homes.contains_key(&remains.pid) && self.key(remains.pid) == *remains;
-            assert!(!lives, "what is left is of one who is dead");
+            assert!(!self.lives(*remains), "what is left is of one who is dead");
         }
         assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
         for (connection, peer) in &self.waiting {
@@ -80,42 +83,61 @@ impl World {
         }
     }
 
-    /// Lets everything that is under way come to its end: servers answer, start and obey, nothing else happens.
+    /// Lets everything that is under way come to its end: servers answer, start and obey, nothing else happens. Where
+    /// only one server may run, processes end too, one after the other, since others wait for that.
     pub(in crate::core::tests) fn settle(&mut self) {
         self.spawning_works = true;
-        for _ in 0..400 {
-            while !self.asked.is_empty() {
-                self.reply(0, false);
-            }
-            while !self.behind.is_empty() {
-                self.catch_up(0);
-            }
-            self.hello(0);
-            while !self.told.is_empty() {
-                self.greet(0);
-            }
-            let obedient = self.servers.values().position(|process| process.signalled);
-            if let Some(index) = obedient {
-                self.die(index, ExitCause::Exited(0));
-            }
-            while !self.dispatched.is_empty() {
-                self.act(Action::ClientFinishes(0));
-            }
-            if self.policy.sharing == Sharing::Single {
-                self.act(Action::ProcessEnds(0));
-                // One that was taken back from a second server has no home, and lives on the first.
-                let lives = self.servers.values().find_map(|process| process.clients.first().copied());
-                if let Some(pid) = lives.filter(|pid| !self.homes.contains_key(pid)) {
-                    self.end(pid, End::Exited(0));
+        let end = self.now + SETTLING;
+        while self.now < end {
+            self.do_what_is_asked();
+            let Some(deadline) = self.core.next_deadline() else {
+                if self.is_at_rest() {
+                    return;
                 }
-            }
-            self.pass(Duration::from_millis(500));
+                self.pass(PAUSE);
+                continue;
+            };
+            // Until then nothing would happen by itself.
+            let time = if self.is_at_rest() { deadline.saturating_sub(self.now) } else { PAUSE };
+            self.pass(time.min(end.saturating_sub(self.now)).max(PAUSE));
         }
+    }
+
+    /// What servers, clients and the driver do as soon as they can.
+    fn do_what_is_asked(&mut self) {
+        while !self.asked.is_empty() {
+            self.reply(0, false);
+        }
+        while !self.behind.is_empty() {
+            self.catch_up(0);
+        }
+        self.hello(0);
+        while !self.told.is_empty() {
+            self.greet(0);
+        }
+        let obedient = self.servers.values().position(|process| process.signalled);
+        if let Some(index) = obedient {
+            self.die(index, ExitCause::Exited(0));
+        }
+        while !self.dispatched.is_empty() {
+            self.act(Action::ClientFinishes(0));
+        }
+        if self.policy.sharing == Sharing::Single {
+            self.act(Action::ProcessEnds(0));
+        }
+    }
+
+    /// Whether there is nothing left that anybody could do before the time does something.
+    fn is_at_rest(&self) -> bool {
+        let is_still = |process: &Process| process.hello && !process.signalled;
+        let is_done = self.asked.is_empty() && self.behind.is_empty() && self.dispatched.is_empty();
+        let nobody_ends = self.policy.sharing != Sharing::Single || self.clients().is_empty();
+        is_done && nobody_ends && self.servers.values().all(is_still)
     }
 
     /// When every client is dead, nothing of any is held.
     pub(in crate::core::tests) fn check_nothing_is_held(&mut self) {
-        while let Some(pid) = self.homes.keys().next().copied() {
+        while let Some(pid) = self.living.first().copied() {
             self.end(pid, End::Signaled(9));
         }
         // A server that is left to the dead ends first.

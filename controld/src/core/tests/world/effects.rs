@@ -21,9 +21,11 @@ impl World {
             Effect::CatchUp { server } => assert!(self.behind.insert(server), "it is asked once at a time"),
             Effect::Dispatch { server, connection } => self.dispatch(server, connection),
             Effect::HandOver { connection } => {
-                assert!(self.dispatched.contains_key(&connection), "only who was dispatched gets an end");
+                let to = self.dispatched.get(&connection).copied().expect("only who was dispatched gets an end");
                 assert!(self.told.remove(&connection), "and once");
-                self.fresh.remove(&connection);
+                // The server knows the process now, with whichever connection it came.
+                let same = |(peer, server): &(Peer, ServerEpoch)| (peer.pid, *server) == (to.0.pid, to.1);
+                self.fresh.retain(|fresh| !self.dispatched.get(fresh).is_some_and(same));
             }
             Effect::Recall { connection } => {
                 assert!(self.dispatched.contains_key(&connection), "only who was dispatched is taken back");
@@ -69,7 +71,7 @@ impl World {
     }
 
     pub(super) fn watch(&mut self, pid: u32) {
-        if !self.homes.contains_key(&pid) {
+        if !self.living.contains(&pid) {
             // It died before anybody watched.
             let effects = self.core.handle(self.now, Input::ProcessGone { pid, end: End::Unknown });
             for effect in effects {

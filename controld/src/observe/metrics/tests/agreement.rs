@@ -226,7 +226,7 @@ fn compare(journal: &str, samples: &BTreeMap<String, f64>) -> Result<(), TestCas
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn journal_and_metrics_agree(events in prop::collection::vec(event(), 1..120)) {
