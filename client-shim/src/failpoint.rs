@@ -6,7 +6,7 @@
 //! or that another process sees.
 //!
 //! As the daemon's own (`controld/src/failpoint.rs`) the code exists only where `debug_assertions` are on, and the names
-//! are a closed list, of which the test `shim_steps` takes every one.
+//! are a closed list, of which the tests in `shim/steps.rs` take every one.
 #![cfg_attr(debug_assertions, expect(unsafe_code, reason = "raises a signal"))]
 
 /// Every step, in about the order in which a program comes by.
