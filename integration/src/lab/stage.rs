@@ -4,6 +4,7 @@
 //! in their environment, the holder in its arguments. So whatever a killed daemon left behind is seen, counted and, at
 //! the end, killed.
 
+use super::patient::patient;
 use super::process::{Process, ended_within};
 use super::{LIMIT, Lab, watch};
 use crate::under_test::{Skipped, Subject};
@@ -70,18 +71,27 @@ impl Stage {
     /// # Errors
     /// When something is missing on this machine.
     pub fn new() -> Result<Self, Skipped> {
-        let lab = Lab::new(&Subject::ours(Personality::V580)?);
-        let control = lab.subject().control.clone();
         let [server, client, vault_client] = [SERVER, CLIENT, VAULT_CLIENT].map(beside_us);
+        Ok(Self::on(&Subject::ours(Personality::V580)?, [server, client, vault_client]))
+    }
+
+    /// The same with these programs: the simulated server, the client and the one that has memory to keep.
+    ///
+    /// # Panics
+    /// When they can't be copied.
+    #[must_use]
+    pub fn on(subject: &Subject, [server, client, vault_client]: [PathBuf; 3]) -> Self {
+        let lab = Lab::new(subject);
+        let control = lab.subject().control.clone();
         let programs: [(&str, &Path); 4] =
             [(SERVER, &server), (CLIENT, &client), (VAULT_CLIENT, &vault_client), (CONTROL, &control)];
         let bin = lab.bin_dir(&programs);
         let (script, config) = (lab.dir().join(SCRIPT), lab.dir().join(CONFIG));
-        fs::write(&script, "").and_then(|()| fs::write(&config, "")).expect("the bench's folder is ours");
+        fs::write(&script, "").and_then(|()| fs::write(&config, patient(""))).expect("the bench's folder is ours");
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
         let lab = lab.with("PATH", path).with("MPS_SIM_SCRIPT", script).with("MPS_CONTROL_CONFIG", config);
-        Ok(Self { lab, daemon: None })
+        Self { lab, daemon: None }
     }
 
     /// Runs `test` on a new bench, or says why not.
@@ -114,9 +124,9 @@ impl Stage {
         fs::write(&new, lines).and_then(|()| fs::rename(&new, self.lab.dir().join(SCRIPT))).expect("our folder");
     }
 
-    /// The configuration file of the next daemon.
+    /// The configuration file of the next daemon; what it does not speak of is [`patient`].
     pub fn config(&self, text: &str) {
-        fs::write(self.lab.dir().join(CONFIG), text).expect("the bench's folder is ours");
+        fs::write(self.lab.dir().join(CONFIG), patient(text)).expect("the bench's folder is ours");
     }
 
     /// A program of the bench, as this user and that user's group alone.
