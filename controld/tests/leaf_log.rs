@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_controld::observe::log::{CONTROL_LOG, Format, Limits, LogSink};
 use remps_controld::observe::rate::Rate;
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(120);
 const PLENTY: Rate = Rate { per_second: u32::MAX, burst: u32::MAX };
 
 struct Killed(Child);

@@ -15,7 +15,7 @@ use remps_controld::io::server_process::{
     FindServerError, Identity, SERVER_NAME, ServerProcess, ServerSpec, SpawnError, find_server, look_up_identity,
 };
 
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(120);
 /// Signals 32 and 33, which the C library keeps to itself and does not let be set.
 const C_LIBRARY_SIGNALS: u64 = 0b11 << 31;
 
@@ -140,7 +140,7 @@ async fn a_server_inherits_the_environment_and_nothing_else() {
 #[tokio::test]
 async fn a_server_leads_its_own_process_group_in_the_daemons_session() {
     let folder = folder();
-    let program = program(folder.path(), "exec sleep 60");
+    let program = program(folder.path(), "exec sleep infinity");
     let mut server = spawn(&ServerSpec { program, multi_user: false, identity: own_identity() }).await;
     let pid = server.pid();
     assert_eq!(getpgid(Some(pid)).unwrap(), pid);
@@ -212,7 +212,7 @@ fn the_server_is_found_where_the_environment_says() {
 async fn the_end_of_a_process_that_is_no_child_is_seen() {
     // The shell starts a grandchild, tells its pid, and ends only after it.
     let folder = folder();
-    let script = "sleep 60 & echo $! >&2; wait $!; sleep 60";
+    let script = "sleep infinity & echo $! >&2; wait $!; sleep infinity";
     let program = program(folder.path(), script);
     let mut server = spawn(&ServerSpec { program, multi_user: false, identity: own_identity() }).await;
     let mut stderr = server.take_stderr().unwrap();

@@ -4,10 +4,13 @@
 //! is dropped, and its logs are printed when the test has failed.
 
 pub mod client;
+pub mod commands;
+pub mod crowd;
 pub mod escrow;
 pub mod golden;
 pub mod noise;
 pub mod pace;
+pub mod patient;
 pub mod peer;
 pub mod process;
 pub mod program;

@@ -1,5 +1,6 @@
 //! The lab: peers, programs and tests that run the daemon as a black box.
 
+pub mod bench;
 pub mod demo;
 pub mod lab;
 pub mod programs;

@@ -4,6 +4,7 @@ pub mod bearer;
 pub mod held;
 pub mod mute_fs;
 
+use crate::lab::patient::patient;
 use crate::lab::process::{Finished, Process, run};
 use crate::lab::watch::wait_for;
 use crate::lab::{LIMIT, Lab, install};
@@ -20,6 +21,8 @@ const SERVER: &str = "nvidia-cuda-mps-server";
 /// What the loader looks for: the second name is what `cudarc` tries first.
 const LIBRARY_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
+/// The daemon's configuration file.
+const CONFIG: &str = "mps-control.toml";
 /// Folder of the bench that the simulated kernel module uses.
 const UVM_DIR: &str = "uvm";
 
@@ -66,7 +69,9 @@ impl Sim {
 
     fn on(mut lab: Lab, variables: &[(&str, &str)]) -> Self {
         let path = lab.bin_dir(&[(SERVER, &program(SERVER))]);
-        lab = lab.with("PATH", path);
+        let config = lab.dir().join(CONFIG);
+        fs::write(&config, patient("")).expect("the bench's folder is ours");
+        lab = lab.with("PATH", path).with("MPS_CONTROL_CONFIG", config);
         for (name, value) in variables {
             lab = lab.with(name, value);
         }
@@ -85,6 +90,11 @@ impl Sim {
         let sim = Self::new(subject, variables);
         sim.lab.start(&[]);
         sim
+    }
+
+    /// The configuration file of the next daemon; what it does not speak of is [`patient`].
+    pub fn config(&self, text: &str) {
+        fs::write(self.lab.dir().join(CONFIG), patient(text)).expect("the bench's folder is ours");
     }
 
     /// Where the simulated driver tells of faults, on a bench with [`Sim::watched`].
@@ -134,13 +144,21 @@ impl Sim {
         process
     }
 
+    /// The same with a standard input that is open until [`Self::finish`] closes it.
+    #[must_use]
+    pub fn start_with_input(&self, name: &str, arguments: &[&str], event: &str) -> Process {
+        let process = Process::start_with_input(&mut self.command(name, arguments));
+        self.wait_event(&process, event);
+        process
+    }
+
     /// Waits until a program has written a line of this event.
     pub fn wait_event(&self, process: &Process, event: &str) {
         let dir = self.lab.dir();
         wait_for(dir, dir, LIMIT, event, || find_event(&process.output(), event).is_some());
     }
 
-    /// Waits for a program's end.
+    /// Closes a program's standard input, if that is open, and waits for its end.
     #[must_use]
     pub fn finish(&self, process: Process) -> Finished {
         process.finish(LIMIT).unwrap_or_else(|error| panic!("{}: {error}", self.lab.subject()))

@@ -145,15 +145,13 @@ impl Drop for Closed {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::mpsc,
-        thread,
-        time::{Duration, Instant},
-    };
+    use std::{sync::mpsc, thread, time::Duration};
 
     use super::{Passer, close, enter};
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(120);
+    /// How often each of many threads passes.
+    const PASSAGES: usize = 2000;
 
     /// One test, since there is one gate.
     #[test]
@@ -180,24 +178,20 @@ mod tests {
         drop(closed);
 
         // Many threads pass while it is closed and opened again.
-        let end = Instant::now() + Duration::from_millis(200);
         let passers: Vec<_> = (0..4)
             .map(|_| {
                 thread::spawn(move || {
-                    let (mut passed, passer) = (0_u32, Passer::new());
-                    while Instant::now() < end {
-                        drop(enter(&passer, LONG).expect("it opens again"));
-                        passed += 1;
-                    }
-                    passed
+                    let passer = Passer::new();
+                    (0..PASSAGES).for_each(|_| drop(enter(&passer, LONG).expect("it opens again")));
                 })
             })
             .collect();
-        while Instant::now() < end {
+        while !passers.iter().all(|passer| passer.is_finished()) {
             let closed = close();
             assert_eq!(closed.wait(LONG), 0);
             drop(closed);
+            thread::yield_now();
         }
-        assert!(passers.into_iter().all(|passer| passer.join().unwrap() > 0));
+        passers.into_iter().for_each(|passer| passer.join().unwrap());
     }
 }

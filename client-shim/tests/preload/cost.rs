@@ -1,28 +1,18 @@
-//! What a call costs that only passes through.
-
-use std::io::Write;
+//! Calls that only pass through, many of them, whatever the library keeps. What one costs is for the benchmark to say
+//! (`integration::bench`), which runs the same program.
 
 use crate::lab::{Lab, run};
 
-/// What the library may add to a call, in picoseconds.
-const MOST: i64 = 30_000;
-/// The same where the program is to be recovered.
-const MOST_REPLAYING: i64 = 100_000;
-
 #[test]
-fn a_call_that_passes_through_costs_a_few_nanoseconds() {
+fn a_call_that_passes_through_has_the_drivers_answer_every_time() {
     let lab = Lab::new();
     let program = lab.compile("cost.c", "cost", &[]);
-    let picoseconds = |output: &str| output.trim().parse::<i64>().expect("a number");
-    let plain = picoseconds(&run(&mut lab.plain(&program)).stdout);
+    let is_a_number = |output: &str| assert!(output.trim().parse::<i64>().is_ok(), "{output:?}");
+    is_a_number(&run(lab.plain(&program).arg("5")).stdout);
     for (keep, replay) in [("memory", ""), ("state", ""), ("state", "in-place")] {
         let mut command = lab.preloaded(&program);
-        command.env("MPS_SHIM_KEEP", keep).env("MPS_SHIM_REPLAY", replay);
-        let kept = picoseconds(&run(&mut command).stdout);
-        let how = format!("MPS_SHIM_KEEP={keep} MPS_SHIM_REPLAY={replay}");
-        // Not `println!`, which the test harness hides when the test passes.
-        writeln!(std::io::stderr(), "a call takes {plain} ps, with {how} {kept} ps").unwrap();
-        let most = if replay.is_empty() { MOST } else { MOST_REPLAYING };
-        assert!(kept - plain < most, "{how}: {plain} ps became {kept} ps");
+        command.arg("5").env("MPS_SHIM_KEEP", keep).env("MPS_SHIM_REPLAY", replay);
+        // It ends with an error when one of its calls has another answer than the driver's.
+        is_a_number(&run(&mut command).stdout);
     }
 }

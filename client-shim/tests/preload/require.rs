@@ -23,8 +23,6 @@ use nix::{
 
 const GREETING: &[u8] = b"OUTBHELL\0";
 const REFUSED: &str = "cuInit 805 calls 0\n";
-/// Far above what one second of waiting takes, far below the time that a test allows a program.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A listener where the lab's programs look for the daemon.
 fn bound(lab: &Lab) -> OwnedFd {
@@ -111,7 +109,6 @@ fn without_a_daemon_cuinit_fails_after_the_time_given() {
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["no MPS control daemon at", "/mps/control within 1 s", "No such file or directory"]);
     assert!(start.elapsed() >= Duration::from_secs(1));
-    assert!(start.elapsed() < SOON);
 }
 
 #[test]
@@ -128,12 +125,10 @@ fn every_way_of_reaching_cuinit_is_refused() {
 #[test]
 fn a_program_that_tries_again_waits_once_and_is_told_once() {
     let lab = Lab::new();
-    let mut command = required(&lab, "thrice", "3");
-    let start = Instant::now();
-    let ran = run(&mut command);
+    // A second wait would take longer than a program may.
+    let ran = run(&mut required(&lab, "once-more-patiently", "1"));
     assert_eq!(ran.stdout, REFUSED.repeat(3));
-    refused_once(&ran, &[]);
-    assert!(start.elapsed() < Duration::from_secs(9), "three waits would have taken nine seconds");
+    refused_once(&ran, &["within 1 s"]);
 }
 
 #[test]
@@ -152,7 +147,7 @@ fn a_daemon_that_appears_later_is_waited_for() {
     let child = {
         // The first probe finds somebody who closes at once, which shows that the program is waiting.
         let listener = listening(&lab);
-        let child = start_until(required(&lab, "dlsym", "60").env("MPS_SHIM_LOG", "1"), "cuInit: reached");
+        let child = start_until(required(&lab, "dlsym", "3600").env("MPS_SHIM_LOG", "1"), "cuInit: reached");
         drop(accepted(&listener));
         child
     };
@@ -169,7 +164,8 @@ fn a_slow_daemon_is_heard_through_the_programs_own_signals() {
     let lab = Lab::new();
     let listener = listening(&lab);
     let mut alarms = lab.preloaded(lab.compile("alarms.c", "alarms", &[]));
-    let mut child = alarms.env("MPS_SHIM_REQUIRE", "60").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        alarms.env("MPS_SHIM_REQUIRE", "3600").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let peer = accepted(&listener);
     let letters = child.stdout.as_mut().unwrap();
     letters.read_exact(&mut [0; INTERRUPTIONS]).unwrap();
@@ -199,19 +195,17 @@ fn a_peer_that_never_greets_is_no_daemon() {
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["whoever listens there does not greet"]);
     assert!(start.elapsed() >= Duration::from_secs(2));
-    assert!(start.elapsed() < SOON);
 }
 
 #[test]
 fn a_path_too_long_for_the_driver_is_refused_at_once() {
     let lab = Lab::new();
     let long = format!("/{}", "x".repeat(120));
-    let mut command = required(&lab, "dlsym", "60");
-    let start = Instant::now();
+    // Waiting would take longer than a program may.
+    let mut command = required(&lab, "dlsym", "3600");
     let ran = run(command.env("CUDA_MPS_PIPE_DIRECTORY", long));
     assert_eq!(ran.stdout, REFUSED);
     refused_once(&ran, &["longer than the 106 bytes"]);
-    assert!(start.elapsed() < SOON);
 }
 
 #[test]
@@ -235,7 +229,7 @@ fn unset_empty_and_zero_change_nothing() {
 #[test]
 fn the_server_itself_is_never_held_up() {
     let lab = Lab::new();
-    let ran = run(required(&lab, "dlsym", "60").arg0("nvidia-cuda-mps-server").env("MPS_SHIM_LOG", "1"));
+    let ran = run(required(&lab, "dlsym", "3600").arg0("nvidia-cuda-mps-server").env("MPS_SHIM_LOG", "1"));
     assert_eq!(ran.stdout, "cuInit 0 calls 1\n");
     assert!(ran.said(&["cuInit: passed on: this is the MPS server itself"]), "{ran:?}");
 }

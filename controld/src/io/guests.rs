@@ -77,7 +77,7 @@ mod tests {
             assert!(entered_rx.recv_timeout(Duration::from_millis(100)).is_err(), "it waits outside");
             newcomer
         });
-        entered_rx.recv_timeout(Duration::from_secs(10)).expect("it comes in afterwards");
+        entered_rx.recv_timeout(Duration::from_secs(120)).expect("it comes in afterwards");
         newcomer.join().unwrap();
     }
 }

@@ -203,7 +203,7 @@ async fn a_holder_leaves_when_told(lab: &Lab) {
     link.hold(1, Kind::SERVER_CONNECTION, b"", &[there.as_fd()]).unwrap();
     drop(there);
     link.leave(crate::lab::DEADLINE).await.unwrap();
-    assert!(shows(here.as_fd(), PollFlags::POLLHUP, A_WHILE));
+    assert!(shows(here.as_fd(), PollFlags::POLLHUP, crate::lab::DEADLINE));
     assert!(!lab.path(remps_controld::holder::SOCKET_NAME).exists());
     assert_eq!(nix::sys::signal::kill(pid, None), Err(nix::errno::Errno::ESRCH), "it is reaped too");
 }

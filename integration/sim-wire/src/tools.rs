@@ -17,8 +17,8 @@ pub const DIRECTORY: &str = "MPS_SIM_UVM_DIR";
 const SUFFIX: &str = "tools";
 /// Bytes of an event.
 const LENGTH: usize = 32;
-/// How long a listener may take to write its queues. One that is stopped gets the event later.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// How often it is looked whether the listeners that have not answered still can.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A fatal fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,8 @@ impl Event {
         self.send_from(&UnixDatagram::unbound()?, directory).map(drop)
     }
 
-    /// The same, and waits until those who got it have written their queues.
+    /// The same, and waits until those who got it have written their queues, however long that takes. One that is
+    /// stopped gets the event later, and one that has ended never.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -82,22 +83,32 @@ impl Event {
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         let told = self.send_from(&socket, directory)?;
         socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        for _ in 0..told {
-            // One that is stopped, or has ended since, says nothing.
-            if socket.recv(&mut [0]).is_err() {
-                break;
+        socket.set_read_timeout(Some(LOOK_AGAIN))?;
+        let mut awaited = told;
+        while !awaited.is_empty() {
+            match socket.recv_from(&mut [0]) {
+                Ok((_, from)) => awaited.retain(|path| from.as_pathname() != Some(path)),
+                Err(_) => awaited.retain(|path| is_running(path)),
             }
         }
         Ok(())
     }
 
-    fn send_from(&self, socket: &UnixDatagram, directory: &Path) -> io::Result<usize> {
+    /// Who got it.
+    fn send_from(&self, socket: &UnixDatagram, directory: &Path) -> io::Result<Vec<PathBuf>> {
         socket.set_nonblocking(true)?;
         let listens = |path: &PathBuf| path.extension().is_some_and(|extension| extension == SUFFIX);
         let listeners = directory.read_dir()?.flatten().map(|entry| entry.path()).filter(listens);
-        Ok(listeners.filter(|path| socket.send_to(&self.encode(), path).is_ok()).count())
+        Ok(listeners.filter(|path| socket.send_to(&self.encode(), path).is_ok()).collect())
     }
+}
+
+/// Whether the process that listens at a path can answer: it lives and is not stopped.
+fn is_running(path: &Path) -> bool {
+    let stat = path.file_stem().and_then(|pid| std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).ok());
+    // The state comes after the name, which may hold anything.
+    let state = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+    state.is_some_and(|state| !['T', 't', 'Z', 'X'].contains(&state))
 }
 
 /// A tools device that listens.

@@ -176,6 +176,14 @@ pub fn busy_until(file: &File) -> std::io::Result<u64> {
     word(file, 0)
 }
 
+/// Ends the kernels of a client, whatever its own library has said of them. Of one that is dead nobody contradicts.
+///
+/// # Errors
+/// The system call's.
+pub fn end_work(file: &File) -> std::io::Result<()> {
+    file.write_all_at(&IDLE.to_le_bytes(), 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +200,9 @@ mod tests {
         assert_eq!(Header::read(&file).unwrap(), Header { kind: Kind::SPACE, space: 77, devices: 0b11 });
         set_memory(&file, 1, 4096).unwrap();
         assert_eq!([0, 1].map(|ordinal| memory(&file, ordinal).unwrap()), [0, 4096]);
+        file.write_all_at(&ENDLESS.to_le_bytes(), 0).unwrap();
+        assert_eq!(busy_until(&file).unwrap(), ENDLESS);
+        end_work(&file).unwrap();
         assert_eq!(busy_until(&file).unwrap(), IDLE);
     }
 }

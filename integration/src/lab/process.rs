@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -159,6 +159,7 @@ pub fn ended_within(pid: Pid, limit: Duration) -> bool {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    input: Option<ChildStdin>,
     stdout: Collected,
     stderr: Collected,
 }
@@ -170,11 +171,24 @@ impl Process {
     /// When it can't be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        Self::start_with(command, Stdio::null())
+    }
+
+    /// Starts it with a standard input that stays open, and has nothing to read, until [`Self::finish`].
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn start_with_input(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::piped())
+    }
+
+    fn start_with(command: &mut Command, input: Stdio) -> Self {
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         die_with_parent(command);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (stdout, stderr) = (Collected::new(child.stdout.take()), Collected::new(child.stderr.take()));
-        Self { child, stdout, stderr }
+        Self { input: child.stdin.take(), child, stdout, stderr }
     }
 
     /// Its pid.
@@ -194,11 +208,12 @@ impl Process {
         let _ = kill(self.pid(), signal);
     }
 
-    /// Waits for its end.
+    /// Closes its standard input, if that is open, and waits for its end.
     ///
     /// # Errors
     /// When it outlives the limit.
     pub fn finish(mut self, limit: Duration) -> io::Result<Finished> {
+        drop(self.input.take());
         let deadline = Instant::now() + limit;
         let status = wait(&mut self.child, deadline)?;
         Ok(Finished {

@@ -4,6 +4,7 @@
 //! in their environment, the holder in its arguments. So whatever a killed daemon left behind is seen, counted and, at
 //! the end, killed.
 
+use super::patient::patient;
 use super::process::{Process, ended_within};
 use super::{LIMIT, Lab, watch};
 use crate::under_test::{Skipped, Subject, program};
@@ -13,7 +14,7 @@ use remps_proto::admin::Personality;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -66,14 +67,22 @@ impl Stage {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a bench is made on purpose")]
     pub fn new() -> Self {
-        let lab = Lab::new(&Subject::ours(Personality::V580));
+        Self::on(&Subject::ours(Personality::V580), [SERVER, CLIENT, VAULT_CLIENT].map(program))
+    }
+
+    /// The same with these programs: the simulated server, the client and the one that has memory to keep.
+    ///
+    /// # Panics
+    /// When they can't be put there.
+    #[must_use]
+    pub fn on(subject: &Subject, [server, client, vault_client]: [PathBuf; 3]) -> Self {
+        let lab = Lab::new(subject);
         let control = lab.subject().control.clone();
-        let [server, client, vault_client] = [SERVER, CLIENT, VAULT_CLIENT].map(program);
         let programs: [(&str, &Path); 4] =
             [(SERVER, &server), (CLIENT, &client), (VAULT_CLIENT, &vault_client), (CONTROL, &control)];
         let bin = lab.bin_dir(&programs);
         let (script, config) = (lab.dir().join(SCRIPT), lab.dir().join(CONFIG));
-        fs::write(&script, "").and_then(|()| fs::write(&config, "")).expect("the bench's folder is ours");
+        fs::write(&script, "").and_then(|()| fs::write(&config, patient(""))).expect("the bench's folder is ours");
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
         let lab = lab.with("PATH", path).with("MPS_SIM_SCRIPT", script).with("MPS_CONTROL_CONFIG", config);
@@ -107,9 +116,9 @@ impl Stage {
         fs::write(&new, lines).and_then(|()| fs::rename(&new, self.lab.dir().join(SCRIPT))).expect("our folder");
     }
 
-    /// The configuration file of the next daemon.
+    /// The configuration file of the next daemon; what it does not speak of is [`patient`].
     pub fn config(&self, text: &str) {
-        fs::write(self.lab.dir().join(CONFIG), text).expect("the bench's folder is ours");
+        fs::write(self.lab.dir().join(CONFIG), patient(text)).expect("the bench's folder is ours");
     }
 
     /// A program of the bench, as this user and that user's group alone.

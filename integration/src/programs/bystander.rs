@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--until-stdin-closes] [--reset]
+//!               [--steps-after-reset N]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
 //! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
-//! that took and in how many tries; steps and memory start anew then.
+//! that took and in how many tries; steps and memory start anew then, and end after `--steps-after-reset`.
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
@@ -31,6 +32,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 struct Options {
     end: Option<Duration>,
     steps: u32,
+    steps_after_reset: u32,
     every: Duration,
     kernel: Duration,
     device: i32,
@@ -43,6 +45,7 @@ impl Options {
         let mut options = Self {
             end: None,
             steps: u32::MAX,
+            steps_after_reset: u32::MAX,
             every: Duration::from_secs(1),
             kernel: Duration::from_micros(200),
             device: 0,
@@ -67,6 +70,7 @@ impl Options {
             match argument.as_str() {
                 "--seconds" => options.end = Some(Duration::try_from_secs_f64(value.parse().ok()?).ok()?),
                 "--steps" => options.steps = value.parse().ok()?,
+                "--steps-after-reset" => options.steps_after_reset = value.parse().ok()?,
                 "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
                 "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
                 "--device" => options.device = value.parse().ok()?,
@@ -81,8 +85,10 @@ impl Options {
 #[must_use]
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
-    let Some(options) = Options::parse(arguments) else {
-        report.say("usage", json!({ "text": "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--until-stdin-closes] [--reset]" }));
+    let Some(mut options) = Options::parse(arguments) else {
+        let text = "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] \
+                    [--until-stdin-closes] [--reset] [--steps-after-reset N]";
+        report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
     let mut steps = 0;
@@ -93,6 +99,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     {
         report.say("lost", json!({ "call": error.call, "code": error.code, "steps": steps }));
         steps = 0;
+        options.steps = options.steps.min(options.steps_after_reset);
         let begin = Instant::now();
         result = reset(options.device).and_then(|(gpu, tries)| {
             report.say("recovered", json!({ "reset_ms": milliseconds(begin.elapsed()), "tries": tries }));

@@ -1,8 +1,8 @@
 //! `mps-witness`: watches one client through the UVM tools queue, with the daemon's own code.
 //!
 //! ```text
-//! mps-witness [--wait SECONDS] [--hold SECONDS] [--given N]… PID
-//! mps-witness [--wait SECONDS] [--hold SECONDS] -- PROGRAM [ARGUMENT…]
+//! mps-witness [--wait SECONDS] [--hold SECONDS|--hold-until-stdin-closes] [--given N]… PID
+//! mps-witness [--wait SECONDS] [--hold SECONDS|--hold-until-stdin-closes] -- PROGRAM [ARGUMENT…]
 //! ```
 //! With a program it starts that first, with the same standard output, and looks from its first moment on.
 //!
@@ -15,7 +15,8 @@
 //!
 //! A process that opens another address space has all these lines for that too, with the next number as `space`.
 //!
-//! With `--hold` only the copies are kept, for so many seconds whatever becomes of the process, and then closed.
+//! With `--hold` only the copies are kept, for so many seconds or until standard input closes, whatever becomes of the
+//! process, and then closed.
 //! `--given N` instead of looking into the process takes the inherited descriptor of this number, as often as it is
 //! there, as from a client that hands its descriptors over.
 //! `--wait`, 30 else, is how long an address space is waited for. A refusal is a line `failed` and exit status 1.
@@ -60,10 +61,17 @@ enum Failure {
     Task(#[from] JoinError),
 }
 
+/// How long copies are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    For(Duration),
+    UntilStdinCloses,
+}
+
 #[derive(Debug)]
 struct Options {
     wait: Duration,
-    hold: Option<Duration>,
+    hold: Option<Hold>,
     given: Vec<RawFd>,
     pid: Option<Pid>,
     program: Vec<String>,
@@ -76,7 +84,8 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--wait" => options.wait = seconds(arguments.next())?,
-                "--hold" => options.hold = Some(seconds(arguments.next())?),
+                "--hold" => options.hold = Some(Hold::For(seconds(arguments.next())?)),
+                "--hold-until-stdin-closes" => options.hold = Some(Hold::UntilStdinCloses),
                 "--given" => options.given.push(arguments.next()?.parse().ok().filter(|number| *number > 2)?),
                 "--" => options.program = arguments.by_ref().collect(),
                 pid => options.pid = Some(Pid::from_raw(pid.parse().ok().filter(|&pid: &i32| pid > 0)?)),
@@ -91,7 +100,8 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-witness [--wait SECONDS] [--hold SECONDS] PID | -- PROGRAM [ARGUMENT…]";
+        let text =
+            "mps-witness [--wait SECONDS] [--hold SECONDS|--hold-until-stdin-closes] PID | -- PROGRAM [ARGUMENT…]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -172,8 +182,8 @@ async fn watch(report: Report, options: Options) -> Result<(), Failure> {
         };
         let space = Space { report, client: Arc::clone(&client), uvm: Arc::clone(&uvm), number };
         space.say_attached(&attached);
-        if let Some(time) = options.hold {
-            return space.hold(attached, time).await;
+        if let Some(hold) = options.hold {
+            return space.hold(attached, hold).await;
         }
         tasks.spawn(space.follow(attached));
         deadline = Instant::now() + FOR_EVER;
@@ -235,7 +245,7 @@ impl Space {
         Ok(())
     }
 
-    async fn hold(self, Attached { tracker, mut copies }: Attached, time: Duration) -> Result<(), Failure> {
+    async fn hold(self, Attached { tracker, mut copies }: Attached, hold: Hold) -> Result<(), Failure> {
         tracker.close().done().await;
         for _ in 0..COMPLETION_LOOKS {
             if copies.is_complete() {
@@ -245,10 +255,20 @@ impl Space {
             self.complete(&mut copies).await?;
         }
         let ended = self.client.end()?;
-        let begin = Instant::now();
-        if timeout(time, ended.readable()).await.is_ok() {
-            self.say("ended", json!({}));
-            pass(time.saturating_sub(begin.elapsed())).await;
+        let over = async {
+            match hold {
+                Hold::For(time) => pass(time).await,
+                Hold::UntilStdinCloses => stdin_closes().await,
+            }
+        };
+        let mut over = std::pin::pin!(over);
+        tokio::select! {
+            biased;
+            _ = ended.readable() => {
+                self.say("ended", json!({}));
+                over.as_mut().await;
+            }
+            () = over.as_mut() => {}
         }
         let took = copies.close().done().await;
         self.say("closed", json!({ "copies_ms": milliseconds(took) }));
@@ -296,6 +316,12 @@ impl Space {
     }
 }
 
+/// Waits for the end of standard input; whatever comes before it is thrown away.
+async fn stdin_closes() {
+    // A read that fails is its end, too.
+    let _ = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink())).await;
+}
+
 /// Lets time pass: nothing is waited for.
 async fn pass(time: Duration) {
     // It always runs out.
@@ -312,7 +338,8 @@ mod tests {
 
     #[test]
     fn it_takes_a_pid_or_a_program_and_not_both() {
-        assert_eq!(parse(&["--hold", "2.5", "12"]).unwrap().hold, Some(Duration::from_millis(2500)));
+        assert_eq!(parse(&["--hold", "2.5", "12"]).unwrap().hold, Some(Hold::For(Duration::from_millis(2500))));
+        assert_eq!(parse(&["--hold-until-stdin-closes", "12"]).unwrap().hold, Some(Hold::UntilStdinCloses));
         assert_eq!(parse(&["--", "prog", "--hold"]).unwrap().program, ["prog", "--hold"]);
         for wrong in [&["12", "--", "prog"][..], &[], &["0"], &["--hold", "x", "1"]] {
             assert!(parse(wrong).is_none(), "{wrong:?}");

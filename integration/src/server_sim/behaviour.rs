@@ -43,11 +43,13 @@ pub(super) enum Step {
 pub(super) struct Behaviour {
     pub(super) devices: Vec<Device>,
     pub(super) initialisation: Duration,
+    pub(super) gate: Option<PathBuf>,
     pub(super) hang: Option<Hang>,
     pub(super) hang_request: Option<u32>,
     pub(super) crash_at_clients: Option<u64>,
     pub(super) max_clients: usize,
     pub(super) fault_spread: Duration,
+    pub(super) faults_after_culprit: bool,
     pub(super) fault_at: Option<Step>,
     pub(super) fault_at_connection: u64,
     pub(super) hangs_with_stopped_victims: bool,
@@ -64,6 +66,7 @@ impl Behaviour {
         Self {
             devices: hardware::devices(script),
             initialisation: script.milliseconds("MPS_SIM_INIT_MS", INITIALISATION),
+            gate: script.text("MPS_SIM_INIT_GATE").map(PathBuf::from),
             hang: script.text("MPS_SIM_HANG").and_then(|place| match place.as_str() {
                 "start" => Some(Hang::Start),
                 "role" => Some(Hang::Role),
@@ -74,6 +77,7 @@ impl Behaviour {
             crash_at_clients: script.number("MPS_SIM_CRASH_AT_CLIENTS"),
             max_clients: script.number("MPS_SIM_MAX_CLIENTS").unwrap_or(MAX_CLIENTS),
             fault_spread: script.milliseconds("MPS_SIM_FAULT_MS", fault::SPREAD),
+            faults_after_culprit: script.number("MPS_SIM_FAULT_AFTER_CULPRIT") == Some(1),
             fault_at: script.text("MPS_SIM_FAULT_AT").and_then(|step| match step.as_str() {
                 "status" => Some(Step::Status),
                 "told" => Some(Step::Told),

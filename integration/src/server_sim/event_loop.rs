@@ -64,6 +64,8 @@ pub(super) struct Server {
     /// Devices whose contexts the next client has built anew.
     pub(super) without_context: BTreeSet<u32>,
     pub(super) timers: Vec<Timer>,
+    /// Faults that nobody else knows of until their culprit has gone.
+    pub(super) unnoticed: Vec<super::faults::Fault>,
     /// The client whose termination the daemon waits for.
     pub(super) terminating: Option<i32>,
     /// Dead clients whose UVM descriptor somebody else held and has now closed, by the devices they were on.
@@ -98,6 +100,7 @@ impl Server {
             spoilt: BTreeSet::new(),
             without_context: BTreeSet::new(),
             timers: Vec::new(),
+            unnoticed: Vec::new(),
             terminating: None,
             released: File::from(released),
             release_sender,
@@ -286,8 +289,10 @@ impl Server {
         let gone = self.connections.remove(index);
         self.journal.say(format!("Server failed to recevie command with status 806, assuming client {identity} exit"));
         if identity.context == PROCESS_CONTEXT {
-            self.journal.say(format!("Client process {} disconnected", identity.pid));
+            // First, so that who waits for the line may do what would have mattered to it.
             self.bury(identity.pid);
+            self.journal.say(format!("Client process {} disconnected", identity.pid));
+            self.notice_faults_of(identity.pid);
         } else {
             self.finish_termination();
             let left = self.connections.iter().filter(|other| other.identity.context != PROCESS_CONTEXT).count();

@@ -39,7 +39,20 @@ impl Server {
             let on_device = self.connections.iter().filter(|connection| connection.device == Some(device));
             on_device.for_each(|connection| connection.notify(Notice::Doom(kind.0)));
         }
-        self.timers.push(Timer { due, fault: Fault { device, kind, culprit } });
+        let fault = Fault { device, kind, culprit };
+        if self.behaviour.faults_after_culprit {
+            self.unnoticed.push(fault);
+        } else {
+            self.timers.push(Timer { due, fault });
+        }
+    }
+
+    /// A process has gone: where the script says so, the others learn now of what it did wrong.
+    pub(super) fn notice_faults_of(&mut self, pid: i32) {
+        let (noticed, later) = std::mem::take(&mut self.unnoticed).into_iter().partition(|fault| fault.culprit == pid);
+        self.unnoticed = later;
+        let noticed: Vec<Fault> = noticed;
+        noticed.iter().for_each(|fault| self.spread(fault));
     }
 
     /// Everyone on the device gets the error.

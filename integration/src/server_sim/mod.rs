@@ -14,6 +14,7 @@
 //! |---|---|---|
 //! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
 //! | `MPS_SIM_INIT_MS` | time from the greeting to the role | 20 |
+//! | `MPS_SIM_INIT_GATE` | a FIFO: the role comes when somebody has opened it for writing, however long that takes | none |
 //! | `MPS_SIM_STARTS` | file that gets one line with the pid at each start | none |
 //! | `MPS_SIM_STDERR` | text for standard error at start | none |
 //! | `MPS_SIM_EXIT_STATUS` | exit with this status at once | lives |
@@ -23,6 +24,7 @@
 //! | `MPS_SIM_CRASH_AT_CLIENTS` | dies of SIGKILL when it accepts the client process of this number | never |
 //! | `MPS_SIM_MAX_CLIENTS` | client processes beyond this get 808 | 60 |
 //! | `MPS_SIM_FAULT_MS` | from a fault to the other clients' error | 15 |
+//! | `MPS_SIM_FAULT_AFTER_CULPRIT` | 1: the other clients have the error when the culprit has gone, however long that takes | 0 |
 //! | `MPS_SIM_FAULT_AT`, `MPS_SIM_FAULT_AT_CONNECTION` | a trap of somebody else on the first device at this step (`status`, `told`, `greeted`, `credentials`) of the client connection of this number | none |
 //! | `MPS_SIM_HANG_WITH_STOPPED` | 1: a trap of which a victim is stopped hangs the server until the victim goes on or dies, as measured: it answers nothing, greets nobody and writes nothing | 0 |
 //! | `MPS_SIM_BINARY_VERSION`, `MPS_SIM_DRIVER_VERSION` | as logged | 13000, 580 |

@@ -4,7 +4,9 @@ use super::behaviour::{Behaviour, Hang, hang};
 use super::event_loop::Server;
 use super::journal::Journal;
 use super::{Failure, system};
+use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::Mode;
 use nix::unistd::getuid;
 use remps_proto::mps::handshake::{CREDENTIALS, GREETING, Role, expect_fixed};
 use remps_proto::mps::server::{Configuration, Hello};
@@ -29,6 +31,9 @@ pub(super) fn start(directory: &Path, behaviour: Behaviour, journal: Journal) ->
         hang();
     }
     initialise(&control, behaviour.initialisation)?;
+    if let Some(gate) = &behaviour.gate {
+        wait_at(&control, gate)?;
+    }
 
     let shared_memory = format!("mps.shm.{}.{}", getuid(), std::process::id());
     journal.is_server();
@@ -57,6 +62,22 @@ pub(super) fn start(directory: &Path, behaviour: Behaviour, journal: Journal) ->
 fn receive(control: &Seqpacket) -> Result<Vec<u8>, Failure> {
     let packet = control.receive().map_err(system("receive from the daemon"))?;
     if packet.bytes.is_empty() { Err(Failure::Closed) } else { Ok(packet.bytes) }
+}
+
+/// Waits until somebody has opened a FIFO for writing, or the daemon goes away.
+fn wait_at(control: &Seqpacket, gate: &Path) -> Result<(), Failure> {
+    let gate = open(gate, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty())
+        .map_err(system("open the gate"))?;
+    loop {
+        let mut set = [PollFd::new(control.as_fd(), PollFlags::empty()), PollFd::new(gate.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut set, PollTimeout::NONE) {
+            Ok(_) if set[0].any() == Some(true) => return Err(Failure::Closed),
+            // There is an end only after a writer.
+            Ok(_) if set[1].any() == Some(true) => return Ok(()),
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(Failure::System { what: "wait", errno }),
+        }
+    }
 }
 
 /// Takes as long as initialising CUDA would, and ends early only when the daemon goes away.

@@ -1,10 +1,9 @@
 //! Options, exit statuses, messages and the form of lines.
 
 use integration::lab::client::can_connect;
-use integration::lab::{Lab, watch};
+use integration::lab::{LIMIT, Lab, watch};
 use integration::under_test::{Subject, for_each, only_ours, subjects};
 use remps_proto::admin::Personality;
-use std::time::{Duration, Instant};
 
 const CANNOT_FIND: &str = "Cannot find MPS control daemon process\n";
 
@@ -30,13 +29,11 @@ fn ct_01_a_daemon_in_the_background_is_there_when_its_parent_returns() {
 }
 
 #[test]
-fn ct_02_a_command_without_a_line_end_is_answered_within_a_second() {
+fn ct_02_a_command_without_a_line_end_is_answered() {
     for_each(subjects(), |subject| {
         let lab = Lab::new(subject);
         lab.start(&[]);
-        let asked = Instant::now();
         assert_eq!(lab.ask("get_default_active_thread_percentage"), "100.0\n", "{subject}");
-        assert!(asked.elapsed() < Duration::from_secs(1), "{subject}: {:?}", asked.elapsed());
     });
 }
 
@@ -223,5 +220,5 @@ fn warns_of_missing_logs(subject: &Subject) {
     let want =
         format!("Warning: Failed writing log files to directory [{}]. No logs will be available.\n", absent.display());
     assert_eq!((finished.code, finished.stdout_text()), (Some(0), want), "{subject}");
-    assert!(watch::became_true(lab.dir(), lab.pipe_dir(), Duration::from_secs(1), || can_connect(lab.pipe_dir())));
+    assert!(watch::became_true(lab.dir(), lab.pipe_dir(), LIMIT, || can_connect(lab.pipe_dir())));
 }

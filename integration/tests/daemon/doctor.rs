@@ -26,7 +26,7 @@ fn assert_finding(findings: &[Value], id: &str, severity: &str, says: &str) {
 fn it_finds_a_daemon_that_answers_and_judges_that_daemons_rights() {
     for_each(only_ours(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let client = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let client = sim.start("mps-bystander", &[], "ready");
         let (findings, _) = examine(&sim);
         assert_finding(&findings, "daemon", "ok", "1 server");
         assert_finding(&findings, "mount-namespace", "ok", "same pipe directory");

@@ -12,10 +12,21 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// `--seconds` of a bystander that has to live through the test.
-const LONG_ENOUGH: &[&str] = &["--seconds", "3"];
-/// `--seconds` of one that is ended by it.
-const FOR_EVER: &[&str] = &["--seconds", "60"];
+/// Seconds that are not over before whatever is waited for has happened.
+const PATIENT: &str = "3600";
+
+/// A client that nobody may harm: it ends, with all its work done, when it is waited for.
+fn bystander(sim: &Sim) -> Process {
+    sim.start_with_input("mps-bystander", &["--until-stdin-closes", "--every-ms", "50"], "ready")
+}
+
+/// Waits until a bystander has worked for longer than a fault takes to reach it, and for its end.
+fn goes_on(sim: &Sim, process: Process) -> Finished {
+    let lines = || process.output().matches("progress").count();
+    let before = lines();
+    wait(sim, "the bystander goes on", || lines() >= before + 3 || find_event(&process.output(), "error").is_some());
+    sim.finish(process)
+}
 
 /// Our program with `stop-client`, whoever is the daemon.
 fn stop(sim: &Sim, arguments: &[&str]) -> Finished {
@@ -60,13 +71,13 @@ fn shell(sim: &Sim, on_sigterm: &str) -> Process {
 fn a_client_in_an_endless_kernel_is_ended_and_its_bystanders_go_on() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let other = bystander(&sim);
         let client = in_endless_kernel(&sim);
         let (server, pid) = (sim.server(), client.pid().to_string());
-        let finished = stop(&sim, &["--timeout", "5", &pid]);
+        let finished = stop(&sim, &["--timeout", PATIENT, &pid]);
         assert_done(&finished, &format!("{pid}: terminated at server {server}, ended"));
         let _ = sim.finish(client);
-        let unharmed = sim.finish(other);
+        let unharmed = goes_on(&sim, other);
         assert_eq!(error_of(&unharmed), None, "{subject}");
         assert!(find_event(&unharmed.stdout_text(), "end").is_some(), "{subject}");
     });
@@ -88,14 +99,14 @@ fn who_handles_sigterm_may_end_by_itself_when_it_is_given_grace() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
         let graceful = shell(&sim, "exit 3");
-        assert_done(&stop(&sim, &["--grace", "10", &graceful.pid().to_string()]), "ended by itself");
+        assert_done(&stop(&sim, &["--grace", PATIENT, &graceful.pid().to_string()]), "ended by itself");
         assert_eq!(sim.finish(graceful).code, Some(3), "{subject}");
         // One that does not handle it is terminated first, whatever grace there is: the signal would end it at once.
-        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let other = bystander(&sim);
         let client = in_endless_kernel(&sim);
-        assert_done(&stop(&sim, &["--grace", "10", &client.pid().to_string()]), "terminated at server");
+        assert_done(&stop(&sim, &["--grace", PATIENT, &client.pid().to_string()]), "terminated at server");
         let _ = sim.finish(client);
-        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert_eq!(error_of(&goes_on(&sim, other)), None, "{subject}");
     });
 }
 
@@ -103,7 +114,7 @@ fn who_handles_sigterm_may_end_by_itself_when_it_is_given_grace() {
 fn without_signals_a_client_loses_its_work_and_nothing_else() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let client = sim.start("mps-bystander", FOR_EVER, "ready");
+        let client = sim.start("mps-bystander", &[], "ready");
         assert_done(&stop(&sim, &["--no-signal", &client.pid().to_string()]), "no signal sent");
         assert_eq!(error_of(&sim.finish(client)), Some(810), "{subject}");
     });
@@ -125,7 +136,7 @@ fn without_a_daemon_a_process_is_ended_all_the_same() {
 fn all_clients_of_a_namespace_are_ended_and_who_is_no_client_lives() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let clients = [0, 1].map(|_| sim.start("mps-bystander", FOR_EVER, "ready"));
+        let clients = [0, 1].map(|_| sim.start("mps-bystander", &[], "ready"));
         let bystander = shell(&sim, "exit 0");
         let finished = stop(&sim, &["--all-of", "self"]);
         assert_done(&finished, "terminated");
@@ -176,7 +187,7 @@ fn all_clients_of_a_cgroup_are_ended_and_those_of_others_live() {
     };
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
+        let other = bystander(&sim);
         let (client, no_client) = (in_endless_kernel(&sim), shell(&sim, "exit 0"));
         cgroup.add(client.pid());
         cgroup.add(no_client.pid());
@@ -188,7 +199,7 @@ fn all_clients_of_a_cgroup_are_ended_and_those_of_others_live() {
         assert!(!no_client.ended_within(std::time::Duration::ZERO), "{subject}");
         no_client.signal(Signal::SIGKILL);
         let _ = sim.finish(no_client);
-        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert_eq!(error_of(&goes_on(&sim, other)), None, "{subject}");
     });
 }
 
@@ -200,8 +211,8 @@ fn a_hook_in_a_container_terminates_its_own_clients_and_no_others() {
     }
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let other = sim.start("mps-bystander", LONG_ENOUGH, "ready");
-        let like = sim.command("mps-bystander", FOR_EVER);
+        let other = bystander(&sim);
+        let like = sim.command("mps-bystander", &[]);
         let mut command = Command::new("unshare");
         // The first process outlives the client, because its end would be that of everything in there, the hook too.
         let init = r#""$@"; echo '{"event":"left"}'; mkfifo "$0"; read line < "$0""#;
@@ -232,6 +243,6 @@ fn a_hook_in_a_container_terminates_its_own_clients_and_no_others() {
         sim.wait_event(&container, "left");
         let error = find_event(&container.output(), "error").expect("it has lost its work");
         assert_eq!(error["code"], 810, "{subject}");
-        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert_eq!(error_of(&goes_on(&sim, other)), None, "{subject}");
     });
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A program that was recovered once, with this at the end of its work: its line of the recovery.
 fn recovered(subject: &Subject, kernel: &str, is_reissuing: bool) -> Value {
     let sim = Sim::started(subject, &[]);
-    let arguments = ["--idle", "--tail", kernel, "--recoveries", "1", "--seconds", "60"];
+    let arguments = ["--idle", "--tail", kernel, "--recoveries", "1", "--seconds", "600"];
     let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
     command.env("MPS_SHIM_REPLAY", "in-place").env("MPS_SHIM_REISSUE", if is_reissuing { "1" } else { "0" });
     let probe = Process::start(&mut command);

@@ -102,7 +102,7 @@ fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str],
     let sim = Sim::started(subject, &[]);
     let kinds = [("oob", 700), ("trap", 719)];
     let count = kinds.len().to_string();
-    let arguments = [&["--recoveries", count.as_str(), "--seconds", "60"], arguments].concat();
+    let arguments = [&["--recoveries", count.as_str(), "--seconds", "600"], arguments].concat();
     let probe = Process::start(&mut replaying(&sim, &arguments));
     sim.wait_event(&probe, "ready");
     for (done, (kind, code)) in kinds.into_iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_program_with_work_on_its_way_is_told_and_goes_on() {
 fn a_program_goes_on_after_its_servers_death() {
     once(|subject| {
         let sim = Sim::started(subject, &[]);
-        let probe = Process::start(&mut replaying(&sim, &["--recoveries", "1", "--seconds", "60"]));
+        let probe = Process::start(&mut replaying(&sim, &["--recoveries", "1", "--seconds", "600"]));
         sim.wait_event(&probe, "ready");
         kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");
         let finished = probe.finish(LIMIT).expect("it ends");

@@ -227,11 +227,9 @@ fn memory_that_was_freed_is_there_again_at_once() {
 #[test]
 fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
     once(|subject| {
-        let mut sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
+        let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
         // No server ends here because its time is over.
-        let config = sim.lab.dir().join("config.toml");
-        std::fs::write(&config, "[faults]\ndrain_timeout = 600\n").expect("our folder");
-        sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", config);
+        sim.config("[faults]\ndrain_timeout = 3600\n");
         sim.lab.start(&[]);
         let mut first = committed(&sim, "llm", 5);
         // It has a context before anybody knows of the fault.

@@ -38,10 +38,8 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
 
 /// A bench whose servers stay after a fault as long as they have clients.
 fn patient(subject: &Subject) -> Sim {
-    let mut sim = Sim::watched(subject, &[]);
-    let config = sim.lab.dir().join("config.toml");
-    std::fs::write(&config, "[faults]\ndrain_timeout = 600\n").expect("our folder");
-    sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", config);
+    let sim = Sim::watched(subject, &[]);
+    sim.config("[faults]\ndrain_timeout = 3600\n");
     sim.lab.start(&[]);
     sim
 }
@@ -54,7 +52,7 @@ fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
 
 /// A program that makes no call, recovered from `count` faults; the last line of each recovery.
 fn idle(sim: &Sim, count: usize, hurt: impl Fn(usize)) -> Vec<Value> {
-    let arguments = ["--idle", "--recoveries", &count.to_string(), "--seconds", "60"];
+    let arguments = ["--idle", "--recoveries", &count.to_string(), "--seconds", "600"];
     let probe = Process::start(&mut replaying(sim, EVERYBODY, &arguments));
     sim.wait_event(&probe, "ready");
     for done in 0..count {
@@ -110,7 +108,7 @@ fn who_is_certainly_the_culprit_is_not_recovered_where_only_bystanders_are() {
     once(|subject| {
         let sim = patient(subject);
         let probe =
-            Process::start(&mut replaying(&sim, BYSTANDERS, &["--idle", "--recoveries", "1", "--seconds", "60"]));
+            Process::start(&mut replaying(&sim, BYSTANDERS, &["--idle", "--recoveries", "1", "--seconds", "600"]));
         sim.wait_event(&probe, "ready");
         // On the same server, and by the kernel's own word the culprit.
         let culprit = run(&mut replaying(&sim, BYSTANDERS, &["--faults", "oob"]), b"", LIMIT).expect("it runs");
@@ -148,7 +146,7 @@ fn what_a_dead_copy_had_is_given_back_while_its_server_lives_on() {
         let lingering = Heir::begin(&sim, "", &[]);
         let _ready = lingering.event("ready");
         let probe =
-            Process::start(&mut replaying(&sim, EVERYBODY, &["--idle", "--recoveries", "1", "--seconds", "60"]));
+            Process::start(&mut replaying(&sim, EVERYBODY, &["--idle", "--recoveries", "1", "--seconds", "600"]));
         sim.wait_event(&probe, "ready");
         let server = sim.server();
         let dead = held::Memory::of(probe.pid());
@@ -169,7 +167,7 @@ fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() 
     once(|subject| {
         for has_daemon in [true, false] {
             let sim = Sim::started(subject, &[STUBBORN]);
-            let arguments = ["--busy", "--recoveries", "1", "--seconds", "60"];
+            let arguments = ["--busy", "--recoveries", "1", "--seconds", "600"];
             let probe = Process::start(&mut replaying(&sim, EVERYBODY, &arguments));
             sim.wait_event(&probe, "ready");
             let server = sim.server();
@@ -198,7 +196,7 @@ fn a_daemon_killed_at_any_step_of_its_word_is_asked_again() {
             let mut armed = sim.lab.command(&["-f"]);
             let mut armed = armed.env("MPS_TEST_KILL_AT", point).spawn().expect("it starts");
             wait(&sim, "the daemon", || sim.lab.pipe_dir().join("shim").exists());
-            let arguments = ["--idle", "--recoveries", "1", "--seconds", "60"];
+            let arguments = ["--idle", "--recoveries", "1", "--seconds", "600"];
             let probe = Process::start(&mut replaying(&sim, EVERYBODY, &arguments));
             let hurt = || {
                 sim.wait_event(&probe, "ready");

@@ -10,11 +10,27 @@ use nix::unistd::Pid;
 use remps_proto::admin::CommandName;
 use sim_wire::uvm;
 
-/// `--seconds` of a bystander that is expected to end by an error long before.
-const FOR_EVER: &[&str] = &["--seconds", "60"];
+/// `--for-ms` of a kernel that ends, long after the test.
+const LONG_MS: &str = "3600000";
 
+/// A bystander that ends by an error or not at all.
 fn bystander(sim: &Sim) -> Process {
-    sim.start("mps-bystander", FOR_EVER, "ready")
+    sim.start("mps-bystander", &[], "ready")
+}
+
+/// A bystander that must come to no harm: it says often that it goes on, and ends when it is waited for.
+fn survivor(sim: &Sim) -> Process {
+    sim.start_with_input("mps-bystander", &["--until-stdin-closes", "--every-ms", "50"], "ready")
+}
+
+/// Lets a bystander go on for longer than a fault takes to reach it, and end; the error that it met, if any.
+fn error_of_survivor(sim: &Sim, process: Process) -> Option<u64> {
+    let lines = || process.output().matches("progress").count();
+    let before = lines();
+    let dir = sim.lab.dir();
+    let goes_on = || lines() >= before + 3 || error_of_running(&process).is_some();
+    watch::wait_for(dir, dir, LIMIT, "the bystander goes on", goes_on);
+    error_of(&sim.finish(process))
 }
 
 fn code(sim: &Sim, process: Process) -> Option<u64> {
@@ -75,8 +91,8 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
 #[test]
 fn after_a_misaligned_access_its_culprit_ends_well_and_the_others_fail_with_either_error() {
     for_each(subjects(), |subject| {
-        // Time enough for the culprit to have ended when the server notices.
-        let sim = Sim::started(subject, &[("MPS_SIM_FAULT_MS", "500")]);
+        // The server notices when the culprit has ended.
+        let sim = Sim::started(subject, &[("MPS_SIM_FAULT_AFTER_CULPRIT", "1")]);
         let (first, second) = (bystander(&sim), bystander(&sim));
         let aggressor = sim.start("mps-aggressor", &["misaligned"], "launched");
         assert_eq!(sim.finish(aggressor).code, Some(0), "{subject}");
@@ -92,7 +108,7 @@ fn after_a_misaligned_access_its_culprit_ends_well_and_the_others_fail_with_eith
 fn a_failed_assertion_ends_its_client_alone() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let other = sim.start("mps-bystander", &["--seconds", "1"], "ready");
+        let other = survivor(&sim);
         let aggressor = sim.start("mps-aggressor", &["assert"], "launched");
         let culprit = aggressor.pid();
         assert_eq!(code(&sim, aggressor), Some(710), "{subject}");
@@ -100,7 +116,7 @@ fn a_failed_assertion_ends_its_client_alone() {
             "Client {{PID: {culprit}, Context ID: 1}} exiting. Worker is in reset. Number of active client contexts is "
         );
         sim.lab.wait_log("server.log", &exit);
-        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert_eq!(error_of_survivor(&sim, other), None, "{subject}");
         assert!(!sim.server_log().iter().any(|line| line.contains("fatal GPU error")), "{subject}");
     });
 }
@@ -141,13 +157,13 @@ fn a_fault_stays_on_its_gpu_but_newcomers_are_refused_on_all() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[("MPS_SIM_DEVICES", "2")]);
         let elsewhere = ["--device", "1"];
-        let other = sim.start("mps-bystander", &[&elsewhere, FOR_EVER].concat(), "ready");
+        let other = sim.start("mps-bystander", &elsewhere, "ready");
         let stuck = bystander(&sim);
         stuck.signal(Signal::SIGSTOP);
         assert_eq!(code(&sim, sim.start("mps-aggressor", &["trap"], "launched")), Some(719), "{subject}");
         sim.lab.wait_log("server.log", "The following client process have a sticky error set:");
         if !subject.ours {
-            let refused = sim.finish(sim.start("mps-bystander", &[&elsewhere, FOR_EVER].concat(), "error"));
+            let refused = sim.finish(sim.start("mps-bystander", &elsewhere, "error"));
             assert_eq!(error_of(&refused), Some(807), "{subject}");
         }
         stuck.signal(Signal::SIGKILL);
@@ -186,7 +202,7 @@ fn a_killed_server_gives_its_clients_806_and_the_next_client_a_new_server() {
 fn ct_22_terminating_a_client_answers_exactly_0_and_gives_it_810() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let (terminated, other) = (bystander(&sim), sim.start("mps-bystander", &["--seconds", "2"], "ready"));
+        let (terminated, other) = (bystander(&sim), survivor(&sim));
         let (server, pid) = (sim.server(), terminated.pid());
         assert_eq!(sim.lab.ask(&format!("terminate_client {server} {pid}\n")), "0\n", "{subject}");
         sim.lab.wait_log("server.log", "Client termination succeeded.");
@@ -218,35 +234,34 @@ fn a_client_killed_in_a_kernel_takes_the_others_along() {
 fn a_client_terminated_before_it_is_killed_harms_nobody() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let other = sim.start("mps-bystander", &["--seconds", "2"], "ready");
+        let other = survivor(&sim);
         let dying = in_kernel(&sim, "endless");
         let (server, pid) = (sim.server(), dying.pid());
         assert_eq!(sim.lab.ask(&format!("terminate_client {server} {pid}\n")), "0\n", "{subject}");
         dying.signal(Signal::SIGKILL);
         sim.lab.wait_log("server.log", &format!("Client process {pid} disconnected"));
-        assert_eq!(error_of(&sim.finish(other)), None, "{subject}");
+        assert_eq!(error_of_survivor(&sim, other), None, "{subject}");
     });
 }
 
 #[test]
 fn a_copy_of_the_dead_clients_descriptor_held_until_its_kernel_has_ended_saves_the_others() {
     for_each(subjects(), |subject| {
-        for (kind, saves) in [("long", true), ("endless", false)] {
+        for has_ended in [true, false] {
             let sim = Sim::started(subject, &[]);
-            let other = if saves { sim.start("mps-bystander", &["--seconds", "3"], "ready") } else { bystander(&sim) };
-            let dying = in_kernel(&sim, kind);
+            let other = survivor(&sim);
+            let dying = in_kernel(&sim, "endless");
             let file = held::look_at(dying.pid());
             let copies = held::copies(dying.pid()).expect("a process of ours may be asked for its descriptors");
-            let busy_until = uvm::busy_until(&file).expect("the file has its word");
             dying.signal(Signal::SIGKILL);
             sim.lab.wait_log("server.log", &format!("Client process {} disconnected", dying.pid()));
-            if saves {
-                watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, "the kernel's end", || uvm::now() > busy_until);
+            if has_ended {
+                uvm::end_work(&file).expect("the file is open");
             }
-            assert_eq!(error_of_running(&other), None, "{subject}: {kind}, with the copy held");
+            assert_eq!(error_of_running(&other), None, "{subject}: {has_ended}, with the copy held");
             drop(copies);
-            let expected = if saves { None } else { Some(700) };
-            assert_eq!(error_of(&sim.finish(other)), expected, "{subject}: {kind}, with the copy closed");
+            let expected = if has_ended { None } else { Some(700) };
+            assert_eq!(error_of_survivor(&sim, other), expected, "{subject}: {has_ended}, with the copy closed");
         }
     });
 }
@@ -255,9 +270,9 @@ fn error_of_running(process: &Process) -> Option<u64> {
     find_event(&process.output(), "error")?.get("code")?.as_u64()
 }
 
-/// A client in a kernel of one and a half seconds, or for ever.
+/// A client in a long kernel, or in one without end.
 fn in_kernel(sim: &Sim, kind: &str) -> Process {
-    let process = sim.start("mps-aggressor", &[kind], "launched");
+    let process = sim.start("mps-aggressor", &[kind, "--for-ms", LONG_MS], "launched");
     let file = held::look_at(process.pid());
     // Launching returns before the kernel runs.
     watch::wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, "the kernel runs", || {

@@ -11,9 +11,6 @@ use nix::unistd::Pid;
 use sim_wire::uvm::{self, Kind};
 use std::fs::File;
 
-/// `--hold`: longer than the kernel, and than any test has to wait between two of its steps.
-const HOLD: &str = "3";
-
 fn wait(lab: &Lab, what: &str, fact: impl Fn() -> bool) {
     wait_for(lab.dir(), lab.dir(), LIMIT, what, fact);
 }
@@ -22,9 +19,9 @@ fn error_so_far(process: &Process) -> Option<u64> {
     find_event(&process.output(), "error")?.get("code")?.as_u64()
 }
 
-/// A client in a kernel of `--for-ms`, or for ever, and its busy word.
-fn in_kernel(sim: &Sim, arguments: &[&str]) -> (Process, File) {
-    let process = sim.start("mps-aggressor", arguments, "launched");
+/// A client in a kernel that ends when the test says so, and its busy word.
+fn in_kernel(sim: &Sim) -> (Process, File) {
+    let process = sim.start("mps-aggressor", &["endless"], "launched");
     let file = held::look_at(process.pid());
     // Launching returns before the kernel runs.
     wait(&sim.lab, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
@@ -33,7 +30,7 @@ fn in_kernel(sim: &Sim, arguments: &[&str]) -> (Process, File) {
 
 /// A client that works on and on, and often says so.
 fn bystander(sim: &Sim) -> Process {
-    sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready")
+    sim.start("mps-bystander", &["--every-ms", "50"], "ready")
 }
 
 /// Waits until a bystander has worked for longer than a fault takes to reach it.
@@ -44,9 +41,9 @@ fn is_unharmed(sim: &Sim, process: &Process) {
     assert_eq!(error_so_far(process), None, "{}", process.output());
 }
 
-/// `mps-witness` that keeps the client's copies.
+/// `mps-witness` that keeps the client's copies until it is waited for.
 fn keeper(sim: &Sim, of: Pid) -> Process {
-    let keeper = Process::start(&mut sim.witness(&["--hold", HOLD, &of.to_string()]));
+    let keeper = Process::start_with_input(&mut sim.witness(&["--hold-until-stdin-closes", &of.to_string()]));
     sim.wait_event(&keeper, "attached");
     keeper
 }
@@ -61,10 +58,10 @@ fn a_client_killed_in_a_finite_kernel_harms_nobody_while_its_copies_are_kept() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
         let other = bystander(&sim);
-        let (dying, busy) = in_kernel(&sim, &["long", "--for-ms", "2500"]);
+        let (dying, busy) = in_kernel(&sim);
         let keeper = keeper(&sim, dying.pid());
         kill(&sim, &dying);
-        wait(&sim.lab, "the kernel's end", || uvm::busy_until(&busy).is_ok_and(|until| until < uvm::now()));
+        uvm::end_work(&busy).expect("the file is open");
         assert!(uvm::is_held(&busy).expect("the file is open"), "{subject}: the copies are kept beyond its end");
         let kept = sim.finish(keeper);
         assert!(find_event(&kept.stdout_text(), "closed").is_some(), "{subject}: {}", kept.stdout_text());
@@ -78,7 +75,7 @@ fn a_client_killed_in_an_endless_kernel_harms_everybody_when_its_copies_go() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
         let other = bystander(&sim);
-        let (dying, busy) = in_kernel(&sim, &["endless"]);
+        let (dying, busy) = in_kernel(&sim);
         let keeper = keeper(&sim, dying.pid());
         kill(&sim, &dying);
         assert!(uvm::is_held(&busy).expect("the file is open"), "{subject}");
@@ -92,7 +89,7 @@ fn a_client_killed_in_an_endless_kernel_harms_everybody_when_its_copies_go() {
 fn a_server_whose_only_client_was_killed_in_a_kernel_fails_the_next_one_unless_the_daemon_replaces_it() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let (dying, _) = in_kernel(&sim, &["endless"]);
+        let (dying, _) = in_kernel(&sim);
         let server = sim.server();
         kill(&sim, &dying);
         if subject.ours {
@@ -110,10 +107,10 @@ fn the_second_descriptor_is_the_one_that_saves() {
         for (kind, saves) in [(Kind::SPACE, false), (Kind::MM, true)] {
             let sim = Sim::started(subject, &[]);
             let other = bystander(&sim);
-            let (dying, busy) = in_kernel(&sim, &["long", "--for-ms", "1500"]);
+            let (dying, busy) = in_kernel(&sim);
             let copy = held::copy(dying.pid(), kind).expect("a process of ours may be asked for its descriptors");
             kill(&sim, &dying);
-            wait(&sim.lab, "the kernel's end", || uvm::busy_until(&busy).is_ok_and(|until| until < uvm::now()));
+            uvm::end_work(&busy).expect("the file is open");
             drop(copy);
             if saves {
                 is_unharmed(&sim, &other);
@@ -128,7 +125,7 @@ fn the_second_descriptor_is_the_one_that_saves() {
 fn gpu_memory_of_the_dead_stays_as_long_as_a_copy_of_either_descriptor() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        let client = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let client = sim.start("mps-bystander", &[], "ready");
         let memory = held::Memory::of(client.pid());
         let in_use = memory.in_use(0);
         assert_ne!(in_use, 0, "{subject}");

@@ -48,7 +48,7 @@ fn verdict(sim: &Sim) -> String {
 fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
     for_each(only_ours(), |subject| {
         let Some(sim) = blind(subject) else { return };
-        let other = sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready");
+        let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         // Somebody is still there when the daemon asks the server: the log alone may be anybody's.
         other.signal(Signal::SIGSTOP);
         let culprit = Process::start(&mut sim.command("mps-aggressor", &["oob"]));
@@ -65,7 +65,7 @@ fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
 fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     for_each(only_ours(), |subject| {
         let Some(sim) = blind(subject) else { return };
-        let other = sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready");
+        let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["oob"])));
         let pid = culprit.pid();
         assert_eq!(error_of(&sim.finish(culprit)), Some(700));

@@ -17,7 +17,7 @@ fn once(test: impl Fn(&Subject)) {
 }
 
 fn bystander(sim: &Sim) -> Process {
-    sim.start("mps-bystander", &["--seconds", "60"], "ready")
+    sim.start("mps-bystander", &[], "ready")
 }
 
 fn code(sim: &Sim, process: Process) -> Option<u64> {

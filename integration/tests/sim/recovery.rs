@@ -6,11 +6,12 @@ use integration::under_test::{for_each, subjects};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Long enough that a server dies before it has told its clients of a fault; its culprit does not wait for that.
-const LATE: &[(&str, &str)] = &[("MPS_SIM_FAULT_MS", "10000"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "15")];
+/// So late that a server dies before it has told its clients of a fault; its culprit does not wait for that.
+const LATE: &[(&str, &str)] = &[("MPS_SIM_FAULT_MS", "3600000"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "15")];
 
+/// A bystander that works until it loses its context, and makes so many steps with the next one.
 fn resetting(sim: &Sim, steps: &str) -> Process {
-    sim.start("mps-bystander", &["--reset", "--steps", steps], "ready")
+    sim.start("mps-bystander", &["--reset", "--steps-after-reset", steps], "ready")
 }
 
 fn lost_code(output: &str) -> Option<u64> {
@@ -21,8 +22,7 @@ fn lost_code(output: &str) -> Option<u64> {
 fn after_the_servers_death_a_reset_brings_the_program_to_a_new_server() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[]);
-        // So many steps that the first context never gets there, and few enough for the second.
-        let process = resetting(&sim, "6000");
+        let process = resetting(&sim, "100");
         let server = sim.server();
         kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
         let finished = sim.finish(process);
@@ -34,7 +34,7 @@ fn after_the_servers_death_a_reset_brings_the_program_to_a_new_server() {
             assert_eq!(recovered["tries"].as_u64(), Some(1), "{subject}: {output}");
         }
         let end = find_event(&output, "end").expect("it ended well");
-        assert_eq!((end["steps"].as_u64(), end["is_intact"].as_bool()), (Some(6000), Some(true)), "{subject}");
+        assert_eq!((end["steps"].as_u64(), end["is_intact"].as_bool()), (Some(100), Some(true)), "{subject}");
         assert_ne!(sim.server(), server, "{subject}");
     });
 }
@@ -60,7 +60,7 @@ fn a_server_killed_before_it_spreads_a_fault_saves_from_a_trap_and_not_from_a_me
     for_each(subjects(), |subject| {
         for (kind, is_saved) in [("trap", true), ("oob", false)] {
             let sim = Sim::started(subject, LATE);
-            let process = resetting(&sim, "6000");
+            let process = resetting(&sim, "100");
             let aggressor = sim.run("mps-aggressor", &[kind]);
             let pid = find_event(&aggressor.stdout_text(), "error").and_then(|line| line["pid"].as_i64());
             // The server has read of the fault by then.

@@ -11,8 +11,8 @@ use std::fs;
 fn clients_and_devices_are_listed_as_a_real_server_lists_them() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[("MPS_SIM_DEVICES", "2")]);
-        let first = sim.start("mps-bystander", &["--seconds", "60"], "ready");
-        let second = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let first = sim.start("mps-bystander", &[], "ready");
+        let second = sim.start("mps-bystander", &[], "ready");
         let (server, pids) = (sim.server(), [first.pid(), second.pid()]);
         let list = format!("{}\n{}\n", pids[0], pids[1]);
         assert_eq!(sim.lab.ask(&format!("get_client_list {server}\n")), list, "{subject}");
@@ -70,7 +70,7 @@ fn an_idle_server_ends_when_asked_to_and_any_server_by_sigint_at_once() {
         assert_eq!(sim.lab.ask(&format!("shutdown_server {idle}\n")), "", "{subject}");
         sim.lab.wait_log("server.log", "Exiting");
         sim.lab.wait_gone(Pid::from_raw(idle));
-        let client = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let client = sim.start("mps-bystander", &[], "ready");
         let busy = Pid::from_raw(sim.server());
         kill(busy, Signal::SIGINT).expect("it runs");
         sim.lab.wait_gone(busy);
@@ -117,7 +117,7 @@ fn a_script_makes_the_next_start_fail_and_the_one_after_succeed() {
 fn a_script_makes_the_server_crash_with_its_second_client() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[("MPS_SIM_CRASH_AT_CLIENTS", "2")]);
-        let first = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let first = sim.start("mps-bystander", &[], "ready");
         let crashed = Pid::from_raw(sim.server());
         let second = sim.run("mps-first-alloc", &[]);
         sim.lab.wait_gone(crashed);
@@ -130,7 +130,7 @@ fn a_script_makes_the_server_crash_with_its_second_client() {
 fn a_server_that_is_full_says_808() {
     for_each(subjects(), |subject| {
         let sim = Sim::started(subject, &[("MPS_SIM_MAX_CLIENTS", "1")]);
-        let _first = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let _first = sim.start("mps-bystander", &[], "ready");
         assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), Some(808), "{subject}");
     });
 }

@@ -7,6 +7,7 @@ use integration::lab::watch::wait_for;
 use integration::sim::{Sim, bearer, error_of, find_event, held};
 use integration::under_test::{Subject, for_each, only_ours, subjects};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 use sim_wire::tools::Event;
@@ -72,13 +73,15 @@ fn the_culprits_queue_has_its_fault_and_nobody_elses_has_one() {
     for_each(subjects(), |subject| {
         let sim = Sim::watched(subject, &[]);
         sim.lab.start(&[]);
-        let victims: Vec<Process> = (0..2).map(|_| sim.start("mps-bystander", &["--seconds", "60"], "ready")).collect();
-        // Stopped before its fault until everybody is watched.
-        let culprit = sim.start("mps-aggressor", &["oob", "--after-ms", "3000"], "ready");
-        culprit.signal(Signal::SIGSTOP);
+        let victims: Vec<Process> = (0..2).map(|_| sim.start("mps-bystander", &[], "ready")).collect();
+        // It waits before its fault until everybody is watched.
+        let gate = sim.lab.dir().join("gate");
+        mkfifo(&gate, Mode::S_IRWXU).expect("the bench's folder is ours");
+        let culprit = Process::start(sim.command("mps-aggressor", &["oob"]).env("MPS_SIM_FAULT_GATE", &gate));
+        sim.wait_event(&culprit, "launched");
         let watched: Vec<Process> = victims.iter().chain([&culprit]).map(|client| witness(&sim, client, &[])).collect();
         watched.iter().for_each(|witness| drop(wait_events(&sim, witness, "attached", 1)));
-        culprit.signal(Signal::SIGCONT);
+        drop(OpenOptions::new().write(true).open(&gate).expect("the culprit waits there"));
         for client in victims.into_iter().chain([culprit]) {
             assert_eq!(error_of(&sim.finish(client)), Some(700), "{subject}");
         }
@@ -96,10 +99,15 @@ fn the_culprits_queue_has_its_fault_and_nobody_elses_has_one() {
 fn a_client_is_watched_before_it_has_a_server_and_so_before_its_first_kernel() {
     once(|subject| {
         // The context waits for the server as it would for a daemon that attaches before it hands a client over.
-        let sim = Sim::watched(subject, &[("MPS_SIM_INIT_MS", "1000")]);
+        let mut sim = Sim::watched(subject, &[]);
+        let gate = sim.lab.dir().join("gate");
+        mkfifo(&gate, Mode::S_IRWXU).expect("the bench's folder is ours");
+        sim.lab = sim.lab.with("MPS_SIM_INIT_GATE", &gate);
         sim.lab.start(&[]);
         let program = sim.command("mps-aggressor", &[]).get_program().to_string_lossy().into_owned();
         let witness = Process::start(&mut sim.witness(&["--", &program, "oob"]));
+        sim.wait_event(&witness, "attached");
+        drop(OpenOptions::new().write(true).open(&gate).expect("the server waits there"));
         let output = sim.finish(witness).stdout_text();
         let at =
             |event: &str| output.find(&format!("\"event\":\"{event}\"")).unwrap_or_else(|| panic!("{event}: {output}"));
@@ -198,7 +206,7 @@ fn a_second_descriptor_that_comes_later_is_kept_as_well() {
         let sim = Sim::new(subject, &[]);
         let [main, companion] = space(22);
         let gate = sim.lab.dir().join("gate");
-        mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).expect("the bench's folder is ours");
+        mkfifo(&gate, Mode::S_IRWXU).expect("the bench's folder is ours");
         let client = bearer::start_with_more(&[main.as_fd()], companion.as_fd(), &gate);
         let witness = witness(&sim, &client, &[]);
         let attached = wait_events(&sim, &witness, "attached", 1);
@@ -296,7 +304,7 @@ fn files_that_only_look_like_uvm_descriptors_harm_nobody() {
         let sim = Sim::new(subject, &[]);
         let dir = sim.lab.dir();
         let fifo = dir.join("nvidia-uvm");
-        mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("the bench's folder is ours");
+        mkfifo(&fifo, Mode::S_IRWXU).expect("the bench's folder is ours");
         let fifo = OpenOptions::new().read(true).write(true).open(&fifo).expect("a FIFO opens for both");
         let plain = File::create(dir.join("a-nvidia-uvm")).expect("the bench's folder is ours");
         let files = space(5);
@@ -313,7 +321,7 @@ fn files_that_only_look_like_uvm_descriptors_harm_nobody() {
 fn a_tracker_keeps_the_address_space_and_lets_go_when_the_client_has_ended() {
     once(|subject| {
         let sim = Sim::new(subject, &[]);
-        let client = sim.start("mps-bystander", &["--seconds", "60"], "ready");
+        let client = sim.start("mps-bystander", &[], "ready");
         let witness = witness(&sim, &client, &[]);
         wait_events(&sim, &witness, "attached", 1);
         let (number, file) = (held::space(client.pid()), held::look_at(client.pid()));

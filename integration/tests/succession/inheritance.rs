@@ -8,17 +8,20 @@ use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sim_wire::uvm;
-use std::fs::{self, File};
+use std::fs::File;
 
 fn once(test: impl Fn(&Subject)) {
     for_each(only_ours().map(|subjects| subjects.into_iter().skip(1).collect()), test);
 }
 
+/// Copies are kept for longer than a test takes: what ends them is told by the test.
+const KEEPS: &str = "[funerals]\nhold_timeout = 3600\nendless_hold = 0\n";
+/// They are kept for a moment.
+const KEEPS_BRIEFLY: &str = "[funerals]\nhold_timeout = 0.5\nendless_hold = 0\n";
+
 fn bench(subject: &Subject, config: &str) -> Sim {
-    let mut sim = Sim::watched(subject, &[]);
-    let path = sim.lab.dir().join("mps-control.toml");
-    fs::write(&path, config).expect("the bench's folder is ours");
-    sim.lab = sim.lab.with("MPS_CONTROL_CONFIG", &path);
+    let sim = Sim::watched(subject, &[]);
+    sim.config(config);
     sim.lab.start(&[]);
     sim
 }
@@ -44,7 +47,7 @@ fn kill_daemon(sim: &Sim) {
     sim.lab.wait_gone(daemon);
 }
 
-/// A client in a kernel of 1.2 seconds beside a bystander.
+/// A client in a kernel that ends when the test says so, beside a bystander.
 struct Scene {
     bystander: Process,
     dying: Process,
@@ -52,9 +55,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn begin(sim: &Sim, kernel: &[&str]) -> Self {
-        let bystander = sim.start("mps-bystander", &["--seconds", "60", "--every-ms", "50"], "ready");
-        let dying = sim.start("mps-aggressor", kernel, "launched");
+    fn begin(sim: &Sim) -> Self {
+        let bystander = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
+        let dying = sim.start("mps-aggressor", &["endless"], "launched");
         let file = held::look_at(dying.pid());
         // Launching returns before the kernel runs.
         wait(sim, "the kernel runs", || uvm::busy_until(&file).is_ok_and(|until| until > uvm::now()));
@@ -62,43 +65,59 @@ impl Scene {
     }
 
     /// Kills the client; returns its pid when nobody but a keeper has its descriptors.
-    fn kill(&self, sim: &Sim) -> Pid {
-        let pid = self.dying.pid();
+    fn kill(&self) -> Pid {
         self.dying.signal(Signal::SIGKILL);
         assert!(self.dying.ended_within(LIMIT));
-        assert!(uvm::is_held(&self.file).expect("the file is open"), "{}", sim.lab.log("control.log"));
-        pid
+        self.dying.pid()
     }
 
     fn is_held(&self) -> bool {
         uvm::is_held(&self.file).expect("the file is open")
     }
 
-    fn wait_for_the_kernels_end(&self, sim: &Sim) {
-        wait(sim, "the kernel's end", || uvm::busy_until(&self.file).is_ok_and(|until| until < uvm::now()));
+    fn end_the_kernel(&self) {
+        uvm::end_work(&self.file).expect("the file is open");
+    }
+
+    /// Lets everybody leave, which is the end of the server and of what is kept for its sake.
+    fn leave(self, sim: &Sim) -> File {
+        let Self { bystander, dying, file } = self;
+        drop((bystander, dying));
+        wait(sim, "the end of the funeral", || !uvm::is_held(&file).expect("the file is open"));
+        file
     }
 }
 
-const KERNEL: &[&str] = &["long", "--for-ms", "1200"];
+fn funeral(event: &str, pid: Pid) -> String {
+    format!("\"event\":\"funeral-{event}\",\"process\":{{\"pid\":{pid},")
+}
 
 #[test]
 fn a_funeral_outlives_the_daemon_and_its_successor_ends_it() {
     once(|subject| {
-        let sim = bench(subject, "[funerals]\nhold_timeout = 4\nendless_hold = 0\n");
-        let scene = Scene::begin(&sim, KERNEL);
-        let pid = scene.kill(&sim);
-        let begun = format!("\"event\":\"funeral-begun\",\"process\":{{\"pid\":{pid},");
-        wait(&sim, "the funeral", || sim.lab.log("events.jsonl").contains(&begun));
+        let sim = bench(subject, KEEPS);
+        let scene = Scene::begin(&sim);
+        let pid = scene.kill();
+        wait(&sim, "the funeral", || sim.lab.log("events.jsonl").contains(&funeral("begun", pid)));
         kill_daemon(&sim);
         assert!(scene.is_held(), "the holder has them");
         sim.lab.start(&[]);
         assert!(scene.is_held(), "{}", sim.lab.log("control.log"));
-        scene.wait_for_the_kernels_end(&sim);
         is_unharmed(&sim, &scene.bystander);
+        scene.end_the_kernel();
         assert!(sim.lab.ask("status --json\n").contains(&format!("\"pid\":{pid}")), "the successor mourns it");
+        let _ = scene.leave(&sim);
+        wait(&sim, "its record", || sim.lab.log("events.jsonl").contains(&funeral("ended", pid)));
+
+        // Whoever is there when its time is over, the first daemon, the holder or the second, ends it.
+        let sim = bench(subject, KEEPS_BRIEFLY);
+        let scene = Scene::begin(&sim);
+        scene.end_the_kernel();
+        let pid = scene.kill();
+        wait(&sim, "the funeral", || sim.lab.log("events.jsonl").contains(&funeral("begun", pid)));
+        kill_daemon(&sim);
+        sim.lab.start(&[]);
         wait(&sim, "the end of the funeral", || !scene.is_held());
-        let ended = format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},");
-        wait(&sim, "its record", || sim.lab.log("events.jsonl").contains(&ended));
         is_unharmed(&sim, &scene.bystander);
     });
 }
@@ -106,13 +125,19 @@ fn a_funeral_outlives_the_daemon_and_its_successor_ends_it() {
 #[test]
 fn a_client_that_dies_while_there_is_no_daemon_harms_nobody_and_the_holder_keeps_its_copies_for_their_time() {
     once(|subject| {
-        let sim = bench(subject, "[funerals]\nhold_timeout = 3\n");
-        let scene = Scene::begin(&sim, KERNEL);
+        let sim = bench(subject, KEEPS);
+        let scene = Scene::begin(&sim);
         kill_daemon(&sim);
-        scene.kill(&sim);
-        scene.wait_for_the_kernels_end(&sim);
-        assert!(scene.is_held(), "their time is longer than the kernel");
+        scene.kill();
+        assert!(scene.is_held());
         is_unharmed(&sim, &scene.bystander);
+        drop((scene, sim));
+
+        let sim = bench(subject, KEEPS_BRIEFLY);
+        let scene = Scene::begin(&sim);
+        kill_daemon(&sim);
+        scene.end_the_kernel();
+        scene.kill();
         wait(&sim, "the holder closes them", || !scene.is_held());
         is_unharmed(&sim, &scene.bystander);
     });
@@ -120,30 +145,30 @@ fn a_client_that_dies_while_there_is_no_daemon_harms_nobody_and_the_holder_keeps
 
 #[test]
 fn a_client_that_dies_after_a_successor_came_is_mourned_as_ever() {
-    once(|subject| dies_after_a_successor_came(bench(subject, SUCCESSION)));
+    once(|subject| dies_after_a_successor_came(bench(subject, KEEPS)));
 }
 
 #[test]
 fn a_client_that_dies_before_its_successor_has_looked_at_it_is_mourned_too() {
     once(|subject| {
-        let mut sim = bench(subject, SUCCESSION);
+        let mut sim = bench(subject, KEEPS);
         // Longer than it takes to kill the client; the first daemon has been started without.
         sim.lab = sim.lab.with("MPS_SIM_UVM_INIT_MS", "1500");
         dies_after_a_successor_came(sim);
     });
 }
 
-const SUCCESSION: &str = "[funerals]\nhold_timeout = 3\nendless_hold = 0\n";
-
 fn dies_after_a_successor_came(sim: Sim) {
-    let scene = Scene::begin(&sim, &["long", "--for-ms", "3000"]);
+    let scene = Scene::begin(&sim);
     kill_daemon(&sim);
     sim.lab.start(&[]);
-    let pid = scene.kill(&sim);
-    scene.wait_for_the_kernels_end(&sim);
+    let pid = scene.kill();
+    wait(&sim, "the funeral", || sim.lab.log("events.jsonl").contains(&funeral("begun", pid)));
+    assert!(scene.is_held(), "{}", sim.lab.log("control.log"));
     is_unharmed(&sim, &scene.bystander);
-    wait(&sim, "the end of the funeral", || !scene.is_held());
-    assert!(sim.lab.log("events.jsonl").contains(&format!("\"event\":\"funeral-ended\",\"process\":{{\"pid\":{pid},")));
+    scene.end_the_kernel();
+    let _ = scene.leave(&sim);
+    wait(&sim, "its record", || sim.lab.log("events.jsonl").contains(&funeral("ended", pid)));
 }
 
 #[test]
@@ -151,7 +176,7 @@ fn nothing_is_kept_of_a_client_that_left_in_good_order_before_or_after() {
     once(|subject| {
         let sim = bench(subject, "[funerals]\nhold_timeout = 1\n");
         let leaving = || {
-            let process = sim.start("mps-bystander", &["--seconds", "1"], "ready");
+            let process = sim.start_with_input("mps-bystander", &["--until-stdin-closes"], "ready");
             let file = held::look_at(process.pid());
             (process, file)
         };

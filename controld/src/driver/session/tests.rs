@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use tokio::task::JoinHandle;
 
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct CommandLine {
     socket: SeqPacket,

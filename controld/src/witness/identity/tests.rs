@@ -8,9 +8,19 @@ use crate::io::process;
 use proptest::prelude::*;
 
 /// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A deadline that a test can wait out.
 const SHORT: Duration = Duration::from_millis(50);
+
+/// Those that wait for a read for as long as a test does: how long it takes on a busy machine is not the matter.
+fn patient() -> Identities {
+    Identities::with_deadline(PATIENCE)
+}
+
+/// The same with the places and the stuck readers of others.
+fn patient_like(identities: &Identities) -> Identities {
+    Identities { deadline: PATIENCE, ..identities.clone() }
+}
 
 fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -47,7 +57,7 @@ impl Drop for Waiting {
 fn a_process_is_known_by_start_time_cgroup_command_and_label() {
     let child =
         Waiting::start(Command::new("cat").arg("-").env("MPS_DOMAIN", "batch").env("PADDING", "x".repeat(100_000)));
-    let found = run(Identities::default().of(child.pid(), 0, None));
+    let found = run(patient().of(child.pid(), 0, None));
     let kernel_pid = nix::unistd::Pid::from_raw(child.pid().cast_signed());
     assert_eq!(Some(found.identity.start_time), process::start_time(kernel_pid));
     assert_eq!(found.identity.command, "cat -");
@@ -61,7 +71,7 @@ fn a_process_is_known_by_start_time_cgroup_command_and_label() {
 fn a_long_command_line_is_cut_and_cannot_break_a_line() {
     let child = Waiting::start(Command::new("sh").arg("-c").arg("exec cat").arg("a\nb\u{1b}[2J").arg("ä".repeat(400)));
     // The shell has become `cat`: its own line has no arguments.
-    let found = run(Identities::default().of(child.pid(), 0, None));
+    let found = run(patient().of(child.pid(), 0, None));
     assert_eq!(found.identity.command, "cat");
     let child = Waiting::start(Command::new("sh").args([
         "-c",
@@ -69,7 +79,7 @@ fn a_long_command_line_is_cut_and_cannot_break_a_line() {
         "a\nb\u{1b}[2J",
         &"ä".repeat(400),
     ]));
-    let command = run(Identities::default().of(child.pid(), 0, None)).identity.command;
+    let command = run(patient().of(child.pid(), 0, None)).identity.command;
     assert!(
         command.len() <= MAX_COMMAND && command.starts_with("sh -c while read x; do echo $x; done a b [2J ää"),
         "{command}"
@@ -82,7 +92,7 @@ fn a_zombie_has_its_name_in_brackets() {
     let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let flags = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
     nix::sys::wait::waitid(nix::sys::wait::Id::Pid(pid), flags).unwrap();
-    let found = run(Identities::default().of(child.id(), 0, None));
+    let found = run(patient().of(child.id(), 0, None));
     assert_eq!(found.identity.command, "[true]");
     child.wait().unwrap();
 }
@@ -91,7 +101,7 @@ fn a_zombie_has_its_name_in_brackets() {
 fn what_is_gone_unseen_or_another_has_its_reason() {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
-    let identities = Identities::default();
+    let identities = patient();
     assert_eq!(run(identities.of(child.id(), 0, None)).missing, Some(Missing::Ended));
     assert_eq!(run(identities.of(0, 0, None)).missing, Some(Missing::NotVisible));
     let found = run(identities.of(std::process::id(), 0, Some(1)));
@@ -150,7 +160,7 @@ fn a_process_that_answers_no_page_fault_is_not_waited_for() {
         return;
     }
     // The kernel gives up such a page, and does not wait for whoever should bring it.
-    let found = run(Identities::default().of(child.pid(), 7, None));
+    let found = run(patient().of(child.pid(), 7, None));
     assert_eq!((found.identity.command.as_str(), found.missing), ("[python3]", None));
 }
 
@@ -174,14 +184,14 @@ fn readers_that_do_not_come_back_cost_their_user_two_threads_and_nobody_else_any
         let found = identities.of(own, 7, None).await;
         assert_eq!(found.missing, Some(Missing::UserIsStuck));
         assert!(found.identity.start_time > 0 && found.identity.command.starts_with('['), "the rest is known");
-        assert_eq!(identities.of(own, 8, None).await.missing, None);
+        assert_eq!(patient_like(&identities).of(own, 8, None).await.missing, None);
 
         // They come back.
         drop(ends_tx);
         let all = u32::try_from(MAX_READERS).unwrap();
         drop(identities.places.acquire_many(all).await.unwrap());
         assert!(identities.stuck.lock().is_empty());
-        assert_eq!(identities.of(own, 7, None).await.missing, None);
+        assert_eq!(patient_like(&identities).of(own, 7, None).await.missing, None);
     });
 }
 
@@ -195,7 +205,7 @@ fn with_every_thread_busy_the_next_one_waits_and_then_gives_up() {
         }
         assert_eq!(identities.of(std::process::id(), 0, None).await.missing, Some(Missing::Busy));
         // One place becomes free while somebody waits.
-        let waiter = identities.clone();
+        let waiter = patient_like(&identities);
         let waiting = tokio::spawn(async move { waiter.of(std::process::id(), 0, None).await });
         tokio::task::yield_now().await;
         places.pop();
