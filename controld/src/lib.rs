@@ -12,7 +12,7 @@
 //! | [`io`], [`devices`], [`holder`] | sockets, processes, files; GPUs; the process that survives this one |
 //! | [`observe`] | logs, the event journal, metrics, health |
 //! | [`report`] | what the commands of ours are answered, from a picture of the daemon |
-//! | [`failpoint`] | where tests kill the daemon |
+//! | [`failpoint`], [`patience`] | where tests kill the daemon; how long it waits for others in them |
 //! | [`run`] | programs that are started again when a fault has ended them |
 //! | [`vault`] | where programs give their GPU memory into the daemon's keeping |
 //! | [`witness`] | what tells of faults, of ends, and of who a process is |
@@ -28,6 +28,7 @@ pub mod failpoint;
 pub mod holder;
 pub mod io;
 pub mod observe;
+pub mod patience;
 pub mod report;
 pub mod run;
 pub mod settings;

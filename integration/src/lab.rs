@@ -35,6 +35,9 @@ use tempfile::TempDir;
 /// Whatever takes longer than this has hung. A virtual machine has been seen to stand still for half a minute.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
+/// How many times its own deadlines our daemon waits for peers that are only slow: [`remps_controld::patience`].
+const PATIENCE: &str = "60";
+
 /// A bench.
 #[derive(Debug)]
 pub struct Lab {
@@ -54,7 +57,11 @@ impl Lab {
         // Other users must be able to reach the sockets.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
         let (pipe_dir, log_dir) = (dir.path().join("pipe"), dir.path().join("log"));
-        Self { subject: subject.clone(), dir, pipe_dir, log_dir, environment: subject.environment(), foreground: None }
+        let mut environment = subject.environment();
+        if subject.ours {
+            environment.push(("MPS_TEST_PATIENCE".into(), PATIENCE.into()));
+        }
+        Self { subject: subject.clone(), dir, pipe_dir, log_dir, environment, foreground: None }
     }
 
     /// The same with the pipe directory as log directory.

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// A run, however bad it goes.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
+/// A slow machine keeps its promises late; it breaks none.
+const PATIENCE: (&str, &str) = ("MPS_TEST_PATIENCE", "10");
 const NOBODY: u32 = 65534;
 const PROGRAMS: [&str; 7] = [
     "demo",
@@ -44,7 +46,8 @@ fn installed() -> PathBuf {
 /// A run of what is built.
 fn demo(arguments: &[&str], environment: &[(&str, &OsStr)]) -> Finished {
     let mut command = Command::new(installed().join("demo"));
-    command.args(arguments).arg("--simulated").env_remove("CARGO").envs(environment.iter().copied());
+    command.args(arguments).arg("--simulated").env_remove("CARGO").env(PATIENCE.0, PATIENCE.1);
+    command.envs(environment.iter().copied());
     run(&mut command, b"", RUN_LIMIT).expect("it ends")
 }
 
@@ -116,7 +119,7 @@ fn a_plain_user_with_copies_of_the_programs_runs_it_as_one_user() {
         install(&source.join(name), &folder.path().join(name));
     }
     let mut command = Command::new(folder.path().join("demo"));
-    command.args(["--json", "--simulated"]).env_remove("CARGO").current_dir("/");
+    command.args(["--json", "--simulated"]).env_remove("CARGO").env(PATIENCE.0, PATIENCE.1).current_dir("/");
     let own = nix::unistd::geteuid();
     if own.is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -164,7 +167,7 @@ fn the_text_has_its_headings_and_names_the_lie_of_the_log() {
 
 #[test]
 fn a_server_that_never_starts_breaks_promises_and_the_status_says_so() {
-    let finished = demo(&["--json"], &[("MPS_SIM_EXIT_STATUS", OsStr::new("8"))]);
+    let finished = demo(&["--json"], &[("MPS_SIM_EXIT_STATUS", OsStr::new("8")), (PATIENCE.0, OsStr::new("1"))]);
     assert_eq!(finished.code, Some(1), "{}{}", finished.stdout_text(), finished.stderr_text());
     let facts = json(&finished);
     assert_eq!(facts["passed"], false);

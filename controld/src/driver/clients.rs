@@ -5,6 +5,7 @@ use super::events::Event;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
 use crate::io::process::{open_process, pid_namespace_inode, start_time, uid_of};
+use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
 use nix::sys::signal::Signal;
 use remps_proto::admin::reply::{ClientRow, ps_table};
@@ -33,7 +34,7 @@ async fn read_programs(identities: &Identities, rows: &mut [ClientRow], users: &
         }
     };
     // What could not be read in time is told by its name alone.
-    let _ = tokio::time::timeout(PS_DEADLINE, read).await;
+    let _ = tokio::time::timeout(patient(PS_DEADLINE), read).await;
     for row in rows.iter_mut().filter(|row| row.command.is_empty()) {
         row.command = Identities::name(row.pid).unwrap_or_default();
     }

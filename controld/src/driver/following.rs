@@ -13,6 +13,7 @@ use super::inheritance::Inherited;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
+use crate::patience::patient;
 use crate::witness::uvm::{AttachError, Attached, Copies, OpenFiles, Uvm};
 use hearing::{Hearing, hear_out};
 use std::collections::{BTreeSet, HashMap};
@@ -196,7 +197,7 @@ impl Driver {
         self.follow(process, None);
         let events = self.events.clone();
         tokio::spawn(async move {
-            if tokio::time::timeout(LOOKED_AT_FIRST, looked_rx).await.is_err() {
+            if tokio::time::timeout(patient(LOOKED_AT_FIRST), looked_rx).await.is_err() {
                 events.send(Event::LookOverdue { process, connection }).await;
             }
         });
@@ -313,7 +314,7 @@ impl Driver {
                 }
             };
             // A driver that is too busy to take events hears of the end first, which costs a fault its certainty.
-            let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+            let _ = tokio::time::timeout(patient(LAST_WORDS), last_words).await;
             events.send(event).await;
         });
     }

@@ -19,6 +19,7 @@ use super::HolderError;
 use super::place::Place;
 use super::socket::{receive, send, watch};
 use super::start::{Contact, find_or_start};
+use crate::patience::patient;
 
 /// How long to wait for a holder that is behind. It does nothing but read what it is told, so it needs microseconds; and
 /// what it was not told would stay open for ever.
@@ -93,7 +94,7 @@ impl HolderLink {
         let begin = Instant::now();
         loop {
             let mut link = Self::new(find_or_start(&place)?)?;
-            let deadline = begin + if link.is_child() { START_WAIT } else { ATTACH_WAIT };
+            let deadline = begin + patient(if link.is_child() { START_WAIT } else { ATTACH_WAIT });
             match timeout_at(deadline, link.take_over()).await {
                 Ok(Ok(held)) => return Ok((link, held)),
                 // It was about to end when we connected; the next is found or started.
@@ -224,7 +225,7 @@ impl HolderLink {
 
     fn send(&self, request: ToHolder, fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
         let packet = request.encode()?;
-        let deadline = std::time::Instant::now() + ROOM_WAIT;
+        let deadline = std::time::Instant::now() + patient(ROOM_WAIT);
         loop {
             let socket = self.socket.get_ref().as_fd();
             let error = match send(socket, &packet, fds) {

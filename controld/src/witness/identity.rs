@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::core::{Identity, Pid, Uid};
+use crate::patience::patient;
 use crate::witness::cgroup::Cgroups;
 use crate::witness::proc_dir::ProcDir;
 
@@ -108,7 +109,7 @@ pub struct Identities {
 
 impl Default for Identities {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(MAX_READERS)), stuck: Arc::default(), deadline: DEADLINE }
+        Self { places: Arc::new(Semaphore::new(MAX_READERS)), stuck: Arc::default(), deadline: patient(DEADLINE) }
     }
 }
 
@@ -192,7 +193,7 @@ impl Identities {
         if self.stuck.lock().get(&uid).is_some_and(|stuck| *stuck >= MAX_STUCK_OF_USER) {
             return Err(Missing::UserIsStuck);
         }
-        let permit = tokio::time::timeout(QUEUE_DEADLINE, self.places.clone().acquire_owned()).await;
+        let permit = tokio::time::timeout(patient(QUEUE_DEADLINE), self.places.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else { return Err(Missing::Busy) };
         Ok(Place { _permit: permit, stuck: self.stuck.clone(), uid, is_stuck: Mutex::new(false) })
     }

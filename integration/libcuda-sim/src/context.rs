@@ -161,7 +161,11 @@ impl Context {
             // Opening waits; without such a file there is nothing to wait for.
             drop(std::fs::File::open(gate));
         }
-        let mut own = if kind.is_memory_fault() { driver.own_memory_fault } else { driver.own_fault };
+        let mut own = match kind {
+            kind if kind.is_memory_fault() => driver.own_memory_fault,
+            kind if kind.is_told_by_server() => driver.own_trap,
+            _ => driver.own_fault,
+        };
         if let Some(access) = access {
             // Before the server: the kernel module has written the queues when anybody else hears of the fault, and the
             // server's word may end this process while this thread is kept from running.

@@ -94,6 +94,8 @@ pub(crate) struct Driver {
     pub(crate) devices: Vec<Device>,
     /// From a fault to the culprit's own error.
     pub(crate) own_fault: Duration,
+    /// The same of a trap, if nobody has told it by then.
+    pub(crate) own_trap: Duration,
     /// From a memory fault to the culprit's own error, if nobody has told it by then.
     pub(crate) own_memory_fault: Duration,
     /// A FIFO that a kernel opens before it does wrong.
@@ -146,11 +148,13 @@ pub(crate) fn initialise() -> Outcome {
     let daemon = mps::probe(&path)?.then_some(path);
     let process_link = daemon.as_deref().map(|path| ProcessLink::connect(path, &descriptor)).transpose()?;
     uvm::listen()?;
-    let own_memory_fault = if daemon.is_some() { fault::OWN_MEMORY } else { fault::SPREAD };
+    let (own_trap, own_memory_fault) =
+        if daemon.is_some() { (fault::OWN_TOLD, fault::OWN_TOLD) } else { (fault::OWN, fault::SPREAD) };
     let driver = Driver {
         process: std::process::id(),
         devices: hardware::devices(&script),
         own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
+        own_trap: script.milliseconds("MPS_SIM_OWN_FAULT_MS", own_trap),
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", own_memory_fault),
         fault_gate: script.text("MPS_SIM_FAULT_GATE").map(PathBuf::from),
         fault_event: script.number("MPS_SIM_UVM_EVENT_US").map_or(fault::EVENT, Duration::from_micros),

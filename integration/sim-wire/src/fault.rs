@@ -8,10 +8,11 @@ pub const SPREAD: Duration = Duration::from_millis(15);
 /// How long after the launch a client learns of its own fault, unless scripted otherwise; a real H200 takes 9 to 16 ms
 /// for all but memory faults.
 pub const OWN: Duration = Duration::from_millis(5);
-/// How long after the launch a client under MPS learns of its own memory fault, unless scripted otherwise, when its server
-/// has not told it by then: a real H200's culprit has the error when all have it, and the server's log counts it among
-/// them. So long that a server that lives always tells it first, however busy the machine is.
-pub const OWN_MEMORY: Duration = Duration::from_secs(60);
+/// How long after the launch a client under MPS learns of its own memory fault or trap, unless scripted otherwise, when its
+/// server has not told it by then: a real H200's culprit has the error of a memory fault when all have it, and the server's
+/// log counts it among them; that of a trap when the server says that it is in fault. So long that a server that lives
+/// always tells it first, however busy the machine is.
+pub const OWN_TOLD: Duration = Duration::from_secs(60);
 /// How long after the launch the tools device has the event of a memory fault, unless scripted otherwise; a real H200
 /// takes 0.1 to 0.8 ms.
 pub const EVENT: Duration = Duration::from_micros(300);
@@ -54,6 +55,12 @@ impl FaultKind {
     #[must_use]
     pub fn is_told_to_culprit(self) -> bool {
         self != Self::MISALIGNED
+    }
+
+    /// Whether a culprit under MPS learns of it no earlier than its server does.
+    #[must_use]
+    pub fn is_told_by_server(self) -> bool {
+        self.is_shared() && self.is_told_to_culprit()
     }
 
     /// What the client gets that is told as the `place`th of `count`. Measured after a misaligned access: most have its

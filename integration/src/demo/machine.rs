@@ -89,9 +89,8 @@ impl Machine {
     /// What programs need in their environment to find this machine's driver; `library_folder` is where the simulated
     /// one lies for them, `server` where its server does.
     pub(super) fn environment(&self, library_folder: PathBuf, server: PathBuf) -> Vec<(OsString, OsString)> {
-        let mut variables: Vec<(OsString, OsString)> = std::env::vars_os()
-            .filter(|(name, _)| name.to_str().is_some_and(|name| name.starts_with("MPS_SIM_") || is_passed_on(name)))
-            .collect();
+        let mut variables: Vec<(OsString, OsString)> =
+            std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on)).collect();
         match &self.kind {
             Kind::Real { server } => {
                 for (_, value) in variables.iter_mut().filter(|(name, _)| name == "LD_LIBRARY_PATH") {
@@ -115,8 +114,9 @@ impl Machine {
 
 /// Limits and daemons that somebody has set for other programs must not change what is shown.
 fn is_passed_on(name: &str) -> bool {
-    ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"].contains(&name)
-        || name.starts_with("NVIDIA_")
+    ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "MPS_TEST_PATIENCE"]
+        .contains(&name)
+        || ["NVIDIA_", "MPS_SIM_"].iter().any(|start| name.starts_with(start))
 }
 
 /// A search path without the folders in `folder`.

@@ -8,6 +8,7 @@ use super::machine::{Kind, Machine};
 use super::programs::Programs;
 use super::stage::{COMMAND_LIMIT, Launcher, Stage};
 use super::verdict::{not_proven, promises};
+use remps_controld::patience::patient;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
@@ -23,7 +24,7 @@ const LIVED_ON: Duration = Duration::from_millis(500);
 /// How long clients may take to end after they were told to; then they are killed.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// How long the faulting client behaves well; time to ask who is in which server.
-const GOOD_TIME_MS: &str = "400";
+const GOOD_TIME: Duration = Duration::from_millis(400);
 /// How often a bystander reports: the longest step since the fault is known by this much.
 const REPORT_MS: &str = "20";
 const FAULT: &str = "oob";
@@ -49,7 +50,7 @@ pub(super) fn perform(machine: &Machine, programs: &Programs) -> Result<Facts, D
     let roles = play.serve(&mut cast, own_uid)?;
     // A fault that nobody can bring about shows nothing; that nobody was served is told all the same.
     let server_status = if cast.is_served(roles.culprit) { play.fault(&mut cast, &roles, own_uid)? } else { None };
-    cast.end(END_LIMIT);
+    cast.end(patient(END_LIMIT));
     let (quit, log) = play.quit(&mut cast);
     Ok(play.facts(machine, &cast, &roles, server_status, quit, &log))
 }
@@ -75,7 +76,7 @@ impl Play<'_> {
 
     /// Three clients come and are served.
     fn serve(&self, cast: &mut Cast, own_uid: u32) -> Result<Roles, DemoError> {
-        let deadline = Instant::now() + SERVE_LIMIT;
+        let deadline = Instant::now() + patient(SERVE_LIMIT);
         let first = cast.start("bystander A", own_uid, &mut self.bystander());
         let first = first.map_err(DemoError::system("start a bystander"))?;
         let mut users = vec![own_uid];
@@ -93,10 +94,10 @@ impl Play<'_> {
                 .start("bystander B", own_uid, &mut self.bystander())
                 .map_err(DemoError::system("start a bystander"))?,
         };
-        cast.wait(SERVE_LIMIT, |cast| cast.is_settled(first) && cast.is_settled(second));
+        cast.wait(patient(SERVE_LIMIT), |cast| cast.is_settled(first) && cast.is_settled(second));
         let mut servers = self.ask_servers();
         let mut command = self.launcher().command(&self.programs.aggressor);
-        command.args([FAULT, "--after-ms", GOOD_TIME_MS]);
+        command.args([FAULT, "--after-ms", &patient(GOOD_TIME).as_millis().to_string()]);
         let culprit = cast.start("culprit", own_uid, &mut command);
         let culprit = culprit.map_err(DemoError::system("start the faulting client"))?;
         cast.wait(deadline.saturating_duration_since(Instant::now()), |cast| cast.is_settled(culprit));
@@ -127,7 +128,7 @@ impl Play<'_> {
     /// One of them faults, newcomers come; gives what the daemon says of the server when the first client knew.
     fn fault(&self, cast: &mut Cast, roles: &Roles, own_uid: u32) -> Result<Option<String>, DemoError> {
         let Roles { bystanders: [first, second], culprit, .. } = *roles;
-        cast.wait(SERVE_LIMIT, |cast| cast.launched(culprit).is_some() || cast.is_gone(culprit));
+        cast.wait(patient(SERVE_LIMIT), |cast| cast.launched(culprit).is_some() || cast.is_gone(culprit));
         if cast.launched(culprit).is_none() {
             return Err(DemoError::NoFault);
         }
@@ -135,7 +136,7 @@ impl Play<'_> {
         if let Some(&other) = roles.users.get(1) {
             cast.newcomer("newcomer 2", other).map_err(DemoError::system("start a newcomer"))?;
         }
-        cast.wait(FAULT_LIMIT, |cast| [first, second, culprit].iter().any(|&number| cast.has_failed(number)));
+        cast.wait(patient(FAULT_LIMIT), |cast| [first, second, culprit].iter().any(|&number| cast.has_failed(number)));
         cast.newcomer("newcomer 3", own_uid).map_err(DemoError::system("start a newcomer"))?;
         // The first bystander is of the culprit's user, hence in its server.
         let server = roles.servers.get(&cast.pid(culprit)).or_else(|| roles.servers.get(&cast.pid(first)));
@@ -145,7 +146,7 @@ impl Play<'_> {
             cast.note("demo", format!("get_server_status {server} answers {answer:?}"));
             Some(answer)
         });
-        cast.wait(FAULT_LIMIT, |cast| {
+        cast.wait(patient(FAULT_LIMIT), |cast| {
             cast.is_gone(culprit)
                 && [first, second].iter().all(|&number| cast.has_lived_on(number, LIVED_ON))
                 && cast.are_newcomers_served()

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long the daemon may take to listen; with a cold driver it waits for the GPU.
-const START_LIMIT: Duration = Duration::from_secs(5);
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a command of the user interface may take.
-pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 /// How long whatever is left may take to go.
-const LEFT_LIMIT: Duration = Duration::from_secs(2);
+const LEFT_LIMIT: Duration = Duration::from_secs(20);
 /// Most bytes of the daemon's output that are kept.
 const MOST_OUTPUT: u64 = 4 << 20;
 /// Other users must enter the folder and read what is in it.

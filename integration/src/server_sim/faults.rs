@@ -60,6 +60,11 @@ impl Server {
         if !self.faulted.insert(fault.device) {
             return;
         }
+        if fault.kind.is_told_by_server() && !fault.kind.is_memory_fault() {
+            // The culprit has its error even where the server gets no further.
+            let of_culprit = self.connections.iter().filter(|connection| connection.identity.pid == fault.culprit);
+            of_culprit.for_each(|connection| connection.notify(Notice::Poison(fault.kind.0)));
+        }
         self.hang_with_stopped(fault);
         let mut victims = Vec::new();
         let on_device = |connection: &Connection| connection.device == Some(fault.device);

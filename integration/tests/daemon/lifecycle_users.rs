@@ -52,7 +52,7 @@ fn ct_27_with_the_vendors_rule_the_second_user_waits_and_ps_shows_it() {
             let table = stage.ask("ps\n");
             table.lines().any(|line| line.contains(&waits) && line.contains("(waiting)"))
         });
-        assert_eq!(second.line_within(Duration::from_millis(300)), None, "it is served beside the first");
+        assert_eq!(second.line_within(Duration::ZERO), None, "it is served beside the first");
         first.ping();
         assert_eq!(stage.pids(Part::Server), [server]);
         first.leave();

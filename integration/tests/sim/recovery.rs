@@ -7,7 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// So late that a server dies before it has told its clients of a fault; its culprit does not wait for that.
-const LATE: &[(&str, &str)] = &[("MPS_SIM_FAULT_MS", "3600000"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "15")];
+const LATE: &[(&str, &str)] =
+    &[("MPS_SIM_FAULT_MS", "3600000"), ("MPS_SIM_OWN_FAULT_MS", "5"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "15")];
 
 /// A bystander that works until it loses its context, and makes so many steps with the next one.
 fn resetting(sim: &Sim, steps: &str) -> Process {

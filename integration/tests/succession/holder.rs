@@ -153,7 +153,9 @@ fn twenty_deaths_in_a_row_under_load_cost_nobody_anything() {
 #[test]
 fn a_holder_that_hangs_is_replaced_and_nobody_loses_anything() {
     Stage::run(|stage| {
-        stage.start(&[]);
+        // As long as a daemon waits for it outside of tests.
+        stage.launch(&[], &[("MPS_TEST_PATIENCE", "1")]);
+        stage.wait_up();
         let mut client = Program::attached(stage, ROOT);
         let hung = stage.only(Part::Holder);
         let session = Connection::greeted(&stage.pipe_dir().join("control"), Role::UI).expect("greeted");

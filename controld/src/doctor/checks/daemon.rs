@@ -4,6 +4,7 @@ use crate::cli::{self, Invocation};
 use crate::doctor::Outcome;
 use crate::doctor::machine::{Daemon, Machine, numbers_in, read};
 use crate::io::runtime_dir::PID_FILE;
+use crate::patience::patient;
 use remps_proto::admin::Personality;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -59,7 +60,7 @@ pub(super) fn daemon(machine: &Machine) -> Outcome {
                     "end its clients: get_client_list names them, stop-client ends them without harm to others",
                 );
             }
-            if *took > SLOW_ANSWER {
+            if *took > patient(SLOW_ANSWER) {
                 let what = format!("a daemon answers, after {took_ms}");
                 return Outcome::warning(what, "clients wait as long before they start", "look at the machine's load");
             }
