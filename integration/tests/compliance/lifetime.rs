@@ -161,7 +161,7 @@ fn ct_15_a_killed_daemon_can_be_followed_by_another() {
 
 #[test]
 fn ct_16_the_instant_the_socket_is_there_a_server_can_be_started() {
-    let loops = if integration::lab::stage::is_long() { 1000 } else { 100 };
+    let loops = if integration::lab::stage::is_long() { 1000 } else { 30 };
     for_each(only_ours(), |subject| {
         for _ in 0..loops {
             let lab = Lab::new(subject).with("PATH", "/nonexistent");

@@ -1,6 +1,6 @@
 //! Random and mutated packets on every socket and in the FIFO: nothing crashes and nobody else notices.
 //!
-//! 20,000 packets a place, a million with `REMPS_LONG=1`. A witness client and a witness session use the daemon all the
+//! 5,000 packets a place, a million with `REMPS_LONG=1`. A witness client and a witness session use the daemon all the
 //! while; the daemon and its holder must be the same processes afterwards.
 
 use integration::lab::client::Connection;
@@ -17,7 +17,7 @@ use std::time::Duration;
 const ROOT: u32 = 0;
 /// How many packets go to one place.
 fn packets() -> usize {
-    long_or(1_000_000, 20_000)
+    long_or(1_000_000, 5_000)
 }
 
 /// Serves as witness while `throw` runs, and looks that everything is as before.

@@ -128,7 +128,7 @@ fn others_faults(subject: &integration::under_test::Subject, arguments: &[&str],
 #[test]
 fn pinned_memory_is_there_with_every_byte_after_faults() {
     once(|subject| {
-        own_faults(&Sim::new(subject, &[]), &["--pinned"], &format!("{subject} without MPS"));
+        own_faults(&Sim::new(subject, &[]), &["--light", "--pinned"], &format!("{subject} without MPS"));
         others_faults(subject, &["--pinned"], false);
         others_faults(subject, &["--pinned", "--busy"], false);
     });
@@ -137,7 +137,7 @@ fn pinned_memory_is_there_with_every_byte_after_faults() {
 #[test]
 fn what_a_program_has_written_to_variables_is_there_after_faults() {
     once(|subject| {
-        let arguments = ["--variable", "--library"];
+        let arguments = ["--light", "--variable", "--library"];
         own_faults(&Sim::new(subject, &[]), &arguments, &format!("{subject} without MPS"));
         others_faults(subject, &arguments, false);
         others_faults(subject, &["--variable", "--busy"], false);
