@@ -124,6 +124,16 @@ impl Program {
         self.does("ping", "pong");
     }
 
+    /// One that comes, is served and ends by itself: dropped instead it would be killed, and its server replaced.
+    ///
+    /// # Panics
+    /// When one of these fails.
+    pub fn visits(stage: &Stage, uid: u32) {
+        let mut visitor = Self::attached(stage, uid);
+        visitor.ping();
+        visitor.leave();
+    }
+
     /// Lets it end by itself.
     ///
     /// # Panics

@@ -102,7 +102,7 @@ fn a_failed_start_removes_what_it_made_and_nothing_else() {
         }
         // And nothing of it is in the way of a sound start.
         stage.start(&[]);
-        Program::attached(stage, ROOT).ping();
+        Program::visits(stage, ROOT);
     });
 }
 

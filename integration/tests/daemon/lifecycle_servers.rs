@@ -58,7 +58,7 @@ fn a_client_is_served_at_once_after_a_server_was_killed() {
         for _ in 0..3 {
             let server = *stage.servers().last().expect("two");
             kill(server, Signal::SIGKILL).expect("it is ours");
-            Program::attached(stage, ROOT).ping();
+            Program::visits(stage, ROOT);
         }
         assert!(!stage.servers().contains(&server));
         assert!(stage.servers().contains(&others));

@@ -97,7 +97,7 @@ fn a_server_that_is_forced_is_replaced_wherever_the_daemon_dies() {
             let _ = stage.lab().run(&[], format!("shutdown_server {server} -f\n").as_bytes());
             died(stage, point);
             stage.start(&[]);
-            Program::attached(stage, ROOT).ping();
+            Program::visits(stage, ROOT);
             settled(stage, 1);
             assert_ne!(stage.servers(), [server]);
         });
@@ -161,7 +161,7 @@ fn a_daemon_that_dies_at_its_very_end_leaves_nothing_in_the_way() {
             stage.daemon().signal(Signal::SIGTERM);
             died(stage, point);
             stage.start(&[]);
-            Program::attached(stage, ROOT).ping();
+            Program::visits(stage, ROOT);
             settled(stage, 1);
             assert_eq!(stage.pids(Part::Holder).len(), 1, "{point}");
             let _ = stage.ask("quit\n");

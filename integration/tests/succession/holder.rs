@@ -59,7 +59,7 @@ fn a_daemon_that_dies_while_it_replaces_the_holder_loses_no_more_than_the_holder
                 client.ping();
                 assert_eq!(stage.servers(), [server]);
             }
-            Program::attached(stage, ROOT).ping();
+            Program::visits(stage, ROOT);
             settled(stage, 1);
         });
     }
@@ -78,7 +78,7 @@ fn after_both_have_died_the_next_daemon_starts_afresh() {
         // Nobody holds its control connection any longer.
         stage.lab().wait_gone(server);
         stage.start(&[]);
-        Program::attached(stage, ROOT).ping();
+        Program::visits(stage, ROOT);
         settled(stage, 1);
         assert_eq!(stage.pids(Part::Holder).len(), 1);
     });

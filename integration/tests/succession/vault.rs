@@ -339,7 +339,7 @@ fn a_program_is_told_its_server_and_its_word_alone_harms_nobody() {
         let answers = shim.ask(Ask::Report { error: 700, own_work: true }, None).expect("an answer");
         assert!(matches!(answers[..], [(Answer::Done { regions: 0 }, None)]), "{answers:?}");
         // Anybody may say so: the server is asked, says that it is sound, and goes on to take clients.
-        Program::attached(stage, ROOT).ping();
+        Program::visits(stage, ROOT);
         assert_eq!(server_of(&mut shim), (server, ServerState::HEALTHY));
     });
 }
