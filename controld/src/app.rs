@@ -5,6 +5,7 @@ use crate::devices;
 use crate::doctor;
 use crate::driver::{Driver, StartError};
 use crate::holder;
+use crate::io::blocking;
 use crate::io::daemonize::{Process, Readiness, daemonize};
 use crate::io::notify::notify;
 use crate::io::runtime_dir::{RuntimeDir, RuntimeDirError};
@@ -28,8 +29,6 @@ use std::process::ExitCode;
 const DEFAULT_PERSONALITY: Personality = Personality::V580;
 /// Exit status when the daemon can't start.
 const FAILURE: u8 = 1;
-/// User database look-ups and nothing else run on these.
-const MAX_BLOCKING_THREADS: usize = 4;
 
 /// Runs the program with the process's arguments and environment; returns its exit status.
 #[must_use]
@@ -134,7 +133,7 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
     allocator::share_one_arena();
     raise_descriptor_limit();
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(MAX_BLOCKING_THREADS).build();
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(blocking::most()).build();
     let started = runtime.map_err(StartError::from).and_then(|runtime| {
         let directory = RuntimeDir::open(&settings.pipe_directory)?;
         let (log, warning) = log_sink(options, &settings);

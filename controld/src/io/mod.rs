@@ -1,5 +1,6 @@
 //! One file a socket, process or device: everything that touches the outside.
 
+pub mod blocking;
 pub mod daemonize;
 #[cfg(test)]
 pub(crate) mod ends;

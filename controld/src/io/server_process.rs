@@ -22,6 +22,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Pid, Uid, User, getgrouplist};
 use tokio::process::Child;
 
+use super::blocking::USER_LOOKUPS;
 use super::guests::without_guests;
 pub use super::process::ExitCause;
 use super::server_stderr::ServerStderr;
@@ -94,10 +95,9 @@ fn is_program(path: &Path) -> bool {
 /// A user that the database does not know, or that it does not tell about within two seconds, gets `fallback_gid` (the
 /// group that its client's credentials show) and no other group.
 pub async fn look_up_identity(uid: u32, fallback_gid: u32) -> Identity {
-    let lookup = tokio::task::spawn_blocking(move || known_identity(uid));
-    let known = tokio::time::timeout(USER_LOOKUP_DEADLINE, lookup).await;
+    let known = USER_LOOKUPS.run(uid, USER_LOOKUP_DEADLINE, move || known_identity(uid)).await;
     let unknown = Identity { uid, gid: fallback_gid, groups: Vec::new() };
-    known.ok().and_then(Result::ok).flatten().unwrap_or(unknown)
+    known.ok().flatten().unwrap_or(unknown)
 }
 
 fn known_identity(uid: u32) -> Option<Identity> {

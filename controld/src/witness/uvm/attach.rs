@@ -14,11 +14,11 @@ use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::time::timeout;
 
-use super::Uvm;
 use super::copies::{Copies, Held, OpenFiles};
 use super::descriptors::{Candidate, Given, Taken, open_files, prove_given, take, taken};
 use super::error::AttachError;
 use super::tracker::{Armed, Probed, Tracker, arm};
+use super::{Uvm, look};
 use crate::sys::polled;
 
 /// Between two looks at first.
@@ -112,7 +112,7 @@ impl Uvm {
 
     async fn look(self: &Arc<Self>, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Found, AttachError> {
         let (uvm, process) = (Arc::clone(self), duplicate(pidfd)?);
-        self.blocking(move || sort(&uvm, take(uvm.registry(), uvm.major(), pid, process.as_fd())?)).await
+        look(pid, move || sort(&uvm, take(uvm.registry(), uvm.major(), pid, process.as_fd())?)).await
     }
 
     /// Keeps and watches an address space whose descriptors somebody has handed over: the preload library of a client
@@ -135,7 +135,7 @@ impl Uvm {
             let found = prove_given(uvm.registry(), uvm.major(), pid, given)?;
             sort(&uvm, Taken { looked_at: found.len(), found })
         };
-        let Found { space, companions, looked_at: _ } = self.blocking(prove).await?;
+        let Found { space, companions, looked_at: _ } = look(pid, prove).await?;
         let (armed, space) = space.ok_or(AttachError::NotYet)?;
         let Some(copies) = Copies::new(self.registry(), pid, space, companions) else {
             armed.discard();
@@ -183,7 +183,7 @@ impl Uvm {
     /// See [`AttachError`].
     pub async fn files_open_in(self: &Arc<Self>, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<OpenFiles, AttachError> {
         let (uvm, process) = (Arc::clone(self), duplicate(pidfd)?);
-        self.blocking(move || open_files(uvm.registry(), uvm.major(), pid, process.as_fd())).await
+        look(pid, move || open_files(uvm.registry(), uvm.major(), pid, process.as_fd())).await
     }
 
     /// Adds what the client has opened since: the second descriptor, if the first was found before it was there. To be

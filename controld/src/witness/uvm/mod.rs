@@ -53,10 +53,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
-
 pub use attach::Attached;
 pub use copies::{Copies, OpenFiles};
 pub use descriptors::{Given, may_look};
@@ -65,20 +61,23 @@ pub use tracker::Tracker;
 
 use copies::Registry;
 use descriptors::{TOOLS_MINOR, read_major};
+use nix::unistd::Pid;
+
+use crate::io::blocking::{LOOKS, NoResult};
+use crate::io::process::uid_of;
 
 /// The tools device.
 const TOOLS: &str = "/dev/nvidia-uvm-tools";
-/// Looks into processes that may be under way at a time, hanging ones included.
-const LOOKS: usize = 32;
-/// How long a look is waited for. One that hangs goes on hanging, and counts among [`LOOKS`].
+/// How long a look is waited for, and a thread for it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Whose the threads are on which what is left of the dead is looked at: `(uid_t)-1` is no user.
+const NOBODY: u32 = u32::MAX;
 
 /// The UVM driver of this machine, and everything that is held of it.
 #[derive(Debug)]
 pub struct Uvm {
     major: u32,
     registry: Registry,
-    looks: Arc<Semaphore>,
 }
 
 impl Uvm {
@@ -90,7 +89,7 @@ impl Uvm {
         let major = read_major().map_err(|source| AttachError::System { what: "read /proc/devices", source })?;
         let major =
             major.ok_or_else(|| AttachError::NoDevice { what: "/proc/devices has no nvidia-uvm".to_owned() })?;
-        let uvm = Self { major, registry: Registry::default(), looks: Arc::new(Semaphore::new(LOOKS)) };
+        let uvm = Self { major, registry: Registry::default() };
         drop(uvm.open_tools()?);
         Ok(Arc::new(uvm))
     }
@@ -127,25 +126,20 @@ impl Uvm {
             Err(source) => Err(AttachError::System { what: "look at the tools device", source }),
         }
     }
+}
 
-    /// Runs one look on a blocking thread, if not too many hang there already.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
-    ) -> Result<T, AttachError> {
-        let looks = Arc::clone(&self.looks).acquire_owned();
-        let Ok(Ok(permit)) = timeout(PATIENCE, looks).await else { return Err(AttachError::Exhausted) };
-        let task = spawn_blocking(move || {
-            let result = work();
-            drop(permit);
-            result
-        });
-        match timeout(PATIENCE, task).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => {
-                Err(AttachError::System { what: "look into the process", source: io::Error::other(panic) })
-            }
-            Err(_) => Err(AttachError::Stuck { after: PATIENCE }),
+/// Runs one look at a process on a thread, if not too many of its user's hang there already.
+async fn look<T: Send + 'static>(
+    pid: Pid,
+    work: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
+) -> Result<T, AttachError> {
+    let user = uid_of(pid).unwrap_or(NOBODY);
+    match LOOKS.run(user, PATIENCE, work).await {
+        Ok(result) => result,
+        Err(NoResult::Exhausted) => Err(AttachError::Exhausted),
+        Err(NoResult::Stuck) => Err(AttachError::Stuck { after: PATIENCE }),
+        Err(NoResult::Panicked(panic)) => {
+            Err(AttachError::System { what: "look into the process", source: io::Error::other(panic) })
         }
     }
 }

@@ -12,10 +12,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::Uvm;
 use super::abi::{self, EnableEvents, SetNotificationThreshold, Version};
 use super::closing::{self, Closing};
 use super::copies::{Copies, Held, number_of};
@@ -23,7 +21,10 @@ use super::error::AttachError;
 use super::fatal::{self, FatalFault};
 use super::processors::Processors;
 use super::queue::Queue;
+use super::{NOBODY, Uvm, look};
 use crate::core::MemoryFault;
+use crate::io::blocking::QUESTIONS;
+use crate::io::process::uid_of;
 use crate::sys::{polled, uvm as sys};
 
 /// One entry makes the descriptor readable.
@@ -137,7 +138,7 @@ impl Tracker {
     /// See [`AttachError`].
     pub async fn attach(uvm: &Arc<Uvm>, copies: &Copies) -> Result<Self, AttachError> {
         let (own, space) = (Arc::clone(uvm), Arc::clone(copies.space()));
-        let armed = uvm.blocking(move || arm(&own, &space)).await?;
+        let armed = look(copies.process(), move || arm(&own, &space)).await?;
         let Probed::Space(armed) = armed else { return Err(AttachError::NotYet) };
         Self::listen(armed, copies)
     }
@@ -277,8 +278,9 @@ impl Tracker {
         let Some(space) = self.space.upgrade() else { return };
         let version = self.queue.version();
         let begin = Instant::now();
-        let question = spawn_blocking(move || Processors::ask(space.fd(), version));
-        if let Ok(Ok(Ok(found))) = timeout(patience, question).await {
+        let user = uid_of(self.process).unwrap_or(NOBODY);
+        let question = QUESTIONS.run(user, patience, move || Processors::ask(space.fd(), version));
+        if let Ok(Ok(found)) = question.await {
             self.processors = found;
         } else {
             tracing::debug!(pid = self.process.as_raw(), waited = ?begin.elapsed(), "the client's GPUs are not known");
