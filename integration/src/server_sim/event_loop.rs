@@ -292,12 +292,15 @@ impl Server {
             // First, so that who waits for the line may do what would have mattered to it.
             self.bury(identity.pid);
             self.journal.say(format!("Client process {} disconnected", identity.pid));
-            self.notice_faults_of(identity.pid);
         } else {
             self.finish_termination();
             let left = self.connections.iter().filter(|other| other.identity.context != PROCESS_CONTEXT).count();
             let reset = if gone.is_in_reset { " Worker is in reset." } else { "" };
             self.journal.say(format!("Client {identity} exiting.{reset} Number of active client contexts is {left}."));
+        }
+        // Its connections are closed in any order.
+        if !self.connections.iter().any(|other| other.identity.pid == identity.pid) {
+            self.notice_faults_of(identity.pid);
         }
         self.recover();
     }

@@ -82,7 +82,9 @@ fn a_fault_of_one_is_everyones_error_and_the_log_blames_another() {
             assert_eq!(error_of(&newcomer), None, "{subject}: {kind}");
             if !subject.ours {
                 // Built anew for the newcomer; a daemon of ours may have sent it to another server.
-                assert_eq!(sim.server_log().iter().filter(|line| line.contains("Creating server context")).count(), 2);
+                let contexts =
+                    || sim.server_log().iter().filter(|line| line.contains("Creating server context")).count();
+                watch::wait_for(sim.lab.log_dir(), sim.lab.dir(), LIMIT, "two contexts", || contexts() == 2);
             }
         }
     });
@@ -97,6 +99,7 @@ fn after_a_misaligned_access_its_culprit_ends_well_and_the_others_fail_with_eith
         let aggressor = sim.start("mps-aggressor", &["misaligned"], "launched");
         assert_eq!(sim.finish(aggressor).code, Some(0), "{subject}");
         assert_eq!((code(&sim, first), code(&sim, second)), (Some(716), Some(719)), "{subject}");
+        sim.lab.wait_log("server.log", "Destroy server context on device 0 (NVIDIA H200)");
         let log = sim.server_log();
         let says = |text: &str| log.iter().filter(|line| line.contains(text)).count();
         assert_eq!(says("Server is handling a fatal GPU error."), 1, "{subject}: {log:?}");
