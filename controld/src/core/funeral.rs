@@ -50,6 +50,8 @@ pub struct Mourned {
     pub left: Option<Duration>,
     /// Whether its work counts as endless.
     pub endless: bool,
+    /// Whether nobody has told of this funeral yet: the client ended while no daemon looked.
+    pub is_new: bool,
 }
 
 /// A dead client whose copies are held.
@@ -180,7 +182,7 @@ impl Core {
     /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
     /// server. `false` when the server is gone, and nothing is to be kept.
     pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
-        let Mourned { process: key, uid, server, descriptors, left, endless } = mourned;
+        let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
         let Some(domain) = self.servers.get(&server).map(|server| self.domain_name(server.domain)) else {
             return false;
         };
@@ -190,6 +192,10 @@ impl Core {
         // Its work may fault when the copies are closed.
         self.remember_death(now, key, &process, End::Unknown);
         let act_at = left.map(|left| now + left);
+        if is_new {
+            let domain = domain.clone();
+            self.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
+        }
         self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless: endless });
         true
     }

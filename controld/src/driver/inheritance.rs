@@ -164,7 +164,8 @@ impl Driver {
             until => Some(Duration::from_millis(until).saturating_sub(since_boot())),
         };
         let (uid, server, endless, now) = (note.uid, ServerEpoch(note.server), note.endless, self.now());
-        let mourned = Mourned { process, uid, server, descriptors: files.len(), left, endless };
+        let mourned =
+            Mourned { process, uid, server, descriptors: files.len(), left, endless, is_new: note.until_ms == 0 };
         if !self.core.holds_copies_of(process) && self.core.restore_funeral(now, mourned) {
             self.note_funeral(process, left.map(|left| now + left), endless);
         }
