@@ -8,7 +8,7 @@ use super::vault::VaultNews;
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
 use crate::failpoint::reached;
-use crate::holder::{FromHolder, HolderError};
+use crate::holder::{FromHolder, HolderError, HolderLink};
 use crate::observe::http::Question;
 use remps_proto::admin::reply::ps_table;
 use remps_proto::mps::log::Record;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub(super) enum Wake {
     Event(Event),
     Holder(Result<FromHolder, HolderError>),
+    HolderAttempted(Result<HolderLink, HolderError>),
     Records(std::io::Result<Vec<Record>>),
     Sign(Sign),
     Vault(VaultNews),
@@ -31,7 +32,7 @@ pub(super) enum Wake {
 
 impl Driver {
     /// Passes on what has woken the driver.
-    pub(super) async fn woken(&mut self, wake: Wake) {
+    pub(super) fn woken(&mut self, wake: Wake) {
         match wake {
             Wake::Event(event) => self.event(event),
             Wake::Holder(Ok(FromHolder::Accepted { key, privileged: _, fd })) => self.accepted(ConnectionId(key), fd),
@@ -39,7 +40,8 @@ impl Driver {
             Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
                 tracing::warn!(key, %reason, "the holder could not keep something");
             }
-            Wake::Holder(Err(error)) => self.replace_holder(&error).await,
+            Wake::Holder(Err(error)) => self.holder_lost(&error),
+            Wake::HolderAttempted(result) => self.holder_attempted(result),
             Wake::Records(Ok(records)) => self.records(&records),
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
             Wake::Sign(sign) => self.sign(sign),
@@ -141,6 +143,7 @@ impl Driver {
             Event::HeirlessEnded { process } => {
                 self.mourn(process);
                 self.forget_unless_held(process);
+                self.feed(Input::Tick);
             }
             Event::LookOverdue { process, connection } => self.look_overdue(process, connection),
             Event::Fault { process, fault, lost } => {

@@ -28,8 +28,17 @@ impl Driver {
         });
         let deadline = tokio::time::Instant::now() + FAREWELL;
         // Those who wait for `quit` must find the daemon gone when they are answered, so the holder goes first.
-        let Self { holder, mut events_rx, mut sessions, .. } = self;
-        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
+        let Self { holder, replacement, mut events_rx, mut sessions, .. } = self;
+        let holder = match replacement {
+            None => Some(holder),
+            // One that is just being started must not stay behind.
+            Some(replacement) => {
+                tokio::time::timeout(HOLDER_FAREWELL, replacement.attempt).await.ok().and_then(Result::ok)
+            }
+        };
+        if let Some(holder) = holder
+            && let Err(error) = holder.leave(HOLDER_FAREWELL).await
+        {
             tracing::warn!(%error, "the holder did not end by itself");
         }
         reached("holder-left");

@@ -2,12 +2,25 @@
 
 use super::keys::{self, Note, Stage};
 use super::processes::RunningServer;
-use super::{Connection, Driver, HOLDER_RETRY};
+use super::{Connection, Driver};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
 use crate::failpoint::reached;
 use crate::holder::{self, HolderError, HolderLink, Kind};
+use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::time::Duration;
+
+/// How long to wait before a holder that can't be started is tried again.
+const HOLDER_RETRY: Duration = Duration::from_secs(1);
+
+/// The search for a holder in place of one that is gone.
+pub(super) struct Replacement {
+    /// The attempt that is under way.
+    pub(super) attempt: Pin<Box<dyn Future<Output = Result<HolderLink, HolderError>>>>,
+    /// Why the last one failed, as it was said.
+    failure: Option<String>,
+}
 
 impl Driver {
     /// Notes beside a connection how far it has come.
@@ -38,29 +51,57 @@ impl Driver {
         self.connections.remove(&connection);
     }
 
-    /// The holder is gone: another one gets everything that is to survive us.
-    pub(super) async fn replace_holder(&mut self, error: &HolderError) {
+    /// The holder is gone: another one is started, beside everything else, and gets what is to survive us.
+    pub(super) fn holder_lost(&mut self, error: &HolderError) {
         self.say(&format!("The holder process is gone ({error}), another one is started"));
         self.holder.reap();
-        loop {
-            match HolderLink::attach(self.directory.path()).await {
-                Ok((holder, _)) => {
-                    self.holder = holder;
-                    reached("holder-replaced");
-                    break;
-                }
-                Err(error) => {
-                    self.say(&format!("The holder process can't be started: {error}"));
-                    tokio::time::sleep_until((Instant::now() + HOLDER_RETRY).into()).await;
-                }
-            }
-        }
-        self.hold_everything();
-        reached("everything-held");
+        self.replace_holder_after(Duration::ZERO, None);
     }
 
-    /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices.
+    fn replace_holder_after(&mut self, pause: Duration, failure: Option<String>) {
+        let pipe_dir = self.directory.path().to_owned();
+        let attempt = Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            Ok(HolderLink::attach(&pipe_dir).await?.0)
+        });
+        self.replacement = Some(Replacement { attempt, failure });
+    }
+
+    /// What has come of an attempt to replace the holder. It is made until one succeeds, since nobody can connect
+    /// meanwhile; what stands in its way is said once.
+    pub(super) fn holder_attempted(&mut self, result: Result<HolderLink, HolderError>) {
+        let said = self.replacement.take().and_then(|before| before.failure);
+        match result {
+            Ok(holder) => {
+                self.holder = holder;
+                reached("holder-replaced");
+                self.hold_everything();
+                reached("everything-held");
+                if said.is_some() {
+                    self.say("Another holder process is started");
+                }
+                if self.hand_over_due {
+                    self.hand_over();
+                }
+            }
+            Err(error) => {
+                let failure = error.to_string();
+                if said.as_ref() != Some(&failure) {
+                    self.say(&format!("The holder process can't be started: {failure}"));
+                }
+                self.replace_holder_after(HOLDER_RETRY, Some(failure));
+            }
+        }
+    }
+
+    /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices. Without
+    /// a holder there would be nothing left, so it waits for one.
     pub(super) fn hand_over(&mut self) {
+        if self.replacement.is_some() {
+            self.say("A signal to hand over: there is no holder process yet to leave anything with");
+            self.hand_over_due = true;
+            return;
+        }
         self.say("A signal to hand over: servers and clients wait for the next daemon");
         self.save();
         self.directory.keep_files();

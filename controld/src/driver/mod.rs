@@ -47,6 +47,7 @@ use crate::settings::Settings;
 use connections::{Connection, Session};
 use dispatch::Wake;
 use events::{Event, Events};
+use keeping::Replacement;
 use keys::{Note, Stage};
 use passage::Undecided;
 use processes::RunningServer;
@@ -65,9 +66,6 @@ use vault::Keeper;
 use witnesses::Witnesses;
 
 pub use restore::StartError;
-
-/// How long to wait before a holder that can't be started is tried again.
-const HOLDER_RETRY: Duration = Duration::from_secs(1);
 
 /// A server's control connection and the tasks on it.
 #[derive(Debug)]
@@ -89,6 +87,10 @@ pub struct Driver {
     own_pid: Pid,
     directory: RuntimeDir,
     holder: HolderLink,
+    /// While the holder is gone and there is no other yet: nothing can be kept, and nobody connects.
+    replacement: Option<Replacement>,
+    /// Whether to leave everything to a successor as soon as there is a holder.
+    hand_over_due: bool,
     listeners: Vec<(u64, Kind, OwnedFd)>,
     fifo: LogFifo,
     events: Events,
@@ -163,7 +165,7 @@ impl Driver {
                 };
                 tokio::select! {
                     Some(event) = self.events_rx.recv() => Wake::Event(event),
-                    news = self.holder.next() => Wake::Holder(news),
+                    wake = of_holder(&mut self.holder, &mut self.replacement) => wake,
                     records = self.fifo.read() => Wake::Records(records),
                     sign = self.witnesses.next() => Wake::Sign(sign),
                     news = self.vault.next() => Wake::Vault(news),
@@ -176,7 +178,7 @@ impl Driver {
                     () = timer => Wake::Deadline,
                 }
             };
-            self.woken(wake).await;
+            self.woken(wake);
         }
         let status = self.exit.unwrap_or_default();
         self.farewell().await;
@@ -262,6 +264,14 @@ impl Driver {
     /// A line of our own for `control.log`.
     fn say(&self, line: &str) {
         self.log.control(self.own_pid, line);
+    }
+}
+
+/// The holder's news, or what has come of the attempt to replace one that is gone.
+async fn of_holder(holder: &mut HolderLink, replacement: &mut Option<Replacement>) -> Wake {
+    match replacement {
+        Some(replacement) => Wake::HolderAttempted(replacement.attempt.as_mut().await),
+        None => Wake::Holder(holder.next().await),
     }
 }
 

@@ -152,6 +152,8 @@ impl Driver {
             own_pid,
             directory,
             holder,
+            replacement: None,
+            hand_over_due: false,
             listeners: Vec::new(),
             fifo,
             events,
