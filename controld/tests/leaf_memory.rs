@@ -166,7 +166,7 @@ impl Daemon {
         }
         self.start_servers();
         for client in std::mem::take(&mut self.clients) {
-            self.feed(Input::ProcessGone { pid: client.pid, end: End::Signaled(6) });
+            self.feed(Input::ProcessGone { process: client, end: End::Signaled(6) });
         }
         for (server, _) in lost {
             self.servers.remove(&server);

@@ -203,8 +203,16 @@ impl Core {
         }
     }
 
+    /// A process has ended, which is no client's any more when another one has its pid.
+    pub(super) fn process_ended(&mut self, now: Duration, key: ProcessKey, end: End) {
+        let is_it = |known: &Process| key.start_time == 0 || known.is(key);
+        if self.processes.get(&key.pid).is_some_and(is_it) {
+            self.process_gone(now, key.pid, end);
+        }
+    }
+
     /// A client's process has ended.
-    pub(super) fn process_gone(&mut self, now: Duration, pid: Pid, end: End) {
+    fn process_gone(&mut self, now: Duration, pid: Pid, end: End) {
         let Some(process) = self.processes.remove(&pid) else {
             return;
         };
@@ -320,7 +328,8 @@ impl Core {
         self.effects.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
             let (copies, tracked) = known.map_or((0, false), |process| (process.copies, process.tracked));
-            let connections = known.map_or(0, |process| process.connections);
+            // Contexts that it has elsewhere are on a server that is lost.
+            let connections = known.map_or(0, |process| process.connections.min(BEFORE_CONTEXTS));
             let is_watched = known.is_some();
             let condemned = known.is_some_and(|process| process.condemned);
             let process = Process { server: epoch, uid: peer.uid, identity, copies, tracked, condemned, connections };

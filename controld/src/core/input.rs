@@ -140,10 +140,10 @@ pub enum Input {
         /// The `CUresult` it reported; `None` when it closed without one.
         status: Option<u32>,
     },
-    /// The process of a client or watcher is gone.
+    /// The process of a client is gone. Of one whose start nobody could read the start time is 0.
     ProcessGone {
-        /// Its pid.
-        pid: Pid,
+        /// Which process.
+        process: ProcessKey,
         /// How it ended.
         end: End,
     },

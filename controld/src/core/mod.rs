@@ -190,7 +190,7 @@ impl Core {
             Input::EndTakenBack { connection } => self.end_taken_back(connection),
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(now, connection, status),
-            Input::ProcessGone { pid, end } => self.process_gone(now, pid, end),
+            Input::ProcessGone { process, end } => self.process_ended(now, process, end),
             Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),
             Input::SpawnFailed { server, reason } => self.spawn_failed(now, server, &reason),
             Input::ServerMeasured { server, memory_bytes } => self.server_measured(server, memory_bytes),

@@ -101,7 +101,7 @@ impl Driver {
             return;
         };
         // The descriptor names one process for ever, so this decides.
-        if start_time(pid).unwrap_or_default() != process.start_time {
+        if start_time(pid) != Some(process.start_time) {
             return;
         }
         let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };

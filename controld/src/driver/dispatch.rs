@@ -129,6 +129,7 @@ impl Driver {
             Event::ServerExited { server, cause } => self.server_ended(server, cause),
             Event::ServerHeard { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { process, end } => self.process_ended(process, end),
+            Event::WatchAgain { pid, connection } => self.watch_again(pid, connection),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
                 // Unless it has left meanwhile.

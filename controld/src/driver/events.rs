@@ -57,6 +57,8 @@ pub(super) enum Event {
     ServerHeard { server: ServerEpoch, cause: ExitCause },
     /// A client's process is gone.
     ProcessGone { process: ProcessKey, end: End },
+    /// A client's process that could not be watched may be tried again.
+    WatchAgain { pid: Pid, connection: Option<ConnectionId> },
     /// The same, when all that its tools queues had to say has been told.
     ProcessHeard { process: ProcessKey, end: End },
     /// A client that had to be known before its domain could be.

@@ -33,7 +33,7 @@ mod vault;
 mod witnesses;
 mod word;
 
-use crate::core::{ConnectionId, Core, Input, Peer, Pid, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Core, Input, Peer, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::holder::{HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
@@ -101,6 +101,8 @@ pub struct Driver {
     queued_sessions: VecDeque<(SessionId, Peer, Arc<SeqPacket>)>,
     links: BTreeMap<ServerEpoch, Link>,
     servers: BTreeMap<ServerEpoch, RunningServer>,
+    /// The tasks that wait for the ends of clients.
+    watched: HashMap<ProcessKey, AbortHandle>,
     /// Clients whose server has been told, or may have been, and has not answered yet.
     undecided: BTreeMap<ConnectionId, Undecided>,
     /// Inputs that follow from performing effects.

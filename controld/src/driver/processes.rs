@@ -15,6 +15,10 @@ use crate::witness::end::EndWatch;
 use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait before a process that can't be watched is tried again.
+const WATCH_RETRY: Duration = Duration::from_secs(1);
 
 /// A pid as system calls take it.
 pub(super) fn kernel_pid(pid: Pid) -> nix::unistd::Pid {
@@ -208,18 +212,26 @@ impl Driver {
         reached("server-signalled");
     }
 
-    /// Reports when a client's process ends, and follows it with the witnesses. One that can't be watched is taken for
-    /// gone: the server then decides alone whether it has clients.
+    /// Reports when a client's process ends, and follows it with the witnesses. One that can't be watched, because the
+    /// daemon is out of descriptors, is a client as long as it may live, and is tried again.
     pub(super) fn watch_process(&mut self, pid: Pid, connection: Option<ConnectionId>) {
         let socket = connection.and_then(|connection| self.connections.get(&connection)).map(|known| &known.socket);
         let named = socket.and_then(|socket| socket.peer_pidfd().ok());
-        let process = match named {
+        let opened = match named {
             Some(fd) => WatchedProcess::from_pidfd(kernel_pid(pid), fd),
             None => open_process(kernel_pid(pid)),
         };
-        let Ok(opened) = process else {
-            self.feed(Input::ProcessGone { pid, end: End::Unknown });
-            return;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+                let process = ProcessKey { pid, start_time: 0 };
+                self.feed(Input::ProcessGone { process, end: End::Unknown });
+                return;
+            }
+            Err(error) => {
+                self.watch_later(pid, connection, &error);
+                return;
+            }
         };
         let identity = known_at_once(pid);
         let process = ProcessKey { pid, start_time: identity.start_time };
@@ -232,7 +244,7 @@ impl Driver {
         let events = self.events.clone();
         let (identities, kills) = (self.witnesses.identities.clone(), self.witnesses.kills.clone());
         let mounts = Arc::clone(&self.witnesses.mounts);
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             // A process that does not let itself be read must not delay the news of its own end.
             let found = tokio::select! {
                 biased;
@@ -250,10 +262,38 @@ impl Driver {
             let end = watch.end(opened.pidfd()).await;
             events.send(Event::ProcessGone { process, end }).await;
         });
+        // A process that has outlived its server is watched anew when it comes back.
+        let before = self.watched.insert(process, task.abort_handle()).filter(|_| process.start_time != 0);
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+
+    fn watch_later(&self, pid: Pid, connection: Option<ConnectionId>, error: &std::io::Error) {
+        tracing::warn!(pid, %error, "a client's process can't be watched yet");
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(WATCH_RETRY).await;
+            events.send(Event::WatchAgain { pid, connection }).await;
+        });
+    }
+
+    /// Tries again to watch a process, unless its server has gone meanwhile, or its pid is another's by now.
+    pub(super) fn watch_again(&mut self, pid: Pid, connection: Option<ConnectionId>) {
+        let Some(known) = self.core.client_processes().into_iter().find(|known| known.pid == pid) else {
+            return;
+        };
+        let started = process::start_time(kernel_pid(pid)).unwrap_or_default();
+        if known.start_time != 0 && started != 0 && known.start_time != started {
+            self.feed(Input::ProcessGone { process: known, end: End::Unknown });
+        } else if !self.watched.contains_key(&known) {
+            self.watch_process(pid, connection);
+        }
     }
 
     pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
-        self.feed(Input::ProcessGone { pid: process.pid, end });
+        self.watched.remove(&process);
+        self.feed(Input::ProcessGone { process, end });
         self.mourn(process);
         self.forget_unless_held(process);
     }

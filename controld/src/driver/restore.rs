@@ -153,6 +153,7 @@ impl Driver {
             directory,
             holder,
             replacement: None,
+            watched: HashMap::new(),
             hand_over_due: false,
             listeners: Vec::new(),
             fifo,

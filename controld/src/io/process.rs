@@ -41,7 +41,7 @@ impl From<std::process::ExitStatus> for ExitCause {
 enum Watch {
     Descriptor(AsyncFd<OwnedFd>),
     /// By start time: a later process with the same pid has another.
-    Polled(Option<u64>),
+    Polled(u64),
 }
 
 /// One certain process, whoever gets its pid afterwards.
@@ -54,14 +54,15 @@ pub struct WatchedProcess {
 /// Opens a process by pid. The caller knows by other means (a connected socket) that the pid still is the one meant.
 ///
 /// # Errors
-/// `ESRCH` when there is no such process.
+/// `ESRCH` when there is no such process; anything else says nothing of whether there is.
 pub fn open_process(pid: Pid) -> io::Result<WatchedProcess> {
     match pidfd::open(pid) {
         Ok(fd) => WatchedProcess::from_pidfd(pid, fd),
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            let start = start_time(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
-            Ok(WatchedProcess { pid, watch: Watch::Polled(Some(start)) })
-        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => match start_time(pid) {
+            Some(start) => Ok(WatchedProcess { pid, watch: Watch::Polled(start) }),
+            None if is_there(pid) => Err(io::Error::other("its start time can't be read")),
+            None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        },
         Err(error) => Err(error),
     }
 }
@@ -100,7 +101,7 @@ impl WatchedProcess {
             Watch::Polled(start) => {
                 let mut look = interval(LOOK_PERIOD);
                 look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                while start_time(self.pid) == *start {
+                while may_be_this(self.pid, *start) {
                     look.tick().await;
                 }
                 Ok(())
@@ -115,10 +116,22 @@ impl WatchedProcess {
     pub fn signal(&self, signal: Option<Signal>) -> io::Result<()> {
         match &self.watch {
             Watch::Descriptor(fd) => pidfd::send_signal(fd.get_ref(), signal),
-            Watch::Polled(start) if start_time(self.pid) == *start => Ok(nix::sys::signal::kill(self.pid, signal)?),
+            Watch::Polled(start) if start_time(self.pid) == Some(*start) => {
+                Ok(nix::sys::signal::kill(self.pid, signal)?)
+            }
             Watch::Polled(_) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
         }
     }
+}
+
+/// Whether there is a process of this pid. Needs no descriptor.
+fn is_there(pid: Pid) -> bool {
+    nix::sys::signal::kill(pid, None) != Err(nix::errno::Errno::ESRCH)
+}
+
+/// Whether the process that started then may still be there: one that can't be read, for want of descriptors, may.
+fn may_be_this(pid: Pid, start: u64) -> bool {
+    start_time(pid).map_or_else(|| is_there(pid), |now| now == start)
 }
 
 /// When the process started, in clock ticks since boot: with the pid this names a process for ever.

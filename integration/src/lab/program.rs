@@ -61,6 +61,19 @@ impl Program {
         program
     }
 
+    /// Whether it comes to be served; `false` when it ends instead.
+    ///
+    /// # Panics
+    /// When it does neither.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        match self.lines_rx.recv_timeout(LIMIT) {
+            Ok(line) => line == "attached",
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => panic!("client {} is neither served nor sent away", self.pid()),
+        }
+    }
+
     /// Its pid.
     #[must_use]
     pub fn pid(&self) -> Pid {

@@ -262,6 +262,16 @@ pub fn descriptors(pid: Pid) -> Option<usize> {
     fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
 }
 
+/// Lets a process have no more descriptors than this at a time.
+///
+/// # Panics
+/// When it can't be limited.
+pub fn limit_descriptors(pid: Pid, most: usize) {
+    let limit = format!("--nofile={most}:");
+    let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().expect("prlimit runs");
+    assert!(done.success(), "{limit}");
+}
+
 impl Drop for Stage {
     fn drop(&mut self) {
         let deadline = Instant::now() + LIMIT;

@@ -4,12 +4,10 @@ use integration::lab::LIMIT;
 use integration::lab::client::Connection;
 use integration::lab::peer::Peer;
 use integration::lab::program::Program;
-use integration::lab::stage::{Part, Stage, descriptors, long_or};
+use integration::lab::stage::{Part, Stage, descriptors, limit_descriptors, long_or};
 use integration::lab::sudden_death::{died, never_killed, nothing_leaks, settled};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use remps_proto::mps::handshake::Role;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const ROOT: u32 = 0;
@@ -46,13 +44,6 @@ fn a_killed_holder_is_replaced_and_the_new_one_has_everything() {
     });
 }
 
-/// Lets a process open no more descriptors than it has, or as many as it may.
-fn limit_descriptors(pid: Pid, most: &str) {
-    let limit = format!("--nofile={most}:");
-    let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status().expect("prlimit runs");
-    assert!(done.success(), "{limit}");
-}
-
 #[test]
 fn a_daemon_that_gets_no_holder_goes_on_and_ends_when_it_is_told_to() {
     Stage::run(|stage| {
@@ -61,7 +52,7 @@ fn a_daemon_that_gets_no_holder_goes_on_and_ends_when_it_is_told_to() {
         let server = stage.only(Part::Server);
         let daemon = stage.daemon().pid();
         let lose = || {
-            limit_descriptors(daemon, &descriptors(daemon).expect("it runs").to_string());
+            limit_descriptors(daemon, descriptors(daemon).expect("it runs"));
             let said = || stage.daemon().output().matches("The holder process can't be started").count();
             let before = said();
             kill(stage.only(Part::Holder), Signal::SIGKILL).expect("it is ours");
@@ -69,7 +60,7 @@ fn a_daemon_that_gets_no_holder_goes_on_and_ends_when_it_is_told_to() {
         };
         lose();
         client.ping();
-        limit_descriptors(daemon, "4096");
+        limit_descriptors(daemon, 4096);
         let mut second = Program::attached(stage, ROOT);
         assert_eq!(stage.servers(), [server]);
         second.ping();

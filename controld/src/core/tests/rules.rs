@@ -10,6 +10,11 @@ const ROOT: Peer = Peer { pid: 9, uid: 0, gid: 0 };
 const USER: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
 const OTHER: Peer = Peer { pid: 11, uid: 1001, gid: 1001 };
 
+/// The end of a process whose start nobody could read.
+fn gone(pid: Pid) -> Input {
+    Input::ProcessGone { process: ProcessKey { pid, start_time: 0 }, end: End::Exited(0) }
+}
+
 /// A core and what it asked for.
 struct Story {
     core: Core,
@@ -299,7 +304,7 @@ fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
     let mut story = Story::new(Policy::default());
     let (_, effects) = story.arrive(USER);
     let (idle, _) = story.serve(&effects, 501);
-    story.feed(Input::ProcessGone { pid: USER.pid, end: End::Exited(0) });
+    story.feed(gone(USER.pid));
     assert_eq!(story.core.next_deadline(), None, "the only server stays");
     let (_, effects) = story.arrive(OTHER);
     story.serve(&effects, 502);
@@ -309,6 +314,19 @@ fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
     assert!(lines(&effects).is_empty());
     let (connection, effects) = story.arrive(USER);
     assert_eq!(dispatched(&effects), [(idle, connection)], "somebody was there whom only the server knew");
+}
+
+#[test]
+fn the_end_of_an_earlier_process_of_the_same_pid_is_not_the_clients() {
+    let mut story = Story::new(Policy::default());
+    let connection = ConnectionId(story.number());
+    let arrival = Input::ClientArrived { connection, peer: USER, identity: identity(USER.pid, 2) };
+    let effects = story.feed(arrival);
+    story.serve(&effects, 501);
+    for (birth, left) in [(1, 1), (2, 0)] {
+        story.feed(Input::ProcessGone { process: world::key(USER.pid, birth), end: End::Signaled(9) });
+        assert_eq!(story.core.client_processes().len(), left, "the process of birth {birth} has ended");
+    }
 }
 
 #[test]
@@ -337,8 +355,8 @@ fn a_server_without_clients_makes_room_for_one_that_cannot_start_beside_it() {
     assert_eq!(asked(&effects, &Request::Shutdown), None, "the first one has a client");
     let (another, effects) = story.arrive(Peer { pid: 33, ..USER });
     assert_eq!(dispatched(&effects), [(first, another)], "and goes on to take more");
-    story.feed(Input::ProcessGone { pid: 33, end: End::Exited(0) });
-    let effects = story.feed(Input::ProcessGone { pid: USER.pid, end: End::Exited(0) });
+    story.feed(gone(33));
+    let effects = story.feed(gone(USER.pid));
     let id = asked(&effects, &Request::Shutdown).expect("it has none and is in the way");
     story.feed(Input::Replied { request: id, reply: Ok(Reply::ActiveWorkers(0)) });
     let effects = story.feed(Input::ServerExited { server: first, cause: ExitCause::Exited(0) });

@@ -123,7 +123,7 @@ impl Scene {
     }
 
     pub(super) fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {
-        self.feed(Input::ProcessGone { pid: peer.pid, end })
+        self.feed(Input::ProcessGone { process: key(peer.pid, 0), end })
     }
 
     pub(super) fn verdict(&self) -> &Verdict {

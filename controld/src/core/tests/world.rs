@@ -186,7 +186,7 @@ impl World {
             process.clients.remove(&pid);
         }
         if self.watched.remove(&pid) {
-            self.feed(Input::ProcessGone { pid, end });
+            self.feed(Input::ProcessGone { process: old, end });
         } else {
             // The driver lets go of what nobody waits for.
             self.copies.remove(&old);

@@ -73,7 +73,7 @@ impl World {
     pub(super) fn watch(&mut self, pid: u32) {
         if !self.living.contains(&pid) {
             // It died before anybody watched.
-            let effects = self.core.handle(self.now, Input::ProcessGone { pid, end: End::Unknown });
+            let effects = self.core.handle(self.now, Input::ProcessGone { process: self.key(pid), end: End::Unknown });
             for effect in effects {
                 self.perform(effect);
             }
