@@ -355,6 +355,93 @@ def killed_in_kernel(ours, theirs, times=100, their_times=10):
     return results
 
 
+def gpu_memory():
+    """MiB of the GPU in use, and of that what living processes have, by the driver's own lists."""
+
+    def query(what):
+        line = ["nvidia-smi", what, "--format=csv,noheader,nounits"]
+        return subprocess.run(line, capture_output=True, text=True, check=True).stdout
+
+    used = int(query("--query-gpu=memory.used").split()[0])
+    lines = [line.split(",") for line in query("--query-compute-apps=pid,used_memory").splitlines() if "," in line]
+    return {"used": used, "of processes": {int(pid): int(size) for pid, size in lines if size.strip().isdigit()}}
+
+
+def killed_beside_eight(ours, times=100):
+    """`kill -9` of a client in a kernel of 0.7 s, again and again beside the same eight on one server, whose copies are
+    all held until the end: whether all eight live, and where the GPU's memory goes meanwhile and afterwards."""
+    results = {"kills": times}
+    # Held for longer than all of it takes, and then for a second.
+    for name, settings in (("held", "[funerals]\nhold_timeout = 3600\n"), ("given back", "[funerals]\nhold_timeout = 1.5\nendless_hold = 0\n")):
+        count = times if name == "held" else max(times // 4, 2)
+        with configured(ours, settings) as daemon:
+            clients = crowd(daemon)
+            servers = daemon.servers()
+            steps, stalls, refused = [], [], None
+
+            def look(kills):
+                seen = gpu_memory()
+                steps.append(
+                    {
+                        "kills": kills,
+                        "used, MiB": seen["used"],
+                        "of processes, MiB": sum(seen["of processes"].values()),
+                        "funerals": len(open_funerals(daemon)),
+                    }
+                )
+
+            look(0)
+            for kill in range(count):
+                victim = daemon.client("mps-aggressor", "long", "--for-ms", "700")
+                try:
+                    victim.wait("launched")
+                except Failed as failed:
+                    look(kill)
+                    refused = f"after {kill} kills: {failed}"
+                    break
+                at = time.monotonic()
+                victim.process.kill()
+                victim.process.wait()
+                time.sleep(0.8)
+                stalls += [longest_ms(client, at) for client in clients if client.process.poll() is None]
+                if kill % 10 == 9:
+                    look(kill + 1)
+            if name == "given back":
+                until(lambda: not open_funerals(daemon), 20, "the ends of the funerals")
+                time.sleep(2)
+                look(count)
+            same = set(servers) <= set(daemon.servers())
+            codes = settled(clients, 10)
+            results[name] = {
+                "kills": count,
+                "alive of 8": sum(code is None for code in codes),
+                "servers": f"{len(daemon.servers())}, the first one among them" if same else "the first one is gone",
+                "a newcomer refused": refused,
+                "longest step, ms": spread(stalls) if stalls else None,
+                "memory": steps,
+            }
+            if name == "held":
+                until(lambda: not open_funerals(daemon), 20, "the ends of the funerals")
+                for after in (0, 4):
+                    time.sleep(after)
+                    look(count)
+    for name in ("held", "given back"):
+        if results[name]["alive of 8"] != 8 or results[name]["a newcomer refused"]:
+            raise Failed(f"{name}: {results}")
+    return results
+
+
+def open_funerals(daemon):
+    """The beginnings of funerals that have not ended."""
+    begun = {}
+    for event in journal(daemon):
+        if event["event"] == "funeral-begun":
+            begun[event["process"]["pid"]] = event
+        elif event["event"] == "funeral-ended":
+            begun.pop(event["process"]["pid"], None)
+    return list(begun.values())
+
+
 def out_of_memory(ours, theirs, times=15):
     """The same when the kernel kills a client in a cgroup for want of memory."""
     group = Path("/sys/fs/cgroup/remps-oom")

@@ -1,5 +1,6 @@
 """Figures of ours against the vendor's, measured in turns in one run, as minimum, median and maximum."""
 
+import math
 import os
 import random
 import signal
@@ -14,9 +15,26 @@ def spread(values):
     return {"n": len(values), "min": min(values), "median": statistics.median(values), "max": max(values)}
 
 
+def median_interval(values, confidence=0.95):
+    """An interval that has the median in it with this confidence at least, whatever the values are distributed like: by
+    the ranks, since each value is below the median with one half; `None` where there are too few values."""
+    ordered, count = sorted(values), len(values)
+    outside, rank = 0.0, -1
+    while rank + 1 < count // 2 and outside + 2 * math.comb(count, rank + 1) / 2**count <= 1 - confidence:
+        rank += 1
+        outside += 2 * math.comb(count, rank) / 2**count
+    return [ordered[rank], ordered[count - 1 - rank]] if rank >= 0 else None
+
+
 def paired(ours, theirs):
-    """Both spreads and the spread of the ratios pair by pair."""
-    return {"ours": spread(ours), "theirs": spread(theirs), "ratio": spread([a / b for a, b in zip(ours, theirs)])}
+    """Both spreads, the spread of the ratios pair by pair, and the interval of their median."""
+    ratios = [a / b for a, b in zip(ours, theirs)]
+    return {
+        "ours": spread(ours),
+        "theirs": spread(theirs),
+        "ratio": spread(ratios),
+        "median ratio, 95 %": median_interval(ratios),
+    }
 
 
 def in_turns(first, second, times):

@@ -63,6 +63,9 @@ def markdown(results):
         elif isinstance(result, dict) and "ratio" in result:
             page += ["| | n | min | median | max |", "|---|---|---|---|---|"]
             page += [row(part, result[part]) for part in ("ours", "theirs", "ratio")] + [""]
+            interval = result.get("median ratio, 95 %")
+            if interval:
+                page += [f"The median ratio is between {interval[0]:.3f} and {interval[1]:.3f} with 95 % confidence.", ""]
         else:
             page += listed(result) + [""]
     return "\n".join(page)
