@@ -147,7 +147,7 @@ impl Core {
             // Who waits while no server can be started is shown too.
             Command::Ps { server: None } if !self.servers.is_empty() || self.waiting() > 0 => {
                 let servers = self.connected_servers();
-                self.gather(session, GatherKind::Ps, &servers);
+                self.gather(session, GatherKind::Ps { of: self.only_own(peer) }, &servers);
             }
             Command::GetDeviceClientList { server: None } if !self.servers.is_empty() => {
                 let servers = self.connected_servers();
@@ -207,7 +207,7 @@ impl Core {
             Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),
             Command::GetClientList { .. } => self.ask(epoch, Request::Clients, Purpose::Clients(session)),
             Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
-            Command::Ps { .. } => self.gather(session, GatherKind::Ps, &[epoch]),
+            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: self.only_own(peer) }, &[epoch]),
             Command::GetActiveThreadPercentage { .. } => {
                 self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
             }
@@ -277,11 +277,16 @@ impl Core {
         }
     }
 
-    /// The clients that wait for a server, as rows of `ps`.
-    pub(super) fn waiting_rows(&self) -> Vec<PsRow> {
+    /// Whose clients `peer` may see; `None` is everybody's.
+    fn only_own(&self, peer: Peer) -> Option<Uid> {
+        (!self.is_owner(peer.uid)).then_some(peer.uid)
+    }
+
+    /// The clients that wait for a server, as rows of `ps`, of this user or of all.
+    pub(super) fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
         self.clients
             .values()
-            .filter(|client| client.place == Place::Waiting)
+            .filter(|client| client.place == Place::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
             .map(|client| {
                 let server = self.active_server(client.domain).and_then(|server| server.pid).unwrap_or_default();
                 PsRow(ClientRow {

@@ -113,9 +113,10 @@ impl Core {
         Some(home.server)
     }
 
-    /// Whether a process of this pid is a client, or has ended and that was not noticed yet.
+    /// Whether a process of this pid and this user is a client, or has ended and that was not noticed yet. Of another
+    /// user's nobody is told.
     #[must_use]
-    pub fn is_client(&self, pid: Pid) -> bool {
-        self.processes.contains_key(&pid)
+    pub fn is_client_of(&self, pid: Pid, uid: Uid) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.uid == uid)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::commands::pci;
 use super::evidence::{Evidence, ProcessKey};
-use super::ids::{Pid, RequestId, ServerEpoch, SessionId};
-use super::{Core, Effect, NoReply, PsRow};
+use super::ids::{Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::{Core, Effect, NoReply, PsRow, Sharing};
 use crate::devices::Device;
 use core::time::Duration;
 use remps_proto::admin::reply::{self, ClientRow, DeviceRow, PciAddress, ServerStatus};
@@ -61,8 +61,11 @@ pub(super) struct Gather {
 /// Which command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatherKind {
-    /// `ps`.
-    Ps,
+    /// `ps`, for a user who sees his own clients only, or for one who sees all.
+    Ps {
+        /// Whose clients are shown; `None` is everybody's.
+        of: Option<Uid>,
+    },
     /// `get_device_client_list`.
     DeviceClients,
     /// `device_query`, with the daemon's own devices first.
@@ -194,7 +197,7 @@ impl Core {
         }
         for &server in servers {
             let request = match kind {
-                GatherKind::Ps => Request::Snapshot,
+                GatherKind::Ps { .. } => Request::Snapshot,
                 GatherKind::DeviceClients => Request::DeviceClients,
                 GatherKind::DeviceQuery { .. } => Request::QueryDevices,
             };
@@ -231,7 +234,7 @@ impl Core {
         }
         let gather = self.gathers.remove(key);
         match gather.kind {
-            GatherKind::Ps => self.finish_ps(&gather),
+            GatherKind::Ps { of } => self.finish_ps(&gather, of),
             GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather)),
             GatherKind::DeviceQuery { csv } => {
                 let lines = self.device_query(&gather, csv);
@@ -240,13 +243,18 @@ impl Core {
         }
     }
 
-    fn finish_ps(&mut self, gather: &Gather) {
+    fn finish_ps(&mut self, gather: &Gather, of: Option<Uid>) {
         let mut rows = Vec::new();
-        for (pid, part) in gather.parts.values() {
+        for (epoch, (pid, part)) in &gather.parts {
             let Some(Reply::Snapshot(contexts)) = part else {
                 continue;
             };
-            rows.extend(contexts.iter().map(|context| {
+            // A client that the daemon does not know is its server's user's, where a server has one.
+            let owner = self.servers.get(epoch).filter(|_| self.policy.sharing != Sharing::MultiUser);
+            let owner = owner.map(|server| server.uid);
+            let is_shown =
+                |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));
+            rows.extend(contexts.iter().filter(|context| is_shown(context.pid)).map(|context| {
                 PsRow(ClientRow {
                     pid: context.pid,
                     id: u32::try_from(context.id).unwrap_or(u32::MAX),
@@ -258,7 +266,7 @@ impl Core {
             }));
         }
         // Who waits is shown too; the vendor shows nobody until it is served.
-        rows.extend(self.waiting_rows());
+        rows.extend(self.waiting_rows(of));
         self.effects.push(Effect::AnswerPs { session: gather.session, rows });
     }
 

@@ -161,7 +161,7 @@ impl Driver {
     fn fate_of_ended(&self, caller: &Caller, pid: Pid) -> Reply {
         let epoch = |server: ServerEpoch, state| Answer::Epoch { server: server.0, state, part: Part::UNKNOWN };
         let answer = match self.core.server_of_ended(pid, caller.uid) {
-            _ if self.core.is_client(pid) => Answer::Failed(Failure::NOT_YET),
+            _ if self.core.is_client_of(pid, caller.uid) => Answer::Failed(Failure::NOT_YET),
             None => epoch(ServerEpoch(0), ServerState::NONE),
             Some(server) if self.vault.waiting.spoilt.contains(&server) => epoch(server, ServerState::TAINTED),
             Some(server) => match self.core.fate_of_server(server) {

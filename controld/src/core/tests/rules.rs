@@ -300,6 +300,38 @@ fn ps_tells_the_programs_that_are_known_and_leaves_the_others_to_be_read() {
 }
 
 #[test]
+fn ps_shows_a_user_his_own_clients_and_root_everybodys() {
+    for (sharing, asker, shown) in [
+        (Sharing::PerUser, ROOT, &[USER.pid, OTHER.pid][..]),
+        (Sharing::PerUser, USER, &[USER.pid]),
+        (Sharing::MultiUser, ROOT, &[USER.pid, OTHER.pid]),
+        (Sharing::MultiUser, USER, &[USER.pid]),
+    ] {
+        let mut story = Story::new(Policy { sharing, ..Policy::default() });
+        let (_, effects) = story.arrive(USER);
+        story.serve(&effects, 501);
+        // A client on a server, and one that waits.
+        story.arrive(OTHER);
+        let effects = story.command(asker, "ps");
+        let request = asked(&effects, &Request::Snapshot).expect("the clients are asked for");
+        let context = |pid| ClientContext { pid, context: 1, reserved: 0, device: DeviceUuid::default(), id: 1 };
+        let on_server = if sharing == Sharing::MultiUser { vec![USER.pid, OTHER.pid] } else { vec![USER.pid] };
+        let contexts = on_server.into_iter().map(context).collect();
+        let effects = story.feed(Input::Replied { request, reply: Ok(Reply::Snapshot(contexts)) });
+        let mut rows: Vec<Pid> = effects
+            .iter()
+            .find_map(|effect| match effect {
+                Effect::AnswerPs { rows, .. } => Some(rows.iter().map(|row| row.0.pid).collect()),
+                _ => None,
+            })
+            .expect("it is answered");
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows, shown, "{sharing:?} {asker:?}");
+    }
+}
+
+#[test]
 fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
     let mut story = Story::new(Policy::default());
     let (_, effects) = story.arrive(USER);
