@@ -219,7 +219,7 @@ impl Core {
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
         let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline()];
-        let sound = [self.silence_deadline(), self.settle_deadline()];
+        let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
         let own = own.into_iter().chain(sound);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
@@ -259,6 +259,7 @@ impl Core {
             self.advance_funerals(now);
             self.advance_remains(now);
             self.advance_endings(now);
+            self.advance_offenders(now);
             self.advance_idle(now);
             self.advance_domains(now);
             self.advance_settling(now);

@@ -1,7 +1,7 @@
 //! What becomes of culprits: ended, put into a domain of their own, or refused for a while.
 //!
 //! Only a verdict that is certain counts. A culprit is gone after its fault, so what is remembered is its like: the
-//! user's processes of the same workload and program.
+//! user's processes of the same workload and program, and for as long as a fault of it counts or a sanction lasts.
 
 use super::admission::Process;
 use super::evidence::ProcessKey;
@@ -51,6 +51,16 @@ struct Record {
     faults: VecDeque<Duration>,
     quarantined_until: Option<Duration>,
     refused_until: Option<Duration>,
+    /// For how long a fault of it counts.
+    window: Duration,
+}
+
+impl Record {
+    /// When it is of no more consequence.
+    fn forgotten_at(&self) -> Duration {
+        let counts = self.faults.back().map_or(Duration::ZERO, |last| last.saturating_add(self.window));
+        [self.quarantined_until, self.refused_until].into_iter().flatten().fold(counts, Duration::max)
+    }
 }
 
 /// All offenders.
@@ -58,13 +68,16 @@ struct Record {
 pub(super) struct Offenders(BTreeMap<Offender, Record>);
 
 impl Offenders {
-    /// Whether nobody has caused a fault.
+    /// Whether nobody has caused a fault that counts.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Counts a fault and says what follows by the policy.
     fn count(&mut self, now: Duration, offender: Offender, policy: &FaultPolicy) -> Vec<(Sanction, Duration)> {
+        if policy.quarantine_after == 0 && policy.refuse_after == 0 {
+            return Vec::new();
+        }
         if self.0.len() >= MAX_OFFENDERS
             && !self.0.contains_key(&offender)
             && let Some(oldest) =
@@ -74,6 +87,7 @@ impl Offenders {
         }
         let record = self.0.entry(offender).or_default();
         record.faults.push_back(now);
+        record.window = policy.quarantine_window;
         let since = now.saturating_sub(policy.quarantine_window);
         record.faults.retain(|at| *at >= since);
         // No more are needed to see that a limit is reached.
@@ -84,11 +98,11 @@ impl Offenders {
         let reached = |limit: u32| limit > 0 && record.faults.len() >= limit as usize;
         let mut sanctions = Vec::new();
         if reached(policy.quarantine_after) {
-            record.quarantined_until = Some(now + policy.quarantine_window);
+            record.quarantined_until = Some(now.saturating_add(policy.quarantine_window));
             sanctions.push((Sanction::Quarantine, policy.quarantine_window));
         }
         if reached(policy.refuse_after) {
-            record.refused_until = Some(now + policy.refuse_for);
+            record.refused_until = Some(now.saturating_add(policy.refuse_for));
             sanctions.push((Sanction::Refuse, policy.refuse_for));
         }
         sanctions
@@ -176,6 +190,15 @@ impl Core {
             self.endings.remove(&key);
             self.effects.push(Effect::EndProcess { process: key, force: true });
         }
+    }
+
+    /// Forgets offenders whose faults count no longer: who a newcomer is then matters as little as before.
+    pub(super) fn advance_offenders(&mut self, now: Duration) {
+        self.offenders.0.retain(|_, record| record.forgotten_at() > now);
+    }
+
+    pub(super) fn offenders_deadline(&self) -> Option<Duration> {
+        self.offenders.0.values().map(Record::forgotten_at).min()
     }
 
     pub(super) fn endings_deadline(&self) -> Option<Duration> {

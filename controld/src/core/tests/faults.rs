@@ -192,6 +192,29 @@ fn copies_are_closed_at_once_after_an_orderly_exit() {
 }
 
 #[test]
+fn an_offender_is_forgotten_when_its_faults_count_no_longer() {
+    for (refuse_after, refuse_for, lasts) in [(0, 60, 600), (1, 60, 600), (1, 3600, 3600)] {
+        let mut scene = Scene::with(|domain| {
+            domain.faults.refuse_after = refuse_after;
+            domain.faults.refuse_for = Duration::from_secs(refuse_for);
+        });
+        assert!(!scene.core.must_know_clients());
+        scene.memory_fault();
+        scene.pass(Duration::from_secs(lasts) - Duration::from_millis(1));
+        assert!(scene.core.must_know_clients(), "who a newcomer is matters");
+        scene.pass(Duration::from_millis(1));
+        assert!(!scene.core.must_know_clients(), "and newcomers wait for that no longer");
+    }
+}
+
+#[test]
+fn where_nothing_follows_from_a_fault_no_offender_is_remembered() {
+    let mut scene = Scene::with(|domain| (domain.faults.quarantine_after, domain.faults.refuse_after) = (0, 0));
+    scene.memory_fault();
+    assert!(!scene.core.must_know_clients());
+}
+
+#[test]
 fn after_a_sudden_death_copies_are_kept_while_others_are_there_and_newcomers_go_elsewhere_in_the_end() {
     let mut scene = Scene::new(Policy::default());
     let effects = scene.dies(CULPRIT, End::Signaled(9));
