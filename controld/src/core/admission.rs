@@ -133,7 +133,8 @@ impl Core {
             return;
         }
         let domain = self.domain_of_client(now, peer, &identity);
-        if self.domains.get(domain).map_or(0, Domain::waiting) >= self.policy.max_waiting_per_user {
+        let waits = |client: &&Client| client.peer.uid == peer.uid && client.place == Place::Waiting;
+        if self.clients.values().filter(waits).count() >= self.policy.max_waiting_per_user {
             let words = format!("{} clients wait already", self.policy.max_waiting_per_user);
             self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;

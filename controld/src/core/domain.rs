@@ -81,6 +81,11 @@ pub(super) struct Domain {
     pub(super) policy: DomainPolicy,
     /// The group of its first client, for a server whose user the user database does not know.
     pub(super) gid: u32,
+    /// Whose clients it was made for, by whose number of servers its own is bounded; `None` after a change of daemons
+    /// where servers serve all users.
+    pub(super) founder: Option<Uid>,
+    /// Whether it needs a server and its founder has as many as a user may have.
+    pub(super) is_held_up: bool,
     pub(super) waiting: VecDeque<ConnectionId>,
     /// `start_server` asked for a server, or a fault did, whether or not a client waits.
     pub(super) requested: bool,
@@ -95,11 +100,13 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    fn new(policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32) -> Self {
+    fn new(policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32, founder: Option<Uid>) -> Self {
         Self {
             key,
             policy: own,
             gid,
+            founder,
+            is_held_up: false,
             waiting: VecDeque::new(),
             requested: false,
             starts: Backoff::new(policy.first_retry, policy.largest_retry),
@@ -154,14 +161,21 @@ impl Domains {
     }
 
     /// The domain of this key, made if it is new.
-    pub(super) fn intern(&mut self, policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32) -> DomainId {
+    pub(super) fn intern(
+        &mut self,
+        policy: &Policy,
+        key: DomainKey,
+        own: DomainPolicy,
+        gid: u32,
+        founder: Option<Uid>,
+    ) -> DomainId {
         if let Some(id) = self.find(&key) {
             return id;
         }
         self.last += 1;
         let id = DomainId(self.last);
         self.by_key.insert(key.clone(), id);
-        self.by_id.insert(id, Domain::new(policy, key, own, gid));
+        self.by_id.insert(id, Domain::new(policy, key, own, gid, founder));
         id
     }
 
@@ -190,7 +204,7 @@ impl Core {
     pub(super) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
         let key = DomainKey { uid: self.server_user(uid), group: Group::All, part: 0 };
         let own = self.policy.for_domain(uid, None, "").clone();
-        self.domains.intern(&self.policy, key, own, gid)
+        self.domains.intern(&self.policy, key, own, gid, Some(uid))
     }
 
     /// The domain of a client that has just come.
@@ -218,7 +232,7 @@ impl Core {
             }
             key.part += 1;
         }
-        self.domains.intern(&self.policy, key, own, peer.gid)
+        self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid))
     }
 
     /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't

@@ -1,17 +1,20 @@
 //! Which servers go because they have no clients: those that hold GPU memory for nobody, and those in the way of others.
 
 use super::Core;
+use super::domain::Domain;
 use super::ids::ServerEpoch;
-use super::server::{Server, ServerState};
+use super::server::{Role, Server, ServerState};
 use core::time::Duration;
 
 impl Core {
     /// Whether a domain other than this one could not start a server and still needs one: on a GPU in compute mode
-    /// `EXCLUSIVE_PROCESS` that is so as long as any other server lives.
+    /// `EXCLUSIVE_PROCESS` that is so as long as any other server lives. Or it is one too many of its user's.
     fn is_in_the_way(&self, server: &Server) -> bool {
-        self.domains
-            .iter()
-            .any(|(id, domain)| id != server.domain && domain.starts.tries() > 0 && self.wants_server(domain))
+        let founder = self.domains.get(server.domain).and_then(|domain| domain.founder);
+        let is_too_many =
+            |domain: &Domain| domain.is_held_up && domain.founder == founder && server.role == Role::Active;
+        let is_kept_out = |domain: &Domain| domain.starts.tries() > 0 || is_too_many(domain);
+        self.domains.iter().any(|(id, domain)| id != server.domain && is_kept_out(domain) && self.wants_server(domain))
     }
 
     /// Servers that are only kept for the next client of their user, with the time at which they have been long enough.
@@ -52,7 +55,8 @@ impl Core {
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
             if let Some(server) = self.servers.get(&epoch) {
                 let (pid, name) = (server.pid.unwrap_or_default(), self.domain_name(server.domain));
-                let why = if self.is_in_the_way(server) { "another user's can't start" } else { "it has been idle" };
+                let why =
+                    if self.is_in_the_way(server) { "another one can't start beside it" } else { "it has been idle" };
                 self.log(format!("Server {pid} of {name} has no clients and is shut down: {why}"));
             }
             self.drain(now, epoch, None, true);

@@ -61,7 +61,11 @@ pub struct Policy {
     pub stable_after: Duration,
     /// How long a server without clients stays when there are others; `None` is for ever.
     pub idle_timeout: Option<Duration>,
-    /// How many clients of one user may wait for a server.
+    /// How many servers may be started for one user's clients, whatever is a domain; `None` is without limit. One that
+    /// stands by is started only where there is room for it, and one in the place of a tainted server always; but there
+    /// are never more than twice as many, those included that a fault has spoilt.
+    pub max_servers_per_user: Option<usize>,
+    /// How many clients of one user may wait for a server, whatever is a domain.
     pub max_waiting_per_user: usize,
     /// How many clients may do their handshake with one server at a time. It does them one after the other; more would
     /// only lie in its socket, which is also the way of every other request.
@@ -101,6 +105,7 @@ impl Default for Policy {
             largest_retry: Duration::from_secs(30),
             stable_after: Duration::from_secs(2),
             idle_timeout: Some(Duration::from_secs(60)),
+            max_servers_per_user: Some(64),
             max_waiting_per_user: 4096,
             max_handshakes: 8,
             grouping: Grouping::Uid,

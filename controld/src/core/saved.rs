@@ -8,7 +8,7 @@ use super::evidence::ProcessKey;
 use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
-use super::{Core, Effect, Policy};
+use super::{Core, Effect, Policy, Sharing};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
@@ -209,7 +209,8 @@ impl Core {
             let part = old.group.as_ref().map_or(0, |group| group.part);
             let key = DomainKey { uid: old.domain, group, part };
             let patience = own.faults.drain_timeout;
-            let domain = core.domains.intern(&core.policy, key, own, old.gid);
+            let founder = Some(old.domain).filter(|_| core.policy.sharing != Sharing::MultiUser);
+            let domain = core.domains.intern(&core.policy, key, own, old.gid, founder);
             let state = if old.ending {
                 ServerState::Ending { kill_at: Some(now + core.policy.kill_timeout) }
             } else if old.draining {

@@ -48,7 +48,9 @@ impl Core {
             if let Some(domain) = self.domains.get_mut(id) {
                 domain.standby_retry_at = None;
             }
-            self.start_server(now, id, Role::Standby, StartReason::Standby);
+            if self.has_room(id, Role::Standby) {
+                self.start_server(now, id, Role::Standby, StartReason::Standby);
+            }
         }
     }
 
@@ -75,10 +77,41 @@ impl Core {
             self.queue_behind_others(now);
             return;
         }
+        if !self.has_room(id, Role::Active) {
+            self.waits_for_room(id);
+            return;
+        }
         let reason = self.start_reason(id);
         self.start_server(now, id, Role::Active, reason);
         if let Some(domain) = self.domains.get_mut(id) {
             domain.requested = false;
+            domain.is_held_up = false;
+        }
+    }
+
+    /// Whether the user for whom a domain was made may have another server.
+    fn has_room(&self, id: DomainId, role: Role) -> bool {
+        let founder = self.domains.get(id).and_then(|domain| domain.founder);
+        let (Some(most), Some(founder)) = (self.policy.max_servers_per_user, founder) else {
+            return true;
+        };
+        let is_own = |server: &&Server| {
+            self.domains.get(server.domain).and_then(|domain| domain.founder).is_some_and(|other| other == founder)
+        };
+        let own = || self.servers.values().filter(is_own);
+        let sound = own().filter(|server| server.tainted.is_none());
+        let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
+        // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
+        counted < most && own().count() < most.saturating_mul(2)
+    }
+
+    fn waits_for_room(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
+            domain.is_held_up = true;
+            let (name, most) = (domain.key.to_string(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
+            self.log(format!(
+                "No server is started for {name} until another one of its user's has ended: {most} are allowed"
+            ));
         }
     }
 

@@ -28,6 +28,8 @@ pub struct ConfigFile {
     pub largest_retry: f64,
     /// How long a server without clients stays beside others; 0 is for ever.
     pub idle_timeout: f64,
+    /// How many servers one user's clients may have; 0 is without limit.
+    pub max_servers_per_user: usize,
     /// How many clients of one user may wait.
     pub max_waiting_per_user: usize,
     /// How long the holder process waits for a new daemon after this one was killed.
@@ -187,6 +189,7 @@ impl Default for ConfigFile {
             first_retry: policy.first_retry.as_secs_f64(),
             largest_retry: policy.largest_retry.as_secs_f64(),
             idle_timeout: policy.idle_timeout.unwrap_or_default().as_secs_f64(),
+            max_servers_per_user: policy.max_servers_per_user.unwrap_or(0),
             max_waiting_per_user: policy.max_waiting_per_user,
             successor_wait: 600.0,
             log_size_mib: 64,

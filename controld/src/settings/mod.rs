@@ -190,6 +190,7 @@ impl Settings {
             first_retry: seconds(file.first_retry),
             largest_retry: seconds(file.largest_retry),
             idle_timeout: Some(seconds(file.idle_timeout)).filter(|timeout| !timeout.is_zero()),
+            max_servers_per_user: Some(file.max_servers_per_user).filter(|count| *count != 0),
             max_waiting_per_user: file.max_waiting_per_user,
             grouping: file.domains.by,
             cgroup_depth: file.domains.cgroup_depth,

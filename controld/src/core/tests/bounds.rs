@@ -1,0 +1,172 @@
+//! How many servers one user can have, whatever is a domain.
+
+use super::scene::spawned;
+use super::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use world::{fault, key};
+
+const ATTACKER: u32 = 1000;
+const OTHER: u32 = 1001;
+
+/// A core, and its servers by their pids.
+struct Story {
+    core: Core,
+    now: Duration,
+    next: u64,
+    servers: BTreeMap<ServerEpoch, Pid>,
+}
+
+impl Story {
+    fn new(change: impl FnOnce(&mut Policy)) -> Self {
+        let mut policy = Policy { max_servers_per_user: Some(3), ..Policy::default() };
+        change(&mut policy);
+        let core = Core::new(policy, Defaults::default());
+        Self { core, now: Duration::ZERO, next: 1, servers: BTreeMap::new() }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Feeds an input; every server that is asked for gets ready at once.
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        let mut all = self.core.handle(self.now, input);
+        let mut next = all.clone();
+        while let Some(server) = spawned(&next) {
+            let pid = Pid::try_from(self.number()).expect("small") + 50_000;
+            self.servers.insert(server, pid);
+            next.retain(|effect| !matches!(effect, Effect::SpawnServer { server: other, .. } if *other == server));
+            next.extend(self.core.handle(self.now, Input::ServerSpawned { server, pid }));
+            let connection = ConnectionId(self.number());
+            let hello = Input::ServerHello { connection, peer: Peer { pid, uid: 0, gid: 0 } };
+            next.extend(self.core.handle(self.now, hello));
+            all.extend(next.iter().cloned());
+        }
+        all
+    }
+
+    /// A process of a label of its own comes, and gets its connection if there is a server.
+    fn comes(&mut self, uid: u32, pid: Pid) -> ConnectionId {
+        let connection = ConnectionId(self.number());
+        let identity = Identity {
+            start_time: key(pid, 0).start_time,
+            label: Some(format!("label {pid}")),
+            cgroup: format!("/user.slice/run-{pid}.service"),
+            ..Identity::default()
+        };
+        let peer = Peer { pid, uid, gid: uid };
+        self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(identity) });
+        if self.core.waiting_peer(connection).is_none() {
+            self.feed(Input::ServerGreeted { connection });
+            self.feed(Input::ClientDone { connection, status: Some(0) });
+        }
+        connection
+    }
+
+    fn standing(&self, role: Role) -> usize {
+        self.core.servers().filter(|server| server.role == role && server.tainted.is_none()).count()
+    }
+
+    fn exits(&mut self, server: ServerEpoch) {
+        self.servers.remove(&server);
+        self.feed(Input::ServerExited { server, cause: ExitCause::Exited(0) });
+    }
+}
+
+#[test]
+fn one_user_has_a_bounded_number_of_servers_whatever_is_a_domain_and_others_have_theirs() {
+    for grouping in [Grouping::Client, Grouping::Label, Grouping::Cgroup] {
+        for sharing in [Sharing::PerUser, Sharing::MultiUser] {
+            let mut story = Story::new(|policy| (policy.grouping, policy.sharing) = (grouping, sharing));
+            for pid in 10..40 {
+                story.comes(ATTACKER, pid);
+            }
+            assert_eq!(story.core.servers().count(), 3, "{grouping:?} {sharing:?}");
+            assert_eq!(story.core.waiting(), 27, "they wait");
+            let other = story.comes(OTHER, 50);
+            assert_eq!(story.core.waiting_peer(other), None, "another user is served: {grouping:?} {sharing:?}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_because_its_user_has_too_many_servers_gets_one_when_another_is_empty() {
+    let mut story = Story::new(|policy| policy.grouping = Grouping::Client);
+    for pid in 10..13 {
+        story.comes(ATTACKER, pid);
+    }
+    let next = story.comes(ATTACKER, 13);
+    assert!(story.core.waiting_peer(next).is_some());
+    // Long before `idle_timeout`.
+    let effects = story.feed(Input::ProcessGone { process: key(10, 0), end: End::Exited(0) });
+    let asked = effects.iter().find_map(|effect| match effect {
+        Effect::Ask { server, id, request: remps_proto::mps::server::Request::Shutdown } => Some((*server, *id)),
+        _ => None,
+    });
+    let (server, request) = asked.expect("the empty one is asked to go");
+    let reply = Ok(remps_proto::mps::server::Reply::ActiveWorkers(0));
+    story.feed(Input::Replied { request, reply });
+    story.exits(server);
+    assert_eq!(story.core.waiting_peer(next), None, "it has a server");
+    assert_eq!(story.core.servers().count(), 3);
+}
+
+#[test]
+fn standbys_are_started_only_where_there_is_room_and_keep_nobody_from_a_server() {
+    let mut story = Story::new(|policy| {
+        policy.grouping = Grouping::Client;
+        policy.domains.default.standby = true;
+    });
+    for pid in 10..40 {
+        story.comes(ATTACKER, pid);
+        assert!(story.core.servers().count() <= 6);
+    }
+    assert_eq!(story.standing(Role::Active), 3, "none less for those that stand by");
+    assert!(story.standing(Role::Standby) <= 2, "{}", story.standing(Role::Standby));
+}
+
+#[test]
+fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_without_end() {
+    let mut story = Story::new(|policy| {
+        policy.grouping = Grouping::Label;
+        policy.domains.default.faults.quarantine_after = 0;
+    });
+    for pid in 10..13 {
+        story.comes(ATTACKER, pid);
+    }
+    for round in 0..10 {
+        // Whoever is served faults, and lingers; another one of its label comes.
+        let served: Vec<ProcessKey> = story.core.client_processes();
+        for process in served {
+            story.feed(Input::Evidence(Evidence::UvmEvent { process, fault: fault() }));
+        }
+        let connection = ConnectionId(story.number());
+        let label = Some("label 10".to_owned());
+        let pid = 100 + round;
+        let identity = Arc::new(Identity { start_time: key(pid, 0).start_time, label, ..Identity::default() });
+        let peer = Peer { pid, uid: ATTACKER, gid: ATTACKER };
+        story.feed(Input::ClientArrived { connection, peer, identity });
+        if round == 0 {
+            assert_eq!(story.core.waiting_peer(connection), None, "it is served");
+        }
+        if story.core.waiting_peer(connection).is_none() {
+            story.feed(Input::ServerGreeted { connection });
+            story.feed(Input::ClientDone { connection, status: Some(0) });
+        }
+        assert!(story.core.servers().count() <= 6, "{round}");
+    }
+}
+
+#[test]
+fn one_user_has_a_bounded_number_of_waiting_clients_whatever_is_a_domain() {
+    let mut story = Story::new(|policy| {
+        policy.grouping = Grouping::Client;
+        policy.max_waiting_per_user = 5;
+    });
+    for pid in 10..40 {
+        story.comes(ATTACKER, pid);
+    }
+    assert_eq!(story.core.waiting(), 5, "the others are refused");
+}
