@@ -65,6 +65,22 @@ impl Default for VaultPolicy {
     }
 }
 
+/// Open files that a region takes.
+const FILES_OF_REGION: u64 = 2;
+
+impl VaultPolicy {
+    /// The same for a daemon that may have so many files open: regions take half of them at most, and those of one user
+    /// half of that. So nobody's regions keep clients and commands out.
+    #[must_use]
+    pub fn within(self, open_files: u64) -> Self {
+        let most = usize::try_from(open_files / 2 / FILES_OF_REGION).unwrap_or(usize::MAX).max(1);
+        if self.regions <= most {
+            return self;
+        }
+        Self { regions: most, user_regions: self.user_regions.min((most / 2).max(1)), ..self }
+    }
+}
+
 /// Who asks, as the kernel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {

@@ -21,7 +21,7 @@ use holding::Files;
 pub(super) use keeper::{Keeper, VaultNews};
 
 use super::{Driver, keys};
-use crate::core::vault::{Caller, Kept, RegionId};
+use crate::core::vault::{Caller, Kept, RegionId, VaultPolicy};
 use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, ServerEpoch, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
@@ -53,6 +53,12 @@ impl Driver {
         if !policy.enabled {
             self.kept(self.holder.release(keys::SHIM_LISTENER));
             return;
+        }
+        if policy.regions < self.settings.file.vault.regions {
+            let VaultPolicy { regions, user_regions, .. } = policy;
+            self.say(&format!(
+                "So few files may be open that {regions} regions of memory are kept at most, {user_regions} of one user"
+            ));
         }
         let old = old.filter(|_| self.directory.remove_on_exit(SOCKET_NAME).is_ok());
         let listener = match old.map_or_else(|| self.directory.bind_listener(SOCKET_NAME, SHIM_MODE), Ok) {

@@ -236,7 +236,8 @@ fn wrong_descriptors_and_wrong_messages_are_refused_and_harm_nobody() {
         assert_eq!(silent.refused(Ask::HandBack, None), Failure::NOT_GREETED);
 
         let (mut shim, welcome) = Shim::greeted(pipe_dir).expect("a welcome");
-        assert_eq!(welcome.most_regions, 4096);
+        // Fewer where few files may be open.
+        assert!((1..=4096).contains(&welcome.most_regions), "{}", welcome.most_regions);
         let (pipe, _other_end) = std::io::pipe().expect("a pipe");
         let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let file = std::fs::File::create(stage.lab().dir().join("nvidiactl")).expect("our folder");

@@ -298,3 +298,19 @@ proptest! {
         prop_assert_eq!(vault.next_deadline(), None);
     }
 }
+
+#[test]
+fn regions_never_take_more_than_half_of_the_files_that_may_be_open() {
+    let policy = VaultPolicy::default();
+    assert_eq!(policy.within(1 << 20), policy, "there is room for all");
+    let small = policy.within(1024);
+    assert_eq!((small.regions, small.user_regions), (256, 128));
+    assert_eq!(VaultPolicy { user_regions: 7, ..policy }.within(1024).user_regions, 7, "fewer are fewer");
+    let mut vault = Vault::new(VaultPolicy::default().within(16));
+    let (one, other) = (caller(1, 1000), caller(2, 1001));
+    for key in 0..2 {
+        assert!(vault.escrow(&one, region(key, "")).is_ok());
+    }
+    assert_eq!(vault.escrow(&one, region(2, "")), Err(Failure::QUOTA), "half is for others");
+    assert!(vault.escrow(&other, region(1, "")).is_ok());
+}

@@ -11,6 +11,7 @@ use crate::report::RegionFacts;
 use crate::settings::Settings;
 use crate::vault::door::Door;
 use crate::vault::{Reply, Request};
+use nix::sys::resource::{Resource, getrlimit};
 use remps_proto::shim::{Answer, Region};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -54,6 +55,11 @@ pub(in crate::driver) struct Keeper {
     pub(super) in_flight: Option<(u64, Duration)>,
 }
 
+/// How many files this process may have open.
+fn most_open_files() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft)
+}
+
 impl Keeper {
     /// An empty vault with a closed door.
     pub(in crate::driver) fn new(settings: &Settings) -> Self {
@@ -62,7 +68,7 @@ impl Keeper {
         // watches --ended--> driver; no more than one for each owner is ever in it
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
         Self {
-            rules: Vault::new(settings.file.vault_policy()),
+            rules: Vault::new(settings.file.vault_policy().within(most_open_files())),
             waiting: Waiting::default(),
             watchers: Watchers::default(),
             files: HashMap::new(),
