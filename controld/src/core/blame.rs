@@ -3,17 +3,23 @@
 //! | rule | confidence |
 //! |---|---|
 //! | a UVM event or a notice names its process | certain, at once |
-//! | after `evidence_window` exactly one process was pointed at by its own report or by the server's log, in the one phrase that has been right | likely |
+//! | after `evidence_window` exactly one process was pointed at by its own report, which nobody else can give | likely |
 //! | a memory fault of which no living client's tools queue knows, soon after exactly one client died | likely: it died in a kernel |
 //! | everything else | unknown |
 //!
-//! The log can be forged and two pointers can contradict each other, so nothing is done to anybody who is only likely.
-//! Evidence that comes after a verdict of less confidence corrects it.
+//! Two pointers can contradict each other, so nothing is done to anybody who is only likely. Evidence that comes after a
+//! verdict of less confidence corrects it; a verdict that would say the same again is not given.
+//!
+//! The server's log points at nobody: whoever can write to the FIFO can write any record in any server's name, also
+//! right after a fault of his own that the server confirms. Whom it names in the one phrase that was right whenever a
+//! server wrote it is told with the verdict, as a hint without proof. The time of such a record proves nothing either:
+//! which deaths a fault may come from is reckoned from the first sign that is no hearsay.
 
 use super::Core;
 use super::admission::Process;
 use super::evidence::{End, ProcessKey};
 use super::ids::{Pid, ServerEpoch, Uid};
+use super::incident::Pronounced;
 use super::journal::JournalEvent;
 use super::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
 use core::time::Duration;
@@ -77,7 +83,7 @@ impl Core {
         let Some(incident) = self.incidents.get(&epoch) else {
             return;
         };
-        let first = incident.first;
+        let first = incident.first_fact.unwrap_or(incident.first);
         let kind = match incident.xid {
             Some(31) => "memory fault",
             Some(13 | 43) => "exception",
@@ -111,6 +117,10 @@ impl Core {
         };
         let confidence = if culprit.is_some() { Confidence::Likely } else { Confidence::Unknown };
         let culprit = culprit.as_ref().map(|(key, process)| (*key, process));
+        let (who, last) = (culprit.map(|(key, _)| key), incident.verdict);
+        if last.is_some_and(|last| (last.culprit, last.confidence) == (who, confidence)) {
+            return;
+        }
         let _ = self.pronounce(now, epoch, culprit, confidence, kind);
     }
 
@@ -131,7 +141,7 @@ impl Core {
         users.extend(culprit.map(|(_, process)| process.uid));
         users.sort_unstable();
         users.dedup();
-        let corrects = incident.verdict.filter(|(_, sure)| *sure < confidence).map(|(number, _)| number);
+        let corrects = incident.verdict.filter(|last| last.confidence < confidence).map(|last| last.number);
         let verdict = Verdict {
             number: self.next_verdict,
             incident: incident.id,
@@ -156,12 +166,15 @@ impl Core {
             xid: incident.xid,
             victims: if incident.is_confirmed { victims } else { Vec::new() },
             witnesses: incident.testimonies.clone(),
+            more_witnesses: incident.more,
+            named_by_log: incident.hinted_at.iter().copied().filter(|pid| Some(*pid) != culprit_pid).collect(),
             delay: now.saturating_sub(incident.first),
             corrects,
         };
         self.next_verdict += 1;
         if let Some(incident) = self.incidents.get_mut(&epoch) {
-            incident.verdict = Some((verdict.number, confidence));
+            let culprit = culprit.map(|(key, _)| key);
+            incident.verdict = Some(Pronounced { number: verdict.number, culprit, confidence });
         }
         if self.verdicts.len() >= MAX_VERDICTS {
             self.verdicts.pop_front();

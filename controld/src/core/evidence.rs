@@ -6,7 +6,7 @@
 //! | UVM tools queue of one process | yes: the queue belongs to that process | 0.1 to 0.8 ms, memory faults only |
 //! | preload library in the process | yes: the process speaks of itself, and only of itself | 9 to 16 ms |
 //! | the server's own status | no | |
-//! | the server's log | no: it names bystanders, and anybody may write it | |
+//! | the server's log | nobody: it names bystanders, and anybody may write it, so it only makes the daemon ask | |
 //! | Xid line of the kernel | no: it names bystanders, or the server | |
 //! | end of a process | no: victims end too | |
 
@@ -148,10 +148,10 @@ pub enum Evidence {
     ServerLog {
         /// The server that the record says it is from. Anybody may say so.
         server: Pid,
-        /// The client it names; wrong more often than not.
+        /// The client it names; wrong more often than not, and forged as easily.
         named: Option<Pid>,
         /// Whether it names it in the one phrase that was right whenever it was seen on a GPU: `Worker is in reset`,
-        /// said of the client whose own worker met the error.
+        /// said of the client whose own worker met the error. A hint, and no proof.
         blames: bool,
         /// Its text.
         text: String,

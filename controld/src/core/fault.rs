@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | UVM event, notice that was not isolated | at once | tainted |
 //! | the server's own status | at once | tainted |
-//! | log record, Xid, preload library, a client's end by a signal or with an error | no: anybody can forge the first and cause the others | the server is asked for its status, and nobody is sent there until it has answered |
+//! | Xid, preload library, a client's end by a signal or with an error | no: anybody can cause them | the server is asked for its status, and nobody is sent there until it has answered |
+//! | log record | nothing: anybody can forge it | the same; and if the server then says nothing, it has as long as without it |
 //! | silence | after a time ([`silence`](super::silence)) | tainted |
 //! | notice of an isolated fault | | a verdict; the server stays |
 //!
@@ -96,18 +97,20 @@ impl Core {
                 let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
                 let mut statement = Statement::new("shim", own_work.then_some(process.pid), text);
                 statement.points_at = own_work.then_some(process.pid);
+                statement.is_hearsay = true;
                 if let Some(server) = self.server_of(process) {
                     self.testify(now, server, statement);
                     self.suspect(now, server);
                 }
             }
             Evidence::ServerLog { server, named, blames, text } => {
-                let found = self.servers.values().find(|known| known.pid == Some(server) && known.ready_at.is_some());
-                if let Some(epoch) = found.map(|server| server.epoch) {
+                if let Some(epoch) = self.server_of_log(server) {
+                    let named = named.filter(|pid| self.is_or_was_client(*pid, epoch));
                     let mut statement = Statement::new("server-log", named, text);
-                    statement.points_at = named.filter(|_| blames);
+                    statement.hints_at = named.filter(|_| blames);
+                    statement.is_hearsay = true;
                     self.testify(now, epoch, statement);
-                    self.suspect(now, epoch);
+                    self.ask_how_it_is(epoch);
                 }
             }
             Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
@@ -138,6 +141,24 @@ impl Core {
         own.or_else(|| self.processes.get(&pid).map(|process| process.server)).into_iter().collect()
     }
 
+    /// The server in whose name a record of the log FIFO may be heard.
+    fn server_of_log(&self, pid: Pid) -> Option<ServerEpoch> {
+        let known = self.servers.values().find(|known| known.pid == Some(pid) && known.ready_at.is_some());
+        known.map(|server| server.epoch)
+    }
+
+    /// Whether records of the log FIFO are heard that have this pid: that of a server that has been ready.
+    #[must_use]
+    pub fn hears_log_of(&self, pid: Pid) -> bool {
+        self.server_of_log(pid).is_some()
+    }
+
+    /// Whether a process is a client of this server, or was one lately.
+    fn is_or_was_client(&self, pid: Pid, epoch: ServerEpoch) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.server == epoch)
+            || self.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
+    }
+
     fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
         self.client_process(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
     }
@@ -147,12 +168,19 @@ impl Core {
         self.servers.contains_key(&death.process.server).then_some(death.process.server)
     }
 
-    /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
+    /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner.
     pub(super) fn suspect(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.ill_at = Some(now);
+            self.ask_how_it_is(epoch);
+        }
+    }
+
+    /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
+    fn ask_how_it_is(&mut self, epoch: ServerEpoch) {
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
-        server.ill_at = Some(now);
         if server.tainted.is_some() || !server.is_connected() {
             return;
         }

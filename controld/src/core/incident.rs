@@ -2,6 +2,10 @@
 //!
 //! An incident is confirmed when the server is known to be lost; signs that nothing came of are forgotten. Whose doing it
 //! was is [`blame`](super::blame)'s.
+//!
+//! Signs that anybody can give, such as a record of the log, have no price for others: of each witness a few statements
+//! are kept and the rest is counted, whom the log names is remembered only if it is a client of that server, and until
+//! the server is known to be lost they hold an incident open for [`LONGEST_OPEN`] at most.
 
 use super::Core;
 use super::admission::Process;
@@ -13,10 +17,14 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Statements kept of one incident; the rest is counted.
-const MAX_TESTIMONIES: usize = 64;
+/// Statements of one witness that are kept of one incident; the rest is counted. Who makes many of one kind leaves room
+/// for all others.
+pub(super) const MAX_OF_WITNESS: usize = 16;
 /// How much longer an incident stays open whose server has not said how it is.
 const STILL_ASKED: Duration = Duration::from_millis(500);
+/// How long an incident stays open at most, from its first sign, whose server has not been found lost. Whoever makes
+/// signs without end makes the server be asked without end.
+pub(super) const LONGEST_OPEN: Duration = Duration::from_secs(10);
 
 /// What one witness says, in the form that all have in common.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +35,10 @@ pub(super) struct Statement {
     fault: Option<MemoryFault>,
     /// The client that this statement is evidence against; other names are only repeated.
     pub(super) points_at: Option<Pid>,
+    /// The client that it names without any proof: told, and never believed.
+    pub(super) hints_at: Option<Pid>,
+    /// Whether anybody, or any client, can say this whenever he likes.
+    pub(super) is_hearsay: bool,
     pub(super) channel: Option<u32>,
     pub(super) xid: Option<u32>,
     pub(super) isolated: bool,
@@ -42,6 +54,8 @@ impl Statement {
             text,
             fault: None,
             points_at: None,
+            hints_at: None,
+            is_hearsay: false,
             channel: None,
             xid: None,
             isolated: false,
@@ -60,22 +74,36 @@ impl Statement {
 pub(super) struct Incident {
     pub(super) id: u64,
     pub(super) first: Duration,
+    /// The first sign that is no hearsay.
+    pub(super) first_fact: Option<Duration>,
     /// When a verdict is given with what is known then; before it is confirmed: when it is forgotten.
     pub(super) judge_at: Option<Duration>,
     /// Whether the server is known to be lost.
     pub(super) is_confirmed: bool,
     pub(super) testimonies: Vec<Testimony>,
+    /// Statements that were not kept.
+    pub(super) more: u64,
     pub(super) fault: Option<MemoryFault>,
     pub(super) xid: Option<u32>,
     pub(super) channel: Option<u32>,
     pub(super) is_isolated: bool,
     pub(super) has_kernels_word: bool,
     pub(super) pointed_at: BTreeSet<Pid>,
+    /// Clients of the server whom the log names in the one phrase that was right whenever a server wrote it.
+    pub(super) hinted_at: BTreeSet<Pid>,
     /// The server's clients when it was lost.
     pub(super) clients: Vec<(Pid, Process)>,
     pub(super) judged: Vec<ProcessKey>,
-    /// The last verdict and its confidence.
-    pub(super) verdict: Option<(u64, Confidence)>,
+    /// The last verdict.
+    pub(super) verdict: Option<Pronounced>,
+}
+
+/// What was said last of an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pronounced {
+    pub(super) number: u64,
+    pub(super) culprit: Option<ProcessKey>,
+    pub(super) confidence: Confidence,
 }
 
 impl Incident {
@@ -95,15 +123,18 @@ impl Core {
             let incident = Incident {
                 id: self.next_incident,
                 first: now,
+                first_fact: None,
                 judge_at: Some(now + window),
                 is_confirmed: false,
                 testimonies: Vec::new(),
+                more: 0,
                 fault: None,
                 xid: None,
                 channel: None,
                 is_isolated: false,
                 has_kernels_word: false,
                 pointed_at: BTreeSet::new(),
+                hinted_at: BTreeSet::new(),
                 clients: self.processes_of(epoch),
                 judged: Vec::new(),
                 verdict: None,
@@ -115,7 +146,11 @@ impl Core {
             return 0;
         };
         let id = incident.id;
-        let Statement { witness, names, text, fault, points_at, channel, xid, isolated, is_kernels_word } = statement;
+        let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, .. } = statement;
+        let Statement { points_at, hints_at, is_hearsay, .. } = statement;
+        if !is_hearsay {
+            incident.first_fact.get_or_insert(now);
+        }
         if incident.fault.is_none() {
             incident.fault = fault;
         }
@@ -124,13 +159,17 @@ impl Core {
         incident.is_isolated |= isolated;
         incident.has_kernels_word |= is_kernels_word;
         incident.pointed_at.extend(points_at);
+        incident.hinted_at.extend(hints_at);
         let after = now.saturating_sub(incident.first);
         let testimony = Testimony { witness, names, after, text };
         let is_confirmed = incident.is_confirmed;
-        if incident.testimonies.len() < MAX_TESTIMONIES {
+        let of_witness = incident.testimonies.iter().filter(|other| other.witness == witness).count();
+        if of_witness >= MAX_OF_WITNESS {
+            incident.more = incident.more.saturating_add(1);
+        } else {
             incident.testimonies.push(testimony.clone());
-            if let Some((number, _)) = incident.verdict
-                && let Some(verdict) = self.verdicts.iter_mut().find(|verdict| verdict.number == number)
+            if let Some(last) = incident.verdict
+                && let Some(verdict) = self.verdicts.iter_mut().find(|verdict| verdict.number == last.number)
             {
                 verdict.witnesses.push(testimony.clone());
             }
@@ -139,7 +178,7 @@ impl Core {
                 self.record_sign(epoch, id, &testimony);
             }
         }
-        let is_late = |incident: &Incident| incident.verdict.is_some_and(|(_, sure)| sure == Confidence::Unknown);
+        let is_late = |incident: &Incident| incident.verdict.is_some_and(|last| last.confidence == Confidence::Unknown);
         if points_at.is_some() && self.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(now, epoch);
         }
@@ -211,11 +250,12 @@ impl Core {
             };
             incident.judge_at = None;
             let (is_confirmed, is_open) = (incident.is_confirmed, incident.verdict.is_none());
+            let ends_at = incident.first + LONGEST_OPEN;
             let is_asked = self.servers.get(&epoch).is_some_and(|server| server.suspected);
-            if !is_confirmed && is_asked {
+            if !is_confirmed && is_asked && now < ends_at {
                 // The server has not said yet.
                 if let Some(incident) = self.incidents.get_mut(&epoch) {
-                    incident.judge_at = Some(now + STILL_ASKED);
+                    incident.judge_at = Some((now + STILL_ASKED).min(ends_at));
                 }
             } else if !is_confirmed {
                 self.incidents.remove(&epoch);

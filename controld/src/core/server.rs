@@ -101,7 +101,7 @@ pub struct Server {
     pub suspected_anew: bool,
     /// Whether it is asked for the second time because of that.
     pub asked_again: bool,
-    /// When the last sign came that a client of it may have faulted, whoever gave it.
+    /// When the last sign came that a client of it may have faulted, from somebody who is no stranger to it.
     pub ill_at: Option<Duration>,
     /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
     pub progress_at: Duration,

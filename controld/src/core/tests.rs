@@ -7,6 +7,7 @@ mod bounds;
 mod census;
 mod fate;
 mod faults;
+mod forged;
 mod newcomers;
 mod rules;
 mod scene;
@@ -41,11 +42,20 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::Restart),
         1 => (0usize..8).prop_map(Action::MemoryFault),
         1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::Exception { server, named }),
-        1 => (0usize..4, 0usize..8).prop_map(|(server, named)| Action::ForgedRecord { server, named }),
+        1 => (0usize..4, forged(), 0u16..60).prop_map(|(server, named, count)| Action::ForgedRecords {
+            server,
+            named,
+            count
+        }),
         1 => (0usize..8).prop_map(Action::IsolatedFault),
         3 => (0usize..8, any::<bool>()).prop_map(|(index, there)| Action::AddressSpace { index, there }),
         2 => (0usize..8).prop_map(Action::SuddenDeath),
     ]
+}
+
+/// Whom a forged record names: anybody who may be a client, or nobody that exists.
+fn forged() -> impl Strategy<Value = Option<Pid>> {
+    prop::option::of(prop_oneof![3 => 1u32..7, 3 => 10_001u32..10_020, 1 => any::<u32>()])
 }
 
 fn sharing() -> impl Strategy<Value = Sharing> {
@@ -140,7 +150,7 @@ fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
         Action::TimePasses(2000),
         Action::CatchesUp(0),
         Action::ServerHello(0),
-        Action::ForgedRecord { server: 1, named: 0 },
+        Action::ForgedRecords { server: 1, named: Some(6), count: 1 },
         Action::ServerGreets(0),
         Action::SuddenDeath(0),
         Action::ClientFinishes(0),

@@ -57,7 +57,7 @@ pub struct SuspectIdentity {
 pub enum Confidence {
     /// Nobody who can know has named anybody.
     Unknown,
-    /// Several independent signs point to one process, none of them is proof.
+    /// Signs that nobody else can give point to one process, and none of them is proof.
     Likely,
     /// A witness that cannot be wrong about who has named it.
     Certain,
@@ -109,6 +109,11 @@ pub struct Verdict {
     pub victims: Vec<Pid>,
     /// Who says so.
     pub witnesses: Vec<Testimony>,
+    /// Statements beyond those, of witnesses who have said too much.
+    pub more_witnesses: u64,
+    /// Clients of the server whom its log names by the phrase `Worker is in reset`, other than the culprit. Right when the
+    /// server has written it; but everybody can write it, so it is a hint and no proof.
+    pub named_by_log: Vec<Pid>,
     /// From the first sign to this verdict.
     #[serde(serialize_with = "as_milliseconds", rename = "delay_ms")]
     pub delay: Duration,
@@ -154,6 +159,10 @@ impl fmt::Display for Verdict {
         let mut witnesses: Vec<&str> = self.witnesses.iter().map(|testimony| testimony.witness).collect();
         witnesses.dedup();
         write!(f, "; {confidence}, by {}", witnesses.join(" "))?;
+        if self.culprit.is_none() && !self.named_by_log.is_empty() {
+            let named: Vec<String> = self.named_by_log.iter().map(u32::to_string).collect();
+            write!(f, "; the log, which anybody can write, names {}", named.join(" "))?;
+        }
         if self.isolated {
             f.write_str("; isolated, nobody else is harmed")?;
         } else {

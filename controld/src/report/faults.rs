@@ -52,6 +52,7 @@ impl Fault {
                 size_of::<Verdict>()
                     + size_of_val(verdict.witnesses.as_slice())
                     + size_of_val(verdict.victims.as_slice())
+                    + size_of_val(verdict.named_by_log.as_slice())
                     + size_of_val(users.as_slice())
                     + texts
                     + identity
@@ -147,6 +148,16 @@ fn row(verdict: &Value) -> Vec<String> {
         verdict["witnesses"].as_array().into_iter().flatten().map(|testimony| text(&testimony["witness"])).collect();
     witnesses.dedup();
     let mut kind = text(&verdict["kind"]);
+    let hinted: Vec<String> = verdict["named_by_log"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .map(|pid| pid.to_string())
+        .collect();
+    if culprit.is_null() && !hinted.is_empty() {
+        kind.push_str(&format!(", the log names {} without proof", hinted.join(" ")));
+    }
     if let Some(corrected) = verdict["corrects"].as_u64() {
         kind.push_str(&format!(", corrects {corrected}"));
     }

@@ -47,6 +47,8 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
             after: Duration::ZERO,
             text: "write".to_owned(),
         }],
+        more_witnesses: 0,
+        named_by_log: vec![],
         delay: Duration::from_micros(400),
         corrects: None,
     }

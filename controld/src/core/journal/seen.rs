@@ -49,7 +49,7 @@ impl JournalEvent {
 
 impl Verdict {
     /// The verdict as `uid` may see it: unless the culprit is his own, without its command line, cgroup, container and
-    /// pod, and without the witnesses' words, which may name programs.
+    /// pod, without the witnesses' words, which may name programs, and without whom the log names for no proven reason.
     #[must_use]
     pub fn without_private_parts(&self, uid: Uid) -> Self {
         let mut verdict = self.clone();
@@ -62,6 +62,7 @@ impl Verdict {
         for testimony in &mut verdict.witnesses {
             testimony.text.clear();
         }
+        verdict.named_by_log.clear();
         verdict
     }
 }

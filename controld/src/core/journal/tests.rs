@@ -29,6 +29,8 @@ fn verdict() -> Verdict {
             after: Duration::from_millis(2),
             text: "name=secret".to_owned(),
         }],
+        more_witnesses: 0,
+        named_by_log: vec![],
         delay: Duration::from_micros(400),
         corrects: None,
     }

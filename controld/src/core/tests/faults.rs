@@ -61,12 +61,12 @@ fn a_forged_record_makes_the_daemon_ask_and_nothing_else() {
 }
 
 #[test]
-fn who_is_blamed_by_one_record_alone_is_likely_and_two_names_are_none() {
-    for (names, expected, confidence) in [
-        (&[CULPRIT.pid][..], Some(CULPRIT.pid), Confidence::Likely),
-        (&[CULPRIT.pid, VICTIM.pid], None, Confidence::Unknown),
-        (&[CULPRIT.pid, 4711], None, Confidence::Unknown),
-        (&[4711], None, Confidence::Unknown),
+fn who_is_blamed_by_the_log_alone_is_unknown_and_told_as_a_hint() {
+    for (names, hinted) in [
+        (&[CULPRIT.pid][..], &[CULPRIT.pid][..]),
+        (&[CULPRIT.pid, VICTIM.pid], &[CULPRIT.pid, VICTIM.pid]),
+        (&[CULPRIT.pid, 4711], &[CULPRIT.pid]),
+        (&[4711], &[]),
     ] {
         let mut scene = Scene::with(|domain| domain.faults.culprit = CulpritAction::Terminate);
         let effects = scene.log_record(names[0]);
@@ -75,8 +75,13 @@ fn who_is_blamed_by_one_record_alone_is_likely_and_two_names_are_none() {
         assert_eq!(scene.core.verdicts().len(), 0, "a better witness may come");
         let effects = scene.pass(Duration::from_millis(500));
         let verdict = scene.verdict();
-        assert_eq!((culprit(verdict), verdict.confidence), (expected, confidence), "{names:?}");
-        assert_eq!(asked(&effects, &Request::TerminateClient(CULPRIT.pid)), None, "nothing is done to who is likely");
+        assert_eq!((culprit(verdict), verdict.confidence), (None, Confidence::Unknown), "{names:?}");
+        assert_eq!(verdict.named_by_log, hinted, "clients of the server alone");
+        let line = verdict.to_string();
+        let words = hinted.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+        let words = format!("; the log, which anybody can write, names {words};");
+        assert_eq!(line.contains(&words), !hinted.is_empty(), "{line}");
+        assert_eq!(asked(&effects, &Request::TerminateClient(CULPRIT.pid)), None, "nothing is done to anybody");
     }
 }
 
@@ -111,7 +116,8 @@ fn what_a_standby_costs_is_told_when_it_is_ready() {
 #[test]
 fn late_proof_corrects_a_verdict() {
     let mut scene = Scene::new(Policy::default());
-    let effects = scene.log_record(VICTIM.pid);
+    let process = key(VICTIM.pid, 0);
+    let effects = scene.feed(Input::Evidence(Evidence::Shim { process, error: 719, own_work: true }));
     scene.answer_status(&effects, false);
     scene.pass(Duration::from_millis(500));
     assert_eq!(culprit(scene.verdict()), Some(VICTIM.pid));
@@ -186,12 +192,6 @@ fn repeat_offenders_get_a_domain_of_their_own_and_are_refused_then() {
 }
 
 #[test]
-fn copies_are_closed_at_once_after_an_orderly_exit() {
-    let mut scene = Scene::new(Policy::default());
-    assert!(is_released(&scene.dies(CULPRIT, End::Exited(0)), CULPRIT));
-}
-
-#[test]
 fn an_offender_is_forgotten_when_its_faults_count_no_longer() {
     for (refuse_after, refuse_for, lasts) in [(0, 60, 600), (1, 60, 600), (1, 3600, 3600)] {
         let mut scene = Scene::with(|domain| {
@@ -212,6 +212,12 @@ fn where_nothing_follows_from_a_fault_no_offender_is_remembered() {
     let mut scene = Scene::with(|domain| (domain.faults.quarantine_after, domain.faults.refuse_after) = (0, 0));
     scene.memory_fault();
     assert!(!scene.core.must_know_clients());
+}
+
+#[test]
+fn copies_are_closed_at_once_after_an_orderly_exit() {
+    let mut scene = Scene::new(Policy::default());
+    assert!(is_released(&scene.dies(CULPRIT, End::Exited(0)), CULPRIT));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(super) use actions::{Action, COMMANDS};
+pub(super) use checks::assert_is_bounded;
 
 #[derive(Debug)]
 struct Process {
@@ -82,6 +83,8 @@ pub(super) struct World {
     /// The address spaces that the module knows.
     spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
+    /// Who has caused a fault.
+    guilty: BTreeSet<ProcessKey>,
     /// How many processes have had this pid and are dead.
     births: BTreeMap<u32, u64>,
     /// Servers that did not say which clients they have.
@@ -118,6 +121,7 @@ impl World {
             copies: BTreeSet::new(),
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
+            guilty: BTreeSet::new(),
             births: BTreeMap::new(),
             untold: BTreeSet::new(),
             unanswered: BTreeSet::new(),

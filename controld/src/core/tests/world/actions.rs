@@ -58,10 +58,12 @@ pub(in crate::core::tests) enum Action {
         server: usize,
         named: usize,
     },
-    /// Somebody writes a record of a fault that there was not.
-    ForgedRecord {
+    /// Somebody writes records in a server's name, of a fault that there was not or of another one's doing, as many as he
+    /// likes: the first names this process, the next ones others.
+    ForgedRecords {
         server: usize,
-        named: usize,
+        named: Option<u32>,
+        count: u16,
     },
     /// The patched module has isolated a fault.
     IsolatedFault(usize),
@@ -118,6 +120,7 @@ impl World {
             Action::MemoryFault(index) => {
                 if let Some((&pid, &home)) = self.homes.iter().nth(index) {
                     self.break_server(home);
+                    self.guilty.insert(self.key(pid));
                     self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault: fault() }));
                     let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
                     let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
@@ -127,6 +130,7 @@ impl World {
             Action::IsolatedFault(index) => {
                 if let Some(pid) = self.homes.keys().nth(index).copied() {
                     let (process, isolation) = (self.key(pid), Isolation::Isolated);
+                    self.guilty.insert(process);
                     self.feed(Input::Evidence(Evidence::Notice { process, fault: fault(), channel: None, isolation }));
                 }
             }
@@ -149,9 +153,14 @@ impl World {
                     self.log_record(epoch, named);
                 }
             }
-            Action::ForgedRecord { server, named } => {
-                if let Some(epoch) = self.servers.keys().nth(server).copied() {
-                    self.log_record(epoch, named);
+            Action::ForgedRecords { server, named, count } => {
+                let Some(server) = self.servers.values().nth(server).map(|process| process.pid) else {
+                    return;
+                };
+                for number in 0..u32::from(count) {
+                    let (named, text) =
+                        (named.map(|pid| pid.wrapping_add(number)), format!("Worker is in reset {number}"));
+                    self.feed(Input::Evidence(Evidence::ServerLog { server, named, blames: true, text }));
                 }
             }
             Action::ServerHello(index) => self.hello(index),

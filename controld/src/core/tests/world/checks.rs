@@ -1,11 +1,20 @@
 //! The rules that must hold after every step, and at the end of everything.
 
 use super::*;
+use crate::core::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
 
 /// For how long the world is let come to rest.
 const SETTLING: Duration = Duration::from_secs(200);
 /// How long servers and clients take for their next step meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whatever anybody writes, an incident takes a bounded memory and a bounded time.
+pub(in crate::core::tests) fn assert_is_bounded(incident: &Incident, clients: &BTreeSet<u32>, now: Duration) {
+    const WITNESSES: usize = 6;
+    assert!(incident.testimonies.len() <= WITNESSES * MAX_OF_WITNESS, "{}", incident.testimonies.len());
+    assert!(incident.hinted_at.iter().all(|pid| clients.contains(pid)), "only clients are named: {incident:?}");
+    assert!(incident.is_confirmed || now < incident.first + LONGEST_OPEN, "it comes to an end: {incident:?}");
+}
 
 impl World {
     /// The picture that reports are made from shows every client once, and nothing that does not exist.
@@ -57,6 +66,9 @@ impl World {
             self.core.verdicts().all(|verdict| verdict.confidence != Confidence::Certain || verdict.culprit.is_some()),
             "only somebody is certain"
         );
+        for (epoch, incident) in &self.core.incidents {
+            assert_is_bounded(incident, &self.core.is_or_were_clients(*epoch), self.now);
+        }
         for funeral in self.core.funerals.keys() {
             assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
             assert!(!self.lives(*funeral), "a funeral is of one who is dead");

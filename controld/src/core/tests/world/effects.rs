@@ -106,7 +106,14 @@ impl World {
             let server = self.servers.get(&verdict.epoch);
             assert!(server.is_none_or(|server| server.ever.contains(&pid)), "a verdict names a client of the server");
             assert!(!verdict.victims.contains(&pid), "nobody is both");
+            assert!(
+                self.guilty.contains(&culprit.process),
+                "whatever is forged, nobody innocent is blamed: {verdict:?}"
+            );
         }
+        let last = self.verdicts.iter().rfind(|last| last.epoch == verdict.epoch && last.incident == verdict.incident);
+        let word = |verdict: &Verdict| (verdict.culprit.as_ref().map(|culprit| culprit.process), verdict.confidence);
+        assert!(last.is_none_or(|last| word(last) != word(&verdict)), "nothing is said twice: {verdict:?}");
         self.verdicts.push(verdict);
     }
 

@@ -32,6 +32,8 @@ fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
         xid: Some(31),
         victims: (0..victims).collect(),
         witnesses: vec![],
+        more_witnesses: 0,
+        named_by_log: vec![],
         delay: Duration::from_micros(300),
         corrects: None,
     }
