@@ -57,14 +57,13 @@ impl Driver {
             Wake::Deadline => {
                 self.answers_seem_overdue();
                 self.expire_vault();
+                self.hear_overdue();
                 self.feed(Input::Tick);
             }
         }
         self.succeed();
         self.tell_watchers();
-        if self.log.has_suppressed() {
-            self.log.report_suppressed();
-        }
+        self.tell_of_unheard();
     }
 
     pub(super) fn event(&mut self, event: Event) {

@@ -14,6 +14,7 @@ pub(super) const HOLDER_FAREWELL: Duration = Duration::from_secs(2);
 impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
     pub(super) async fn farewell(mut self) {
+        self.log.report_suppressed();
         self.directory.remove_files();
         reached("files-removed");
         let status = u32::from(self.exit.unwrap_or_default());

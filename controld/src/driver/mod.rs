@@ -27,6 +27,7 @@ mod perform;
 mod processes;
 mod reports;
 mod restore;
+mod rumours;
 mod session;
 mod succession;
 mod vault;
@@ -55,6 +56,7 @@ use remps_proto::admin::Personality;
 use remps_proto::mps::log::Record;
 use remps_proto::mps::server::Dialect;
 use reports::Served;
+use rumours::Rumours;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -66,6 +68,9 @@ use vault::Keeper;
 use witnesses::Witnesses;
 
 pub use restore::StartError;
+
+/// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
+const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
 
 /// A server's control connection and the tasks on it.
 #[derive(Debug)]
@@ -116,6 +121,9 @@ pub struct Driver {
     listing: Vec<Option<SessionId>>,
     /// Bytes of the log FIFO that were no records, as last reported.
     fifo_garbage: u64,
+    rumours: Rumours,
+    /// When it was said last which lines were not logged.
+    suppressed_told_at: Duration,
     witnesses: Witnesses,
     vault: Keeper,
     recorder: Recorder,
@@ -180,7 +188,12 @@ impl Driver {
                     () = timer => Wake::Deadline,
                 }
             };
+            let is_log = matches!(wake, Wake::Records(_));
             self.woken(wake);
+            if is_log {
+                // Anybody can write there without end, and nobody else's task would run until this one has nothing to do.
+                tokio::task::yield_now().await;
+            }
         }
         let status = self.exit.unwrap_or_default();
         self.farewell().await;
@@ -213,7 +226,9 @@ impl Driver {
         let core = self.core.next_deadline().map(|at| self.started + at);
         let links = self.links.values().filter_map(|link| link.link.next_deadline());
         let vault = self.vault.next_deadline().map(|at| self.started + at);
-        core.into_iter().chain(links).chain(vault).min()
+        let rumours = self.rumours.next_deadline().map(|at| self.started + at);
+        let suppressed = self.log.has_suppressed().then(|| self.started + self.suppressed_told_at + SUPPRESSED_TELLING);
+        core.into_iter().chain(links).chain(vault).chain(rumours).chain(suppressed).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.

@@ -22,6 +22,7 @@ use super::events::Events;
 use super::farewell::HOLDER_FAREWELL;
 use super::keys::{self, Note, Stage};
 use super::processes::kernel_pid;
+use super::rumours::Rumours;
 use super::vault::Keeper;
 use super::{Driver, Served, Signals, Witnesses, reports};
 use crate::core::saved::{Saved, SavedServer};
@@ -44,7 +45,7 @@ use remps_proto::mps::server::Dialect;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Clients, servers and users without privileges connect here.
 const CONTROL_MODE: u32 = 0o666;
@@ -172,6 +173,8 @@ impl Driver {
             devices: None,
             listing: Vec::new(),
             fifo_garbage: 0,
+            rumours: Rumours::default(),
+            suppressed_told_at: Duration::ZERO,
             witnesses,
             vault,
             recorder,

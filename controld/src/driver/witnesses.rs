@@ -2,9 +2,9 @@
 //! missing. What is missing here costs exactly what that witness knows, and is said once. Clients are followed in
 //! [`following`](super::following).
 
-use super::Driver;
 use super::following::{Following, UVM};
-use crate::core::{Channel, ChannelFacts, Evidence, Input, JournalEvent, ProcessKey};
+use super::{Driver, SUPPRESSED_TELLING};
+use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::report::WitnessFacts;
 use crate::settings::Settings;
 use crate::witness::cgroup::Mounts;
@@ -12,14 +12,10 @@ use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg, is_in_initial_pid_namespace};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use remps_proto::mps::fault_log::FaultLine;
 use remps_proto::mps::log::Record;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes of a record that a verdict repeats.
-const MAX_SIGN: usize = 256;
 
 /// Why a witness is missing that the configuration does not want.
 const SWITCHED_OFF: &str = "switched off";
@@ -176,12 +172,30 @@ impl Driver {
 
     /// A record of the log FIFO, which anybody may have written, speaks of a fault.
     pub(super) fn log_sign(&mut self, record: &Record) {
-        let Some(line) = FaultLine::parse(&record.text).filter(|line| line.begins() || line.blames()) else {
-            return;
-        };
-        let text = String::from_utf8_lossy(&record.text[..record.text.len().min(MAX_SIGN)]).into_owned();
-        let (server, named, blames) = (record.pid, line.accused(), line.blames());
-        self.feed(Input::Evidence(Evidence::ServerLog { server, named, blames, text }));
+        let (now, core) = (self.now(), &self.core);
+        if let Some(evidence) = self.rumours.hear(now, record, |pid| core.hears_log_of(pid)) {
+            self.feed(Input::Evidence(evidence));
+        }
+    }
+
+    /// Of those of which too many came, one more for all.
+    pub(super) fn hear_overdue(&mut self) {
+        for evidence in self.rumours.overdue(self.now()) {
+            self.feed(Input::Evidence(evidence));
+        }
+    }
+
+    /// Says now and then how many records were not heard, and how many lines not logged.
+    pub(super) fn tell_of_unheard(&mut self) {
+        let now = self.now();
+        if let Some(count) = self.rumours.take_untold(now) {
+            self.say(&format!("{count} records of faults in the log FIFO were too many to be heard"));
+            self.record(&JournalEvent::WitnessLost { witness: "server-log", process: None, count });
+        }
+        if self.log.has_suppressed() && now >= self.suppressed_told_at + SUPPRESSED_TELLING {
+            self.suppressed_told_at = now;
+            self.log.report_suppressed();
+        }
     }
 
     pub(super) fn sign(&mut self, sign: Sign) {

@@ -61,25 +61,25 @@ fn is_unharmed(sim: &Sim, process: &Process) {
 }
 
 /// The verdicts so far, without the time before and the number.
-fn verdicts(sim: &Sim) -> Vec<String> {
+pub(super) fn verdicts(sim: &Sim) -> Vec<String> {
     let log = sim.lab.log("control.log");
     log.lines().filter_map(|line| Some(line.split_once("] Fault ")?.1.split_once("): ")?.1.to_owned())).collect()
 }
 
-fn wait_verdicts(sim: &Sim, count: usize) -> Vec<String> {
+pub(super) fn wait_verdicts(sim: &Sim, count: usize) -> Vec<String> {
     let logs = sim.lab.dir().join("log");
     wait_for(&logs, &logs, LIMIT, "a verdict", || verdicts(sim).len() >= count);
     verdicts(sim)
 }
 
 /// Three clients, of which the one at `place` did wrong when everybody was there.
-struct Bench {
+pub(super) struct Bench {
     culprit: Pid,
     culprits_end: Option<u64>,
-    others: Vec<Process>,
+    pub(super) others: Vec<Process>,
 }
 
-fn fault(sim: &Sim, place: usize, kind: &str, others_do: Option<Signal>) -> Bench {
+pub(super) fn fault(sim: &Sim, place: usize, kind: &str, others_do: Option<Signal>) -> Bench {
     let gate = sim.lab.dir().join("gate");
     let _ = fs::remove_file(&gate);
     mkfifo(&gate, Mode::S_IRWXU).expect("the bench's folder is ours");

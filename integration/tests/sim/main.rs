@@ -2,6 +2,7 @@
 
 mod blame;
 mod faults;
+mod forged;
 mod funerals;
 mod gifts;
 mod handshake;
