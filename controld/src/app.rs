@@ -38,6 +38,8 @@ pub fn run() -> ExitCode {
         Some(holder::ARGUMENT) => return hold(&arguments),
         Some(devices::PROBE_ARGUMENT) => return devices::probe::run().into(),
         Some(devices::USAGE_ARGUMENT) => return devices::usage::run().into(),
+        Some(devices::gpus::LOOK_ARGUMENT) => return devices::gpus::run_look(&arguments[1..]).into(),
+        Some(devices::gpus::CHANGE_ARGUMENT) => return devices::gpus::run_change(&arguments[1..]).into(),
         _ => {}
     }
     let environment = |name: &str| std::env::var_os(name);

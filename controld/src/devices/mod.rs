@@ -2,16 +2,22 @@
 //!
 //! The daemon must hold no driver library: it runs in foreign containers, stays small, and a CUDA process under MPS
 //! would be its own client. So a child process of the same binary ([`probe`]) loads `libcuda.so.1`, prints what it
-//! sees as lines of JSON, and ends. Another one ([`usage`]) asks the management library how much memory processes have.
+//! sees as lines of JSON, and ends. Others ask the management library (`nvml`): how much memory processes have ([`usage`]),
+//! which compute modes GPUs have and who is on them ([`gpus`]).
 
+pub mod gpus;
+mod nvml;
 pub mod probe;
 pub mod usage;
 
+use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, BufReader};
@@ -22,8 +28,8 @@ pub const PROBE_ARGUMENT: &str = "--list-devices";
 pub const USAGE_ARGUMENT: &str = "--list-memory";
 /// A cold driver takes seconds to initialise several GPUs.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
-/// More output than 64 devices print.
-const MAX_OUTPUT: u64 = 64 * 1024;
+/// More output than 64 devices print, or 32 with a crowd of processes outside MPS on each.
+const MAX_OUTPUT: u64 = 512 * 1024;
 /// From compute capability 9.0 (Hopper) on a chunk of a static partition has this many SMs, before that half of it.
 const HOPPER_CHUNK: u32 = 8;
 const HOPPER: u32 = 9;
@@ -127,7 +133,7 @@ impl Drop for Registered {
 /// # Errors
 /// [`ListError`] says what is missing: the driver library, a GPU, or an answer in time.
 pub async fn list() -> Result<Vec<Device>, ListError> {
-    let devices: Vec<ProbedDevice> = probed(PROBE_ARGUMENT).await?;
+    let devices: Vec<ProbedDevice> = probed([PROBE_ARGUMENT]).await?;
     Ok(devices.into_iter().map(Device::from).collect())
 }
 
@@ -136,14 +142,65 @@ pub async fn list() -> Result<Vec<Device>, ListError> {
 /// # Errors
 /// [`ListError`] when there is no account: no management library, no GPU, or no answer in time.
 pub async fn memory_of(pid: u32) -> Result<u64, ListError> {
-    let usage: Vec<ProbedUsage> = probed(USAGE_ARGUMENT).await?;
+    let usage: Vec<ProbedUsage> = probed([USAGE_ARGUMENT]).await?;
     Ok(usage.iter().filter(|row| row.pid == pid).map(|row| row.bytes).sum())
 }
 
+/// The compute modes of the GPUs that this process's servers see, and who is on them outside MPS.
+///
+/// # Errors
+/// [`ListError`] when nothing can be told: no management library, no GPU, or no answer in time.
+pub async fn look() -> Result<Vec<ProbedGpu>, ListError> {
+    let visible = std::env::var_os("CUDA_VISIBLE_DEVICES");
+    let words = match visible.as_deref().map(named) {
+        None => Vec::new(),
+        Some(Some(words)) => words,
+        // CUDA's numbers are not those of the management library.
+        Some(None) => list().await?.into_iter().map(|device| device.row.uuid).collect(),
+    };
+    if visible.is_some() && words.is_empty() {
+        return Err(ListError::Probe("CUDA_VISIBLE_DEVICES leaves no GPU".to_owned()));
+    }
+    probed([LOOK_ARGUMENT.to_owned()].into_iter().chain(words)).await
+}
+
+/// The words of `CUDA_VISIBLE_DEVICES` where all of them are UUIDs; `None` where CUDA has to be asked what they mean.
+fn named(visible: &OsStr) -> Option<Vec<String>> {
+    let words = visible.to_str()?.split(',').map(|word| word.trim().to_owned());
+    let is_uuid = |word: &String| word.starts_with("GPU-") || word.starts_with("MIG-");
+    words.map(|word| Some(word).filter(is_uuid)).collect()
+}
+
+/// Changes compute modes where they still are what they are to be changed from.
+///
+/// # Errors
+/// [`ListError`] when it is not known what came of it.
+pub async fn change_modes(library: &Path, changes: &[Change]) -> Result<Vec<ProbedChange>, ListError> {
+    probed(change_arguments(library, changes)).await
+}
+
+/// Prints a child's rows as lines of JSON on standard output, or on standard error the reason why there are none; returns
+/// its exit status.
+fn print_rows<Row: Serialize>(rows: Result<Vec<Row>, nvml::NvmlError>) -> u8 {
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(error) => {
+            // A closed standard error leaves nobody to tell.
+            let _ = writeln!(io::stderr(), "{error}");
+            return 1;
+        }
+    };
+    let mut output = io::stdout().lock();
+    let write = |row: Row| writeln!(output, "{}", serde_json::to_string(&row).expect("plain data"));
+    u8::from(rows.into_iter().try_for_each(write).is_err())
+}
+
 /// What a probe prints.
-async fn probed<Row: serde::de::DeserializeOwned>(argument: &str) -> Result<Vec<Row>, ListError> {
+async fn probed<Row: serde::de::DeserializeOwned>(
+    arguments: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<Vec<Row>, ListError> {
     let mut child = tokio::process::Command::new("/proc/self/exe")
-        .arg(argument)
+        .args(arguments.into_iter().map(Into::into))
         // Without this the probe would be a client of this daemon and wait for a server.
         .env("CUDA_MPS_PIPE_DIRECTORY", "/proc/self/no-mps")
         .stdin(Stdio::null())
@@ -170,4 +227,16 @@ async fn probed<Row: serde::de::DeserializeOwned>(argument: &str) -> Result<Vec<
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .map_err(|error| ListError::Probe(format!("the probe's answer can't be read: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_uuids_name_gpus_without_cuda() {
+        let named = |text: &str| named(OsStr::new(text));
+        assert_eq!(named("GPU-1, MIG-GPU-2/1/0"), Some(vec!["GPU-1".to_owned(), "MIG-GPU-2/1/0".to_owned()]));
+        assert_eq!((named("GPU-1,0"), named("0"), named("")), (None, None, None));
+    }
 }

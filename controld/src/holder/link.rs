@@ -108,7 +108,7 @@ impl HolderLink {
     fn new(contact: Contact) -> Result<Self, HolderError> {
         let Contact { socket, pid, child } = contact;
         let socket = watch(socket).map_err(HolderError::system("watch the holder"))?;
-        let done = AttachDone { version: VERSION, pid: 0, accept_pauses: 0, malformed: 0 };
+        let done = AttachDone { version: VERSION, pid: 0, accept_pauses: 0, malformed: 0, abilities: 0 };
         Ok(Self { socket, pid, child, done, buffer: vec![0; MAX_MESSAGE_BYTES].into_boxed_slice() })
     }
 

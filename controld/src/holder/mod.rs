@@ -29,6 +29,7 @@ mod backlog;
 mod link;
 mod place;
 pub mod process;
+mod restoring;
 mod serve;
 mod shelf;
 pub(crate) mod socket;
@@ -37,7 +38,7 @@ mod start;
 pub use link::{FromHolder, Held, HolderLink};
 pub use remps_proto::holder::{
     AttachDone, CopiesNote, FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_DESCRIPTORS, MAX_STATE_BYTES,
-    MAX_UNLINK_PATHS, SOCKET_NAME, Settings,
+    MAX_UNLINK_PATHS, ModeNote, ModeStage, ModesNote, RESTORES_MODES, SOCKET_NAME, Settings,
 };
 
 use remps_proto::holder::DecodeError;

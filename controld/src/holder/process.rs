@@ -79,7 +79,8 @@ fn take_attach_socket() -> io::Result<OwnedFd> {
 
 fn take_signals() -> io::Result<SignalFd> {
     let mut mask = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+    // SIGCHLD ends a wait when the child that restores compute modes has ended.
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGCHLD] {
         mask.add(signal);
     }
     mask.thread_block()?;

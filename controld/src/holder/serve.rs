@@ -8,7 +8,8 @@
 //! ```
 //! Attached: it accepts, and leaves the log and the servers' output to the daemon. Alone: it accepts nothing, drains
 //! the log and the output so that no server blocks, drops connections whose peer hung up, and closes the copies of dead
-//! clients' descriptors when their time is over.
+//! clients' descriptors when their time is over. When it gives up it also gives the GPUs back the compute modes that the
+//! daemon has changed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use remps_proto::holder::{FIRST_HOLDER_KEY, Kind, MAX_MESSAGE_BYTES};
 
 use super::backlog::Backlog;
 use super::place::Named;
+use super::restoring::Restoring;
 use super::shelf::Shelf;
 use crate::vault::note::since_boot;
 
@@ -54,6 +56,8 @@ pub(super) struct Holder {
     /// When it gives up; only while it is alone and has not yet.
     give_up_at: Option<Instant>,
     given_up: bool,
+    /// Compute modes that are being given back.
+    restoring: Option<Restoring>,
     was_attached: bool,
     terminations: u32,
     leaving: bool,
@@ -90,6 +94,7 @@ impl Holder {
             unlink: Vec::new(),
             give_up_at: Some(Instant::now() + FIRST_ATTACH_WAIT),
             given_up: false,
+            restoring: None,
             was_attached: false,
             terminations: 0,
             leaving: false,
@@ -113,7 +118,7 @@ impl Holder {
     }
 
     fn is_over(&self) -> bool {
-        if self.leaving || self.daemon.is_some() {
+        if self.leaving || self.daemon.is_some() || self.restoring.is_some() {
             return self.leaving;
         }
         let nothing_left = if self.given_up { !self.has_server() } else { self.was_attached && self.shelf.is_empty() };
@@ -178,7 +183,9 @@ impl Holder {
         let busy = self.successor.as_ref().map(|(_, until)| *until);
         let copies = self.shelf.copies_end().filter(|_| self.daemon.is_none());
         let copies = copies.map(|end| Instant::now() + end.saturating_sub(since_boot()));
-        let Some(next) = [self.give_up_at, self.accept_again_at, told, busy, copies].into_iter().flatten().min() else {
+        let restoring = self.restoring.as_ref().map(Restoring::until);
+        let timers = [self.give_up_at, self.accept_again_at, told, busy, copies, restoring];
+        let Some(next) = timers.into_iter().flatten().min() else {
             return PollTimeout::NONE;
         };
         let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -224,6 +231,7 @@ impl Holder {
             self.shelf.expire_copies(since_boot());
         }
         self.refuse_successor(now);
+        self.restoring.take_if(|restoring| restoring.is_over(now));
     }
 
     /// Nobody came back: newcomers are no longer kept waiting, and only running servers are still held.
@@ -232,6 +240,9 @@ impl Holder {
         self.given_up = true;
         for path in self.unlink.drain(..) {
             path.unlink();
+        }
+        if let Some(note) = self.shelf.take_modes() {
+            self.restoring = Restoring::begin(&note);
         }
         self.shelf.retain(|entry| match entry.kind {
             // Servers go on to write, and must not block.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{getsockopt, sockopt};
 use prost::Message as _;
-use remps_proto::holder::{CopiesNote, Failure, Kind};
+use remps_proto::holder::{CopiesNote, Failure, Kind, ModesNote};
 
 use crate::witness::uvm::closing;
 
@@ -124,6 +124,16 @@ impl Shelf {
         }
     }
 
+    /// What is noted of compute modes, which is forgotten: a daemon that comes now begins anew with them.
+    pub(super) fn take_modes(&mut self) -> Option<ModesNote> {
+        let (key, note) = self.iter().find(|(_, entry)| entry.kind == Kind::COMPUTE_MODES).map(|(key, entry)| {
+            let note = ModesNote::decode(entry.state.as_slice());
+            (key, note.unwrap_or_default())
+        })?;
+        self.release(key);
+        Some(note)
+    }
+
     /// Releases everything that does not stay.
     pub(super) fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
         let gone: Vec<u64> = self.iter().filter(|(_, entry)| !stays(entry)).map(|(key, _)| key).collect();
@@ -201,6 +211,7 @@ fn check(kind: Kind, fds: &[OwnedFd]) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::io::ends::{pipe, wait_for_hangup};
+    use remps_proto::holder::{ModeNote, ModeStage};
 
     #[test]
     fn holding_again_closes_what_was_there() {
@@ -238,6 +249,17 @@ mod tests {
         shelf.update(2, note(7)).unwrap();
         shelf.expire_copies(Duration::from_millis(7));
         assert!(shelf.is_empty());
+    }
+
+    #[test]
+    fn what_is_noted_of_compute_modes_is_taken_once() {
+        let mut shelf = Shelf::default();
+        let gpu = ModeNote { uuid: "GPU-1".into(), original: 3, set: 0, stage: ModeStage::Set.into() };
+        let note = ModesNote { gpus: vec![gpu], library: String::new() };
+        shelf.hold(1, Kind::STATE, vec![7], Vec::new()).unwrap();
+        shelf.hold(6, Kind::COMPUTE_MODES, note.encode_to_vec(), Vec::new()).unwrap();
+        assert_eq!(shelf.take_modes(), Some(note));
+        assert_eq!((shelf.take_modes(), shelf.get(1).is_some()), (None, true));
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub struct AttachDone {
     pub accept_pauses: u64,
     /// How many messages were skipped because they made no sense.
     pub malformed: u64,
+    /// What the holder can do beyond the version's first ones: bits such as [`RESTORES_MODES`](super::RESTORES_MODES).
+    pub abilities: u32,
 }
 
 /// What the holder tells the daemon; descriptors come beside it.
@@ -207,6 +209,7 @@ impl FromHolder {
                 pid: done.pid,
                 accept_pauses: done.accept_pauses,
                 malformed: done.malformed,
+                abilities: done.abilities,
             }),
             News::Accepted(accepted) => Self::Accepted { key: accepted.key, listener: Kind(accepted.listener_kind) },
             News::Refused(refused) => Self::Refused(Refusal(refused.reason)),
@@ -235,6 +238,7 @@ impl FromHolder {
                 pid: done.pid,
                 accept_pauses: done.accept_pauses,
                 malformed: done.malformed,
+                abilities: done.abilities,
             }),
             Self::Accepted { key, listener } => News::Accepted(wire::Accepted { key, listener_kind: listener.0 }),
             Self::Refused(reason) => News::Refused(wire::Refused { reason: reason.0 }),

@@ -34,12 +34,13 @@ fn any_news() -> impl Strategy<Value = FromHolder> {
                 dropped_bytes
             })
         ),
-        (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>()).prop_map(
-            |(version, pid, accept_pauses, malformed)| FromHolder::AttachDone(AttachDone {
+        (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>()).prop_map(
+            |(version, pid, accept_pauses, malformed, abilities)| FromHolder::AttachDone(AttachDone {
                 version,
                 pid,
                 accept_pauses,
-                malformed
+                malformed,
+                abilities
             })
         ),
         (any::<u64>(), any::<u32>()).prop_map(|(key, listener)| FromHolder::Accepted { key, listener: Kind(listener) }),

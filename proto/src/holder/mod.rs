@@ -9,6 +9,7 @@
 
 mod copies;
 mod message;
+mod modes;
 
 /// The types generated from `holder.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
 pub mod wire {
@@ -17,6 +18,7 @@ pub mod wire {
 
 pub use copies::CopiesNote;
 pub use message::{AttachDone, DecodeError, FromHolder, Held, Settings, ToHolder};
+pub use modes::{ModeNote, ModeStage, ModesNote};
 
 /// Version of the protocol that this code speaks, told in [`AttachDone`].
 pub const VERSION: u32 = 1;
@@ -34,6 +36,8 @@ pub const MAX_LOG_BUFFER_BYTES: u64 = 16 * 1024 * 1024;
 pub const FIRST_HOLDER_KEY: u64 = 1 << 63;
 /// The key of the log backlog; to release it says that the backlog has been written.
 pub const LOG_BACKLOG_KEY: u64 = u64::MAX;
+/// Bit of [`AttachDone::abilities`]: the holder restores compute modes.
+pub const RESTORES_MODES: u32 = 1;
 /// Name of the attach socket in the pipe directory.
 pub const SOCKET_NAME: &str = ".nvidia-cuda-mps-control.holder";
 
@@ -67,6 +71,8 @@ crate::open_enum! {
         /// A pidfd of a client and copies of its UVM descriptors, with a [`CopiesNote`]: while there is no daemon, closed
         /// when its time is over, which begins with the client's end.
         COPIES = 13,
+        /// A [`ModesNote`], without descriptors: when the holder gives up it restores the modes and forgets the note.
+        COMPUTE_MODES = 14,
     }
 }
 

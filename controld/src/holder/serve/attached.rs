@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
 use remps_proto::holder::{
-    AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, Refusal, Settings, ToHolder, VERSION,
+    AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, RESTORES_MODES, Refusal, Settings, ToHolder, VERSION,
 };
 
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
@@ -248,7 +248,8 @@ impl Holder {
                 }
                 Stage::Done => {
                     let (accept_pauses, malformed) = (self.accept_pauses, self.malformed);
-                    let done = AttachDone { version: VERSION, pid: std::process::id(), accept_pauses, malformed };
+                    let (pid, abilities) = (std::process::id(), RESTORES_MODES);
+                    let done = AttachDone { version: VERSION, pid, accept_pauses, malformed, abilities };
                     (FromHolder::AttachDone(done), &[][..], Stage::Attached)
                 }
                 Stage::Attached => {

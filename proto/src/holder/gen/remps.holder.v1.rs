@@ -137,6 +137,9 @@ pub struct AttachDone {
     /// How many messages were skipped because they made no sense, since the holder's start.
     #[prost(uint64, tag = "4")]
     pub malformed: u64,
+    /// What it can do beyond the version's first holders: bits.
+    #[prost(uint32, tag = "5")]
+    pub abilities: u32,
 }
 /// A new connection, greeted already; its descriptor comes along and a duplicate stays with the holder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
