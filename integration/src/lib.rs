@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod demo;
 pub mod lab;
+pub mod nvml;
 pub mod programs;
 pub mod server_sim;
 pub mod shim;
