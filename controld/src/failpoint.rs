@@ -79,6 +79,10 @@ pub const POINTS: &[&str] = &[
     "renewal-asked",
     "renewal-known",
     "renewal-done",
+    // Compute modes.
+    "gpus-seen",
+    "modes-held",
+    "modes-changed",
     // Another holder.
     "holder-replaced",
     "everything-held",

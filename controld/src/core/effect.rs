@@ -1,6 +1,7 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
 use super::evidence::ProcessKey;
+use super::gpus::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::input::Peer;
 use super::journal::JournalEvent;
@@ -27,6 +28,20 @@ pub struct PsRow(pub ClientRow);
 pub enum Effect {
     /// A line for `control.log`.
     Log(String),
+    /// Look at the GPUs; answered by exactly one `GpusSeen`.
+    LookAtGpus,
+    /// Change compute modes where they still are what they are to be changed from; answered by exactly one
+    /// `ModesChanged`.
+    ChangeModes(Vec<ModeChange>),
+    /// Let the holder keep this of the GPUs' compute modes, in place of what it has; nothing is nothing.
+    HoldModes(Vec<ManagedMode>),
+    /// End a process that uses a GPU outside MPS.
+    EndStranger {
+        /// Which.
+        process: ProcessKey,
+        /// Whether with SIGKILL, and not with SIGTERM.
+        force: bool,
+    },
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.

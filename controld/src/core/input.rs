@@ -2,6 +2,7 @@
 
 use super::channels::{Channel, Facts};
 use super::evidence::{End, Evidence, ProcessKey};
+use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::verdict::Identity;
 use crate::devices::Device;
@@ -217,6 +218,17 @@ pub enum Input {
         /// The line.
         line: Vec<u8>,
     },
+    /// The GPUs can be looked at from now on.
+    GpusWatched {
+        /// What an earlier daemon has noted of their compute modes.
+        modes: Vec<ManagedMode>,
+        /// Whether strangers can be ended.
+        may_end: bool,
+    },
+    /// The GPUs, for [`Effect::LookAtGpus`](super::Effect::LookAtGpus), or why nothing can be told of them.
+    GpusSeen(Result<Vec<GpuSeen>, String>),
+    /// What came of [`Effect::ChangeModes`](super::Effect::ChangeModes), or why that is not known.
+    ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The daemon was asked by a signal to end.
     Terminate,
     /// A deadline named by [`Core::next_deadline`](super::Core::next_deadline) has come.

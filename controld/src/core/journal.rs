@@ -11,9 +11,10 @@ mod reasons;
 mod seen;
 mod words;
 
-pub use reasons::{ExitReason, FuneralEnd, RefusalReason, Sanction, StartReason};
+pub use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
 
 use super::evidence::{End, ProcessKey};
+use super::gpus::ComputeMode;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::verdict::Verdict;
 use core::time::Duration;
@@ -359,6 +360,48 @@ pub enum JournalEvent {
         uid: Uid,
         /// The domain.
         domain: String,
+    },
+    /// A GPU has another compute mode than it had.
+    ComputeModeChanged {
+        /// The GPU.
+        gpu: String,
+        /// The mode that it had.
+        from: ComputeMode,
+        /// The mode that it has.
+        to: ComputeMode,
+        /// Who did it.
+        cause: ModeCause,
+    },
+    /// A process has a context on a GPU outside of this daemon's MPS.
+    StrangerFound {
+        /// The process.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its name, as the kernel has it.
+        command: String,
+        /// The GPUs.
+        gpus: Vec<String>,
+        /// Its memory there, in bytes, where that is known.
+        bytes: Option<u64>,
+        /// Whether it seems to be a server of another daemon.
+        server: bool,
+    },
+    /// It is on no GPU any more, or has come to MPS.
+    StrangerLeft {
+        /// The process.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+    },
+    /// It was ended, as the operator wants it.
+    StrangerEnded {
+        /// The process.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Whether with SIGKILL, and not with SIGTERM.
+        force: bool,
     },
     /// Something that a witness had to say was lost before the daemon could read it.
     WitnessLost {

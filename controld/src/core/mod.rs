@@ -14,6 +14,7 @@
 //! | `blame`, `sanctions` | who it was, and what becomes of it |
 //! | `funeral` | what is done for a client that died in the middle of its work |
 //! | `remains` | whether anything is left of a client whose fault was isolated |
+//! | `gpus` | which compute modes are changed, and what becomes of who passes MPS by |
 //! | `commands`, `questions` | what the command line is answered |
 //! | `picture` | what reports and metrics are made from |
 //! | [`vault`] | whose each kept region of GPU memory is, and until when |
@@ -36,6 +37,7 @@ mod evidence;
 mod fate;
 mod fault;
 mod funeral;
+mod gpus;
 mod handshakes;
 mod idle;
 mod ids;
@@ -68,12 +70,13 @@ pub use effect::{Effect, PsRow, ServerSignal};
 pub use evidence::{Access, End, Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
 pub use fate::{Fate, Part};
 pub use funeral::Mourned;
+pub use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
 pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
-pub use journal::{ExitReason, FuneralEnd, JournalEvent, RefusalReason, Sanction, StartReason};
+pub use journal::{ExitReason, FuneralEnd, JournalEvent, ModeCause, RefusalReason, Sanction, StartReason};
 pub use policy::{
-    BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, Grouping,
-    Policy, Sharing, VictimAction, cgroup_unit,
+    BreakerPolicy, ComputeModeAction, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy,
+    FuneralPolicy, GpuPolicy, Grouping, Policy, Sharing, StrangerAction, VictimAction, cgroup_unit,
 };
 pub use server::{Drain, Role, Server, ServerState, Taint};
 pub use verdict::{Confidence, Identity, Suspect, SuspectIdentity, Testimony, Verdict};
@@ -85,6 +88,7 @@ use core::time::Duration;
 use domain::{Domain, Domains};
 use fate::FormerHomes;
 use funeral::Funeral;
+use gpus::Gpus;
 use incident::Incident;
 use questions::{Gather, Question};
 use quit::Quit;
@@ -119,6 +123,7 @@ pub struct Core {
     offenders: Offenders,
     endings: BTreeMap<ProcessKey, Ending>,
     channels: Channels,
+    gpus: Gpus,
     next_incident: u64,
     next_verdict: u64,
     quit: Option<Quit>,
@@ -154,6 +159,7 @@ impl Core {
             offenders: Offenders::default(),
             endings: BTreeMap::new(),
             channels: Channels::default(),
+            gpus: Gpus::default(),
             next_incident: 1,
             next_verdict: 1,
             quit: None,
@@ -201,6 +207,9 @@ impl Core {
             Input::Replied { request, reply } => self.replied(now, request, reply),
             Input::DevicesListed { session, devices } => self.devices_listed(session, devices),
             Input::Command { session, peer, line } => self.command(now, session, peer, &line),
+            Input::GpusWatched { modes, may_end } => self.watch_gpus(now, modes, may_end),
+            Input::GpusSeen(seen) => self.gpus_seen(now, seen),
+            Input::ModesChanged(outcomes) => self.modes_changed(outcomes),
             Input::Terminate => self.terminate(now),
             Input::Tick => {}
         }
@@ -218,7 +227,7 @@ impl Core {
         let standbys = self.domains.iter().filter_map(wants_standby);
         let commands = self.deferred.iter().map(|deferred| deferred.deadline);
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
-        let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline()];
+        let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline(), self.gpus_deadline()];
         let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
         let own = own.into_iter().chain(sound);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
@@ -265,6 +274,7 @@ impl Core {
             self.advance_settling(now);
             self.advance_servers(now);
             self.advance_deferred(now);
+            self.advance_gpus(now);
             self.advance_quit(now);
             if self.exited || self.next_deadline().is_none_or(|at| at > now) {
                 break;

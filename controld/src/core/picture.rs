@@ -37,6 +37,8 @@ impl Core {
             regions: Vec::new(),
             funerals: self.funerals.iter().map(|(key, funeral)| funeral.facts(*key, now)).collect(),
             witnesses,
+            gpus: self.gpu_facts(),
+            strangers: self.stranger_facts(now),
         }
     }
 

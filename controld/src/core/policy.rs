@@ -4,11 +4,13 @@
 //! |---|---|
 //! | this file | the policy of the whole daemon |
 //! | `grouping` | which clients are one fault domain: by user, cgroup, label or client |
+//! | `gpus` | compute modes, and who passes MPS by |
 //! | `domain` | what may differ from domain to domain: limits, faults, breaker |
 //!
 //! `settings` makes it from `mps-control.toml`; the man page of that file says what each value means to an operator.
 
 mod domain;
+mod gpus;
 mod grouping;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ mod tests;
 pub use domain::{
     BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
 };
+pub use gpus::{ComputeModeAction, GpuPolicy, StrangerAction};
 pub use grouping::{Grouping, cgroup_unit};
 
 use super::ids::Uid;
@@ -79,6 +82,8 @@ pub struct Policy {
     pub domains: DomainPolicies,
     /// What is done for clients that die in the middle of their work.
     pub funerals: FuneralPolicy,
+    /// What is done about compute modes and who passes MPS by.
+    pub gpus: GpuPolicy,
 }
 
 impl Policy {
@@ -112,6 +117,7 @@ impl Default for Policy {
             cgroup_depth: 0,
             domains: DomainPolicies::default(),
             funerals: FuneralPolicy::default(),
+            gpus: GpuPolicy::default(),
         }
     }
 }

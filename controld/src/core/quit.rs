@@ -84,7 +84,7 @@ impl Core {
                 self.force(now, epoch);
             }
         }
-        if self.servers.is_empty() && !self.exited {
+        if self.servers.is_empty() && !self.exited && self.modes_are_given_back() {
             self.exited = true;
             let status = self.quit.as_ref().map_or(0, |quit| quit.status);
             self.log(format!("Exit with status {status}"));

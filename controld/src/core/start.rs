@@ -171,6 +171,7 @@ impl Core {
 
     /// Waits before the next try, and says once a try what is wrong and what happens next.
     pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
+        self.doubt_gpus(now);
         let (id, largest) = (server.domain, self.policy.largest_retry);
         let Some(domain) = self.domains.get_mut(id) else {
             return;

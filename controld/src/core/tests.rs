@@ -8,6 +8,7 @@ mod census;
 mod fate;
 mod faults;
 mod forged;
+mod gpus;
 mod newcomers;
 mod rules;
 mod scene;

@@ -1,6 +1,7 @@
 //! Finds out what checks need of the real machine.
 
 use super::machine::{Daemon, Gpu, Machine, Space};
+use crate::devices::gpus::{LOOK_ARGUMENT, ProbedGpu};
 use crate::io::runtime_dir::{CONTROL, CONTROL_LOCK, PID_FILE};
 use crate::io::server_version;
 use crate::settings::Settings;
@@ -13,15 +14,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the daemon may take for one answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long `nvidia-smi` may take: without persistence mode it wakes every GPU up.
 const SMI_LIMIT: Duration = Duration::from_secs(20);
-/// Bytes read of its answer, some hundred a GPU.
-const MOST_SMI_BYTES: u64 = 64 * 1024;
+/// Bytes read of a program's answer: some hundred a GPU, and of the look at GPUs as many for each process outside MPS.
+const MOST_ANSWER_BYTES: u64 = 512 * 1024;
 /// Servers whose status is asked for.
 const MOST_SERVERS: usize = 64;
 
@@ -48,6 +49,7 @@ pub(super) fn machine(environment: impl Fn(&str) -> Option<OsString> + Copy) -> 
         server_binary: environment("MPS_SERVER_BINARY"),
         library_folders: server_version::library_folders(environment("LD_LIBRARY_PATH").as_deref()),
         gpus: nvidia_smi(),
+        look: look(),
         open: |path| OpenOptions::new().read(true).write(true).open(path).map(drop),
         space,
     }
@@ -116,13 +118,36 @@ fn space(path: &Path) -> io::Result<Space> {
 /// What the driver's own tool says of the GPUs.
 fn nvidia_smi() -> Result<Vec<Gpu>, String> {
     const FIELDS: &str = "--query-gpu=index,compute_mode,persistence_mode,mig.mode.current";
-    let mut child = Command::new("nvidia-smi")
-        .args([FIELDS, "--format=csv,noheader"])
+    let (text, status) = answer("nvidia-smi", Command::new("nvidia-smi").args([FIELDS, "--format=csv,noheader"]))?;
+    let gpus = parse_gpus(&text);
+    match (gpus.is_empty(), status) {
+        (false, _) => Ok(gpus),
+        (true, Some(status)) => Err(format!("nvidia-smi ended with {status}")),
+        (true, None) => Err("nvidia-smi names no GPU".to_owned()),
+    }
+}
+
+/// Compute modes, and who is on the GPUs outside MPS: a child of this program loads the management library.
+fn look() -> Result<Vec<ProbedGpu>, String> {
+    const LIBRARY: &str = "the management library";
+    let mut child = Command::new("/proc/self/exe");
+    let (text, _) = answer(LIBRARY, child.arg(LOOK_ARGUMENT))?;
+    let gpus: Result<Vec<ProbedGpu>, _> = text.lines().map(serde_json::from_str).collect();
+    match gpus {
+        Ok(gpus) if gpus.is_empty() => Err(format!("{LIBRARY} names no GPU")),
+        Ok(gpus) => Ok(gpus),
+        Err(error) => Err(format!("{LIBRARY}: {error}")),
+    }
+}
+
+/// What a program writes, and how it has ended, if it has already.
+fn answer(name: &str, command: &mut Command) -> Result<(String, Option<ExitStatus>), String> {
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| format!("nvidia-smi: {error}"))?;
+        .map_err(|error| format!("{name}: {error}"))?;
     let output = child.stdout.take().map(|mut output| read_until(&mut output, Instant::now() + SMI_LIMIT));
     let text = output.unwrap_or_else(|| Err(io::Error::from(io::ErrorKind::BrokenPipe)));
     if text.is_err() {
@@ -130,13 +155,8 @@ fn nvidia_smi() -> Result<Vec<Gpu>, String> {
         let _ = child.kill();
     }
     let status = child.try_wait();
-    let text = text.map_err(|error| format!("nvidia-smi: {error}"))?;
-    let gpus = parse_gpus(&text);
-    match (gpus.is_empty(), status) {
-        (false, _) => Ok(gpus),
-        (true, Ok(Some(status))) => Err(format!("nvidia-smi ended with {status}")),
-        (true, _) => Err("nvidia-smi names no GPU".to_owned()),
-    }
+    let text = text.map_err(|error| format!("{name}: {error}"))?;
+    Ok((text, status.ok().flatten()))
 }
 
 fn read_until(output: &mut (impl Read + AsFd), deadline: Instant) -> io::Result<String> {
@@ -155,8 +175,8 @@ fn read_until(output: &mut (impl Read + AsFd), deadline: Instant) -> io::Result<
         let mut piece = [0; 4096];
         match output.read(&mut piece)? {
             0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            _ if bytes.len() as u64 > MOST_SMI_BYTES => {
-                return Err(io::Error::other(format!("it says more than {MOST_SMI_BYTES} bytes")));
+            _ if bytes.len() as u64 > MOST_ANSWER_BYTES => {
+                return Err(io::Error::other(format!("it says more than {MOST_ANSWER_BYTES} bytes")));
             }
             length => bytes.extend_from_slice(&piece[..length]),
         }

@@ -2,6 +2,7 @@
 //!
 //! Tests make folders that stand for `/proc`, `/sys` and `/dev`; whatever is no file is a field, found out by `gather`.
 
+use crate::devices::gpus::ProbedGpu;
 use crate::settings::ConfigFile;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -38,6 +39,8 @@ pub(super) struct Machine {
     pub(super) library_folders: Vec<PathBuf>,
     /// What `nvidia-smi` says of the GPUs, or why it says nothing.
     pub(super) gpus: Result<Vec<Gpu>, String>,
+    /// What the management library says of their compute modes and of who is on them, or why nothing.
+    pub(super) look: Result<Vec<ProbedGpu>, String>,
     /// Opens a file for reading and writing, and closes it: only so is seen what a cgroup or a security module refuses.
     pub(super) open: fn(&Path) -> io::Result<()>,
     /// The size of a file system.

@@ -6,6 +6,7 @@ mod words;
 
 use super::machine::{Daemon, Gpu, Machine, Space};
 use super::{CHECKS, Finding, Severity, examine};
+use crate::devices::gpus::ProbedGpu;
 use crate::settings::ConfigFile;
 use std::fs;
 use std::io;
@@ -56,6 +57,14 @@ impl Made {
                     compute_mode: "Default".into(),
                     persistence: "Enabled".into(),
                     mig: "Disabled".into(),
+                }]),
+                look: Ok(vec![ProbedGpu {
+                    index: 0,
+                    uuid: "GPU-0".into(),
+                    mode: None,
+                    whole: true,
+                    outside: Some(Vec::new()),
+                    library: String::new(),
                 }]),
                 open: opens,
                 space: plenty,

@@ -3,6 +3,7 @@
 use super::handshake::Refusal;
 use crate::core::{ConnectionId, End, ExitCause, MemoryFault, Peer, Pid, ProcessKey, ServerEpoch, SessionId};
 use crate::devices::Device;
+use crate::devices::gpus::{ProbedChange, ProbedGpu};
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
 use crate::vault::Reply;
@@ -83,6 +84,10 @@ pub(super) enum Event {
     Measured { server: ServerEpoch, memory_bytes: Option<u64> },
     /// The rows of `ps` have their programs, as far as those can be known.
     Described { session: SessionId, rows: Vec<ClientRow> },
+    /// The GPUs were looked at, or why nothing can be told of them.
+    GpusSeen(Result<Vec<ProbedGpu>, String>),
+    /// What came of changes of compute modes.
+    ModesChanged(Result<Vec<ProbedChange>, String>),
     /// The devices are listed, for a session or in advance.
     Devices { devices: Result<Vec<Device>, String> },
 }

@@ -136,6 +136,7 @@ impl Driver {
         }
         self.hold_all_copies();
         self.hold_vault();
+        self.hold_modes(&self.core.managed_modes());
     }
 
     /// How far a connection has come, and the end of a pair that goes with it.

@@ -18,6 +18,9 @@ pub(super) const LOG_FIFO: u64 = 4;
 /// The listening socket `shim`.
 pub(super) const SHIM_LISTENER: u64 = 5;
 
+/// What is noted of the GPUs' compute modes.
+pub(super) const COMPUTE_MODES: u64 = 6;
+
 /// Copies of a client's UVM descriptors.
 const COPIES_SPACE: u64 = 1 << 57;
 /// Keys of one client's copies, one for each address space.
@@ -142,7 +145,15 @@ mod tests {
         let server = ServerEpoch(77);
         assert_eq!(stderr_of(stderr(server)), Some(server));
         let holder_given = ConnectionId((1 << 63) | 5);
-        for key in [STATE, PUBLIC_LISTENER, PRIVILEGED_LISTENER, LOG_FIFO, client_end(holder_given), holder_given.0] {
+        for key in [
+            STATE,
+            PUBLIC_LISTENER,
+            PRIVILEGED_LISTENER,
+            LOG_FIFO,
+            COMPUTE_MODES,
+            client_end(holder_given),
+            holder_given.0,
+        ] {
             assert_eq!(stderr_of(key), None);
         }
         assert_eq!(client_end(holder_given), (1 << 62) | 5);

@@ -17,6 +17,7 @@ mod events;
 mod farewell;
 mod following;
 mod gifts;
+mod gpus;
 mod handshake;
 mod inheritance;
 mod keeping;
@@ -129,6 +130,8 @@ pub struct Driver {
     recorder: Recorder,
     served: Served,
     personality: Personality,
+    /// The management library's file, for the holder; empty until it is known.
+    modes_library: String,
     /// The version of the installed driver, where it is known.
     driver_version: Option<String>,
     exit: Option<u8>,

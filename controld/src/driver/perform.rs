@@ -13,6 +13,10 @@ impl Driver {
     pub(super) fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Log(line) => self.say(&line),
+            Effect::LookAtGpus => self.look_at_gpus(),
+            Effect::ChangeModes(changes) => self.change_modes(changes),
+            Effect::HoldModes(modes) => self.hold_modes(&modes),
+            Effect::EndStranger { process, force } => self.end_stranger(process, force),
             Effect::SpawnServer { server, uid, gid, multi_user } => self.start_server(server, uid, gid, multi_user),
             Effect::AdoptLink { server, connection, configuration } => {
                 self.adopt_link(server, connection, &configuration);

@@ -11,6 +11,7 @@
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
 //! | copies of a living client's UVM descriptors | watched and kept on when its server names it |
 //! | a dead client's | kept for the rest of their time |
+//! | what is noted of compute modes | gone on with ([`gpus`](super::gpus)) |
 //! | a connection without a role | its next packet says what it is |
 //!
 //! Sessions of the command line are not kept: nobody could say which of their commands were done.
@@ -180,6 +181,7 @@ impl Driver {
             recorder,
             served: Served::default(),
             personality: policy.personality,
+            modes_library: String::new(),
             driver_version: installed.map(|installed| installed.version),
             exit: None,
         };
@@ -199,6 +201,7 @@ impl Driver {
         match driver.appear(&mut found) {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
+                driver.watch_gpus(found.modes.take());
                 Ok(driver)
             }
             Err(error) => {

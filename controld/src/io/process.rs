@@ -144,6 +144,13 @@ pub fn start_time(pid: Pid) -> Option<u64> {
     std::str::from_utf8(fields.nth(START_TIME_AFTER_NAME)?).ok()?.trim().parse().ok()
 }
 
+/// The process's name as the kernel has it, at most 15 bytes that the process chooses itself.
+#[must_use]
+pub fn name_of(pid: Pid) -> Option<String> {
+    let name = read_proc(pid, "comm")?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+}
+
 /// The user that the process runs as (its effective uid).
 #[must_use]
 pub fn uid_of(pid: Pid) -> Option<u32> {

@@ -176,6 +176,8 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::RegionEscrowed { uid, .. }
         | JournalEvent::RegionsReleased { uid, .. }
         | JournalEvent::RegionsAdopted { uid, .. }
+        | JournalEvent::StrangerFound { uid, .. }
+        | JournalEvent::StrangerLeft { uid, .. }
         | JournalEvent::RegionExpired { uid, .. } => Some(Bucket::Writer(*uid)),
         JournalEvent::WitnessLost { process: Some(_), .. } | JournalEvent::WitnessMissing { process: Some(_), .. } => {
             Some(Bucket::Chatter)
@@ -197,6 +199,8 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::CulpritSanctioned { .. }
         | JournalEvent::CulpritGone { .. }
         | JournalEvent::VictimTerminated { .. }
+        | JournalEvent::ComputeModeChanged { .. }
+        | JournalEvent::StrangerEnded { .. }
         | JournalEvent::BreakerOpened { .. }
         | JournalEvent::BreakerClosed { .. }
         | JournalEvent::EventsSuppressed { .. }

@@ -5,7 +5,7 @@
 
 use super::Viewer;
 use crate::core::SuspectIdentity;
-use crate::core::{End, ProcessKey};
+use crate::core::{ComputeMode, End, ProcessKey};
 use crate::core::{Pid, ServerEpoch, Uid};
 use core::time::Duration;
 use serde::Serialize;
@@ -273,6 +273,41 @@ pub struct WitnessFacts {
     pub refused: usize,
 }
 
+/// A GPU that servers see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GpuFacts {
+    /// The number that `nvidia-smi` gives it.
+    pub index: usize,
+    /// `GPU-…`.
+    pub uuid: String,
+    /// Its compute mode, where it has one.
+    pub compute_mode: Option<ComputeMode>,
+    /// The one that it gets back when the daemon ends, where that is another.
+    pub restored: Option<ComputeMode>,
+}
+
+/// A process with contexts outside MPS.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StrangerFacts {
+    /// The process.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its name, as the kernel has it.
+    pub command: String,
+    /// Whether it seems to be a server of another daemon.
+    pub server: bool,
+    /// The GPUs.
+    pub gpus: Vec<String>,
+    /// GPU instance and compute instance, on a GPU that is divided.
+    pub instance: Option<(u32, u32)>,
+    /// Its memory there, in bytes, where that is known.
+    pub bytes: Option<u64>,
+    /// Since it was found.
+    #[serde(serialize_with = "seconds", rename = "since_s")]
+    pub since: Duration,
+}
+
 /// The whole picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
@@ -290,6 +325,10 @@ pub struct Snapshot {
     pub funerals: Vec<FuneralFacts>,
     /// The witnesses.
     pub witnesses: Vec<WitnessFacts>,
+    /// The GPUs that servers see, as far as they were looked at.
+    pub gpus: Vec<GpuFacts>,
+    /// Who uses them outside MPS; looked for only where compute modes are managed.
+    pub strangers: Vec<StrangerFacts>,
     /// The memory that is kept; `vault list` tells it, and not `status`, since there can be thousands.
     #[serde(skip)]
     pub regions: Vec<RegionFacts>,
@@ -317,6 +356,7 @@ impl Snapshot {
             self.clients.retain(|client| viewer.may_see(client.uid));
             self.channels.retain(|channel| viewer.may_see(channel.uid));
             self.funerals.retain(|funeral| viewer.may_see(funeral.uid));
+            self.strangers.retain(|stranger| viewer.may_see(stranger.uid));
             self.regions.retain(|region| viewer.may_see(region.uid));
         }
         self

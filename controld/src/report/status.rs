@@ -29,6 +29,8 @@ fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
     list(&mut lines, "clients", &snapshot.clients);
     list(&mut lines, "funerals", &snapshot.funerals);
     list(&mut lines, "witnesses", &snapshot.witnesses);
+    list(&mut lines, "gpus", &snapshot.gpus);
+    list(&mut lines, "strangers", &snapshot.strangers);
     // The last list has no comma behind it.
     if let Some(last) = lines.last_mut() {
         last.pop();
@@ -71,10 +73,16 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
         };
         lines.push(format!("Witness {}: {state}", witness.name));
     }
+    for gpu in &snapshot.gpus {
+        let mode = or_nothing(gpu.compute_mode);
+        let back = gpu.restored.map(|mode| format!(", {mode} again when the daemon ends")).unwrap_or_default();
+        lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
+    }
     section(&mut lines, &["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"], domains(snapshot));
     section(&mut lines, &["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"], servers(snapshot));
     section(&mut lines, &["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"], clients(snapshot));
     section(&mut lines, &["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"], funerals(snapshot));
+    section(&mut lines, &["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"], strangers(snapshot));
     lines
 }
 
@@ -163,4 +171,19 @@ fn funerals(snapshot: &Snapshot) -> Vec<Vec<String>> {
         ]
     });
     funerals.collect()
+}
+
+fn strangers(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let strangers = snapshot.strangers.iter().map(|stranger| {
+        let instance = stranger.instance.map(|(gpu, compute)| format!("/{gpu}/{compute}")).unwrap_or_default();
+        vec![
+            stranger.process.pid.to_string(),
+            stranger.uid.to_string(),
+            or_nothing(stranger.bytes.map(mebibytes)),
+            span(stranger.since),
+            format!("{}{instance}", harmless(&stranger.gpus.join(","))),
+            harmless(&stranger.command),
+        ]
+    });
+    strangers.collect()
 }

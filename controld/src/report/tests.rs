@@ -124,6 +124,8 @@ fn snapshot() -> Snapshot {
             source: "patched-module",
         }],
         regions: Vec::new(),
+        gpus: vec![],
+        strangers: vec![],
         funerals: vec![],
         witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(1), refused: 1 }],
     }

@@ -1,8 +1,8 @@
 //! Values that have the right type and still make no sense.
 
-use super::file::{ConfigFile, Domains, Override, Servers, VaultTable};
+use super::file::{ConfigFile, Domains, GpuTable, Override, Servers, VaultTable};
 use super::parse::{Faults, OVERRIDES};
-use crate::core::{Grouping, Sharing};
+use crate::core::{ComputeModeAction, Grouping, Sharing, StrangerAction};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +13,8 @@ const LONGEST_EVIDENCE_WINDOW: f64 = 60.0;
 const LONGEST_SETTLE_TIME: f64 = 1.0;
 /// Less than this a server may need for the handshakes of a few clients.
 const SHORTEST_SILENCE: f64 = 0.1;
+/// A look at the GPUs is a process that loads the management library, which takes some tens of milliseconds.
+const SHORTEST_INTERVAL: f64 = 0.2;
 /// The holder keeps at most 65536 things, connections and servers among them.
 const MOST_REGIONS: usize = 32_768;
 /// Components of a cgroup's path; the kernel itself warns of deeper trees than some tens.
@@ -35,6 +37,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
         check_seconds("funerals.endless_hold", funerals.endless_hold, faults);
     }
     check_vault(&file.vault, faults);
+    check_gpu(&file.gpu, faults);
     check_path("witness.kmsg", &file.witness.kmsg, faults);
     check_path("witness.notices", &file.witness.notices, faults);
     if file.observe.journal && file.observe.journal_size_mib == 0 {
@@ -56,6 +59,16 @@ fn check_vault(vault: &VaultTable, faults: &mut Faults) {
         } else if regions > MOST_REGIONS {
             faults.add(key, format!("more than the {MOST_REGIONS} that the holder process has room for"));
         }
+    }
+}
+
+fn check_gpu(gpu: &GpuTable, faults: &mut Faults) {
+    if gpu.strangers == StrangerAction::End && gpu.compute_mode == ComputeModeAction::Leave {
+        faults.add("gpu.strangers", "strangers are looked for with compute_mode = \"manage\" only");
+    }
+    check_seconds("gpu.interval", gpu.interval, faults);
+    if gpu.interval < SHORTEST_INTERVAL {
+        faults.add("gpu.interval", format!("{} is less than {SHORTEST_INTERVAL} seconds", gpu.interval));
     }
 }
 

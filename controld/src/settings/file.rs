@@ -6,7 +6,7 @@
 
 use crate::core::vault::VaultPolicy;
 use crate::core::{BreakerPolicy, CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
-use crate::core::{DomainPolicy, VictimAction};
+use crate::core::{ComputeModeAction, DomainPolicy, GpuPolicy, StrangerAction, VictimAction};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct ConfigFile {
     pub funerals: Funerals,
     /// Whose GPU memory is kept, and how much of it.
     pub vault: VaultTable,
+    /// What is done about the GPUs' compute modes.
+    pub gpu: GpuTable,
     /// Who tells of faults.
     pub witness: Witness,
     /// What others can see of the daemon.
@@ -139,6 +141,18 @@ pub struct VaultTable {
     pub ttl: f64,
 }
 
+/// The table `[gpu]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GpuTable {
+    /// What is done about GPUs in an exclusive compute mode.
+    pub compute_mode: ComputeModeAction,
+    /// What is done about processes that use a GPU outside MPS.
+    pub strangers: StrangerAction,
+    /// How often GPUs are looked at whose compute mode is managed.
+    pub interval: f64,
+}
+
 /// The table `[witness]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -199,6 +213,7 @@ impl Default for ConfigFile {
             servers: Servers::default(),
             funerals: Funerals::default(),
             vault: VaultTable::default(),
+            gpu: GpuTable::default(),
             witness: Witness::default(),
             observe: Observe::default(),
             overrides: Vec::new(),
@@ -276,6 +291,13 @@ impl Default for VaultTable {
     }
 }
 
+impl Default for GpuTable {
+    fn default() -> Self {
+        let interval = GpuPolicy::default().interval.as_secs_f64();
+        Self { compute_mode: ComputeModeAction::Leave, strangers: StrangerAction::Tell, interval }
+    }
+}
+
 impl Default for Witness {
     fn default() -> Self {
         Self { uvm: true, kmsg: "/dev/kmsg".into(), notices: "/dev/nvidia-uvm-mps".into() }
@@ -311,6 +333,17 @@ impl ConfigFile {
             hold,
             hold_timeout: seconds(hold_timeout),
             endless_hold: (endless_hold != f64::INFINITY).then(|| seconds(endless_hold)),
+        }
+    }
+
+    /// What is done about compute modes and who passes MPS by.
+    #[must_use]
+    pub fn gpu_policy(&self) -> GpuPolicy {
+        let GpuTable { compute_mode, strangers, interval } = self.gpu;
+        GpuPolicy {
+            manage: compute_mode == ComputeModeAction::Manage,
+            end_strangers: strangers == StrangerAction::End,
+            interval: seconds(interval),
         }
     }
 

@@ -199,6 +199,7 @@ impl Settings {
                 overrides: file.overrides.iter().map(|entry| (entry.matching.clone(), entry.policy())).collect(),
             },
             funerals: file.funeral_policy(),
+            gpus: file.gpu_policy(),
             ..Policy::default()
         }
     }

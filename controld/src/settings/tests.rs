@@ -4,7 +4,7 @@ mod listing;
 mod manual;
 
 use super::*;
-use crate::core::{CulpritAction, Grouping, VictimAction};
+use crate::core::{CulpritAction, GpuPolicy, Grouping, VictimAction};
 use remps_proto::admin::defaults::Defaults;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -77,7 +77,8 @@ fn every_table_reaches_the_policy() {
          [faults]\nculprit = \"terminate\"\nvictims = \"terminate\"\nquarantine_after = 0\nrefuse_after = 5\n\
          refuse_for = 1.5\nevidence_window = 0.25\n\
          [servers]\nbreaker_failures = 2\n\
-         [funerals]\nhold_timeout = 3\nendless_hold = inf\n",
+         [funerals]\nhold_timeout = 3\nendless_hold = inf\n\
+         [gpu]\ncompute_mode = \"manage\"\nstrangers = \"end\"\ninterval = 0.5\n",
     )
     .expect("sound");
     let policy = settings.policy(false);
@@ -92,6 +93,9 @@ fn every_table_reaches_the_policy() {
     assert_eq!(domain.breaker.failures, 2);
     assert_eq!(policy.funerals.hold_timeout, Duration::from_secs(3));
     assert_eq!(policy.funerals.endless_hold, None);
+    let gpus = GpuPolicy { manage: true, end_strangers: true, interval: Duration::from_millis(500) };
+    assert_eq!(policy.gpus, gpus);
+    assert_eq!(with_file("").expect("sound").policy(false).gpus, GpuPolicy::default(), "left alone, told of");
 }
 
 #[test]
@@ -153,6 +157,9 @@ fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
     assert_fault("[domains]\ncgroup_depth = 65\n", 2, "domains.cgroup_depth", "64");
     assert_fault("sharing = \"single\"\n[domains]\nby = \"label\"\n", 3, "domains.by", "one server at a time");
     assert_fault("[witness]\nkmsg = \"kmsg\"\n", 2, "witness.kmsg", "must begin with /");
+    assert_fault("[gpu]\ncompute_mode = \"set\"\n", 2, "gpu.compute_mode", "`manage`");
+    assert_fault("[gpu]\nstrangers = \"end\"\n", 2, "gpu.strangers", "compute_mode = \"manage\" only");
+    assert_fault("[gpu]\ninterval = 0.1\n", 2, "gpu.interval", "less than 0.2");
     assert_fault("[observe]\njournal_size_mib = 0\n", 2, "observe.journal_size_mib", "1 MiB");
 }
 

@@ -40,6 +40,16 @@ pub enum ExitReason {
     Crash,
 }
 
+/// Who has changed a compute mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModeCause {
+    /// The daemon.
+    Daemon,
+    /// An operator, or another program.
+    SomebodyElse,
+}
+
 /// Why a client was sent away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

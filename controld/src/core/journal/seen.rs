@@ -12,7 +12,10 @@ impl JournalEvent {
     #[must_use]
     pub fn seen_by(&self, uid: Uid) -> Option<Self> {
         match self {
-            Self::DaemonStarted { .. } | Self::DaemonTakenOver { .. } | Self::DaemonEnded { .. } => Some(self.clone()),
+            Self::DaemonStarted { .. }
+            | Self::DaemonTakenOver { .. }
+            | Self::DaemonEnded { .. }
+            | Self::ComputeModeChanged { .. } => Some(self.clone()),
             Self::ServerStarted { uid: of, .. }
             | Self::ServerStartFailed { uid: of, .. }
             | Self::ServerReady { uid: of, .. }
@@ -33,6 +36,9 @@ impl JournalEvent {
             | Self::RegionsReleased { uid: of, .. }
             | Self::RegionsAdopted { uid: of, .. }
             | Self::RegionExpired { uid: of, .. }
+            | Self::StrangerFound { uid: of, .. }
+            | Self::StrangerLeft { uid: of, .. }
+            | Self::StrangerEnded { uid: of, .. }
             | Self::BreakerOpened { uid: of, .. }
             | Self::BreakerClosed { uid: of, .. } => (*of == uid).then(|| self.clone()),
             Self::Verdict { verdict, users } => users

@@ -1,6 +1,6 @@
 //! Device files and the modes of GPUs.
 
-use crate::core::{Grouping, Sharing};
+use crate::core::{ComputeMode, Grouping, Sharing};
 use crate::doctor::Outcome;
 use crate::doctor::machine::{Gpu, Machine, numbers_in};
 use std::fs;
@@ -88,21 +88,45 @@ fn indices(gpus: &[Gpu], fits: impl Fn(&Gpu) -> bool) -> Option<String> {
     (!found.is_empty()).then(|| found.join(", "))
 }
 
+/// The GPUs by compute mode, from the management library or else from the driver's tool: index and mode.
+fn modes(machine: &Machine) -> Result<Vec<(String, ComputeMode)>, &str> {
+    let looked = machine.look.iter().flatten();
+    let told: Vec<_> = looked.filter_map(|gpu| Some((gpu.index.to_string(), ComputeMode(gpu.mode?)))).collect();
+    if !told.is_empty() {
+        return Ok(told);
+    }
+    let mode = |gpu: &Gpu| match gpu.compute_mode.as_str() {
+        "Exclusive_Process" => ComputeMode::EXCLUSIVE_PROCESS,
+        "Prohibited" => ComputeMode::PROHIBITED,
+        _ => ComputeMode::DEFAULT,
+    };
+    let gpus = machine.gpus.as_ref().map_err(String::as_str)?;
+    Ok(gpus.iter().map(|gpu| (gpu.index.clone(), mode(gpu))).collect())
+}
+
 pub(super) fn compute_mode(machine: &Machine) -> Outcome {
-    let gpus = match &machine.gpus {
-        Ok(gpus) => gpus,
+    let modes = match modes(machine) {
+        Ok(modes) => modes,
         Err(why) => return Outcome::unknown(why),
     };
-    if let Some(prohibited) = indices(gpus, |gpu| gpu.compute_mode == "Prohibited") {
+    let named = |fits: &dyn Fn(ComputeMode) -> bool| {
+        let found: Vec<&str> = modes.iter().filter(|(_, mode)| fits(*mode)).map(|(index, _)| index.as_str()).collect();
+        (!found.is_empty()).then(|| found.join(", "))
+    };
+    if let Some(prohibited) = named(&|mode| mode == ComputeMode::PROHIBITED) {
         return Outcome::problem(
             format!("PROHIBITED on GPU {prohibited}"),
             "no CUDA program and no server can use it",
             "nvidia-smi -c DEFAULT or -c EXCLUSIVE_PROCESS",
         );
     }
-    let Some(exclusive) = indices(gpus, |gpu| gpu.compute_mode == "Exclusive_Process") else {
+    let Some(exclusive) = named(&ComputeMode::is_exclusive) else {
         return Outcome::ok("DEFAULT: servers of several domains can share a GPU, and programs can pass MPS by");
     };
+    let manages = machine.config.as_ref().is_ok_and(|config| config.gpu_policy().manage);
+    if manages && machine.daemon_pid.is_none() {
+        return Outcome::ok(format!("EXCLUSIVE_PROCESS on GPU {exclusive}, and DEFAULT while a daemon runs"));
+    }
     let wants_several = machine.config.as_ref().is_ok_and(|config| {
         let domains = &config.domains;
         let standby = domains.standby || config.overrides.iter().any(|entry| entry.domains.standby);
@@ -112,11 +136,17 @@ pub(super) fn compute_mode(machine: &Machine) -> Outcome {
     if !wants_several {
         return Outcome::ok(format!("EXCLUSIVE_PROCESS on GPU {exclusive}: one server, and nobody passes it by"));
     }
+    let advice = if manages {
+        "the log says why the mode is not DEFAULT while the daemon runs"
+    } else {
+        "[gpu] compute_mode = \"manage\" in mps-control.toml, nvidia-smi -c DEFAULT, or sharing = \"single\" or \
+         \"multi-user\""
+    };
     Outcome::warning(
         format!("EXCLUSIVE_PROCESS on GPU {exclusive}, which takes one server at a time"),
-        "a second server, of another user or domain, a standby or the one that replaces a faulty server, fails to start \
-         until the first has ended",
-        "nvidia-smi -c DEFAULT, or sharing = \"single\" or \"multi-user\" in mps-control.toml",
+        "two servers can't both have contexts: domains don't run side by side, none stands by, and one that replaces a \
+         faulty server starts when that has ended",
+        advice,
     )
 }
 

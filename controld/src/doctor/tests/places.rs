@@ -1,7 +1,8 @@
 //! Files, folders, devices, and who else is there.
 
 use super::{DAEMON, GIB, Made};
-use crate::core::Sharing;
+use crate::core::{ComputeModeAction, Sharing};
+use crate::devices::gpus::{ProbedGpu, ProbedProcess};
 use crate::doctor::Severity::{Note, Ok as Fine, Problem, Warning};
 use crate::doctor::machine::{Daemon, Space};
 use std::io;
@@ -117,6 +118,43 @@ fn an_exclusive_gpu_fits_one_server_and_no_more() {
     made.machine.gpus = Err("nvidia-smi: not there".into());
     made.assert("compute-mode", Note, "not known: nvidia-smi");
     made.assert("persistence", Note, "not known");
+}
+
+fn looked_at(mode: u32, outside: Option<&[u32]>) -> ProbedGpu {
+    let row = |pid: &u32| ProbedProcess { pid: *pid, bytes: None, instance: None };
+    let outside = outside.map(|pids| pids.iter().map(row).collect());
+    ProbedGpu { index: 3, uuid: "GPU-3".into(), mode: Some(mode), whole: true, outside, library: String::new() }
+}
+
+#[test]
+fn what_the_library_says_of_a_mode_counts_and_what_the_daemon_does_about_it() {
+    let mut made = Made::sound();
+    made.machine.look = Ok(vec![looked_at(3, None)]);
+    made.assert("compute-mode", Warning, "EXCLUSIVE_PROCESS on GPU 3");
+    let finding = made.finding("compute-mode");
+    assert!(finding.costs.contains("none stands by") && finding.advice.contains("manage"), "{finding:?}");
+    made.machine.config.as_mut().unwrap().gpu.compute_mode = ComputeModeAction::Manage;
+    made.assert("compute-mode", Warning, "EXCLUSIVE_PROCESS on GPU 3");
+    assert!(made.finding("compute-mode").advice.contains("the log says why"));
+    made.machine.daemon_pid = None;
+    made.assert("compute-mode", Fine, "DEFAULT while a daemon runs");
+}
+
+#[test]
+fn who_has_contexts_outside_mps_is_named_and_servers_are_not() {
+    let mut made = Made::sound();
+    made.assert("strangers", Fine, "nobody");
+    made.machine.look = Err("the management library: it took too long".into());
+    made.assert("strangers", Note, "not known: the management library");
+    made.machine.look = Ok(vec![looked_at(0, None)]);
+    made.assert("strangers", Note, "not known: this driver");
+    // The daemon's server, and one of another daemon's.
+    made.file("proc/601/comm", "nvidia-cuda-mps\n");
+    made.machine.look = Ok(vec![looked_at(0, Some(&[600, 601]))]);
+    made.assert("strangers", Fine, "nobody");
+    made.file("proc/77/comm", "train\u{1b}[2J\n");
+    made.machine.look = Ok(vec![looked_at(0, Some(&[600, 601, 77]))]);
+    made.assert("strangers", Warning, "77 (train?[2J) on GPU 3");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::core::saved::Saved;
 use crate::core::{ConnectionId, ServerEpoch};
 use crate::driver::keys::{self, Note};
-use crate::holder::{Held, Kind};
+use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;
 use remps_proto::mps::handshake::Role;
@@ -24,6 +24,7 @@ pub(super) struct Found {
     pub(super) shim: Option<OwnedFd>,
     pub(super) regions: Vec<Held>,
     pub(super) copies: Vec<Held>,
+    pub(super) modes: Option<ModesNote>,
 }
 
 impl Found {
@@ -40,6 +41,7 @@ impl Found {
             let fd = fds.pop();
             match (kind, fd) {
                 (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
+                (Kind::COMPUTE_MODES, _) => found.modes = ModesNote::decode(state.as_slice()).ok(),
                 (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
                 (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
                 (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),

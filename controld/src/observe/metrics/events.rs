@@ -30,6 +30,7 @@ pub(super) struct EventMetrics {
     funeral_seconds: Histograms,
     breaker: Counters,
     witness_lost: Counters,
+    strangers_ended: Counters,
 }
 
 fn domain(domain: &str) -> (&'static str, Cow<'static, str>) {
@@ -59,6 +60,7 @@ impl EventMetrics {
         let funerals = counters("funerals", "Dead clients whose descriptors were held and are closed, by reason");
         let breaker = counters("breaker_opened", "Times that a domain's servers kept failing");
         let witness_lost = counters("witness_lost", "Statements of witnesses that were lost before they were read");
+        let strangers_ended = counters("stranger_ends", "Signals to processes that used a GPU outside MPS");
         let incidents = Counter::default();
         registry.register("faults", "Faults on which there is a verdict", incidents.clone());
         let mut histograms = |name: &str, help: &str| Histograms::register(registry, name, help);
@@ -86,6 +88,7 @@ impl EventMetrics {
             funeral_seconds: histograms("funeral_seconds", "Time that a dead client's descriptors were held"),
             breaker,
             witness_lost,
+            strangers_ended,
         }
     }
 
@@ -133,6 +136,7 @@ impl EventMetrics {
             JournalEvent::WitnessLost { witness, count, .. } => {
                 self.witness_lost.add(vec![label("witness", witness)], *count);
             }
+            JournalEvent::StrangerEnded { .. } => self.strangers_ended.add(vec![], 1),
             JournalEvent::DaemonStarted { .. }
             | JournalEvent::DaemonTakenOver { .. }
             | JournalEvent::DaemonEnded { .. }
@@ -145,6 +149,9 @@ impl EventMetrics {
             | JournalEvent::RegionsAdopted { .. }
             | JournalEvent::RegionExpired { .. }
             | JournalEvent::BreakerClosed { .. }
+            | JournalEvent::ComputeModeChanged { .. }
+            | JournalEvent::StrangerFound { .. }
+            | JournalEvent::StrangerLeft { .. }
             | JournalEvent::EventsSuppressed { .. }
             | JournalEvent::WitnessMissing { .. } => {}
         }

@@ -74,6 +74,7 @@ pub(super) fn registry(snapshot: &Snapshot, extras: Extras, with_pids: bool) -> 
     funerals(&mut gauges, snapshot, &domains);
     vault(&mut gauges, snapshot);
     witnesses(&mut gauges, snapshot);
+    gpus(&mut gauges, snapshot);
     if with_pids {
         clients(&mut gauges, snapshot);
     }
@@ -198,6 +199,20 @@ fn witnesses(gauges: &mut Gauges, snapshot: &Snapshot) {
         if let Some(count) = witness.attached {
             attached.get_or_create(&labels).set(signed(count));
         }
+    }
+}
+
+fn gpus(gauges: &mut Gauges, snapshot: &Snapshot) {
+    let mode = gauges.gauge("gpu_compute_mode", "The compute mode that each GPU has");
+    let strangers =
+        gauges.gauge("strangers", "Processes with contexts on a GPU outside MPS, where they are looked for");
+    for gpu in &snapshot.gpus {
+        let uuid = || Cow::Owned(gpu.uuid.clone());
+        if let Some(of) = gpu.compute_mode {
+            mode.get_or_create(&vec![("UUID", uuid()), ("mode", of.to_string().into())]).set(1);
+        }
+        let here = snapshot.strangers.iter().filter(|stranger| stranger.gpus.contains(&gpu.uuid)).count();
+        strangers.get_or_create(&vec![("UUID", uuid())]).set(signed(here));
     }
 }
 

@@ -29,6 +29,8 @@ fn snapshot() -> Snapshot {
         clients: vec![],
         channels: vec![],
         regions: Vec::new(),
+        gpus: vec![],
+        strangers: vec![],
         funerals: vec![],
         witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(3), refused: 0 }],
     }

@@ -23,6 +23,8 @@ fn empty() -> Snapshot {
         clients: vec![],
         channels: vec![],
         regions: Vec::new(),
+        gpus: vec![],
+        strangers: vec![],
         funerals: vec![],
         witnesses: vec![],
     }

@@ -7,6 +7,9 @@ impl World {
         assert_eq!(self.exit, None, "nothing is done after the end: {effect:?}");
         match effect {
             Effect::Log(_) => {}
+            Effect::LookAtGpus | Effect::ChangeModes(_) | Effect::HoldModes(_) | Effect::EndStranger { .. } => {
+                panic!("nobody looks at GPUs here")
+            }
             Effect::Save => self.saved_at_least_once = true,
             Effect::SpawnServer { server, uid, .. } => self.spawn(server, uid),
             Effect::AdoptLink { server, .. } => assert!(self.servers.contains_key(&server)),

@@ -1,7 +1,10 @@
 //! Journal and metrics against each other: random events through one recorder, counted again from the journal's text.
 
 use super::*;
-use crate::core::{Confidence, End, ExitReason, FuneralEnd, MemoryFault, RefusalReason, Sanction, Suspect, Verdict};
+use crate::core::{
+    ComputeMode, Confidence, End, ExitReason, FuneralEnd, MemoryFault, ModeCause, RefusalReason, Sanction, Suspect,
+    Verdict,
+};
 use crate::observe::journal::FILE_NAME;
 use crate::observe::recorder::Recorder;
 use proptest::prelude::*;
@@ -134,6 +137,22 @@ pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
         Just(JournalEvent::RegionsReleased { process, uid, regions: 2, bytes: 7 }),
         Just(JournalEvent::RegionsAdopted { process, uid, name: "weights".into(), regions: 2, bytes: 7 }),
         Just(JournalEvent::RegionExpired { process, uid, name: "weights".into(), bytes: 7 }),
+        Just(JournalEvent::ComputeModeChanged {
+            gpu: "GPU-1".into(),
+            from: ComputeMode::EXCLUSIVE_PROCESS,
+            to: ComputeMode::DEFAULT,
+            cause: ModeCause::Daemon
+        }),
+        Just(JournalEvent::StrangerFound {
+            process,
+            uid,
+            command: "a.out".into(),
+            gpus: vec!["GPU-1".into()],
+            bytes: Some(7),
+            server: false
+        }),
+        Just(JournalEvent::StrangerLeft { process, uid }),
+        any::<bool>().prop_map(move |force| JournalEvent::StrangerEnded { process, uid, force }),
         Just(JournalEvent::BreakerOpened { uid, domain: domain(), failures: 8, retry: Duration::ZERO }),
         (1u64..50).prop_map(|count| JournalEvent::WitnessLost { witness: "uvm-event", process: None, count }),
     ]
@@ -212,6 +231,8 @@ fn compare(journal: &str, samples: &BTreeMap<String, f64>) -> Result<(), TestCas
             "victim-terminated" => add("mps_victims_terminated_total", &[], 1.0),
             "breaker-opened" => add("mps_breaker_opened_total", &[], 1.0),
             // Counted by their name alone, as all are.
+            "compute-mode-changed" | "stranger-found" | "stranger-left" => {}
+            "stranger-ended" => add("mps_stranger_ends_total", &[], 1.0),
             "region-escrowed" | "regions-released" | "regions-adopted" | "region-expired" => {}
             other => panic!("the test does not know {other}"),
         }

@@ -1,0 +1,291 @@
+//! Compute modes, and who passes MPS by.
+
+use super::scene::{CULPRIT, SERVER, Scene, spawned};
+use super::world::identity;
+use super::*;
+use crate::core::ComputeMode as Mode;
+
+const GPU: &str = "GPU-0";
+const STRANGER: ProcessKey = ProcessKey { pid: 77, start_time: 7 };
+const INTERVAL: Duration = Duration::from_secs(15);
+
+struct Story {
+    core: Core,
+    now: Duration,
+}
+
+impl Story {
+    fn new(gpus: GpuPolicy, noted: &[ManagedMode]) -> Self {
+        let mut policy = Policy { gpus, ..Policy::default() };
+        policy.domains.default.standby = true;
+        let mut story = Self { core: Core::new(policy, Defaults::default()), now: Duration::ZERO };
+        let effects = story.feed(Input::GpusWatched { modes: noted.to_vec(), may_end: true });
+        assert!(effects.contains(&Effect::LookAtGpus));
+        story
+    }
+
+    fn managing(noted: &[ManagedMode]) -> Self {
+        Self::new(GpuPolicy { manage: true, ..GpuPolicy::default() }, noted)
+    }
+
+    fn feed(&mut self, input: Input) -> Vec<Effect> {
+        self.core.handle(self.now, input)
+    }
+
+    /// A look that finds one GPU in this mode.
+    fn sees(&mut self, mode: Mode) -> Vec<Effect> {
+        self.feed(Input::GpusSeen(Ok(vec![gpu(mode, Vec::new())])))
+    }
+
+    fn sees_again(&mut self, seen: GpuSeen) -> Vec<Effect> {
+        self.now += INTERVAL;
+        assert!(self.feed(Input::Tick).contains(&Effect::LookAtGpus));
+        self.feed(Input::GpusSeen(Ok(vec![seen])))
+    }
+
+    fn changed(&mut self, mode: Result<Mode, &str>) -> Vec<Effect> {
+        let mode = mode.map_err(str::to_owned);
+        self.feed(Input::ModesChanged(Ok(vec![ModeOutcome { uuid: GPU.into(), mode }])))
+    }
+
+    fn quits(&mut self) -> Vec<Effect> {
+        self.feed(Input::Terminate)
+    }
+}
+
+fn gpu(mode: Mode, outside: Vec<Outsider>) -> GpuSeen {
+    GpuSeen { index: 0, uuid: GPU.into(), mode: Some(mode), whole: true, outside: Some(outside) }
+}
+
+fn outsider(process: ProcessKey) -> Outsider {
+    Outsider { process, uid: 1000, command: "a.out".into(), is_server: false, bytes: Some(1), instance: None }
+}
+
+fn noted(original: Mode, stage: ModeStage) -> ManagedMode {
+    ManagedMode { uuid: GPU.into(), original, stage }
+}
+
+fn change(from: Mode, to: Mode) -> Effect {
+    Effect::ChangeModes(vec![ModeChange { uuid: GPU.into(), from, to }])
+}
+
+fn changes(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::ChangeModes(_)))
+}
+
+fn exits(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Exit { .. }))
+}
+
+fn lines(effects: &[Effect]) -> Vec<String> {
+    let line = |effect: &'_ Effect| if let Effect::Log(line) = effect { Some(line.clone()) } else { None };
+    effects.iter().filter_map(line).collect()
+}
+
+fn words(effects: &[Effect]) -> Vec<&'static str> {
+    let name = |effect: &Effect| if let Effect::Record(event) = effect { Some(event.name()) } else { None };
+    effects.iter().filter_map(name).collect()
+}
+
+#[test]
+fn what_was_there_is_noted_before_a_mode_is_set_and_given_back_before_the_end() {
+    let mut story = Story::managing(&[]);
+    let effects = story.sees(Mode::EXCLUSIVE_PROCESS);
+    let note = Effect::HoldModes(vec![noted(Mode::EXCLUSIVE_PROCESS, ModeStage::Planned)]);
+    let place = |wanted: &Effect| effects.iter().position(|effect| effect == wanted);
+    assert!(place(&note).expect("noted") < place(&change(Mode::EXCLUSIVE_PROCESS, Mode::DEFAULT)).expect("changed"));
+    let effects = story.changed(Ok(Mode::DEFAULT));
+    assert!(effects.contains(&Effect::HoldModes(vec![noted(Mode::EXCLUSIVE_PROCESS, ModeStage::Set)])));
+    assert_eq!(words(&effects), ["compute-mode-changed"]);
+    let effects = story.quits();
+    assert!(effects.contains(&change(Mode::DEFAULT, Mode::EXCLUSIVE_PROCESS)) && !exits(&effects), "{effects:?}");
+    // A successor of one that dies now finds either mode.
+    assert!(effects.contains(&note), "{effects:?}");
+    let effects = story.changed(Ok(Mode::EXCLUSIVE_PROCESS));
+    assert!(effects.contains(&Effect::HoldModes(Vec::new())) && exits(&effects), "{effects:?}");
+}
+
+#[test]
+fn an_end_waits_for_a_change_and_not_for_a_look() {
+    let mut story = Story::managing(&[]);
+    assert!(exits(&story.quits()), "nothing was changed");
+    let mut story = Story::managing(&[]);
+    story.sees(Mode::EXCLUSIVE_PROCESS);
+    assert!(!exits(&story.quits()), "a change is under way");
+    let effects = story.changed(Ok(Mode::DEFAULT));
+    assert!(effects.contains(&change(Mode::DEFAULT, Mode::EXCLUSIVE_PROCESS)), "{effects:?}");
+    let effects = story.feed(Input::ModesChanged(Err("it hangs".into())));
+    assert!(exits(&effects), "whatever came of it: {effects:?}");
+}
+
+#[test]
+fn a_successor_knows_what_its_predecessor_had_come_to() {
+    let exclusive = Mode::EXCLUSIVE_PROCESS;
+    // Noted and not set; noted and set and not noted as set; set; left to somebody else.
+    let mut story = Story::managing(&[noted(exclusive, ModeStage::Planned)]);
+    assert!(story.sees(exclusive).contains(&change(exclusive, Mode::DEFAULT)));
+    for stage in [ModeStage::Planned, ModeStage::Set] {
+        let mut story = Story::managing(&[noted(exclusive, stage)]);
+        assert!(!changes(&story.sees(Mode::DEFAULT)));
+        assert!(story.quits().contains(&change(Mode::DEFAULT, exclusive)), "{stage:?}");
+    }
+    let mut story = Story::managing(&[noted(exclusive, ModeStage::Left)]);
+    assert!(!changes(&story.sees(exclusive)));
+    assert!(exits(&story.quits()));
+}
+
+#[test]
+fn a_successor_that_is_not_to_manage_modes_gives_them_back() {
+    let mut story = Story::new(GpuPolicy::default(), &[noted(Mode::EXCLUSIVE_PROCESS, ModeStage::Set)]);
+    let effects = story.sees(Mode::DEFAULT);
+    assert!(effects.contains(&change(Mode::DEFAULT, Mode::EXCLUSIVE_PROCESS)));
+    let effects = story.changed(Ok(Mode::EXCLUSIVE_PROCESS));
+    assert!(effects.contains(&Effect::HoldModes(Vec::new())));
+    assert!(exits(&story.quits()));
+    let mut story = Story::new(GpuPolicy::default(), &[noted(Mode::EXCLUSIVE_PROCESS, ModeStage::Set)]);
+    let effects = story.feed(Input::GpusSeen(Err("no answer".into())));
+    assert!(changes(&effects), "even blindly, since only what was set is changed");
+}
+
+#[test]
+fn somebody_elses_change_is_told_once_and_neither_undone_nor_given_back() {
+    for mode in [Mode::EXCLUSIVE_PROCESS, Mode::PROHIBITED] {
+        let mut story = Story::managing(&[]);
+        story.sees(Mode::EXCLUSIVE_PROCESS);
+        story.changed(Ok(Mode::DEFAULT));
+        let effects = story.sees_again(gpu(mode, Vec::new()));
+        assert_eq!((words(&effects), changes(&effects)), (vec!["compute-mode-changed"], false));
+        let effects = story.sees_again(gpu(mode, Vec::new()));
+        assert_eq!((words(&effects), lines(&effects)), (Vec::new(), Vec::new()));
+        assert!(!changes(&story.sees_again(gpu(Mode::DEFAULT, Vec::new()))));
+        assert!(exits(&story.quits()), "it is none of ours any more");
+    }
+}
+
+#[test]
+fn a_mode_that_can_not_be_changed_is_said_once_with_what_does_not_work() {
+    let mut story = Story::managing(&[]);
+    story.sees(Mode::EXCLUSIVE_PROCESS);
+    let effects = story.changed(Err("it takes root"));
+    let said = lines(&effects).join("\n");
+    assert!(said.contains("it takes root") && said.contains("none stands by"), "{said}");
+    assert_eq!(words(&effects), Vec::<&str>::new());
+    let effects = story.sees_again(gpu(Mode::EXCLUSIVE_PROCESS, Vec::new()));
+    assert_eq!((lines(&effects), changes(&effects)), (Vec::new(), false));
+    assert!(exits(&story.quits()));
+}
+
+#[test]
+fn a_mode_that_forbids_and_a_gpu_that_is_shared_with_others_are_left_as_they_are() {
+    let mut story = Story::managing(&[]);
+    let effects = story.sees(Mode::PROHIBITED);
+    assert_eq!((lines(&effects).len(), changes(&effects)), (1, false), "{effects:?}");
+    let mut story = Story::managing(&[]);
+    let seen = GpuSeen { whole: false, ..gpu(Mode::EXCLUSIVE_PROCESS, Vec::new()) };
+    let effects = story.feed(Input::GpusSeen(Ok(vec![seen])));
+    assert!(!changes(&effects) && lines(&effects)[0].contains("a part of it"), "{effects:?}");
+}
+
+#[test]
+fn what_can_not_be_looked_at_is_said_once_for_each_reason_where_it_matters() {
+    let mut story = Story::managing(&[]);
+    assert_eq!(lines(&story.feed(Input::GpusSeen(Err("no library".into())))).len(), 1);
+    story.now += INTERVAL;
+    assert!(story.feed(Input::Tick).contains(&Effect::LookAtGpus), "it may come yet");
+    assert_eq!(lines(&story.feed(Input::GpusSeen(Err("no library".into())))).len(), 0);
+    let mut story = Story::new(GpuPolicy::default(), &[]);
+    assert_eq!(lines(&story.feed(Input::GpusSeen(Err("no library".into())))).len(), 0);
+    assert_eq!(story.core.next_deadline(), None);
+}
+
+/// A scene whose domains want a server that stands by, on a GPU in this mode.
+fn with_standby(mode: Mode) -> (Story, Vec<Effect>) {
+    let mut story = Story::new(GpuPolicy::default(), &[]);
+    let effects = story.sees(mode);
+    let is_told = lines(&effects).iter().any(|line| line.contains("none stands by"));
+    assert_eq!(is_told, mode == Mode::EXCLUSIVE_PROCESS);
+    let (connection, peer) = (ConnectionId(1), CULPRIT);
+    let effects = story.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) });
+    let server = spawned(&effects).expect("the first server");
+    story.feed(Input::ServerSpawned { server, pid: SERVER });
+    let peer = Peer { pid: SERVER, uid: 1000, gid: 0 };
+    let effects = story.feed(Input::ServerHello { connection: ConnectionId(2), peer });
+    (story, effects)
+}
+
+#[test]
+fn no_server_stands_by_where_it_could_never_start() {
+    let (_, effects) = with_standby(Mode::DEFAULT);
+    assert!(spawned(&effects).is_some(), "as it does elsewhere");
+    let (mut story, effects) = with_standby(Mode::EXCLUSIVE_PROCESS);
+    assert_eq!(spawned(&effects), None);
+    story.now = Duration::from_secs(59);
+    assert_eq!((spawned(&story.feed(Input::Tick)), story.feed(Input::Tick)), (None, Vec::new()));
+    story.now = Duration::from_secs(60);
+    assert!(story.feed(Input::Tick).contains(&Effect::LookAtGpus), "the mode may have changed");
+    let effects = story.sees(Mode::DEFAULT);
+    assert!(spawned(&effects).is_some(), "and then one does");
+}
+
+#[test]
+fn a_server_that_does_not_start_makes_the_daemon_look_again() {
+    let (mut story, effects) = with_standby(Mode::DEFAULT);
+    let server = spawned(&effects).expect("one that is to stand by");
+    story.now += Duration::from_secs(120);
+    let effects = story.feed(Input::SpawnFailed { server, reason: "all devices are busy".into() });
+    assert!(effects.contains(&Effect::LookAtGpus), "{effects:?}");
+    assert!(lines(&story.sees(Mode::EXCLUSIVE_PROCESS)).iter().any(|line| line.contains("none stands by")));
+    story.now += Duration::from_secs(40);
+    assert_eq!(spawned(&story.feed(Input::Tick)), None, "it is not tried for ever");
+}
+
+#[test]
+fn strangers_are_told_when_they_come_and_go_and_not_ended() {
+    let mut story = Story::managing(&[]);
+    story.sees(Mode::DEFAULT);
+    let there = || gpu(Mode::DEFAULT, vec![outsider(STRANGER)]);
+    assert_eq!(words(&story.sees_again(there())), ["stranger-found"]);
+    for _ in 0..5 {
+        let effects = story.sees_again(there());
+        assert_eq!((words(&effects), lines(&effects)), (Vec::new(), Vec::new()));
+    }
+    assert_eq!(story.core.stranger_facts(story.now)[0].since, INTERVAL * 5);
+    assert_eq!(words(&story.sees_again(gpu(Mode::DEFAULT, Vec::new()))), ["stranger-left"]);
+}
+
+#[test]
+fn a_stranger_is_asked_at_the_second_look_and_killed_at_the_third_where_that_is_wanted() {
+    let mut story = Story::new(GpuPolicy { manage: true, end_strangers: true, ..GpuPolicy::default() }, &[]);
+    story.sees(Mode::DEFAULT);
+    let other = ProcessKey { start_time: 8, ..STRANGER };
+    let ends = |effects: &[Effect]| -> Vec<(ProcessKey, bool)> {
+        let end = |effect: &Effect| {
+            if let Effect::EndStranger { process, force } = effect { Some((*process, *force)) } else { None }
+        };
+        effects.iter().filter_map(end).collect()
+    };
+    let mut looks = Vec::new();
+    for process in [STRANGER, other, other, other, other] {
+        looks.push(ends(&story.sees_again(gpu(Mode::DEFAULT, vec![outsider(process)]))));
+    }
+    let nobody = Vec::new();
+    assert_eq!(looks, [nobody.clone(), nobody.clone(), vec![(other, false)], vec![(other, true)], nobody.clone()]);
+    // Servers of other daemons are told of, and that is all.
+    let server = Outsider { is_server: true, ..outsider(STRANGER) };
+    for _ in 0..4 {
+        assert_eq!(ends(&story.sees_again(gpu(Mode::DEFAULT, vec![server.clone()]))), nobody);
+    }
+}
+
+#[test]
+fn clients_and_servers_are_no_strangers_whatever_a_look_says() {
+    let gpus = GpuPolicy { manage: true, end_strangers: true, ..GpuPolicy::default() };
+    let mut scene = Scene::new(Policy { gpus, ..Policy::default() });
+    scene.feed(Input::GpusWatched { modes: Vec::new(), may_end: true });
+    for _ in 0..4 {
+        let pids = [CULPRIT.pid, SERVER].map(|pid| outsider(ProcessKey { pid, start_time: 0 }));
+        let effects = scene.feed(Input::GpusSeen(Ok(vec![gpu(Mode::DEFAULT, pids.to_vec())])));
+        assert_eq!(words(&effects), Vec::<&str>::new());
+        scene.pass(INTERVAL);
+    }
+}

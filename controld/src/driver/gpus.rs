@@ -1,0 +1,163 @@
+//! The driver's part in what is done about GPUs: children that look at them and change compute modes, what the holder
+//! keeps of that, and the end of strangers.
+
+use super::events::Event;
+use super::processes::kernel_pid;
+use super::{Driver, Kind, keys};
+use crate::core::{
+    ComputeMode, GpuSeen, Input, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider, Pid, ProcessKey,
+};
+use crate::devices;
+use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedProcess};
+use crate::failpoint::reached;
+use crate::holder::{self, ModeNote, ModesNote, RESTORES_MODES};
+use crate::io::process::{name_of, open_process, pid_namespace_inode, start_time, uid_of};
+use crate::io::server_process::SERVER_NAME;
+use nix::sys::signal::Signal;
+use prost::Message as _;
+use std::path::PathBuf;
+
+/// The first pid namespace has this inode on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// Bytes of a process's name that the kernel keeps.
+const KERNEL_NAME: usize = 15;
+
+impl Driver {
+    /// Begins to look at the GPUs, with what an earlier daemon has noted.
+    pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>) {
+        let policy = self.settings.file.gpu_policy();
+        if policy.manage && self.holder.attach_done().abilities & RESTORES_MODES == 0 {
+            self.say(
+                "The holder process is an earlier release's and gives no compute mode back when this daemon is killed: \
+                 it will when the daemon has quit once and started again",
+            );
+        }
+        let why_not = why_none_is_ended();
+        if let Some(why) = why_not.filter(|_| policy.end_strangers) {
+            self.say(&format!("Processes that use a GPU outside MPS are told of and not ended: {why}"));
+        }
+        let note = note.unwrap_or_default();
+        self.modes_library = note.library;
+        let modes = note.gpus.iter().map(managed).collect();
+        self.feed(Input::GpusWatched { modes, may_end: why_not.is_none() });
+    }
+
+    pub(super) fn look_at_gpus(&self) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let seen = devices::look().await.map_err(|error| error.to_string());
+            events.send(Event::GpusSeen(seen)).await;
+        });
+    }
+
+    pub(super) fn gpus_seen(&mut self, seen: Result<Vec<ProbedGpu>, String>) {
+        reached("gpus-seen");
+        if let Some(gpu) = seen.iter().flatten().next() {
+            self.modes_library.clone_from(&gpu.library);
+        }
+        let own = [std::process::id(), self.holder.pid().as_raw().cast_unsigned()];
+        let gpu = |ProbedGpu { index, uuid, mode, whole, outside, library: _ }| GpuSeen {
+            index,
+            uuid,
+            mode: mode.map(ComputeMode),
+            whole,
+            outside: outside.map(|rows: Vec<ProbedProcess>| {
+                rows.into_iter().filter(|row| !own.contains(&row.pid)).filter_map(outsider).collect()
+            }),
+        };
+        self.feed(Input::GpusSeen(seen.map(|gpus| gpus.into_iter().map(gpu).collect())));
+    }
+
+    pub(super) fn change_modes(&self, changes: Vec<ModeChange>) {
+        let (events, library) = (self.events.clone(), PathBuf::from(&self.modes_library));
+        tokio::spawn(async move {
+            let change = |ModeChange { uuid, from, to }| Change { uuid, from: from.0, to: to.0 };
+            let changes: Vec<Change> = changes.into_iter().map(change).collect();
+            let changed = devices::change_modes(&library, &changes).await.map_err(|error| error.to_string());
+            events.send(Event::ModesChanged(changed)).await;
+        });
+    }
+
+    pub(super) fn modes_changed(&mut self, changed: Result<Vec<ProbedChange>, String>) {
+        reached("modes-changed");
+        let outcome = |ProbedChange { uuid, mode, error }| ModeOutcome {
+            uuid,
+            mode: mode.map(ComputeMode).ok_or_else(|| error.unwrap_or_else(|| "no reason is given".to_owned())),
+        };
+        self.feed(Input::ModesChanged(changed.map(|changes| changes.into_iter().map(outcome).collect())));
+    }
+
+    /// Lets the holder know what it has to give back, before anything is changed.
+    pub(super) fn hold_modes(&self, modes: &[ManagedMode]) {
+        if modes.is_empty() {
+            return self.kept(self.holder.release(keys::COMPUTE_MODES));
+        }
+        let note = |ManagedMode { uuid, original, stage }: &ManagedMode| ModeNote {
+            uuid: uuid.clone(),
+            original: original.0,
+            set: ComputeMode::DEFAULT.0,
+            stage: match stage {
+                ModeStage::Left => holder::ModeStage::Left,
+                ModeStage::Planned => holder::ModeStage::Planned,
+                ModeStage::Set => holder::ModeStage::Set,
+            }
+            .into(),
+        };
+        let note = ModesNote { gpus: modes.iter().map(note).collect(), library: self.modes_library.clone() };
+        self.kept(self.holder.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]));
+        reached("modes-held");
+    }
+
+    /// Ends a process that uses a GPU outside MPS, if it still is the one that was seen.
+    pub(super) fn end_stranger(&self, process: ProcessKey, force: bool) {
+        let pid = kernel_pid(process.pid);
+        let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
+        // The descriptor first: what has its start time then is what the descriptor names.
+        let ended = open_process(pid).and_then(|opened| match start_time(pid) {
+            Some(time) if time == process.start_time => opened.signal(Some(signal)),
+            _ => Ok(()),
+        });
+        if let Err(error) = ended {
+            tracing::debug!(pid = process.pid, %error, "a process outside MPS could not be sent a signal");
+        }
+    }
+}
+
+/// Why this daemon ends nobody outside MPS: another process may have a pid that a driver tells from another namespace.
+fn why_none_is_ended() -> Option<&'static str> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("that takes root");
+    }
+    let namespace = pid_namespace_inode(nix::unistd::Pid::this());
+    (namespace != Some(FIRST_PID_NAMESPACE)).then_some("the daemon is not in the machine's own pid namespace")
+}
+
+fn managed(note: &ModeNote) -> ManagedMode {
+    let stage = match note.stage() {
+        holder::ModeStage::Left => ModeStage::Left,
+        holder::ModeStage::Planned => ModeStage::Planned,
+        holder::ModeStage::Set => ModeStage::Set,
+    };
+    ManagedMode { uuid: note.uuid.clone(), original: ComputeMode(note.original), stage }
+}
+
+/// What `/proc` knows of a process on a GPU; `None` when it is gone.
+fn outsider(row: ProbedProcess) -> Option<Outsider> {
+    let pid = kernel_pid(row.pid);
+    let process = ProcessKey { pid: row.pid, start_time: start_time(pid)? };
+    Some(Outsider {
+        process,
+        uid: uid_of(pid)?,
+        command: name_of(pid)?.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        is_server: is_server(row.pid),
+        bytes: row.bytes,
+        instance: row.instance,
+    })
+}
+
+/// Whether a process is a server of MPS by its name, which only keeps it from being ended.
+fn is_server(pid: Pid) -> bool {
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let is_program = program.file_name().is_some_and(|name| name == SERVER_NAME);
+    is_program || name_of(kernel_pid(pid)).is_some_and(|name| name == SERVER_NAME[..KERNEL_NAME])
+}

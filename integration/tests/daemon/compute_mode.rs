@@ -1,0 +1,413 @@
+//! Compute modes on simulated GPUs: what is set, what is given back whatever becomes of the daemon, and who passes MPS by.
+
+use integration::lab::LIMIT;
+use integration::lab::process::Process;
+use integration::lab::program::Program;
+use integration::lab::stage::{Part, Stage};
+use integration::nvml::{DEFAULT, EXCLUSIVE_PROCESS, Gpus, PROHIBITED};
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+use std::process::Command;
+
+const MANAGE: &str = "[gpu]\ncompute_mode = \"manage\"\ninterval = 0.2\n";
+const ROOT: u32 = 0;
+
+/// A bench, and GPUs in these modes.
+fn bench(modes: &[u32], test: impl FnOnce(&mut Stage, &Gpus)) {
+    Stage::run(|stage| {
+        let gpus = Gpus::new(stage.lab().dir(), modes);
+        stage.config(MANAGE);
+        test(stage, &gpus);
+    });
+}
+
+/// Starts a daemon that finds the GPUs, with these further variables.
+fn launch(stage: &mut Stage, gpus: &Gpus, environment: &[(&str, &str)]) {
+    let (name, folder) = gpus.environment();
+    let folder = folder.into_string().expect("the bench's path is text");
+    stage.launch(&[], &[&[(name, folder.as_str())], environment].concat());
+}
+
+fn start(stage: &mut Stage, gpus: &Gpus) {
+    launch(stage, gpus, &[]);
+    stage.wait_up();
+}
+
+fn wait_mode(stage: &Stage, gpus: &Gpus, mode: u32) {
+    stage.wait_for("the mode", || gpus.mode(0) == mode);
+}
+
+/// Until the daemon itself has been told that it has set the mode, and has told others.
+fn wait_managed(stage: &Stage) {
+    stage.wait_for("the word of the mode", || stage.ask("status\n").contains("EXCLUSIVE_PROCESS again when"));
+}
+
+fn ends(stage: &mut Stage) -> String {
+    let finished = stage.take_daemon().finish(LIMIT).expect("it ends");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    finished.stdout_text()
+}
+
+fn quits(stage: &mut Stage) -> String {
+    assert_eq!(stage.ask("quit\n"), "");
+    ends(stage)
+}
+
+fn events(stage: &Stage, name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(stage.lab().log_dir().join("events.jsonl")).unwrap_or_default();
+    let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    all.filter(|event| event["event"] == name).collect()
+}
+
+fn set(modes: &[u32]) -> Vec<(String, u32)> {
+    modes.iter().map(|mode| (Gpus::uuid(0), *mode)).collect()
+}
+
+#[test]
+fn a_managed_gpu_is_open_while_the_daemon_runs_and_exclusive_again_after_quit() {
+    bench(&[EXCLUSIVE_PROCESS, DEFAULT], |stage, gpus| {
+        start(stage, gpus);
+        wait_mode(stage, gpus, DEFAULT);
+        wait_managed(stage);
+        let client = Program::attached(stage, ROOT);
+        client.leave();
+        let said = quits(stage);
+        assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]), "{said}");
+        let told = events(stage, "compute-mode-changed");
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!((&told[0]["to"], &told[1]["to"]), (&"DEFAULT".into(), &"EXCLUSIVE_PROCESS".into()));
+        assert!(told.iter().all(|event| event["cause"] == "daemon"));
+        assert_eq!(stage.processes(), []);
+    });
+}
+
+#[test]
+fn sigterm_gives_the_mode_back_too() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        wait_managed(stage);
+        stage.daemon().signal(Signal::SIGTERM);
+        ends(stage);
+        assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS);
+    });
+}
+
+#[test]
+fn the_holder_gives_the_mode_back_when_a_killed_daemon_has_no_successor() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config(&format!("successor_wait = 0.3\n{MANAGE}"));
+        start(stage, gpus);
+        wait_managed(stage);
+        let mut client = Program::attached(stage, ROOT);
+        stage.kill_daemon();
+        wait_mode(stage, gpus, EXCLUSIVE_PROCESS);
+        assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]));
+        client.ping();
+        // One that comes late begins anew.
+        start(stage, gpus);
+        wait_managed(stage);
+        client.ping();
+        client.leave();
+        quits(stage);
+        assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS);
+    });
+}
+
+#[test]
+fn a_holder_that_is_told_to_end_gives_the_mode_back_first() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        wait_managed(stage);
+        let holder = stage.only(Part::Holder);
+        stage.kill_daemon();
+        kill(holder, Signal::SIGTERM).expect("it is ours");
+        kill(holder, Signal::SIGTERM).expect("it is ours");
+        stage.lab().wait_gone(holder);
+        assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS);
+    });
+}
+
+#[test]
+fn a_holder_that_was_killed_is_replaced_by_one_that_gives_the_mode_back() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config(&format!("successor_wait = 0.3\n{MANAGE}"));
+        start(stage, gpus);
+        wait_managed(stage);
+        let first = stage.only(Part::Holder);
+        kill(first, Signal::SIGKILL).expect("it is ours");
+        stage.wait_for("another holder", || stage.pids(Part::Holder).iter().any(|pid| *pid != first));
+        // It has everything when the daemon answers again.
+        assert_ne!(stage.ask("status\n"), "");
+        stage.kill_daemon();
+        wait_mode(stage, gpus, EXCLUSIVE_PROCESS);
+    });
+}
+
+#[test]
+fn a_successor_goes_on_and_gives_back_what_the_first_daemon_found() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        wait_managed(stage);
+        stage.kill_daemon();
+        start(stage, gpus);
+        wait_managed(stage);
+        stage.daemon().signal(Signal::SIGUSR1);
+        ends(stage);
+        start(stage, gpus);
+        wait_managed(stage);
+        assert_eq!(gpus.sets(), set(&[DEFAULT]), "nothing was changed in between");
+        quits(stage);
+        assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]));
+    });
+}
+
+#[test]
+fn a_daemon_that_dies_while_it_sets_the_mode_leaves_it_to_its_successor() {
+    for point in ["modes-held", "modes-changed"] {
+        bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+            launch(stage, gpus, &[("MPS_TEST_KILL_AT", point)]);
+            assert!(stage.daemon().ended_within(LIMIT), "{point}");
+            start(stage, gpus);
+            wait_managed(stage);
+            quits(stage);
+            assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS, "{point}");
+        });
+    }
+}
+
+#[test]
+fn a_successor_that_is_not_to_manage_modes_gives_them_back_at_once() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        wait_managed(stage);
+        stage.daemon().signal(Signal::SIGUSR1);
+        ends(stage);
+        stage.config("");
+        start(stage, gpus);
+        wait_mode(stage, gpus, EXCLUSIVE_PROCESS);
+        quits(stage);
+        assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]));
+    });
+}
+
+#[test]
+fn a_mode_that_somebody_else_sets_meanwhile_stays() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        wait_managed(stage);
+        gpus.set_mode(0, PROHIBITED);
+        let others = || events(stage, "compute-mode-changed").iter().any(|event| event["cause"] == "somebody-else");
+        stage.wait_for("the word of it", others);
+        // A successor does not begin anew with it.
+        stage.kill_daemon();
+        start(stage, gpus);
+        stage.wait_for("a look", || stage.ask("status\n").contains("compute mode PROHIBITED"));
+        quits(stage);
+        assert_eq!((gpus.mode(0), gpus.sets()), (PROHIBITED, set(&[DEFAULT])));
+    });
+}
+
+#[test]
+fn a_mode_that_is_changed_after_the_last_look_is_not_given_back_either() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config("[gpu]\ncompute_mode = \"manage\"\ninterval = 3600\n");
+        start(stage, gpus);
+        wait_managed(stage);
+        gpus.set_mode(0, PROHIBITED);
+        assert!(quits(stage).contains("is left alone"));
+        assert_eq!((gpus.mode(0), gpus.sets()), (PROHIBITED, set(&[DEFAULT])));
+    });
+}
+
+#[test]
+fn without_the_right_to_change_modes_one_line_says_so_and_the_daemon_serves() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        gpus.write("fail", "nvmlDeviceSetComputeMode 4\n");
+        start(stage, gpus);
+        stage.wait_for("the line", || stage.daemon().output().contains("it takes root"));
+        Program::attached(stage, ROOT).leave();
+        gpus.processes(0, &format!("{} C\n", std::process::id()));
+        // Another look has been taken in.
+        stage.wait_for("a stranger", || !events(stage, "stranger-found").is_empty());
+        let said = quits(stage);
+        assert_eq!(said.matches("it takes root").count(), 1, "{said}");
+        assert_eq!((gpus.mode(0), gpus.sets()), (EXCLUSIVE_PROCESS, Vec::new()));
+    });
+}
+
+#[test]
+fn a_gpu_that_nobody_may_use_is_left_so() {
+    bench(&[PROHIBITED], |stage, gpus| {
+        start(stage, gpus);
+        stage.wait_for("the line", || stage.daemon().output().contains("stays in compute mode PROHIBITED"));
+        quits(stage);
+        assert_eq!(gpus.sets(), Vec::new());
+    });
+}
+
+#[test]
+fn without_the_library_one_line_says_so_and_the_daemon_serves() {
+    Stage::run(|stage| {
+        stage.config(MANAGE);
+        stage.start(&[]);
+        stage.wait_for("the line", || stage.daemon().output().contains("libnvidia-ml.so.1 can't be loaded"));
+        Program::attached(stage, ROOT).leave();
+        quits(stage);
+    });
+}
+
+#[test]
+fn a_library_that_hangs_holds_up_neither_clients_nor_the_end() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        gpus.write("hang", "nvmlInit_v2\n");
+        start(stage, gpus);
+        Program::attached(stage, ROOT).leave();
+        quits(stage);
+        assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS);
+    });
+}
+
+#[test]
+fn only_gpus_that_servers_see_whole_are_changed() {
+    bench(&[EXCLUSIVE_PROCESS; 3], |stage, gpus| {
+        gpus.write(&format!("{}.instances", Gpus::uuid(2)), "MIG-a 1 0\nMIG-b 2 0\n");
+        let visible = format!("{},MIG-b", &Gpus::uuid(1)[..12]);
+        launch(stage, gpus, &[("CUDA_VISIBLE_DEVICES", &visible)]);
+        stage.wait_up();
+        stage.wait_for("the line", || stage.daemon().output().contains("a part of it only"));
+        stage.wait_for("the mode", || gpus.mode(1) == DEFAULT);
+        // Another look has been taken in: on the other instance nobody is looked for.
+        let own = std::process::id();
+        gpus.processes(2, &format!("1 C 1 0\n{own} C 2 0\n"));
+        stage.wait_for("a stranger", || !events(stage, "stranger-found").is_empty());
+        assert_eq!(events(stage, "stranger-found")[0]["process"]["pid"], own);
+        quits(stage);
+        assert_eq!(gpus.sets(), [(Gpus::uuid(1), DEFAULT), (Gpus::uuid(1), EXCLUSIVE_PROCESS)]);
+    });
+}
+
+/// A program outside MPS, for as long as nobody ends it.
+fn stranger() -> Process {
+    Process::start_with_input(&mut Command::new("cat"))
+}
+
+#[test]
+fn strangers_are_told_everywhere_and_clients_and_servers_are_none() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        start(stage, gpus);
+        let client = Program::attached(stage, ROOT);
+        let (stranger, server) = (stranger(), stage.only(Part::Server));
+        let processes = format!("{} M+C\n{server} C\n{} C\n", client.pid(), stranger.pid());
+        gpus.processes(0, &processes);
+        stage.wait_for("the stranger", || !events(stage, "stranger-found").is_empty());
+        let found = &events(stage, "stranger-found")[0];
+        assert_eq!((&found["process"]["pid"], &found["command"]), (&stranger.pid().as_raw().into(), &"cat".into()));
+        let status: Value = serde_json::from_str(&stage.ask("status --json\n")).expect("JSON");
+        assert_eq!(status["strangers"].as_array().map(Vec::len), Some(1), "{status}");
+        assert_eq!(status["strangers"][0]["gpus"][0], Gpus::uuid(0));
+        assert!(stage.ask("status\n").contains("STRANGER"));
+        assert_eq!(stage.ask_as(65534, "status --json\n").matches("\"command\":\"cat\"").count(), 0);
+        let metrics = stage.ask("metrics\n");
+        assert!(metrics.contains(&format!("mps_strangers{{UUID=\"{}\"}} 1", Gpus::uuid(0))), "{metrics}");
+        assert!(metrics.contains("mps_gpu_compute_mode") && metrics.contains("mode=\"DEFAULT\""), "{metrics}");
+        gpus.processes(0, &format!("{} M+C\n{server} C\n", client.pid()));
+        stage.wait_for("its end", || !events(stage, "stranger-left").is_empty());
+        assert!(!stranger.ended_within(std::time::Duration::ZERO), "nobody asked for its end");
+        client.leave();
+        quits(stage);
+        assert_eq!(events(stage, "stranger-found").len(), 1);
+    });
+}
+
+/// Whether this machine's pids are the machine's own, which the end of strangers takes.
+fn has_first_pids() -> bool {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    namespace.as_os_str() == "pid:[4026531836]" && nix::unistd::geteuid().is_root()
+}
+
+#[test]
+fn strangers_are_ended_where_the_operator_wants_it_and_nobody_of_mps_ever_is() {
+    bench(&[DEFAULT], |stage, gpus| {
+        stage.config(&format!("{MANAGE}strangers = \"end\"\n"));
+        start(stage, gpus);
+        let mut client = Program::attached(stage, ROOT);
+        let (stranger, elsewhere, server) = (stranger(), stranger(), stage.only(Part::Server));
+        // Somebody else's client, and a client that the driver does not know as one.
+        let others = format!("{} M+C\n{server} C\n{} C\n", elsewhere.pid(), client.pid());
+        gpus.processes(0, &format!("{others}{} C\n", stranger.pid()));
+        if has_first_pids() {
+            assert!(stranger.ended_within(LIMIT), "it is ended");
+            assert_eq!(events(stage, "stranger-ended")[0]["process"]["pid"], stranger.pid().as_raw());
+        } else {
+            stage.wait_for("the line", || stage.daemon().output().contains("told of and not ended"));
+        }
+        stage.wait_for("the stranger", || !events(stage, "stranger-found").is_empty());
+        client.ping();
+        assert!(!elsewhere.ended_within(std::time::Duration::ZERO));
+        assert_eq!(stage.only(Part::Server), server);
+        assert_eq!(events(stage, "stranger-found").len(), 1);
+        client.leave();
+        quits(stage);
+    });
+}
+
+#[test]
+fn a_driver_that_does_not_tell_clients_from_others_makes_nobody_a_stranger() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config(&format!("{MANAGE}strangers = \"end\"\n"));
+        gpus.write("fail", "nvmlDeviceGetMPSComputeRunningProcesses_v3 3\n");
+        let stranger = stranger();
+        gpus.processes(0, &format!("{} C\n", stranger.pid()));
+        start(stage, gpus);
+        wait_managed(stage);
+        gpus.set_mode(0, PROHIBITED);
+        stage.wait_for("a look", || stage.ask("status\n").contains("compute mode PROHIBITED"));
+        quits(stage);
+        assert!(events(stage, "stranger-found").is_empty());
+        assert!(!stranger.ended_within(std::time::Duration::ZERO));
+    });
+}
+
+#[test]
+fn where_the_mode_is_left_exclusive_one_line_says_what_does_not_work_and_none_stands_by() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config("[domains]\nstandby = true\n");
+        start(stage, gpus);
+        stage.wait_for("the line", || stage.daemon().output().contains("none stands by"));
+        let client = Program::attached(stage, ROOT);
+        let server = stage.only(Part::Server);
+        client.leave();
+        let said = quits(stage);
+        assert_eq!(said.matches("none stands by").count(), 1, "{said}");
+        assert_eq!(events(stage, "server-started").len(), 1, "{server} alone");
+        assert_eq!((gpus.mode(0), gpus.sets()), (EXCLUSIVE_PROCESS, Vec::new()));
+    });
+}
+
+#[test]
+fn doctor_tells_modes_and_strangers_with_a_daemon_and_without() {
+    bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
+        stage.config("");
+        let stranger = stranger();
+        gpus.processes(0, &format!("{} C\n", stranger.pid()));
+        let examine = |stage: &Stage| {
+            let (name, folder) = gpus.environment();
+            let finished = stage.lab().finish(stage.lab().command(&["doctor", "--json"]).env(name, folder), b"");
+            serde_json::from_slice::<Value>(&finished.stdout).expect("JSON")
+        };
+        let finding = |report: &Value, id: &str| {
+            let all = report["findings"].as_array().expect("findings");
+            all.iter().find(|finding| finding["id"] == id).expect("every check has one").clone()
+        };
+        let found = finding(&examine(stage), "strangers");
+        let named = format!("{} (cat) on GPU 0", stranger.pid());
+        assert!(found["what"].as_str().is_some_and(|what| what.contains(&named)), "{found}");
+        start(stage, gpus);
+        let report = examine(stage);
+        let mode = finding(&report, "compute-mode");
+        assert_eq!(mode["severity"], "warning", "{mode}");
+        assert!(mode["costs"].as_str().is_some_and(|costs| costs.contains("none stands by")), "{mode}");
+        assert_eq!(finding(&report, "strangers")["severity"], "warning");
+        quits(stage);
+    });
+}
