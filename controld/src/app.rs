@@ -99,7 +99,7 @@ fn failed(error: &StartError) -> Outcome {
         StartError::Directory(error @ (RuntimeDirError::AlreadyRunning | RuntimeDirError::Access { .. })) => {
             Outcome { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
         }
-        StartError::Directory(_) | StartError::Fifo(_) | StartError::Holder(_) | StartError::Io(_) => {
+        StartError::Directory(_) | StartError::Fifo { .. } | StartError::Holder(_) | StartError::Io(_) => {
             Outcome { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
         }
     }

@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use remps_controld::io::log_fifo::{self, FifoError, HALF_RECORD_DEADLINE, LogFifo};
+use remps_controld::io::folder::Folder;
+use remps_controld::io::log_fifo::{self, HALF_RECORD_DEADLINE, LogFifo};
 use remps_proto::mps::log::{LocalTime, Record, Source};
 
 /// Whatever takes longer than this has hung.
@@ -18,8 +19,12 @@ fn record(text: &str) -> Record {
     Record { source: Source::SERVER, pid: 519, time, text: text.as_bytes().to_vec() }
 }
 
+fn made(path: &Path, mode: u32) -> std::io::Result<std::os::fd::OwnedFd> {
+    log_fifo::create(&Folder::open(path.parent().unwrap()).unwrap(), path.file_name().unwrap().to_str().unwrap(), mode)
+}
+
 fn fifo(path: &Path) -> LogFifo {
-    LogFifo::from_fd(log_fifo::create(path, log_fifo::MODE).unwrap()).unwrap()
+    LogFifo::from_fd(made(path, log_fifo::MODE).unwrap()).unwrap()
 }
 
 /// Reads until `count` records are there.
@@ -42,7 +47,7 @@ fn writer(path: &Path) -> fs::File {
 async fn every_user_may_write_and_a_stale_fifo_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let stale = log_fifo::create(&path, 0o600).unwrap();
+    let stale = made(&path, 0o600).unwrap();
     // Kept, so that its inode number is not used again.
     let kept = folder.path().join("kept");
     fs::hard_link(&path, &kept).unwrap();
@@ -58,17 +63,18 @@ async fn every_user_may_write_and_a_stale_fifo_is_replaced() {
 }
 
 #[test]
-fn what_is_no_fifo_is_refused_and_left_alone() {
+fn what_has_the_name_is_not_opened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    fs::write(&path, "somebody's").unwrap();
-    assert!(matches!(log_fifo::create(&path, 0o622), Err(FifoError::InTheWay(_))));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's");
-    fs::remove_file(&path).unwrap();
     let target = folder.path().join("target");
     symlink(&target, &path).unwrap();
-    assert!(matches!(log_fifo::create(&path, 0o622), Err(FifoError::InTheWay(_))));
+    made(&path, 0o622).unwrap();
     assert!(!target.exists());
+    assert!(fs::symlink_metadata(&path).unwrap().file_type().is_fifo());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(made(&path, 0o622).unwrap_err().kind(), std::io::ErrorKind::IsADirectory);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ impl Made {
             made.file(&format!("dev/{name}"), "");
             made.mode(&format!("dev/{name}"), 0o666);
         }
-        for (name, mode) in [("dev/shm", 0o1777), ("pipe", 0o777), ("log", 0o700)] {
+        for (name, mode) in [("dev/shm", 0o1777), ("pipe", 0o755), ("log", 0o700)] {
             fs::create_dir_all(made.path(name)).unwrap();
             made.mode(name, mode);
         }

@@ -30,7 +30,8 @@ use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Policy, ServerEpoch};
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
-use crate::io::log_fifo::{self, FifoError, LogFifo};
+use crate::io::folder::Kind as FileKind;
+use crate::io::log_fifo::{self, LogFifo};
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
 use crate::io::seqpacket::SeqPacket;
@@ -40,11 +41,13 @@ use crate::observe::log::LogSink;
 use crate::settings::Settings;
 use found::{Found, Next, next_packet};
 use nix::sys::signal::Signal;
+use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,8 +63,13 @@ pub enum StartError {
     #[error(transparent)]
     Directory(#[from] RuntimeDirError),
     /// The log FIFO.
-    #[error(transparent)]
-    Fifo(#[from] FifoError),
+    #[error("cannot make {}: {source}", path.display())]
+    Fifo {
+        /// The FIFO.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
     /// The holder process.
     #[error("the holder process can't be started: {0}")]
     Holder(#[from] HolderError),
@@ -71,13 +79,18 @@ pub enum StartError {
 }
 
 fn open_fifo(directory: &mut RuntimeDir, found: &mut Found) -> Result<LogFifo, StartError> {
-    // A FIFO whose file somebody has removed can't be found by the next server.
-    let fifo = match found.fifo.take().filter(|_| directory.file(LOG).exists()) {
-        Some(fd) => LogFifo::from_fd(fd)?,
-        None => LogFifo::from_fd(log_fifo::create(&directory.file(LOG), log_fifo::MODE)?)?,
+    // One whose file is gone, or another by now, can't be found by the next server.
+    let is_there = |fd: &OwnedFd| fstat(fd).is_ok_and(|held| directory.folder().identity(LOG) == Some(held.into()));
+    let fifo = match found.fifo.take().filter(is_there) {
+        Some(fd) => fd,
+        None => {
+            directory.clear_way(LOG, FileKind::Fifo)?;
+            let made = log_fifo::create(directory.folder(), LOG, log_fifo::MODE);
+            made.map_err(|source| StartError::Fifo { path: directory.file(LOG), source })?
+        }
     };
     directory.remove_on_exit(LOG)?;
-    Ok(fifo)
+    Ok(LogFifo::from_fd(fifo)?)
 }
 
 /// Undoes a start that failed. What an earlier daemon left stays for one that succeeds.
@@ -131,7 +144,7 @@ impl Driver {
         {
             log.control(own_pid, &format!("CUDA MPS Control binary version: {version}"));
         }
-        for remark in &settings.remarks {
+        for remark in settings.remarks.iter().chain(&directory.take_remarks()) {
             log.control(own_pid, remark);
         }
         let mut backlog = Decoder::default();
@@ -218,6 +231,9 @@ impl Driver {
         self.open_vault(found.shim.take());
         reached("listening");
         self.directory.write_pid_file()?;
+        for remark in self.directory.take_remarks() {
+            self.say(&remark);
+        }
         // Now that all files are there: the holder removes those that it is told of while they exist.
         self.hold_settings();
         reached("pid-file-written");
@@ -232,8 +248,9 @@ impl Driver {
         ];
         for (key, kind, name, mode) in sockets {
             let old = if kind == Kind::LISTENER_PUBLIC { found.public.take() } else { found.privileged.take() };
-            // A socket whose file somebody has removed can't be found by anybody.
-            let old = old.filter(|_| self.directory.file(name).exists());
+            // A socket whose file somebody has removed can't be found by anybody; and what another user put there in
+            // its place, while everybody could write to the directory, is not ours.
+            let old = old.filter(|_| self.directory.folder().has(name, FileKind::Socket));
             let listener = match old {
                 Some(listener) => {
                     self.directory.remove_on_exit(name)?;

@@ -25,6 +25,7 @@ use crate::core::vault::{Caller, Kept, RegionId, VaultPolicy};
 use crate::core::{Evidence, Fate, Input, JournalEvent, ProcessKey, ServerEpoch, Uid};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
+use crate::io::folder::Kind as FileKind;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::vault::descriptor::Descriptor;
 use crate::vault::device::Device;
@@ -60,6 +61,8 @@ impl Driver {
                 "So few files may be open that {regions} regions of memory are kept at most, {user_regions} of one user"
             ));
         }
+        // Programs give their memory to who listens there, so it is a socket of ours or a new one.
+        let old = old.filter(|_| self.directory.folder().has(SOCKET_NAME, FileKind::Socket));
         let old = old.filter(|_| self.directory.remove_on_exit(SOCKET_NAME).is_ok());
         let listener = match old.map_or_else(|| self.directory.bind_listener(SOCKET_NAME, SHIM_MODE), Ok) {
             Ok(listener) => listener,

@@ -5,11 +5,8 @@
 //! [`HALF_RECORD_DEADLINE`], the pipe is as large as an ordinary user may make it, and one turn takes a bounded
 //! amount, so that a flood of records starves nobody.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -20,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+use super::folder::Folder;
 use crate::sys::polled::register;
 
 /// Mode of the FIFO: servers run as other users and must write, nobody else needs to read.
@@ -31,54 +29,15 @@ const READ_SIZE: usize = 64 * 1024;
 /// Size of the pipe: the most that the kernel grants an ordinary user by default (`/proc/sys/fs/pipe-max-size`).
 const PIPE_SIZE: i32 = 1 << 20;
 
-/// Why there is no log FIFO.
-#[derive(Debug, thiserror::Error)]
-pub enum FifoError {
-    /// Something that is neither a FIFO nor absent has the name.
-    #[error("{} is in the way: it is no FIFO", .0.display())]
-    InTheWay(PathBuf),
-    /// A system call failed.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The FIFO.
-        path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
-
 /// Makes the FIFO anew and opens it, non-blocking and close-on-exec. Needs no runtime.
 ///
-/// A FIFO that has the name is replaced (a reader of a dead daemon's FIFO could otherwise take our records); a symbolic
-/// link is not followed.
+/// What has the name is replaced (a reader of a dead daemon's FIFO could otherwise take our records) unless it is a
+/// directory; nothing that has the name is opened, nor followed.
 ///
 /// # Errors
-/// See [`FifoError`].
-pub fn create(path: &Path, mode: u32) -> Result<OwnedFd, FifoError> {
-    let failed = |action| move |source: io::Error| FifoError::Io { action, path: path.to_owned(), source };
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_fifo() => fs::remove_file(path).map_err(failed("replace"))?,
-        Ok(_) => return Err(FifoError::InTheWay(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed("examine")(error)),
-    }
-    nix::unistd::mkfifo(path, Mode::from_bits_truncate(mode)).map_err(|error| failed("make")(error.into()))?;
-    // Read and write: with a writer of our own the pipe never reports its end when the last server leaves.
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(failed("open"))?;
-    let opened = file.metadata().map_err(failed("examine"))?;
-    if !opened.file_type().is_fifo() {
-        return Err(FifoError::InTheWay(path.to_owned()));
-    }
-    // The umask took bits away.
-    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed("set the mode of"))?;
-    Ok(file.into())
+/// What the kernel says.
+pub fn create(folder: &Folder, name: &str, mode: u32) -> io::Result<OwnedFd> {
+    Ok(folder.fifo(name, Mode::from_bits_truncate(mode))?.into())
 }
 
 /// Reads the records.

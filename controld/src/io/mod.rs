@@ -1,9 +1,11 @@
 //! One file a socket, process or device: everything that touches the outside.
 
+pub mod append;
 pub mod blocking;
 pub mod daemonize;
 #[cfg(test)]
 pub(crate) mod ends;
+pub mod folder;
 pub mod guests;
 pub mod log_fifo;
 pub mod notify;
@@ -15,3 +17,4 @@ pub mod server_link;
 pub mod server_process;
 pub mod server_stderr;
 pub mod server_version;
+mod umask;

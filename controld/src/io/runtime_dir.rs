@@ -2,18 +2,34 @@
 //!
 //! Users wait for these files and mount the directory into containers, so: a socket appears under its name only when it
 //! listens; what this daemon made is removed on every orderly exit and nothing else ever is; the directory itself is
-//! never removed or made anew, because running containers hold a mount of it. Names, modes and the two messages of
-//! [`RuntimeDirError`] that users see are the vendor's; the lock file's mode is stricter (the vendor's 0666 lets any
-//! user hold the lock and so block a start), and so is the pid file's.
+//! never removed or made anew, because running containers hold a mount of it. Names and the two messages of
+//! [`RuntimeDirError`] that users see are the vendor's.
+//!
+//! # Whose it is
+//! Whoever may replace names in it could be the daemon to clients and the holder to the daemon. So it is made 0755 (the
+//! vendor's is 0777: no server or client makes a file there, they only open what is there), and one that exists is used
+//! only when it is root's or this user's and nobody else may replace names in it. The vendor's leftovers have to go on
+//! working: a directory of our own that others may write to is closed to them, by its descriptor. A sticky one, in which
+//! nobody replaces another's names, is left as it is. Everything is then done through that descriptor ([`Folder`]),
+//! so that a path which is led elsewhere meanwhile leads nobody but him who follows it.
+//!
+//! The lock file is 0600 (the vendor's 0666 lets any user hold the lock and so block a start).
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+mod lock;
+
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::socket::{Backlog, SockType};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
+
+use super::folder::way::{self, Way};
+use super::folder::{Folder, Identity, Kind};
+use super::umask;
 
 /// Name of the socket of servers, clients and the command line of other users.
 pub const CONTROL: &str = "control";
@@ -26,15 +42,12 @@ pub const LOG: &str = "log";
 /// Name of the pid file.
 pub const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 
-const DIRECTORY_MODE: u32 = 0o777;
-const LOCK_MODE: u32 = 0o600;
-const PID_FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o755);
+const PID_FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 /// Connections that wait for `accept`, as the vendor has it.
 const BACKLOG: i32 = 128;
 /// Longest path of a Unix socket: `sun_path` without its final NUL.
 const MAX_SOCKET_PATH: usize = 107;
-/// Names tried for a socket before it is renamed into place.
-const TEMPORARY_NAMES: u32 = 100;
 
 /// Why the pipe directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,22 +81,45 @@ pub enum RuntimeDirError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Something else has the name of a file of ours.
-    #[error("{} is in the way: it is no {expected}", path.display())]
+    /// Somebody else has the name of a file of ours, and it can't be moved out of the way.
+    #[error("{} is in the way and can't be moved: {source}. Remove it, or choose another CUDA_MPS_PIPE_DIRECTORY", path.display())]
     InTheWay {
         /// The name.
         path: PathBuf,
-        /// What was to be there.
-        expected: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The directory is another user's.
+    #[error(
+        "{} belongs to user {owner}, who could put himself in the daemon's place. Remove it, give it to root, or choose \
+         another CUDA_MPS_PIPE_DIRECTORY",
+        path.display()
+    )]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Other users may replace files in the directory, and it is not ours to change.
+    #[error(
+        "Other users can replace the daemon's files in {} (mode {mode:04o}): chmod go-w it, or chmod +t, or choose another \
+         CUDA_MPS_PIPE_DIRECTORY",
+        path.display()
+    )]
+    Exposed {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
     },
 }
 
 /// A file made here: removed at the end if it still is the one made.
 #[derive(Debug)]
 struct Made {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
+    name: String,
+    file: Identity,
 }
 
 /// The pipe directory, locked for this process.
@@ -94,13 +130,16 @@ struct Made {
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
+    folder: Folder,
     made: Vec<Made>,
+    remarks: Vec<String>,
     /// Closing any descriptor of the lock file gives up the lock, so this is the only one.
     _lock: File,
 }
 
 impl RuntimeDir {
-    /// Makes the directory if only its last part is missing (mode 0777 whatever the umask), and takes the lock.
+    /// Makes the directory if only its last part is missing (mode 0755 whatever the umask), sees to it that nobody else
+    /// can replace what is in it, and takes the lock.
     ///
     /// # Errors
     /// See [`RuntimeDirError`].
@@ -109,9 +148,10 @@ impl RuntimeDir {
         if length > MAX_SOCKET_PATH {
             return Err(RuntimeDirError::TooLong { path: path.join(CONTROL_PRIVILEGED), length });
         }
-        create_directory(path).map_err(|source| RuntimeDirError::Access { path: path.to_owned(), source })?;
-        let lock = take_lock(&path.join(CONTROL_LOCK))?;
-        let mut directory = Self { path: path.to_owned(), made: Vec::new(), _lock: lock };
+        let mut remarks = Vec::new();
+        let folder = open_folder(path, &mut remarks)?;
+        let lock = lock::take(&folder, &mut remarks)?;
+        let mut directory = Self { path: path.to_owned(), folder, made: Vec::new(), remarks, _lock: lock };
         directory.remove_on_exit(CONTROL_LOCK)?;
         Ok(directory)
     }
@@ -128,40 +168,56 @@ impl RuntimeDir {
         self.path.join(name)
     }
 
+    /// The directory itself.
+    #[must_use]
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// What was done about the directory that the operator should know, for the log. Each is given once.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+
     /// Makes a listening SEQPACKET socket that appears under its name, with its mode, when it already listens.
-    /// A socket that has the name is replaced: the lock proves that its daemon is gone. Non-blocking, close-on-exec,
-    /// removed at the end.
+    /// A socket that has the name is replaced: the lock proves that its daemon is gone. Something else goes aside.
+    /// Non-blocking, close-on-exec, removed at the end.
     ///
     /// # Errors
-    /// [`RuntimeDirError::InTheWay`] when something that is no socket has the name, else
-    /// [`RuntimeDirError::File`].
+    /// [`RuntimeDirError::InTheWay`] when something that has the name can't be moved, else [`RuntimeDirError::File`].
     pub fn bind_listener(&mut self, name: &str, mode: u32) -> Result<OwnedFd, RuntimeDirError> {
-        let path = self.file(name);
-        if fs::symlink_metadata(&path).is_ok_and(|there| !there.file_type().is_socket()) {
-            return Err(RuntimeDirError::InTheWay { path, expected: "socket" });
-        }
-        let bound = bind_and_rename(&self.path, &path, mode);
-        let listener = bound.map_err(|source| RuntimeDirError::File { action: "listen on", path, source })?;
+        self.clear_way(name, Kind::Socket)?;
+        let mode = Mode::from_bits_truncate(mode);
+        let listener = Backlog::new(BACKLOG)
+            .map_err(io::Error::from)
+            .and_then(|backlog| self.folder.listen(name, SockType::SeqPacket, mode, backlog))
+            .map_err(|source| self.failed("listen on", name, source))?;
         self.remove_on_exit(name)?;
         Ok(listener)
     }
 
     /// Writes this process's pid, decimal and without a newline, as the vendor does. A file that has the name is
-    /// replaced. Removed at the end.
+    /// replaced, something else goes aside. Removed at the end.
     ///
     /// # Errors
-    /// [`RuntimeDirError::InTheWay`] when something that is no file has the name, else [`RuntimeDirError::File`].
+    /// As [`bind_listener`](Self::bind_listener).
     pub fn write_pid_file(&mut self) -> Result<(), RuntimeDirError> {
-        let path = self.file(PID_FILE);
-        if fs::symlink_metadata(&path).is_ok_and(|there| there.is_dir()) {
-            return Err(RuntimeDirError::InTheWay { path, expected: "file" });
-        }
-        write_and_rename(&self.path, &path).map_err(|source| RuntimeDirError::File {
-            action: "write",
-            path,
-            source,
-        })?;
+        self.clear_way(PID_FILE, Kind::File)?;
+        let pid = std::process::id().to_string();
+        let written = self.folder.write(PID_FILE, PID_FILE_MODE, pid.as_bytes());
+        written.map_err(|source| self.failed("write", PID_FILE, source))?;
         self.remove_on_exit(PID_FILE)
+    }
+
+    /// Moves what has a name and is of another kind out of the way, and says so.
+    ///
+    /// # Errors
+    /// [`RuntimeDirError::InTheWay`].
+    pub fn clear_way(&mut self, name: &str, kind: Kind) -> Result<(), RuntimeDirError> {
+        let cleared = self.folder.clear_way(name, kind);
+        let cleared = cleared.map_err(|source| RuntimeDirError::InTheWay { path: self.file(name), source })?;
+        self.remarks.extend(cleared.map(|aside| moved(&self.folder, name, &aside)));
+        Ok(())
     }
 
     /// Remembers that a file of ours exists in the directory; it is removed at the end unless another one has taken its
@@ -170,34 +226,29 @@ impl RuntimeDir {
     /// # Errors
     /// [`RuntimeDirError::File`] when there is no such file.
     pub fn remove_on_exit(&mut self, name: &str) -> Result<(), RuntimeDirError> {
-        let path = self.file(name);
-        match fs::symlink_metadata(&path) {
-            Ok(there) => {
-                self.made.retain(|made| made.path != path);
-                self.made.push(Made { path, device: there.dev(), inode: there.ino() });
-                Ok(())
-            }
-            Err(source) => Err(RuntimeDirError::File { action: "find", path, source }),
-        }
+        let file = self.folder.look(name).map_err(|source| self.failed("find", name, source.into()))?;
+        self.made.retain(|made| made.name != name);
+        self.made.push(Made { name: name.to_owned(), file: file.into() });
+        Ok(())
     }
 
     /// Removes what was made, in the order of making but the lock last, so that a successor never finds its own files
     /// removed. Idempotent.
     pub fn remove_files(&mut self) {
         let (lock, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.made).into_iter().partition(|made| made.path.ends_with(CONTROL_LOCK));
+            std::mem::take(&mut self.made).into_iter().partition(|made| made.name == CONTROL_LOCK);
         for made in others.into_iter().chain(lock) {
-            let same = |there: fs::Metadata| (there.dev(), there.ino()) == (made.device, made.inode);
-            if fs::symlink_metadata(&made.path).is_ok_and(same) {
-                // A file that cannot be removed stays; the next daemon replaces it.
-                let _ = fs::remove_file(&made.path);
-            }
+            self.folder.remove_same(&made.name, made.file);
         }
     }
 
     /// Leaves all files: another process has taken the sockets over.
     pub fn keep_files(&mut self) {
         self.made.clear();
+    }
+
+    fn failed(&self, action: &'static str, name: &str, source: io::Error) -> RuntimeDirError {
+        RuntimeDirError::File { action, path: self.file(name), source }
     }
 }
 
@@ -207,99 +258,55 @@ impl Drop for RuntimeDir {
     }
 }
 
-fn create_directory(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-        // The umask took bits away.
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::read_dir(path).map(drop),
-        Err(error) => Err(error),
+fn moved(folder: &Folder, name: &str, aside: &Path) -> String {
+    format!("{} was in the way, it is {} now", folder.file(name).display(), aside.display())
+}
+
+/// Opens the directory, and makes it if it is not there.
+fn open_folder(path: &Path, remarks: &mut Vec<String>) -> Result<Folder, RuntimeDirError> {
+    let failed = |source: io::Error| RuntimeDirError::Access { path: path.to_owned(), source };
+    // A link that somebody else may have put there is told apart from what the vendor has words for.
+    let Way { folder: parent, name, exposed, .. } = way::find(path).map_err(|source| match source.raw_os_error() {
+        Some(_) => failed(source),
+        None => RuntimeDirError::File { action: "use", path: path.to_owned(), source },
+    })?;
+    if let Some(exposed) = exposed {
+        remarks.push(format!(
+            "Other users can replace {} as a whole, since they can write to {}: clients may be led to another daemon",
+            path.display(),
+            exposed.display()
+        ));
     }
-}
-
-fn take_lock(path: &Path) -> Result<File, RuntimeDirError> {
-    let failed = |action| move |source| RuntimeDirError::File { action, path: path.to_owned(), source };
-    // A file that was removed by an ending daemon between our open and our lock would be locked by us alone and seen by
-    // nobody; such a one is opened again. The ending daemon is gone by then, so few turns are needed.
-    for _ in 0..TEMPORARY_NAMES {
-        let lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(LOCK_MODE)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(failed("open"))?;
-        let opened = lock.metadata().map_err(failed("examine"))?;
-        if !opened.is_file() {
-            return Err(RuntimeDirError::InTheWay { path: path.to_owned(), expected: "file" });
-        }
-        let request = libc::flock {
-            l_type: i16::try_from(libc::F_WRLCK).expect("a lock type is a small number"),
-            l_whence: i16::try_from(libc::SEEK_SET).expect("a seek origin is a small number"),
-            l_start: 0,
-            l_len: 0,
-            l_pid: 0,
-        };
-        match fcntl(&lock, FcntlArg::F_SETLK(&request)) {
-            Ok(_) => {}
-            Err(nix::Error::EAGAIN | nix::Error::EACCES) => return Err(RuntimeDirError::AlreadyRunning),
-            Err(error) => return Err(failed("lock")(error.into())),
-        }
-        let there = fs::symlink_metadata(path);
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (opened.dev(), opened.ino())) {
-            // Left by the vendor's daemon it is 0666. Not ours to change when it is another user's.
-            let _ = lock.set_permissions(fs::Permissions::from_mode(LOCK_MODE));
-            return Ok(lock);
-        }
+    match umask::exactly(DIRECTORY_MODE, || mkdirat(&parent, name.as_os_str(), DIRECTORY_MODE)) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(error) => return Err(failed(error.into())),
     }
-    Err(RuntimeDirError::AlreadyRunning)
-}
-
-/// Runs `make` with a free name in `directory`, and renames what it made to `target`.
-fn under_temporary_name<T>(directory: &Path, target: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
-    let pid = std::process::id();
-    for attempt in 0..TEMPORARY_NAMES {
-        // Never longer than `control_privileged`, whose length was checked.
-        let temporary = directory.join(format!(".new-{pid}-{attempt}"));
-        match make(&temporary) {
-            Ok(made) => {
-                return match fs::rename(&temporary, target) {
-                    Ok(()) => Ok(made),
-                    Err(error) => {
-                        let _ = fs::remove_file(&temporary);
-                        Err(error)
-                    }
-                };
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists) => {}
-            Err(error) => {
-                let _ = fs::remove_file(&temporary);
-                return Err(error);
-            }
-        }
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let folder = openat(&parent, name.as_os_str(), flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let found = fstat(&folder).map_err(|error| failed(error.into()))?;
+    if !way::is_trusted(found.st_uid) {
+        return Err(RuntimeDirError::Foreign { path: path.to_owned(), owner: found.st_uid });
     }
-    Err(io::ErrorKind::AddrInUse.into())
+    if way::is_exposed(&found) {
+        remarks.push(close(&folder, path, &found)?);
+    }
+    Folder::from_fd(folder, path).map_err(failed)
 }
 
-fn bind_and_rename(directory: &Path, target: &Path, mode: u32) -> io::Result<OwnedFd> {
-    under_temporary_name(directory, target, |temporary| {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
-        bind(listener.as_raw_fd(), &UnixAddr::new(temporary)?)?;
-        fs::set_permissions(temporary, fs::Permissions::from_mode(mode))?;
-        listen(&listener, Backlog::new(BACKLOG)?)?;
-        Ok(listener)
-    })
+/// Takes the right to change names from everybody else.
+fn close(folder: &OwnedFd, path: &Path, found: &FileStat) -> Result<String, RuntimeDirError> {
+    let old = found.st_mode & 0o7777;
+    let new = old & !way::OTHERS_WRITE;
+    let changed = fchmod(folder, Mode::from_bits_truncate(new));
+    changed.map_err(|_| RuntimeDirError::Exposed { path: path.to_owned(), mode: old })?;
+    let shown = path.display();
+    Ok(format!("{shown} had mode {old:04o}, so that every user could replace the daemon's files; it is {new:04o} now"))
 }
 
-fn write_and_rename(directory: &Path, target: &Path) -> io::Result<()> {
-    use std::io::Write as _;
-    under_temporary_name(directory, target, |temporary| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(PID_FILE_MODE).open(temporary)?;
-        file.set_permissions(fs::Permissions::from_mode(PID_FILE_MODE))?;
-        write!(file, "{}", std::process::id())
-    })
+impl AsFd for RuntimeDir {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
 }
 
 #[cfg(test)]

@@ -51,12 +51,17 @@ pub enum Format {
     Json,
 }
 
-/// There will be no log files; the daemon runs on. The text is the vendor's.
+/// There will be no log files; the daemon runs on. The text is the vendor's; what a refusal of ours is about, which no
+/// error of the kernel tells, stands on a line of its own.
 #[derive(Debug, thiserror::Error)]
-#[error("Warning: Failed writing log files to directory [{directory}]. No logs will be available.")]
+#[error("Warning: Failed writing log files to directory [{directory}]. No logs will be available.{}", refusal(source))]
 pub struct NoLogFiles {
     directory: String,
     source: std::io::Error,
+}
+
+fn refusal(error: &std::io::Error) -> String {
+    error.get_ref().map(|why| format!("\n{why}")).unwrap_or_default()
 }
 
 /// What happened to lines since the start.

@@ -5,13 +5,17 @@
 //! the newest half in the file itself would keep more for a reader who opens it, but `tail -f` starts at the front again
 //! when a file has shrunk, and would print that half a second time.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use nix::sys::stat::Mode;
+
+use crate::io::append;
+
 const DIRECTORY_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o644;
+const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 
 /// Makes a log directory (mode 0700) unless it exists; only its last part.
 ///
@@ -40,12 +44,12 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Opens a file for appending and makes it (mode 0644) if it does not exist. It may be a link or a device, as
-    /// containers have it; then it has no cap.
+    /// containers have it; then it has no cap. What other users could lead it to is refused ([`append`]).
     ///
     /// # Errors
     /// What the kernel says.
     pub(super) fn open(path: &Path, cap: u64) -> io::Result<Self> {
-        let file = open_file(path)?;
+        let file = append::open(path, FILE_MODE)?;
         let metadata = file.metadata()?;
         let cap = if metadata.is_file() { cap } else { u64::MAX };
         Ok(Self { path: path.to_owned(), file, size: metadata.len(), cap, torn: false, truncations: 0 })
@@ -119,31 +123,10 @@ impl LogFile {
     fn keep_newest_half(&self) -> io::Result<()> {
         let mut name = self.path.clone().into_os_string();
         name.push(".1");
-        let mut from = File::open(&self.path)?;
-        from.seek(SeekFrom::Start(self.size - self.size / 2))?;
-        // A link under this name is not ours to write through.
-        let mut to = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(name)?;
-        io::copy(&mut from.take(self.size / 2), &mut to).map(drop)
-    }
-}
-
-fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    // Non-blocking matters for a FIFO alone, whose reader may be missing or stuck.
-    options.append(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    match options.clone().create_new(true).open(path) {
-        Ok(file) => {
-            // The umask may have taken bits away.
-            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
-            Ok(file)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
-        Err(error) => Err(error),
+        append::replace(Path::new(&name), FILE_MODE, |to| {
+            let mut from = append::read_again(&self.file)?;
+            from.seek(SeekFrom::Start(self.size - self.size / 2))?;
+            io::copy(&mut from.take(self.size / 2), to).map(drop)
+        })
     }
 }

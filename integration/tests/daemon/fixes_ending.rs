@@ -87,16 +87,49 @@ fn quit_sigterm_and_sigint_remove_every_file_and_process() {
 }
 
 #[test]
+fn what_is_in_the_way_goes_aside_and_the_daemon_starts() {
+    const NAMES: [&str; 4] = ["control", "control_privileged", "log", "nvidia-cuda-mps-control.pid"];
+    Stage::run(|stage| {
+        for name in NAMES {
+            std::fs::create_dir_all(stage.pipe_dir().join(name)).expect("our folder");
+        }
+        stage.start(&[]);
+        Program::attached(stage, ROOT).ping();
+        assert!(stage.daemon().output().contains("/control was in the way, it is "), "{}", stage.daemon().output());
+        assert_eq!(stage.ask("quit\n"), "");
+        assert_eq!(stage.take_daemon().finish(LIMIT).expect("it ends").code, Some(0));
+        let left = std::fs::read_dir(stage.pipe_dir()).expect("our folder").flatten().map(|entry| entry.path());
+        let mut aside: Vec<_> = left
+            .flat_map(|left| std::fs::read_dir(left).expect("a folder of its own").flatten())
+            .map(|entry| entry.file_name().into_string().expect("our names"))
+            .collect();
+        aside.sort();
+        assert_eq!(aside, NAMES);
+    });
+}
+
+#[test]
 fn a_failed_start_removes_what_it_made_and_nothing_else() {
     Stage::run(|stage| {
+        let apart = |script: &str, arguments: &[&std::ffi::OsStr]| {
+            let like = stage.lab().command(&[]);
+            let mut command = std::process::Command::new("unshare");
+            command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.args(["-m", "sh", "-c", script, "sh"]).args(arguments);
+            stage.lab().finish(&mut command, b"")
+        };
+        if apart("true", &[]).code != Some(0) {
+            return println!("Skipped(no mount namespace can be made here)");
+        }
         for name in ["control", "control_privileged", "log", "nvidia-cuda-mps-control.pid"] {
             std::fs::create_dir_all(stage.pipe_dir()).expect("our folder");
             let foreign = stage.pipe_dir().join(name);
-            // A folder is in the way of each of them.
+            // What is mounted can't be moved out of the way.
             std::fs::create_dir(&foreign).expect("our folder");
-            let finished = stage.lab().run(&["-f"], b"");
+            let control = stage.lab().subject().control.as_os_str();
+            let finished = apart("mount --bind \"$1\" \"$1\" && exec \"$2\" -f", &[foreign.as_os_str(), control]);
             assert_eq!(finished.code, Some(1), "{name}: {finished:?}");
-            assert!(!finished.stderr.is_empty(), "{name}: nobody is told why");
+            assert!(finished.stderr_text().contains("is in the way and can't be moved"), "{name}: {finished:?}");
             std::fs::remove_dir(&foreign).expect("it was left alone");
             nothing_is_left(stage);
         }

@@ -2,10 +2,11 @@
 
 use crate::doctor::Outcome;
 use crate::doctor::machine::{Machine, read};
+use crate::io::folder::way::{OTHERS_WRITE, STICKY, is_trusted};
 use crate::io::runtime_dir::CONTROL_PRIVILEGED;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// A Unix socket's path has room for this many bytes and the final zero.
@@ -52,7 +53,21 @@ pub(super) fn pipe_directory(machine: &Machine) -> Outcome {
             "choose a CUDA_MPS_PIPE_DIRECTORY on this machine, such as /run/nvidia-mps",
         );
     }
+    if !is_trusted(found.uid()) && nix::unistd::geteuid().is_root() {
+        return Outcome::problem(
+            format!("{shown} belongs to user {}", found.uid()),
+            "he could put himself in the daemon's place, so a daemon of root does not start there",
+            "remove it, give it to root, or choose another CUDA_MPS_PIPE_DIRECTORY",
+        );
+    }
     let mode = found.permissions().mode();
+    if mode & OTHERS_WRITE != 0 && mode & STICKY == 0 {
+        return Outcome::warning(
+            format!("{shown} has mode {:04o}", mode & 0o7777),
+            "every user who may write to it can put himself in the daemon's place",
+            format!("chmod go-w {shown}; a daemon whose directory it is does so when it starts"),
+        );
+    }
     if mode & SEARCHABLE == 0 {
         return Outcome::warning(
             format!("{shown} has mode {:04o}", mode & 0o7777),

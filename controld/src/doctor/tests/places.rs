@@ -185,6 +185,10 @@ fn a_pipe_directory_is_judged_by_length_place_and_mode() {
     let mut made = Made::sound();
     made.mode("pipe", 0o750);
     made.assert("pipe-directory", Warning, "0750");
+    made.mode("pipe", 0o777);
+    made.assert("pipe-directory", Warning, "0777");
+    made.mode("pipe", 0o1777);
+    made.assert("pipe-directory", Fine, "pipe");
     made.file(
         "proc/self/mounts",
         &format!("server:/x {} nfs4 rw 0 0\ntmpfs / tmpfs rw 0 0\n", made.path("pipe").display()),

@@ -1,6 +1,9 @@
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-use nix::sys::socket::{accept, connect};
+use nix::sys::socket::{AddressFamily, SockFlag, UnixAddr, accept, connect, socket};
+use nix::unistd::geteuid;
 
 use super::*;
 
@@ -13,11 +16,16 @@ fn open(path: &Path) -> RuntimeDir {
 }
 
 #[test]
-fn one_level_is_made_open_to_everybody_whatever_the_umask() {
+fn one_level_is_made_to_be_entered_by_everybody_and_changed_by_its_owner_whatever_the_umask() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mps");
-    let _directory = open(&path);
-    assert_eq!(mode(&path), 0o777);
+    let before = nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
+    let mut directory = open(&path);
+    let _listener = directory.bind_listener(CONTROL, 0o666).unwrap();
+    nix::sys::stat::umask(before);
+    assert_eq!(mode(&path), 0o755);
+    assert_eq!(mode(&path.join(CONTROL)), 0o666);
+    assert_eq!(directory.take_remarks(), [""; 0]);
     assert_eq!(mode(&path.join(CONTROL_LOCK)), 0o600);
 }
 
@@ -64,13 +72,80 @@ fn a_listener_appears_listening_with_its_mode_in_place_of_a_stale_one() {
 }
 
 #[test]
-fn what_is_not_a_socket_is_not_replaced_by_one() {
+fn what_is_in_the_way_goes_aside_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join(CONTROL_LOCK).join("inner")).unwrap();
+    fs::create_dir(folder.path().join(PID_FILE)).unwrap();
     let mut directory = open(folder.path());
     fs::write(directory.file(CONTROL), "somebody's").unwrap();
-    assert!(matches!(directory.bind_listener(CONTROL, 0o666), Err(RuntimeDirError::InTheWay { .. })));
-    drop(directory);
-    assert_eq!(fs::read_to_string(folder.path().join(CONTROL)).unwrap(), "somebody's");
+    let _listener = directory.bind_listener(CONTROL, 0o666).unwrap();
+    directory.write_pid_file().unwrap();
+    let remarks = directory.take_remarks();
+    assert_eq!(remarks.len(), 3, "{remarks:?}");
+    let aside = |name: &str| {
+        let moved = remarks.iter().find(|remark| remark.contains(&format!("/{name} was in the way, it is"))).unwrap();
+        PathBuf::from(moved.rsplit_once(" it is ").unwrap().1.trim_end_matches(" now"))
+    };
+    assert_eq!(fs::read_to_string(aside(CONTROL)).unwrap(), "somebody's");
+    assert!(aside(CONTROL_LOCK).join("inner").is_dir() && aside(PID_FILE).is_dir());
+    assert_eq!(mode(aside(CONTROL).parent().unwrap()), 0o700);
+}
+
+#[test]
+fn a_directory_of_our_own_that_others_write_to_is_closed_to_them_and_it_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    for (left, closed) in [(0o777, 0o755), (0o2775, 0o2755), (0o770, 0o750)] {
+        fs::set_permissions(folder.path(), Permissions::from_mode(left)).unwrap();
+        let remarks = open(folder.path()).take_remarks();
+        assert_eq!(mode(folder.path()), closed);
+        assert!(remarks[0].contains(&format!("had mode {left:04o}")), "{remarks:?}");
+    }
+}
+
+#[test]
+fn a_sticky_directory_and_one_that_is_closed_stay_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    // The last are those that the plugin and the driver of Kubernetes make.
+    for kept in [0o1777, 0o700, 0o755] {
+        fs::set_permissions(folder.path(), Permissions::from_mode(kept)).unwrap();
+        assert_eq!(open(folder.path()).take_remarks(), [""; 0]);
+        assert_eq!(mode(folder.path()), kept);
+    }
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused_by_name_and_left_alone() {
+    if !geteuid().is_root() {
+        return eprintln!("Skipped(only root can give a directory away)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), Some(65_534), None).unwrap();
+    let error = RuntimeDir::open(folder.path()).unwrap_err();
+    assert!(matches!(error, RuntimeDirError::Foreign { owner: 65_534, .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with(folder.path().to_str().unwrap()) && text.contains("belongs to user 65534"), "{text}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_lock_file_of_another_user_keeps_nobody_from_starting() {
+    if !geteuid().is_root() {
+        return eprintln!("Skipped(only root can give a file away)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(CONTROL_LOCK);
+    fs::write(&path, "").unwrap();
+    chown(&path, Some(65_534), None).unwrap();
+    let remarks = open(folder.path()).take_remarks();
+    assert!(remarks[0].contains("control_lock was in the way"), "{remarks:?}");
+}
+
+#[test]
+fn a_parent_that_others_write_to_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let remarks = open(&folder.path().join("mps")).take_remarks();
+    assert!(remarks[0].starts_with("Other users can replace"), "{remarks:?}");
 }
 
 #[test]
@@ -121,6 +196,7 @@ fn files_given_to_another_process_stay() {
 fn a_link_in_place_of_the_lock_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     symlink(folder.path().join("victim"), folder.path().join(CONTROL_LOCK)).unwrap();
-    assert!(matches!(RuntimeDir::open(folder.path()), Err(RuntimeDirError::File { .. })));
+    let remarks = open(folder.path()).take_remarks();
+    assert!(remarks[0].contains("control_lock was in the way"), "{remarks:?}");
     assert!(!folder.path().join("victim").exists());
 }

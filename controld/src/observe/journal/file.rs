@@ -4,13 +4,16 @@
 //! never have more than twice the cap, and a follower by name (`tail -F`) misses nothing. Unlike the logs, which old
 //! programs follow by descriptor, nobody has read this file before.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::sys::stat::Mode;
+
+use crate::io::append;
+
 /// Command lines and cgroups of all users stand in it: the owner writes, his group may read.
-const MODE: u32 = 0o640;
+const MODE: Mode = Mode::from_bits_truncate(0o640);
 /// How much of the end of a file is read at the start: enough for hundreds of events.
 const TAIL: u64 = 256 << 10;
 
@@ -27,22 +30,12 @@ pub(super) struct JournalFile {
 
 impl JournalFile {
     /// Opens the file for appending and makes it if it does not exist. It may be a link or a device; then it has no cap.
+    /// What other users could lead it to is refused ([`append`]).
     pub(super) fn open(path: &Path, cap: u64) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        // Non-blocking matters for a FIFO alone, whose reader may be missing or stuck.
-        options.append(true).mode(MODE).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        let file = match options.clone().create_new(true).open(path) {
-            Ok(file) => {
-                // The umask may have taken bits away, or a default ACL added some.
-                file.set_permissions(Permissions::from_mode(MODE))?;
-                file
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path)?,
-            Err(error) => return Err(error),
-        };
+        let file = append::open(path, MODE)?;
         let metadata = file.metadata()?;
         let cap = if metadata.is_file() { cap } else { u64::MAX };
-        let torn = metadata.is_file() && !ends_with_a_line(path, metadata.len());
+        let torn = metadata.is_file() && !ends_with_a_line(&file, metadata.len());
         Ok(Self { path: path.to_owned(), file, size: metadata.len(), cap, torn })
     }
 
@@ -94,9 +87,9 @@ fn earlier(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn ends_with_a_line(path: &Path, size: u64) -> bool {
+fn ends_with_a_line(file: &File, size: u64) -> bool {
     let last = || {
-        let mut file = File::open(path)?;
+        let mut file = append::read_again(file)?;
         file.seek(SeekFrom::Start(size.saturating_sub(1)))?;
         let mut byte = [0];
         file.read_exact(&mut byte)?;
@@ -117,10 +110,7 @@ pub(super) fn newest_lines(path: &Path) -> Vec<String> {
 fn tail(path: &Path) -> Vec<String> {
     let read = || {
         // A FIFO or a device is written to and can't be read back.
-        if !fs::metadata(path)?.is_file() {
-            return Ok(Vec::new());
-        }
-        let mut file = File::open(path)?;
+        let mut file = append::read(path)?;
         let size = file.metadata()?.len();
         file.seek(SeekFrom::Start(size.saturating_sub(TAIL)))?;
         let mut bytes = Vec::new();
