@@ -9,6 +9,7 @@ use crate::holder::{self, HolderError, HolderLink, Kind};
 use std::future::Future;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait before a holder that can't be started is tried again.
@@ -59,10 +60,10 @@ impl Driver {
     }
 
     fn replace_holder_after(&mut self, pause: Duration, failure: Option<String>) {
-        let pipe_dir = self.directory.path().to_owned();
+        let folder = Arc::clone(self.directory.folder());
         let attempt = Box::pin(async move {
             tokio::time::sleep(pause).await;
-            Ok(HolderLink::attach(&pipe_dir).await?.0)
+            Ok(HolderLink::attach_in(&folder).await?.0)
         });
         self.replacement = Some(Replacement { attempt, failure });
     }

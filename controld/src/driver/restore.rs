@@ -121,7 +121,7 @@ impl Driver {
         let started = Instant::now();
         let own_pid = std::process::id();
         let signals = Signals::caught()?;
-        let (holder, held) = HolderLink::attach(directory.path()).await?;
+        let (holder, held) = HolderLink::attach_in(directory.folder()).await?;
         reached("attached");
         let is_fresh = held.is_empty();
         let mut found = Found::sort(held);

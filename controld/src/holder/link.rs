@@ -19,6 +19,7 @@ use super::HolderError;
 use super::place::Place;
 use super::socket::{receive, send, watch};
 use super::start::{Contact, find_or_start};
+use crate::io::folder::Folder;
 use crate::patience::patient;
 
 /// How long to wait for a holder that is behind. It does nothing but read what it is told, so it needs microseconds; and
@@ -90,7 +91,16 @@ impl HolderLink {
     /// [`HolderError::Busy`] while another daemon is attached, [`HolderError::Timeout`] after 2 s, and whatever stood
     /// in the way of starting one.
     pub async fn attach(pipe_dir: &Path) -> Result<(Self, Vec<Held>), HolderError> {
-        let place = Place::new(pipe_dir).map_err(HolderError::system("find the pipe directory"))?;
+        let folder = Folder::open(pipe_dir).map_err(HolderError::system("find the pipe directory"))?;
+        Self::attach_in(&folder).await
+    }
+
+    /// The same for a pipe directory that is open already.
+    ///
+    /// # Errors
+    /// As [`attach`](Self::attach).
+    pub async fn attach_in(folder: &Folder) -> Result<(Self, Vec<Held>), HolderError> {
+        let place = Place::new(folder).map_err(HolderError::system("keep the pipe directory open"))?;
         let begin = Instant::now();
         loop {
             let mut link = Self::new(find_or_start(&place)?)?;

@@ -11,6 +11,9 @@
 //!  (link)    │  Held …, AttachDone, Accepted     │   (process)
 //!            └───────────────────────────────────┘
 //! ```
+//! The daemon that starts a holder has the other end of a pair of sockets from the beginning. The holder's listening
+//! socket in the pipe directory is for successors; both sides look at who the other is before they say a
+//! word ([`trust`]).
 //!
 //! # Keys
 //! Everything held has a key. Keys below [`FIRST_HOLDER_KEY`] are the daemon's to choose; the holder gives every
@@ -34,6 +37,7 @@ mod serve;
 mod shelf;
 pub(crate) mod socket;
 mod start;
+mod trust;
 
 pub use link::{FromHolder, Held, HolderLink};
 pub use remps_proto::holder::{

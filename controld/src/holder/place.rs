@@ -1,56 +1,34 @@
 //! Where the attach socket lies, and whether a path still names the file it named before.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::sys::socket::UnixAddr;
 use remps_proto::holder::SOCKET_NAME;
 
-/// The attach socket of one pipe directory.
+use crate::io::folder::Folder;
+
+/// The attach socket of one pipe directory, which is found by its descriptor: its path may be led elsewhere.
 #[derive(Debug)]
 pub(super) struct Place {
-    path: PathBuf,
-}
-
-/// An address, and the folder that it goes through when the path is too long for a socket address.
-#[derive(Debug)]
-pub(super) struct Address {
-    pub(super) address: UnixAddr,
-    _folder: Option<OwnedFd>,
+    folder: Folder,
 }
 
 impl Place {
-    /// The attach socket of a pipe directory; a relative directory is taken from the working directory of now.
-    pub(super) fn new(pipe_dir: &Path) -> io::Result<Self> {
-        Ok(Self { path: std::path::absolute(pipe_dir)?.join(SOCKET_NAME) })
+    /// The attach socket of a pipe directory.
+    pub(super) fn new(folder: &Folder) -> io::Result<Self> {
+        Ok(Self { folder: folder.try_clone()? })
     }
 
-    /// The pipe directory, absolute.
-    pub(super) fn pipe_dir(&self) -> &Path {
-        self.path.parent().expect("the path is a folder and a name")
+    /// The pipe directory.
+    pub(super) fn folder(&self) -> &Folder {
+        &self.folder
     }
 
-    /// The socket's path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The socket's address. One that does not fit into 107 bytes goes through an open descriptor of its folder.
-    pub(super) fn address(&self) -> io::Result<Address> {
-        match UnixAddr::new(&self.path) {
-            Ok(address) => Ok(Address { address, _folder: None }),
-            Err(Errno::ENAMETOOLONG) => {
-                let flags = libc::O_PATH | libc::O_DIRECTORY;
-                let folder: OwnedFd = File::options().read(true).custom_flags(flags).open(self.pipe_dir())?.into();
-                let short = format!("/proc/self/fd/{}/{SOCKET_NAME}", folder.as_raw_fd());
-                Ok(Address { address: UnixAddr::new(short.as_str())?, _folder: Some(folder) })
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// The socket's address, good while this value lives.
+    pub(super) fn address(&self) -> io::Result<UnixAddr> {
+        Ok(self.folder.address(SOCKET_NAME)?)
     }
 }
 
@@ -99,18 +77,5 @@ mod tests {
         Named::now(&path).unlink();
         assert!(!path.exists());
         Named::now(&path).unlink();
-    }
-
-    #[test]
-    fn a_long_path_goes_through_its_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let deep = folder.path().join("d".repeat(100));
-        std::fs::create_dir(&deep).unwrap();
-        let place = Place::new(&deep).unwrap();
-        assert!(place.path().as_os_str().len() > 107);
-        let address = place.address().unwrap();
-        assert!(address.address.path().unwrap().starts_with("/proc/self/fd"));
-        let short = Place::new(folder.path()).unwrap();
-        assert_eq!(short.address().unwrap().address.path(), Some(short.path()));
     }
 }

@@ -1,7 +1,8 @@
 //! The holder as a process: what it is before it serves.
 //!
 //! The daemon starts it with the listening attach socket as standard input, so that nobody ever finds a path without
-//! a listener. It then leaves the daemon's session, folder, standard streams and every descriptor behind.
+//! a listener, and with its own connection as standard output. It then leaves the daemon's session, folder, standard
+//! streams and every descriptor behind.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -15,11 +16,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockaddrLike, SockaddrStorage, getsockname, getsockopt, listen, sockopt,
+    AddressFamily, Backlog, SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, listen, sockopt,
 };
 use nix::sys::stat::{Mode, umask};
+use remps_proto::holder::SOCKET_NAME;
 
-use super::place::{Named, Place};
+use super::place::Named;
 use super::serve::Holder;
 
 /// Daemons that wait to attach; there is never more than one, and somebody who tries.
@@ -30,8 +32,8 @@ const NAME: &std::ffi::CStr = c"mps-holder";
 /// Is the holder until nothing is left to hold.
 ///
 /// To be called first thing in `main`, when the first argument is [`ARGUMENT`](super::ARGUMENT) and with the second as
-/// the pipe directory. The attach socket is expected, listening, on standard input; started in any other way it prints
-/// one line and fails.
+/// the pipe directory. The attach socket is expected, listening, on standard input, and the daemon's connection on
+/// standard output; started in any other way it prints one line and fails.
 #[must_use]
 pub fn run(pipe_dir: &Path) -> ExitCode {
     match prepare(pipe_dir) {
@@ -48,10 +50,11 @@ pub fn run(pipe_dir: &Path) -> ExitCode {
 }
 
 fn prepare(pipe_dir: &Path) -> io::Result<Holder> {
-    let place = Place::new(pipe_dir)?;
+    let own_path = Named::now(&std::path::absolute(pipe_dir)?.join(SOCKET_NAME));
     let attach = take_attach_socket()?;
+    let daemon = take_connection()?;
     let signals = take_signals()?;
-    keep_only(&[attach.as_raw_fd(), signals.as_fd().as_raw_fd()])?;
+    keep_only(&[attach.as_raw_fd(), daemon.as_raw_fd(), signals.as_fd().as_raw_fd()])?;
     detach_streams()?;
     // Fails only for the leader of a group, which a started child is not; then it has a session already.
     let _ = nix::unistd::setsid();
@@ -60,7 +63,7 @@ fn prepare(pipe_dir: &Path) -> io::Result<Holder> {
     nix::sys::prctl::set_name(NAME)?;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    Ok(Holder::new(attach, signals, Named::now(place.path())))
+    Ok(Holder::new(attach, daemon, signals, own_path))
 }
 
 /// Moves the attach socket away from standard input and checks that it is one.
@@ -75,6 +78,16 @@ fn take_attach_socket() -> io::Result<OwnedFd> {
     listen(&attach, Backlog::new(ATTACH_BACKLOG)?)?;
     fcntl(&attach, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok(attach)
+}
+
+/// Moves the daemon's connection away from standard output and checks that it is one.
+fn take_connection() -> io::Result<OwnedFd> {
+    let stdout = io::stdout();
+    let domain = getpeername::<SockaddrStorage>(stdout.as_fd().as_raw_fd())?.family();
+    if domain != Some(AddressFamily::Unix) {
+        return Err(Errno::EINVAL.into());
+    }
+    stdout.as_fd().try_clone_to_owned()
 }
 
 fn take_signals() -> io::Result<SignalFd> {

@@ -1,10 +1,10 @@
 //! The holder's loop: waits for whoever has something, and decides when there is nothing left to hold.
 //!
 //! ```text
-//!            a daemon attaches                    no successor in time, or SIGTERM
-//!  started ───────────────────▶ attached ◀──────▶ alone ───────────────────────────▶ given up ──▶ end
-//!                                  │  its connection ends                            (servers only)
-//!                                  └── Leave ──▶ end
+//!                                      no successor in time, or SIGTERM
+//!  started by a daemon ──▶ attached ◀──────▶ alone ───────────────────────────▶ given up ──▶ end
+//!                             │  its connection ends                            (servers only)
+//!                             └── Leave ──▶ end
 //! ```
 //! Attached: it accepts, and leaves the log and the servers' output to the daemon. Alone: it accepts nothing, drains
 //! the log and the output so that no server blocks, drops connections whose peer hung up, and closes the copies of dead
@@ -33,8 +33,6 @@ use attached::Daemon;
 
 /// How long a successor may take unless the daemon says otherwise.
 const DEFAULT_SUCCESSOR_WAIT: Duration = Duration::from_secs(600);
-/// How long the daemon that started this process may take to attach.
-const FIRST_ATTACH_WAIT: Duration = Duration::from_secs(10);
 /// How long accepting pauses when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 /// SIGTERMs without a daemon that end the holder whatever it holds.
@@ -58,7 +56,6 @@ pub(super) struct Holder {
     given_up: bool,
     /// Compute modes that are being given back.
     restoring: Option<Restoring>,
-    was_attached: bool,
     terminations: u32,
     leaving: bool,
     next_key: u64,
@@ -81,8 +78,9 @@ enum Source {
 }
 
 impl Holder {
-    pub(super) fn new(attach: OwnedFd, signals: SignalFd, own_path: Named) -> Self {
-        Self {
+    /// The holder of the daemon at the other end of `daemon`; successors come through `attach`.
+    pub(super) fn new(attach: OwnedFd, daemon: OwnedFd, signals: SignalFd, own_path: Named) -> Self {
+        let mut holder = Self {
             attach,
             signals,
             own_path,
@@ -92,10 +90,9 @@ impl Holder {
             successor: None,
             successor_wait: DEFAULT_SUCCESSOR_WAIT,
             unlink: Vec::new(),
-            give_up_at: Some(Instant::now() + FIRST_ATTACH_WAIT),
+            give_up_at: None,
             given_up: false,
             restoring: None,
-            was_attached: false,
             terminations: 0,
             leaving: false,
             next_key: FIRST_HOLDER_KEY,
@@ -103,7 +100,9 @@ impl Holder {
             accept_pauses: 0,
             malformed: 0,
             buffer: vec![0; MAX_MESSAGE_BYTES].into_boxed_slice(),
-        }
+        };
+        holder.attach(Daemon::new(daemon));
+        holder
     }
 
     /// Serves until there is nothing left to hold.
@@ -121,7 +120,7 @@ impl Holder {
         if self.leaving || self.daemon.is_some() || self.restoring.is_some() {
             return self.leaving;
         }
-        let nothing_left = if self.given_up { !self.has_server() } else { self.was_attached && self.shelf.is_empty() };
+        let nothing_left = if self.given_up { !self.has_server() } else { self.shelf.is_empty() };
         nothing_left || self.terminations >= TERMINATIONS_TO_END
     }
 

@@ -1,23 +1,30 @@
 //! Finds a running holder or starts one.
+//!
+//! A holder that is started here is spoken to over a pair of sockets that nobody else has an end of. Its listening
+//! socket is for successors, who find it by name; so they look at who listens ([`trust`](super::trust)) before anything
+//! is sent or taken.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, bind, connect, getsockopt, listen, socket, sockopt,
-};
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{Pid, geteuid};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, connect, socket, socketpair};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+use remps_proto::holder::SOCKET_NAME;
 
 use super::place::Place;
 use super::process::ATTACH_BACKLOG;
+use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
+use crate::io::folder::Kind;
 
 /// The program that is started: this one, even when its file has been replaced meanwhile.
 const SELF: &str = "/proc/self/exe";
+/// Only the daemon's user and root may attach.
+const SOCKET_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
 /// A connection to a holder that has not answered yet.
 #[derive(Debug)]
@@ -28,7 +35,7 @@ pub(super) struct Contact {
     pub(super) child: Option<Child>,
 }
 
-/// Connects to the holder of a pipe directory; where there is none, or only somebody else's, starts one.
+/// Connects to the holder of a pipe directory; where there is none, or what listens is none, starts one.
 pub(super) fn find_or_start(place: &Place) -> Result<Contact, HolderError> {
     match find(place) {
         Ok(Some(contact)) => Ok(contact),
@@ -37,53 +44,44 @@ pub(super) fn find_or_start(place: &Place) -> Result<Contact, HolderError> {
     }
 }
 
-fn new_socket() -> nix::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
-}
-
 fn find(place: &Place) -> io::Result<Option<Contact>> {
-    let socket = new_socket()?;
-    match connect(socket.as_raw_fd(), &place.address()?.address) {
+    // Another user's, or no socket at all, is nothing that a daemon would wait for.
+    if !place.folder().has(SOCKET_NAME, Kind::Socket) {
+        return Ok(None);
+    }
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    match connect(socket.as_raw_fd(), &place.address()?) {
         Ok(()) => {}
-        // Nobody listens: never was, or ended without a chance to unlink. Or it is no socket of this type at all.
+        // Nobody listens: never was, or ended without a chance to unlink. Or it is no socket of this type.
         Err(Errno::ENOENT | Errno::ECONNREFUSED | Errno::EPROTOTYPE) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
-    // Where others may write to the folder, anybody could wait there for a daemon's descriptors.
-    let trusted = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
-    Ok(trusted.then(|| Contact { socket, pid: Pid::from_raw(peer.pid()), child: None }))
+    let holder = Peer::of(&socket).filter(|peer| peer.is_holder_of(place.folder()) && peer.lives());
+    Ok(holder.map(|peer| Contact { socket, pid: peer.pid(), child: None }))
 }
 
 fn start(place: &Place) -> io::Result<Contact> {
-    let listener = new_socket()?;
-    // Before it is bound, so that the file is never there with another mode.
-    fchmod(&listener, Mode::S_IRUSR | Mode::S_IWUSR)?;
-    match std::fs::remove_file(place.path()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let address = place.address()?;
-    bind(listener.as_raw_fd(), &address.address)?;
+    let folder = place.folder();
+    folder.clear_way(SOCKET_NAME, Kind::Socket)?;
+    let listener = folder.listen(SOCKET_NAME, SockType::SeqPacket, SOCKET_MODE, Backlog::new(ATTACH_BACKLOG)?)?;
     launch(place, listener).inspect_err(|_| {
         // Without a process behind it the file would only mislead.
-        let _ = std::fs::remove_file(place.path());
+        let _ = folder.remove(SOCKET_NAME);
     })
 }
 
-/// Connects first and starts the process then: there is no moment at which a connection could be refused.
+/// Starts the process with the listening socket as standard input and its end of the pair as standard output.
 fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
-    listen(&listener, Backlog::new(ATTACH_BACKLOG)?)?;
-    let socket = new_socket()?;
-    connect(socket.as_fd().as_raw_fd(), &place.address()?.address)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
     let child = Command::new(SELF)
         .arg0(PROGRAM)
         .arg(ARGUMENT)
-        .arg(place.pipe_dir())
+        .arg(place.folder().path())
         .env_clear()
         .stdin(Stdio::from(listener))
-        .stdout(Stdio::null())
+        .stdout(Stdio::from(theirs))
         .stderr(Stdio::null())
         .spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);

@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -130,7 +131,7 @@ struct Made {
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
-    folder: Folder,
+    folder: Arc<Folder>,
     made: Vec<Made>,
     remarks: Vec<String>,
     /// Closing any descriptor of the lock file gives up the lock, so this is the only one.
@@ -151,7 +152,8 @@ impl RuntimeDir {
         let mut remarks = Vec::new();
         let folder = open_folder(path, &mut remarks)?;
         let lock = lock::take(&folder, &mut remarks)?;
-        let mut directory = Self { path: path.to_owned(), folder, made: Vec::new(), remarks, _lock: lock };
+        let mut directory =
+            Self { path: path.to_owned(), folder: Arc::new(folder), made: Vec::new(), remarks, _lock: lock };
         directory.remove_on_exit(CONTROL_LOCK)?;
         Ok(directory)
     }
@@ -170,7 +172,7 @@ impl RuntimeDir {
 
     /// The directory itself.
     #[must_use]
-    pub fn folder(&self) -> &Folder {
+    pub fn folder(&self) -> &Arc<Folder> {
         &self.folder
     }
 

@@ -8,12 +8,15 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use remps_controld::holder::{Kind, SOCKET_NAME};
+use remps_controld::io::runtime_dir::{CONTROL_LOCK, RuntimeDir};
 use remps_proto::holder::{FromHolder, Kind as ProtoKind, Refusal, ToHolder};
 
 use crate::lab::{Lab, dial, listener, open_descriptors, pair, read, settle, trials};
 
 trials![
     another_user_is_refused,
+    root_of_a_container_is_refused,
+    a_daemon_that_cannot_close_its_directory_says_what_to_do,
     the_attach_socket_is_its_owners_alone,
     a_socket_of_another_user_is_not_taken_for_the_holder,
     messages_that_make_no_sense_are_skipped,
@@ -25,7 +28,12 @@ pub(crate) const ARGUMENT: &str = "--stranger";
 const CONNECTS: &str = "connects";
 /// The stranger listens where a holder would, says `ready` and waits for the end of standard input.
 const LISTENS: &str = "listens";
+/// The stranger connects from a PID namespace of his own.
+const CONNECTS_APART: &str = "connects-apart";
+/// The stranger starts a daemon there, and prints why he can't.
+const OPENS: &str = "opens";
 /// Exit statuses of a stranger who connects.
+const APART_IS_IMPOSSIBLE: u8 = 9;
 const REFUSED: u8 = 10;
 const NO_ACCESS: u8 = 11;
 const LET_IN: u8 = 12;
@@ -41,6 +49,20 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         std::io::stdout().flush().unwrap();
         let _ = std::io::stdin().read(&mut [0]);
         return ExitCode::SUCCESS;
+    }
+    if arguments[0] == OPENS {
+        if let Err(error) = RuntimeDir::open(socket) {
+            println!("{error}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    if arguments[0] == CONNECTS_APART {
+        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWPID).is_err() {
+            return APART_IS_IMPOSSIBLE.into();
+        }
+        let mut inner = Command::new("/proc/self/exe");
+        let status = inner.arg(ARGUMENT).arg(CONNECTS).arg(socket).status().unwrap();
+        return u8::try_from(status.code().unwrap()).unwrap().into();
     }
     let Ok(link) = dial(socket) else { return NO_ACCESS.into() };
     match FromHolder::decode(&read(&link)) {
@@ -82,6 +104,41 @@ async fn another_user_is_refused(lab: &Lab) {
     drop(link);
     assert_eq!(as_stranger(&socket), Some(REFUSED.into()), "while none is");
     assert_eq!(lab.attach().await.1[0].state, b"secret");
+}
+
+async fn root_of_a_container_is_refused(lab: &Lab) {
+    if skipped_without_root() {
+        return;
+    }
+    let (link, _) = lab.attach().await;
+    link.hold(1, Kind::STATE, b"secret", &[]).unwrap();
+    drop(link);
+    let mut command = Command::new("/proc/self/exe");
+    let status = command.arg(ARGUMENT).arg(CONNECTS_APART).arg(lab.path(SOCKET_NAME)).status().unwrap();
+    if status.code() == Some(APART_IS_IMPOSSIBLE.into()) {
+        return eprintln!("Skipped(no PID namespace can be made here)");
+    }
+    assert_eq!(status.code(), Some(REFUSED.into()));
+    assert_eq!(lab.attach().await.1[0].state, b"secret");
+}
+
+async fn a_daemon_that_cannot_close_its_directory_says_what_to_do(lab: &Lab) {
+    if skipped_without_root() {
+        return;
+    }
+    let said = |mode| {
+        std::fs::set_permissions(lab.dir(), PermissionsExt::from_mode(mode)).unwrap();
+        String::from_utf8(stranger(OPENS, lab.dir()).output().unwrap().stdout).unwrap()
+    };
+    let refused = said(0o777);
+    assert!(refused.starts_with("Other users can replace the daemon's files in "), "{refused}");
+    assert!(refused.contains("(mode 0777): chmod go-w it, or chmod +t"), "{refused}");
+    assert_eq!(std::fs::read_dir(lab.dir()).unwrap().count(), 0);
+    assert_eq!(said(0o1777), "");
+    // And what he can't move out of his way is named.
+    std::fs::create_dir(lab.path(CONTROL_LOCK)).unwrap();
+    let refused = said(0o1777);
+    assert!(refused.contains("control_lock is in the way and can't be moved"), "{refused}");
 }
 
 async fn the_attach_socket_is_its_owners_alone(lab: &Lab) {

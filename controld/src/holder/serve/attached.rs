@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{getsockopt, sockopt};
-use nix::unistd::geteuid;
 use remps_proto::holder::{
     AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, RESTORES_MODES, Refusal, Settings, ToHolder, VERSION,
 };
@@ -16,6 +14,7 @@ use remps_proto::holder::{
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
 use crate::holder::backlog::DEFAULT_LIMIT_BYTES;
 use crate::holder::socket::{Received, accept, receive, send};
+use crate::holder::trust::Peer;
 
 /// Packets read in one turn; more than fit into a socket, so all that a dead daemon left is read in one.
 const PACKETS_A_TURN: usize = 4096;
@@ -59,7 +58,7 @@ enum Sent {
 }
 
 impl Daemon {
-    fn new(socket: OwnedFd) -> Self {
+    pub(super) fn new(socket: OwnedFd) -> Self {
         Self { socket, stage: Stage::Held(0), untold: None, is_full: false, again_at: None }
     }
 
@@ -120,11 +119,11 @@ impl Holder {
     /// Lets a daemon attach, or says why not.
     pub(super) fn meet(&mut self) {
         let Ok(socket) = accept(self.attach.as_fd()) else { return };
-        let Ok(peer) = getsockopt(&socket, sockopt::PeerCredentials) else { return };
+        let peer = Peer::of(&socket);
         // The end of the former daemon may have come after the wait ended.
         self.hear();
         let mut newcomer = Daemon::new(socket);
-        if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
+        if peer.is_none() {
             newcomer.send(FromHolder::Refused(Refusal::NOT_PERMITTED), &[]);
         } else if self.daemon.is_none() {
             self.attach(newcomer);
@@ -142,9 +141,8 @@ impl Holder {
         }
     }
 
-    fn attach(&mut self, daemon: Daemon) {
+    pub(super) fn attach(&mut self, daemon: Daemon) {
         self.daemon = Some(daemon);
-        self.was_attached = true;
         self.given_up = false;
         self.give_up_at = None;
         self.terminations = 0;
