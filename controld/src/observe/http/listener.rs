@@ -1,19 +1,27 @@
 //! Where requests come from: a Unix socket or a loopback address.
 
-use std::fs::{self, Permissions};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, connect, socket};
+use nix::sys::stat::Mode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::{Instant, sleep_until};
 
+use crate::io::folder::way::{self, Way};
+use crate::io::folder::{Folder, Identity, Kind};
+
 /// The daemon's user and group may ask.
-const SOCKET_MODE: u32 = 0o660;
+const SOCKET_MODE: Mode = Mode::from_bits_truncate(0o660);
+/// Connections that wait for `accept`.
+const BACKLOG: i32 = 128;
 /// What the name of a Unix socket begins with.
 const PREFIX: &str = "unix:";
 /// How long to wait before accepting again when the kernel has no descriptor left.
@@ -43,8 +51,17 @@ pub enum ListenError {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, Name),
     Tcp(TcpListener),
+}
+
+/// Where a Unix socket is, and which file it is.
+#[derive(Debug)]
+struct Name {
+    shown: PathBuf,
+    folder: Folder,
+    name: String,
+    file: Option<Identity>,
 }
 
 /// A socket that listens. The file of a Unix socket is removed with it.
@@ -63,11 +80,10 @@ impl Endpoint {
     pub async fn bind(listen: &str) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Io { address: listen.to_owned(), source };
         if let Some(path) = listen.strip_prefix(PREFIX) {
-            let path = Path::new(path);
-            clear(path)?;
-            let listener = UnixListener::bind(path).map_err(failed)?;
-            fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
-            return Ok(Self { socket: Socket::Unix(listener, path.to_owned()) });
+            let mut name = Name::of(Path::new(path)).map_err(failed)?;
+            name.is_free()?;
+            let listener = name.listen().map_err(failed)?;
+            return Ok(Self { socket: Socket::Unix(listener, name) });
         }
         let address: SocketAddr = listen.parse().map_err(|_| ListenError::NoAddress(listen.to_owned()))?;
         if !address.ip().is_loopback() {
@@ -83,7 +99,7 @@ impl Endpoint {
     /// What the kernel says.
     pub fn local_address(&self) -> io::Result<String> {
         match &self.socket {
-            Socket::Unix(_, path) => Ok(format!("{PREFIX}{}", path.display())),
+            Socket::Unix(_, name) => Ok(format!("{PREFIX}{}", name.shown.display())),
             Socket::Tcp(listener) => listener.local_addr().map(|address| address.to_string()),
         }
     }
@@ -106,24 +122,40 @@ impl Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if let Socket::Unix(_, path) = &self.socket {
-            // Somebody else may have removed it.
-            let _ = fs::remove_file(path);
+        if let Socket::Unix(_, Name { folder, name, file: Some(file), .. }) = &self.socket {
+            // Somebody else may have made his own there since.
+            folder.remove_same(name, *file);
         }
     }
 }
 
-/// Removes a socket on which nobody listens.
-fn clear(path: &Path) -> Result<(), ListenError> {
-    let failed = |source| ListenError::Io { address: path.display().to_string(), source };
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_socket() => match std::os::unix::net::UnixStream::connect(path) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
-            Ok(_) | Err(_) => Err(ListenError::InTheWay(path.to_owned())),
-        },
-        Ok(_) => Err(ListenError::InTheWay(path.to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(error)),
+impl Name {
+    fn of(path: &Path) -> io::Result<Self> {
+        let Way { folder, name, .. } = way::find(path)?;
+        let folder = Folder::from_fd(folder, path.parent().unwrap_or(path))?;
+        let name = name.into_string().map_err(|_| io::Error::from(io::ErrorKind::InvalidFilename))?;
+        Ok(Self { shown: path.to_owned(), folder, name, file: None })
+    }
+
+    /// Whether nothing is there but a socket on which nobody listens any more.
+    fn is_free(&self) -> Result<(), ListenError> {
+        let in_the_way = || ListenError::InTheWay(self.shown.clone());
+        if self.folder.identity(&self.name).is_none() {
+            return Ok(());
+        }
+        if !self.folder.has(&self.name, Kind::Socket) {
+            return Err(in_the_way());
+        }
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let asked = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+            .and_then(|socket| connect(socket.as_raw_fd(), &self.folder.address(&self.name)?));
+        if asked == Err(Errno::ECONNREFUSED) { Ok(()) } else { Err(in_the_way()) }
+    }
+
+    fn listen(&mut self) -> io::Result<UnixListener> {
+        let listener = self.folder.listen(&self.name, SockType::Stream, SOCKET_MODE, Backlog::new(BACKLOG)?)?;
+        self.file = self.folder.identity(&self.name);
+        UnixListener::from_std(listener.into())
     }
 }
 
