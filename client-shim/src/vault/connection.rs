@@ -23,6 +23,7 @@ use remps_proto::shim::{
     Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
 };
 
+use super::listener::may_be_the_daemon;
 use crate::keep::descriptors::Held;
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
@@ -45,6 +46,9 @@ pub(crate) enum Lost {
     /// The other end does not say what it should.
     #[error("what answers is no vault")]
     Stranger,
+    /// It is another user's process, in a directory that is not his.
+    #[error("what listens is another user's process and not the daemon")]
+    Impostor,
     /// It refuses this process.
     #[error("the daemon refuses: {0}")]
     Refused(Failure),
@@ -71,6 +75,9 @@ impl Connection {
         // A full queue of connections is waited for, under the limit for sending.
         set_limits(&fd, PATIENCE)?;
         connect(fd.as_raw_fd(), &address).map_err(io::Error::from)?;
+        if !may_be_the_daemon(&fd, Path::new(path)) {
+            return Err(Lost::Impostor);
+        }
         let socket = Held::for_the_vault(fd.into_raw_fd()).map_err(io::Error::other)?;
         let welcome = Welcome {
             version: VERSION,

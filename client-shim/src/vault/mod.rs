@@ -26,6 +26,7 @@ mod farewell;
 mod gpu;
 mod ledger;
 mod link;
+mod listener;
 mod settings;
 mod shadow;
 mod state;

@@ -7,6 +7,7 @@ pub mod daemonize;
 pub(crate) mod ends;
 pub mod folder;
 pub mod guests;
+pub(crate) mod listener_of;
 pub mod log_fifo;
 pub mod notify;
 pub mod process;

@@ -1,6 +1,7 @@
 //! What the wrapper asks the vault's door. Without a daemon, or with one that does not know, nothing is learnt.
 
 use crate::holder::socket::{receive, send};
+use crate::io::listener_of::may_be_the_daemon;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use remps_proto::shim::{
@@ -32,6 +33,9 @@ impl Door {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).ok()?;
         connect(socket.as_raw_fd(), &address).ok()?;
+        if !may_be_the_daemon(&socket, pipe_dir) {
+            return None;
+        }
         let mut door = Self { socket, requests: 0 };
         let hello = Ask::Hello { version: VERSION, capabilities: Capabilities::STATE };
         let Answer::Welcome(welcome) = door.ask(hello)?.pop()? else { return None };

@@ -1,6 +1,7 @@
 //! Finds the daemon of a pipe directory and greets it.
 
 use super::Broken;
+use crate::io::listener_of::may_be_the_daemon;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -45,6 +46,10 @@ pub(super) fn connect(pipe_dir: &Path, until: Option<Instant>) -> Result<OwnedFd
         .iter()
         .find_map(|name| connect_one(&pipe_dir.join(name), pipe_dir, deadline))
         .ok_or(Broken::NotFound("no socket takes the connection"))?;
+    // Before a word is said: in a directory that others can write to, anybody may have put his own socket there.
+    if !may_be_the_daemon(&socket, pipe_dir) {
+        return Err(Broken::NotFound("another user's process listens in its place"));
+    }
     greet(socket.as_fd(), pipe_dir, deadline)?;
     Ok(socket)
 }
