@@ -8,6 +8,8 @@ mod accept;
 #[cfg(test)]
 mod alone;
 #[cfg(test)]
+mod attack;
+#[cfg(test)]
 mod daemon;
 #[cfg(test)]
 mod hostile;
@@ -15,6 +17,8 @@ mod hostile;
 mod lab;
 #[cfg(test)]
 mod manners;
+#[cfg(test)]
+mod racer;
 #[cfg(test)]
 mod survive;
 
@@ -30,6 +34,7 @@ fn main() -> ExitCode {
         Some(ARGUMENT) => return process::run(Path::new(&arguments[2])),
         Some(daemon::ARGUMENT) => return daemon::run(&arguments[2..]),
         Some(hostile::ARGUMENT) => return hostile::run(&arguments[2..]),
+        Some(racer::ARGUMENT) => return racer::run(&arguments[2..]),
         Some(_) | None => {}
     }
     // The holder of a killed daemon becomes our child, so that its exit status can be seen.
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
     let mut trials = survive::trials();
     trials.extend(accept::trials());
     trials.extend(alone::trials());
+    trials.extend(attack::trials());
     trials.extend(hostile::trials());
     trials.extend(manners::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
