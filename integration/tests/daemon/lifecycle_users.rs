@@ -1,7 +1,7 @@
 //! Servers of several users, and what each rule of sharing does.
 
 use integration::lab::program::Program;
-use integration::lab::stage::{Part, Stage};
+use integration::lab::stage::{CLIENT, Part, Stage};
 use nix::unistd::Pid;
 use std::time::Duration;
 
@@ -106,5 +106,26 @@ fn only_the_owner_root_and_its_own_user_may_change_a_server() {
         client.leave();
         assert_eq!(stage.ask_as(1000, &format!("shutdown_server {server}\n")), "");
         stage.lab().wait_gone(server);
+    });
+}
+
+#[test]
+fn a_client_needs_no_more_than_a_read_only_mount_of_the_directory() {
+    const READ_ONLY: &str = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" || exit 99
+        touch \"$1/file\" 2>/dev/null && exit 98
+        exec \"$2\"";
+    Stage::run(|stage| {
+        stage.start(&[]);
+        let mut command = stage.command_as(ROOT, CLIENT, &[]);
+        let client = command.get_program().to_owned();
+        let mut apart = std::process::Command::new("unshare");
+        apart.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command = apart;
+        command.args(["-m", "sh", "-c", READ_ONLY, "sh"]).arg(stage.pipe_dir()).arg(client);
+        let finished = stage.lab().finish(&mut command, b"ping\n");
+        if finished.code == Some(99) || finished.stderr_text().contains("unshare") {
+            return println!("Skipped(no mount can be made here: {})", finished.stderr_text());
+        }
+        assert_eq!((finished.code, finished.stdout_text().as_str()), (Some(0), "attached\npong\n"), "{finished:?}");
     });
 }
