@@ -7,7 +7,7 @@
 
 use remps_controld::core::{
     Access, ConnectionId, Core, Effect, End, Evidence, ExitCause, Identity, Input, MemoryFault, NoReply, Peer, Pid,
-    Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
+    Place, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
 };
 use remps_controld::observe::recorder::Recorder;
 use remps_proto::admin::defaults::Defaults;
@@ -67,6 +67,7 @@ fn identity(process: ProcessKey) -> Arc<Identity> {
         label: None,
         command: format!("/usr/bin/python3 -m worker --number {} {}", process.pid, "--option=value ".repeat(14)),
         program: "/usr/bin/python3".to_owned(),
+        place: Place::default(),
     })
 }
 

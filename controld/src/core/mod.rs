@@ -16,6 +16,7 @@
 //! | `remains` | whether anything is left of a client whose fault was isolated |
 //! | `gpus` | which compute modes are changed, and what becomes of who passes MPS by |
 //! | `commands`, `questions` | what the command line is answered |
+//! | `place` | whom a number stands for: where a process is, and what that lets its user do |
 //! | `picture` | what reports and metrics are made from |
 //! | [`vault`] | whose each kept region of GPU memory is, and until when |
 //! | [`saved`], `census` | what a successor must know to go on where a killed daemon stopped, and who is where then |
@@ -46,6 +47,7 @@ mod input;
 mod journal;
 mod lifecycle;
 mod picture;
+mod place;
 mod policy;
 mod questions;
 mod quit;
@@ -74,6 +76,7 @@ pub use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeS
 pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
 pub use journal::{ExitReason, FuneralEnd, JournalEvent, ModeCause, RefusalReason, Sanction, StartReason};
+pub use place::{Namespace, Place, Rights};
 pub use policy::{
     BreakerPolicy, ComputeModeAction, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy,
     FuneralPolicy, GpuPolicy, Grouping, Policy, Sharing, StrangerAction, VictimAction, cgroup_unit,

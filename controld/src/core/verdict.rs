@@ -2,6 +2,7 @@
 
 use super::evidence::{MemoryFault, ProcessKey};
 use super::ids::{Pid, ServerEpoch, Uid};
+use super::place::Place;
 use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
@@ -23,6 +24,9 @@ pub struct Identity {
     pub command: String,
     /// The first word of its command line, as `ps` shows it; empty when that could not be read.
     pub program: String,
+    /// Where it stands.
+    #[serde(skip)]
+    pub place: Place,
 }
 
 /// A process that a verdict speaks of.

@@ -8,7 +8,7 @@ mod names;
 
 use std::path::{Path, PathBuf};
 
-pub use names::Names;
+pub use names::{Names, Reach};
 
 /// The hierarchies of version 1 that are asked, in this order, before all others.
 const TELLING: [&str; 3] = ["name=systemd", "memory", "pids"];

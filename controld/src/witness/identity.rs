@@ -32,6 +32,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::core::{Identity, Pid, Uid};
 use crate::patience::patient;
 use crate::witness::cgroup::Cgroups;
+use crate::witness::place;
 use crate::witness::proc_dir::ProcDir;
 
 pub use text::{LABEL_VARIABLE, MAX_COMMAND, MAX_ENVIRONMENT, MAX_LABEL};
@@ -139,6 +140,7 @@ impl Identities {
             return Found { missing: Some(Missing::Another), ..Found::default() };
         }
         let cgroups = Cgroups::parse(&dir.cgroup().unwrap_or_default());
+        let (_, place, _) = place::of(&dir);
         let name = dir.name();
         let readers_dir = dir.clone();
         let memory = self.memory(uid, move || text::read(&readers_dir)).await;
@@ -149,7 +151,7 @@ impl Identities {
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
         let (cgroup, names) = cgroups.telling();
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
-        let identity = Identity { start_time, cgroup, container, pod, label, command, program };
+        let identity = Identity { start_time, cgroup, container, pod, label, command, program, place };
         Found { identity, cgroups, missing }
     }
 

@@ -7,5 +7,7 @@ pub mod end;
 pub mod identity;
 pub mod kmsg;
 pub mod notice;
+pub mod peer;
+pub mod place;
 mod proc_dir;
 pub mod uvm;

@@ -29,6 +29,13 @@ impl ProcDir {
         Some(Self(Arc::new(dir)))
     }
 
+    /// That of this process, whatever its pid is in the namespace of `/proc`.
+    pub(super) fn own() -> Option<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let dir = open("/proc/self", flags, Mode::empty()).ok()?;
+        Some(Self(Arc::new(dir)))
+    }
+
     /// Opens a file in it.
     pub(super) fn file(&self, name: &str) -> io::Result<File> {
         let fd = openat(&*self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOCTTY, Mode::empty())?;
@@ -56,9 +63,14 @@ impl ProcDir {
         fstatat(&*self.0, "ns/pid", AtFlags::empty()).is_ok()
     }
 
+    /// A short file as text.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.short(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Its cgroups, as text.
     pub(super) fn cgroup(&self) -> Option<String> {
-        self.short("cgroup").map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        self.text("cgroup")
     }
 
     /// Its name in brackets, as `ps` shows a process without a command line.

@@ -13,12 +13,15 @@
 //!
 //! An identifier is 64 hexadecimal digits; the innermost one counts, since a container may run in a container. A pod's
 //! UID is written with dashes, whatever the driver made of them. Names below a cgroup that was delegated to a user are
-//! the user's choice, so these names are for the operator to read; what must hold against a hostile user goes by uid.
+//! the user's choice, so these names are for the operator to read. What must hold against a hostile user goes by uid and
+//! by [`Reach`]: the path down to the name, which nobody can make in a place that is not his.
 
 /// Digits of a container's identifier.
 const ID_DIGITS: usize = 64;
 /// Digits of a task's identifier on Fargate.
 const FARGATE_DIGITS: usize = 32;
+/// What a job of Slurm is called by.
+const SLURM: &str = "slurm:";
 /// Longest name taken over.
 const MAX_NAME: usize = 128;
 
@@ -45,6 +48,39 @@ impl Names {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.container.is_none() && self.pod.is_none()
+    }
+}
+
+/// The paths down to the container and to the pod that a cgroup path names; empty where it names none.
+///
+/// A job of Slurm is none: it keeps no process of a user from another of his.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// Down to the container.
+    pub container: String,
+    /// Down to the pod.
+    pub pod: String,
+}
+
+impl Reach {
+    /// Reads a cgroup path.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        let Names { container, pod } = Names::of(path);
+        let down_to = |names: &dyn Fn(&str) -> bool| {
+            let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]).filter(|at| *at > 0);
+            ends.map(|end| &path[..end]).find(|part| names(part)).unwrap_or(path).to_owned()
+        };
+        let is_container = |container: &String| !container.starts_with(SLURM);
+        let to_container = container
+            .filter(is_container)
+            .map(|container| down_to(&|part| Names::of(part).container.is_some_and(|found| found == container)));
+        let to_pod = pod.map(|pod| {
+            let path = down_to(&|part| Names::of(part).pod.is_some_and(|found| found == pod));
+            // Where nothing is delegated, pod and container are one part.
+            path.split_once(".slice:").map_or(path.clone(), |(before, _)| format!("{before}.slice"))
+        });
+        Self { container: to_container.unwrap_or_default(), pod: to_pod.unwrap_or_default() }
     }
 }
 
@@ -92,7 +128,7 @@ fn slurm(parts: &[&str]) -> Option<String> {
         is_plain.then_some(name)
     };
     let job = named("job_")?;
-    Some(named("step_").map_or_else(|| format!("slurm:{job}"), |step| format!("slurm:{job}.{step}")))
+    Some(named("step_").map_or_else(|| format!("{SLURM}{job}"), |step| format!("{SLURM}{job}.{step}")))
 }
 
 /// A container that has a name and no identifier.
@@ -190,6 +226,47 @@ mod tests {
         ] {
             check(path, None, None);
         }
+    }
+
+    #[track_caller]
+    fn reaches(path: &str, container: &str, pod: &str) {
+        let real = |text: &str| text.replace("ID", ID).replace("POD", "2fc932ce_fdcc_454b_97bd_aadfdeb4c340");
+        let reach = Reach { container: real(container), pod: real(pod) };
+        assert_eq!(Reach::of(&real(path)), reach, "{path}");
+    }
+
+    #[test]
+    fn a_container_reaches_as_far_as_the_part_that_names_it_and_a_pod_as_its_own() {
+        let slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podPOD.slice";
+        let scope = format!("{slice}/cri-containerd-ID.scope");
+        reaches(&scope, &scope, slice);
+        reaches(&format!("{scope}/system.slice/worker.service"), &scope, slice);
+        reaches(
+            "/../../kubepods-podPOD.slice/crio-ID",
+            "/../../kubepods-podPOD.slice/crio-ID",
+            "/../../kubepods-podPOD.slice",
+        );
+        let merged = "/system.slice/containerd.service/kubepods-podPOD.slice";
+        reaches(&format!("{merged}:cri-containerd:ID"), &format!("{merged}:cri-containerd:ID"), merged);
+        reaches("/docker/ID", "/docker/ID", "");
+        reaches("/lxc.payload.web/init.scope", "/lxc.payload.web", "");
+        reaches("/ecs/TASK/ID", "/ecs/TASK/ID", "");
+        reaches("/user.slice/user-1000.slice/session-2.scope", "", "");
+        reaches("", "", "");
+    }
+
+    #[test]
+    fn a_name_made_below_ones_own_cgroup_is_another_place() {
+        let forged = Reach::of(&format!("/user.slice/user-1000.slice/user@1000.service/docker-{ID}.scope"));
+        assert_ne!(forged.container, Reach::of(&format!("/system.slice/docker-{ID}.scope")).container);
+        assert!(!forged.container.is_empty());
+    }
+
+    #[test]
+    fn a_job_of_a_batch_system_is_no_container() {
+        let path = "/slurm/uid_1000/job_7/step_0/task_1";
+        assert!(Names::of(path).container.is_some());
+        assert_eq!(Reach::of(path), Reach::default());
     }
 
     proptest! {
