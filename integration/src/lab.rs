@@ -12,6 +12,7 @@ pub mod noise;
 pub mod pace;
 pub mod patient;
 pub mod peer;
+pub mod place;
 pub mod process;
 pub mod program;
 pub mod stage;

@@ -1,11 +1,11 @@
 //! What the command line is answered.
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
-use super::admission::Place;
+use super::admission::{Place, Process};
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
 use super::questions::{GatherKind, Purpose};
 use super::server::{Server, ServerState};
-use super::{Core, Effect, Peer, PsRow, Sharing};
+use super::{Core, Effect, Peer, PsRow, Rights, Sharing};
 use crate::devices::Device;
 use core::time::Duration;
 use remps_proto::admin::command::{Command, SmPartition};
@@ -14,13 +14,32 @@ use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDev
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
 
+/// Who types commands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asker {
+    pub(super) peer: Peer,
+    pub(super) rights: Rights,
+}
+
+impl Asker {
+    fn reaches(&self, process: &Process) -> bool {
+        self.rights.place.reaches(&process.identity.place)
+    }
+
+    /// Whether a client is his to end: of his user, or, for root of a container, of that container.
+    fn may_end(&self, client: &Process) -> bool {
+        let is_containers_root = self.peer.uid == 0 && !self.rights.place.is_the_daemons();
+        self.reaches(client) && (client.uid == self.peer.uid || is_containers_root)
+    }
+}
+
 /// A command for a server that is still starting.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Deferred {
     /// When the user gets the vendor's empty answer after all.
     pub(super) deadline: Duration,
     session: SessionId,
-    peer: Peer,
+    whose: Option<Uid>,
     server: ServerEpoch,
     command: Command,
 }
@@ -36,15 +55,15 @@ fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey>
 }
 
 impl Core {
-    pub(super) fn command(&mut self, now: Duration, session: SessionId, peer: Peer, line: &[u8]) {
+    pub(super) fn command(&mut self, now: Duration, session: SessionId, asker: &Asker, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         self.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
         let command = Command::parse(line, self.policy.personality);
-        self.perform(now, session, peer, command);
+        self.perform(now, session, asker, command);
     }
 
-    fn is_owner(&self, uid: Uid) -> bool {
-        uid == 0 || uid == self.policy.owner
+    fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
+        rights.privileged && (peer.uid == 0 || peer.uid == self.policy.owner)
     }
 
     fn server_by_pid(&self, pid: i32) -> Option<&Server> {
@@ -52,37 +71,46 @@ impl Core {
         self.servers.values().find(|server| server.pid == Some(pid))
     }
 
-    /// Whether `peer` may change a server: root, the daemon's owner, or the user whose server it is.
-    fn may_change(&self, peer: Peer, server: i32) -> bool {
-        self.is_owner(peer.uid)
-            || self.server_by_pid(server).is_some_and(|server| server.uid == peer.uid)
+    /// Whether `asker` may change a server: the daemon's owner, or the user whose server it is, if he reaches everybody
+    /// whom it serves.
+    fn may_change(&self, asker: &Asker, server: i32) -> bool {
+        let is_his = |server: &Server| {
+            server.uid == asker.peer.uid
                 && self.policy.sharing != Sharing::MultiUser
+                && self.processes.values().filter(|process| process.server == server.epoch).all(|it| asker.reaches(it))
+        };
+        self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
+    }
+
+    /// Whether `asker` may start a server for this user.
+    fn may_start(&self, asker: &Asker, uid: Uid) -> bool {
+        self.is_owner(asker) || uid == asker.peer.uid
     }
 
     fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
         reply::refusal(command, peer.uid, self.policy.personality)
     }
 
-    /// Whether the command may be used by `peer`.
-    fn is_permitted(&self, peer: Peer, command: &Command) -> bool {
+    /// Whether the command may be used by `asker`.
+    fn is_permitted(&self, asker: &Asker, command: &Command) -> bool {
         match command {
             Command::Quit { .. }
             | Command::SetDefaultActiveThreadPercentage { .. }
             | Command::SetDefaultDevicePinnedMemLimit { .. }
             | Command::SetDefaultClientPriority { .. }
-            | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(peer.uid),
-            Command::StartServer { uid: Some(uid), .. } => self.is_owner(peer.uid) || *uid == peer.uid,
+            | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(asker),
+            Command::StartServer { uid: Some(uid), .. } => self.may_start(asker, *uid),
             Command::SetActiveThreadPercentage { server, .. }
             | Command::SetDevicePinnedMemLimit { server, .. }
             | Command::ShutdownServer { server, .. } => {
-                self.server_by_pid(*server).is_none() || self.may_change(peer, *server)
+                self.server_by_pid(*server).is_none() || self.may_change(asker, *server)
             }
-            // In multi-user mode a user may terminate its own client.
+            // A user may terminate its own client where its server is not its own: in multi-user mode, and in a container.
             Command::TerminateClient { server, client } => {
                 let client = Pid::try_from(*client).ok().and_then(|pid| self.processes.get(&pid));
                 self.server_by_pid(*server).is_none()
-                    || self.may_change(peer, *server)
-                    || client.is_some_and(|client| client.uid == peer.uid)
+                    || self.may_change(asker, *server)
+                    || client.is_some_and(|client| asker.may_end(client))
             }
             Command::GetServerList
             | Command::GetServerStatus { .. }
@@ -103,8 +131,9 @@ impl Core {
         }
     }
 
-    fn perform(&mut self, now: Duration, session: SessionId, peer: Peer, command: Command) {
-        if !self.is_permitted(peer, &command) {
+    fn perform(&mut self, now: Duration, session: SessionId, asker: &Asker, command: Command) {
+        let peer = asker.peer;
+        if !self.is_permitted(asker, &command) {
             let lines = self.refusal(peer, &command);
             self.answer(session, lines);
             return;
@@ -147,7 +176,7 @@ impl Core {
             // Who waits while no server can be started is shown too.
             Command::Ps { server: None } if !self.servers.is_empty() || self.waiting() > 0 => {
                 let servers = self.connected_servers();
-                self.gather(session, GatherKind::Ps { of: self.only_own(peer) }, &servers);
+                self.gather(session, GatherKind::Ps { of: self.only_own(asker) }, &servers);
             }
             Command::GetDeviceClientList { server: None } if !self.servers.is_empty() => {
                 let servers = self.connected_servers();
@@ -170,19 +199,19 @@ impl Core {
             other => match named_server(&other).and_then(|pid| self.server_by_pid(pid)) {
                 Some(server) => {
                     let (epoch, starting) = (server.epoch, server.ready_at.is_none());
-                    self.server_command(now, session, peer, epoch, starting, other);
+                    self.server_command(now, session, self.only_own(asker), epoch, starting, other);
                 }
                 None => self.answer(session, answer_without_server(&other).unwrap_or_default()),
             },
         }
     }
 
-    /// A command that names a server which exists.
+    /// A command that names a server which exists, of somebody who may see the clients of this user, or of all.
     fn server_command(
         &mut self,
         now: Duration,
         session: SessionId,
-        peer: Peer,
+        whose: Option<Uid>,
         epoch: ServerEpoch,
         starting: bool,
         command: Command,
@@ -202,12 +231,12 @@ impl Core {
             }
             command if starting => {
                 let deadline = now + self.policy.command_patience;
-                self.deferred.push(Deferred { deadline, session, peer, server: epoch, command });
+                self.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
             }
             Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),
             Command::GetClientList { .. } => self.ask(epoch, Request::Clients, Purpose::Clients(session)),
             Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
-            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: self.only_own(peer) }, &[epoch]),
+            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose }, &[epoch]),
             Command::GetActiveThreadPercentage { .. } => {
                 self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
             }
@@ -266,10 +295,10 @@ impl Core {
                     })
             });
         self.deferred = still;
-        for Deferred { session, peer, server, command, .. } in due {
+        for Deferred { session, whose, server, command, .. } in due {
             match self.servers.get(&server) {
                 Some(found) if found.ready_at.is_some() => {
-                    self.server_command(now, session, peer, server, false, command);
+                    self.server_command(now, session, whose, server, false, command);
                 }
                 Some(_) => self.answer(session, vec![]),
                 None => self.answer(session, answer_without_server(&command).unwrap_or_default()),
@@ -277,9 +306,9 @@ impl Core {
         }
     }
 
-    /// Whose clients `peer` may see; `None` is everybody's.
-    fn only_own(&self, peer: Peer) -> Option<Uid> {
-        (!self.is_owner(peer.uid)).then_some(peer.uid)
+    /// Whose clients `asker` may see; `None` is everybody's.
+    fn only_own(&self, asker: &Asker) -> Option<Uid> {
+        (!self.is_owner(asker)).then_some(asker.peer.uid)
     }
 
     /// The clients that wait for a server, as rows of `ps`, of this user or of all.

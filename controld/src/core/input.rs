@@ -4,6 +4,7 @@ use super::channels::{Channel, Facts};
 use super::evidence::{End, Evidence, ProcessKey};
 use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::place::Rights;
 use super::verdict::Identity;
 use crate::devices::Device;
 use remps_proto::mps::server::Reply;
@@ -215,6 +216,8 @@ pub enum Input {
         session: SessionId,
         /// Who typed it.
         peer: Peer,
+        /// What he may do.
+        rights: Rights,
         /// The line.
         line: Vec<u8>,
     },

@@ -86,7 +86,7 @@ pub use verdict::{Confidence, Identity, Suspect, SuspectIdentity, Testimony, Ver
 
 use admission::{Client, Process};
 use blame::{Deaths, Verdicts};
-use commands::Deferred;
+use commands::{Asker, Deferred};
 use core::time::Duration;
 use domain::{Domain, Domains};
 use fate::FormerHomes;
@@ -209,7 +209,9 @@ impl Core {
             Input::CaughtUp { server } => self.caught_up(now, server),
             Input::Replied { request, reply } => self.replied(now, request, reply),
             Input::DevicesListed { session, devices } => self.devices_listed(session, devices),
-            Input::Command { session, peer, line } => self.command(now, session, peer, &line),
+            Input::Command { session, peer, rights, line } => {
+                self.command(now, session, &Asker { peer, rights }, &line);
+            }
             Input::GpusWatched { modes, may_end } => self.watch_gpus(now, modes, may_end),
             Input::GpusSeen(seen) => self.gpus_seen(now, seen),
             Input::ModesChanged(outcomes) => self.modes_changed(outcomes),

@@ -4,7 +4,7 @@ use super::keys::Stage;
 use super::reports::UnderWay;
 use super::session::{self, ToSession};
 use super::{Driver, handshake};
-use crate::core::{ConnectionId, Peer, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Peer, Rights, ServerEpoch, SessionId, Uid};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
@@ -26,6 +26,8 @@ const MAX_HANDSHAKES_PER_USER: usize = 512;
 pub(super) struct Connection {
     pub(super) socket: Arc<SeqPacket>,
     pub(super) uid: Uid,
+    /// Whether it came by `control_privileged`.
+    pub(super) privileged: bool,
     /// Whether its role is still to come.
     pub(super) in_handshake: bool,
     /// The task that waits for its next packet.
@@ -40,10 +42,14 @@ impl Drop for Connection {
     }
 }
 
+/// Who opens a session, and what he may do.
+pub(super) type Visitor = (Peer, Rights);
+
 /// A session of the command line.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) peer: Peer,
+    pub(super) rights: Rights,
     /// driver --answers--> session
     pub(super) answers_tx: mpsc::UnboundedSender<ToSession>,
     /// Whether a command is under way.
@@ -54,11 +60,11 @@ pub(super) struct Session {
 }
 
 impl Driver {
-    pub(super) fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd) {
+    pub(super) fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd, privileged: bool) {
         reached("accepted");
         self.log.chatter(self.own_pid, "Accepting connection...");
         match SeqPacket::new(fd) {
-            Ok(socket) => self.greeted(connection, Arc::new(socket)),
+            Ok(socket) => self.greeted(connection, Arc::new(socket), privileged),
             Err(error) => {
                 self.say(&format!("A connection can't be used: {error}"));
                 self.release(connection);
@@ -67,7 +73,7 @@ impl Driver {
     }
 
     /// A connection that has been greeted: its next packets say what it is.
-    pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>) {
+    pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, privileged: bool) {
         let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
         let handshakes = self.connections.values().filter(|other| other.in_handshake && other.uid == uid);
         if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
@@ -76,7 +82,8 @@ impl Driver {
             return;
         }
         let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
-        self.connections.insert(connection, Connection { socket, uid, in_handshake: true, task, handed_over: None });
+        let known = Connection { socket, uid, privileged, in_handshake: true, task, handed_over: None };
+        self.connections.insert(connection, known);
     }
 
     pub(super) fn is_owner(&self, uid: Uid) -> bool {
@@ -110,10 +117,10 @@ impl Driver {
             }
             Role::UI => {
                 // A session does not outlive the daemon: nobody could say which of its commands were done.
-                self.connections.remove(&connection);
+                let rights = self.connections.remove(&connection).map(|known| self.rights_of(&known, peer));
                 self.release(connection);
                 let _ = socket.discard();
-                self.open_session(SessionId(connection.0), peer, socket);
+                self.open_session(SessionId(connection.0), (peer, rights.unwrap_or_default()), socket);
             }
             other => {
                 self.log.chatter(self.own_pid, &format!("Unable to serve a connection of type {other}"));
@@ -122,12 +129,13 @@ impl Driver {
         }
     }
 
-    pub(super) fn open_session(&mut self, session: SessionId, peer: Peer, socket: Arc<SeqPacket>) {
-        let of_user = self.sessions.values().filter(|other| other.peer.uid == peer.uid).count();
+    pub(super) fn open_session(&mut self, session: SessionId, (peer, rights): Visitor, socket: Arc<SeqPacket>) {
+        let is_owner = rights.privileged && self.is_owner(peer.uid);
+        let is_alike = |other: &Session| other.peer.uid == peer.uid && other.rights.privileged == rights.privileged;
+        let of_user = self.sessions.values().filter(|other| is_alike(other)).count();
         // All the others together can't keep the owner out, and the owner's own wait for each other.
-        let is_owner = self.is_owner(peer.uid);
         if is_owner && of_user >= MAX_SESSIONS && self.queued_sessions.len() < MAX_QUEUED_SESSIONS {
-            self.queued_sessions.push_back((session, peer, socket));
+            self.queued_sessions.push_back((session, (peer, rights), socket));
             return;
         }
         let full = if is_owner {
@@ -146,7 +154,7 @@ impl Driver {
         // driver --answers--> session
         let (answers_tx, answers_rx) = mpsc::unbounded_channel();
         let task = tokio::spawn(session::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
-        self.sessions.insert(session, Session { peer, answers_tx, busy: false, under_way: None, task });
+        self.sessions.insert(session, Session { peer, rights, answers_tx, busy: false, under_way: None, task });
     }
 
     /// Lets another task wait for a connection's next packet.

@@ -35,7 +35,9 @@ impl Driver {
     pub(super) fn woken(&mut self, wake: Wake) {
         match wake {
             Wake::Event(event) => self.event(event),
-            Wake::Holder(Ok(FromHolder::Accepted { key, privileged: _, fd })) => self.accepted(ConnectionId(key), fd),
+            Wake::Holder(Ok(FromHolder::Accepted { key, privileged, fd })) => {
+                self.accepted(ConnectionId(key), fd, privileged);
+            }
             Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_passed(key) => {}
             Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
                 tracing::warn!(key, %reason, "the holder could not keep something");
@@ -100,17 +102,17 @@ impl Driver {
                 if let Some(known) = self.sessions.get_mut(&session) {
                     known.busy = true;
                     known.under_way = Some(UnderWay::of(&line, self.personality));
-                    let peer = known.peer;
+                    let (peer, rights) = (known.peer, known.rights.clone());
                     reached("command-read");
-                    self.feed(Input::Command { session, peer, line });
+                    self.feed(Input::Command { session, peer, rights, line });
                 }
             }
             Event::SessionEnded { session } => {
                 if self.sessions.remove(&session).is_some() {
                     self.log.chatter(self.own_pid, "UI closed");
                 }
-                if let Some((session, peer, socket)) = self.queued_sessions.pop_front() {
-                    self.open_session(session, peer, socket);
+                if let Some((session, visitor, socket)) = self.queued_sessions.pop_front() {
+                    self.open_session(session, visitor, socket);
                 }
             }
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),

@@ -28,6 +28,7 @@ mod perform;
 mod processes;
 mod reports;
 mod restore;
+mod rights;
 mod rumours;
 mod session;
 mod succession;
@@ -35,7 +36,7 @@ mod vault;
 mod witnesses;
 mod word;
 
-use crate::core::{ConnectionId, Core, Input, Peer, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Core, Input, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::holder::{HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
@@ -104,7 +105,7 @@ pub struct Driver {
     signals: Signals,
     connections: HashMap<ConnectionId, Connection>,
     sessions: BTreeMap<SessionId, Session>,
-    queued_sessions: VecDeque<(SessionId, Peer, Arc<SeqPacket>)>,
+    queued_sessions: VecDeque<(SessionId, connections::Visitor, Arc<SeqPacket>)>,
     links: BTreeMap<ServerEpoch, Link>,
     servers: BTreeMap<ServerEpoch, RunningServer>,
     /// The tasks that wait for the ends of clients.

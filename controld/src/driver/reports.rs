@@ -115,14 +115,15 @@ impl Driver {
         Extras { log: self.log.counters(), fifo_garbage: self.fifo_garbage, ..Extras::default() }
     }
 
-    fn viewer(&self, uid: Uid) -> Viewer {
-        Viewer { uid, privileged: self.is_owner(uid) }
+    fn viewer(&self, session: SessionId, uid: Uid) -> Viewer {
+        let is_privileged = self.sessions.get(&session).is_some_and(|known| known.rights.privileged);
+        Viewer { uid, privileged: is_privileged && self.is_owner(uid) }
     }
 
     /// Answers one of the commands of ours. Its answer is not repeated in `control.log`, where others' are: it tells what
     /// is known already, and may be long.
     pub(super) fn report(&mut self, session: SessionId, peer: Peer, report: Report) {
-        let viewer = self.viewer(peer.uid);
+        let viewer = self.viewer(session, peer.uid);
         if let Report::Events { count, follow: true, json } = report {
             let Followed { lines, following } = self.recorder.follow(viewer, count, json);
             match following {

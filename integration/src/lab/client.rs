@@ -8,7 +8,9 @@ use nix::sys::time::TimeVal;
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 /// How long a peer waits for a packet, or for room for one, before it gives up, in seconds.
 const PACKET_LIMIT_S: i64 = 60;
@@ -60,19 +62,41 @@ impl Connection {
         Ok(Self(socket))
     }
 
+    /// A connection that another process has made, which has ended since.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    #[expect(unsafe_code, reason = "the other process connects between fork and exec")]
+    pub fn of_one_that_has_ended(path: &Path) -> io::Result<Self> {
+        let connection = Self::adopt(socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?)?;
+        let (number, address) = (connection.0.as_raw_fd(), UnixAddr::new(path)?);
+        let mut other = Command::new("true");
+        // SAFETY: the child makes one system call with what it has, and allocates nothing.
+        unsafe { other.pre_exec(move || Ok(connect(number, &address)?)) };
+        other.status()?;
+        Ok(connection)
+    }
+
     /// Connects and does what every peer does, with this role.
     ///
     /// # Errors
     /// When the daemon does not greet.
     pub fn greeted(path: &Path, role: Role) -> io::Result<Self> {
-        let connection = Self::open(path)?;
-        let greeting = connection.receive()?;
+        Self::open(path)?.greets(role)
+    }
+
+    /// Does what every peer does when it has connected.
+    ///
+    /// # Errors
+    /// When the daemon does not greet.
+    pub fn greets(self, role: Role) -> io::Result<Self> {
+        let greeting = self.receive()?;
         if greeting.bytes != GREETING {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("greeted with {:?}", greeting.bytes)));
         }
-        connection.send_credentials()?;
-        connection.send(&role.encode())?;
-        Ok(connection)
+        self.send_credentials()?;
+        self.send(&role.encode())?;
+        Ok(self)
     }
 
     /// Sends a packet.

@@ -36,7 +36,15 @@ impl Program {
     }
 
     fn of(stage: &Stage, uid: u32, program: &str) -> Self {
-        let mut command = stage.command_as(uid, program, &[]);
+        Self::started_as(stage.command_as(uid, program, &[]))
+    }
+
+    /// Starts a program of this kind by a command of the test's own.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    #[must_use]
+    pub fn started_as(mut command: std::process::Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let output = child.stdout.take().expect("standard output is piped");

@@ -162,6 +162,13 @@ impl Stage {
         }
     }
 
+    /// Starts a daemon with these arguments as this user, and waits for nothing.
+    pub fn launch_as(&mut self, uid: u32, arguments: &[&str]) {
+        let mut command = self.command_as(uid, CONTROL, arguments);
+        assert!(self.daemon.is_none(), "two daemons at a time");
+        self.daemon = Some(Process::start(&mut command));
+    }
+
     /// Waits until the daemon that was started last answers; one that has ended instead fails the test.
     pub fn wait_up(&self) {
         let daemon = self.daemon.as_ref().expect("a daemon was started");

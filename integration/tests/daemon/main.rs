@@ -11,5 +11,6 @@ mod lifecycle_pid_1;
 mod lifecycle_servers;
 mod lifecycle_users;
 mod observe_daemon;
+mod person;
 mod run_wrapper;
 mod stop_client;

@@ -187,7 +187,7 @@ fn a_holder_that_hangs_is_replaced_and_nobody_loses_anything() {
         stage.wait_up();
         let mut client = Program::attached(stage, ROOT);
         let hung = stage.only(Part::Holder);
-        let session = Connection::greeted(&stage.pipe_dir().join("control"), Role::UI).expect("greeted");
+        let session = Connection::greeted(&stage.pipe_dir().join("control_privileged"), Role::UI).expect("greeted");
         let command = |line: &[u8]| {
             session.send(&(line.len() as u64).to_le_bytes()).and_then(|()| session.send(line)).expect("sent");
             session.receive().expect("answered").bytes

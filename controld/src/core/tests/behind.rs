@@ -81,7 +81,8 @@ fn what_a_server_has_not_done_since_it_seemed_silent_is_another_question() {
 fn a_server_that_is_gone_or_that_goes_with_the_daemon_is_not_found_silent() {
     let mut scene = Scene::new(Policy::default());
     seems_silent(&mut scene);
-    let quit = Input::Command { session: SessionId(1), peer: Peer { pid: 1, uid: 0, gid: 0 }, line: b"quit".to_vec() };
+    let (session, peer, rights) = (SessionId(1), Peer { pid: 1, uid: 0, gid: 0 }, Rights::beside_the_daemon());
+    let quit = Input::Command { session, peer, rights, line: b"quit".to_vec() };
     scene.feed(quit);
     catches_up(&mut scene);
     assert!(!scene.is_tainted());

@@ -15,7 +15,10 @@ impl Driver {
             let (peer, server) = (note.peer(), ServerEpoch(note.server));
             let end = found.client_ends.remove(&keys::client_end(connection));
             match note.stage() {
-                Stage::Unknown => self.greeted(connection, Arc::new(socket)),
+                Stage::Unknown => {
+                    let privileged = found.privileged_connections.contains(&connection);
+                    self.greeted(connection, Arc::new(socket), privileged);
+                }
                 Stage::Waiting => self.client_again(connection, peer, Arc::new(socket)),
                 Stage::Dispatching | Stage::HandedOver => {
                     let end = end.filter(|_| self.links.contains_key(&server));
@@ -45,8 +48,9 @@ impl Driver {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = tokio::spawn(task).abort_handle();
-        self.connections
-            .insert(connection, Connection { socket, uid: peer.uid, in_handshake: false, task, handed_over: None });
+        let (uid, privileged) = (peer.uid, false);
+        let known = Connection { socket, uid, privileged, in_handshake: false, task, handed_over: None };
+        self.connections.insert(connection, known);
     }
 
     /// A client that waits, as before.

@@ -7,7 +7,7 @@ use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;
 use remps_proto::mps::handshake::Role;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// What the holder kept, sorted.
@@ -21,6 +21,8 @@ pub(super) struct Found {
     pub(super) stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
     pub(super) client_ends: HashMap<u64, OwnedFd>,
     pub(super) connections: Vec<(ConnectionId, Note, SeqPacket)>,
+    /// Those of them that came by `control_privileged`.
+    pub(super) privileged_connections: HashSet<ConnectionId>,
     pub(super) shim: Option<OwnedFd>,
     pub(super) regions: Vec<Held>,
     pub(super) copies: Vec<Held>,
@@ -37,7 +39,7 @@ impl Found {
                 found.copies.push(held);
                 continue;
             }
-            let Held { key, kind, state, mut fds, .. } = held;
+            let Held { key, kind, state, mut fds, privileged, .. } = held;
             let fd = fds.pop();
             match (kind, fd) {
                 (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
@@ -56,6 +58,9 @@ impl Found {
                 }
                 (Kind::CONNECTION | Kind::SERVER_CONNECTION, Some(fd)) => {
                     let note = Note::decode(state.as_slice()).unwrap_or_default();
+                    if privileged {
+                        found.privileged_connections.insert(ConnectionId(key));
+                    }
                     if let Ok(socket) = SeqPacket::new(fd) {
                         found.connections.push((ConnectionId(key), note, socket));
                     }

@@ -325,6 +325,6 @@ impl World {
         let line = command.replace("{S}", &server.to_string()).replace("{C}", &client.to_string());
         self.unanswered.insert(session);
         let peer = Peer { pid: 1, uid, gid: uid };
-        self.feed(Input::Command { session, peer, line: line.into_bytes() });
+        self.feed(Input::Command { session, peer, rights: Rights::beside_the_daemon(), line: line.into_bytes() });
     }
 }

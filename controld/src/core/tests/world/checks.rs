@@ -168,7 +168,12 @@ impl World {
         let session = SessionId(self.number());
         let peer = Peer { pid: 1, uid: 0, gid: 0 };
         self.quitting = true;
-        self.feed(Input::Command { session, peer, line: format!("quit -t {timeout}").into_bytes() });
+        self.feed(Input::Command {
+            session,
+            peer,
+            rights: Rights::beside_the_daemon(),
+            line: format!("quit -t {timeout}").into_bytes(),
+        });
         let limit = self.now + Duration::from_secs(timeout) + self.policy.kill_timeout + Duration::from_secs(1);
         while self.exit.is_none() {
             assert!(self.now < limit, "quit -t {timeout} has not ended at {:?}", self.now);

@@ -1,0 +1,55 @@
+//! What somebody at the command line may do: looked up once, when its session begins.
+//!
+//! Root and the daemon's user own the daemon. But user 0 of a container without a user namespace of its own is user 0
+//! here as well, and opens the privileged socket too where the pipe directory is mounted. So the owner's rights are for
+//! who could end the daemon with a signal anyway, and of them not for who is in another container: the connection came by
+//! `control_privileged`, both who connected and who said the role are root or the daemon's user, and who connected is in
+//! the daemon's own user and PID namespace and in no container that the daemon is not in
+//! ([`Place::is_the_daemons`](crate::core::Place::is_the_daemons)). Whose namespaces can't be read has none.
+
+use super::Driver;
+use super::connections::Connection;
+use crate::core::{Namespace, Peer, Rights};
+use crate::witness::peer;
+
+/// Why a user who has the owner's number is not the owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Lack {
+    #[error("it did not come by control_privileged")]
+    Socket,
+    #[error("the process that connected can't be looked at")]
+    Unseen,
+    #[error("it is in another user namespace than this daemon")]
+    UserNamespace,
+    #[error("it is in another process namespace than this daemon")]
+    ProcessNamespace,
+    #[error("it is in a container that this daemon is not in")]
+    Container,
+}
+
+impl Driver {
+    /// What the peer of a connection may do that has said it is a command line.
+    pub(super) fn rights_of(&self, connection: &Connection, peer: Peer) -> Rights {
+        let connected = peer::look(&connection.socket.as_ref()).inspect_err(|error| {
+            tracing::debug!(pid = peer.pid, %error, "who opened a session can't be looked at");
+        });
+        let (found, place) = match connected {
+            Ok(connected) => (Some(connected.peer), connected.found.place),
+            Err(_) => (None, crate::core::Place::default()),
+        };
+        let lack = match found {
+            _ if !connection.privileged => Some(Lack::Socket),
+            None => Some(Lack::Unseen),
+            Some(found) if !self.is_owner(found.uid) => Some(Lack::Socket),
+            Some(_) if place.user != Namespace::Own => Some(Lack::UserNamespace),
+            Some(_) if place.pid != Namespace::Own => Some(Lack::ProcessNamespace),
+            Some(_) if place.is_apart => Some(Lack::Container),
+            Some(_) => None,
+        };
+        if let Some(lack) = lack.filter(|_| self.is_owner(peer.uid)) {
+            let Peer { pid, uid, .. } = peer;
+            self.log.chatter(self.own_pid, &format!("User {uid} (process {pid}) is not the owner here: {lack}"));
+        }
+        Rights { privileged: lack.is_none(), place }
+    }
+}
