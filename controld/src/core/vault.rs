@@ -9,7 +9,8 @@
 //! ```
 //! A region without a name is closed with its owner's end: nobody could ask for it. At any time all regions of a name
 //! belong to one process, dead or alive, and are adopted all at once. Nothing of one user is ever seen, counted against
-//! or given to another, root included: root has other ways.
+//! or given to another, root included: root has other ways. Nor is what belongs to one container seen by or given to
+//! another of the same user, unless its owner named it so ([`scope`](Scope)).
 //!
 //! A name also has a title ([`Title`]): how far its owner has come, and which server it was on.
 //!
@@ -20,13 +21,16 @@
 //! one owner · a process has no two regions of one key.
 
 mod names;
+mod scope;
 #[cfg(test)]
 mod tests;
 
 pub use names::{NameId, Predecessor, Standing, Title};
+pub use scope::{Reach, Scope};
 
 use super::evidence::ProcessKey;
 use super::ids::Uid;
+use super::place::Place;
 use core::time::Duration;
 use remps_proto::shim::{Failure, Region};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +54,8 @@ pub struct VaultPolicy {
     pub regions: usize,
     /// How long a named region is kept after its owner's end.
     pub ttl: Duration,
+    /// How far a name reaches.
+    pub scope: Reach,
 }
 
 impl Default for VaultPolicy {
@@ -61,6 +67,7 @@ impl Default for VaultPolicy {
             bytes: u64::MAX,
             regions: 16_384,
             ttl: Duration::from_secs(300),
+            scope: Reach::Container,
         }
     }
 }
@@ -90,6 +97,8 @@ pub struct Caller {
     pub uid: Uid,
     /// Its cgroup's path; empty when not known.
     pub cgroup: String,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// A region that is kept.
@@ -101,6 +110,8 @@ pub struct Kept {
     pub region: Region,
     /// When it is closed; `None` while its owner lives.
     pub until: Option<Duration>,
+    /// Among whom its name is looked for.
+    pub scope: Scope,
 }
 
 /// A sum over regions.
@@ -123,13 +134,16 @@ impl Usage {
     }
 }
 
+/// A name and among whom it is looked for.
+type Key = (Scope, String);
+
 /// Everything that is kept.
 #[derive(Debug)]
 pub struct Vault {
     policy: VaultPolicy,
     kept: BTreeMap<RegionId, Kept>,
     by_key: BTreeMap<(ProcessKey, u64), RegionId>,
-    by_name: BTreeMap<(Uid, String), BTreeSet<RegionId>>,
+    by_name: BTreeMap<Key, BTreeSet<RegionId>>,
     names: names::Names,
     next: u64,
 }
@@ -166,7 +180,8 @@ impl Vault {
             let is_same = self.kept.get(id).is_some_and(|kept| kept.region == region);
             return if is_same { Ok(*id) } else { Err(Failure::KEY_IN_USE) };
         }
-        if self.owner_of_name(caller.uid, &region.name).is_some_and(|owner| owner != caller.process) {
+        let scope = self.key(caller, &region.name).0;
+        if self.owner_of_name(caller, &region.name).is_some_and(|owner| owner != caller.process) {
             return Err(Failure::NAME_IN_USE);
         }
         let mut all = self.usage(|_| true);
@@ -178,7 +193,7 @@ impl Vault {
             return Err(Failure::QUOTA);
         }
         let id = RegionId(self.next);
-        self.put(id, Kept { owner: caller.clone(), region, until: None });
+        self.put(id, Kept { owner: caller.clone(), region, until: None, scope });
         Ok(id)
     }
 
@@ -191,12 +206,12 @@ impl Vault {
     /// regions of the name are its own, because a name has one owner. Returns those that have changed hands.
     pub fn finish_adoptions(&mut self) -> Vec<RegionId> {
         let mut moved = Vec::new();
-        let titled: BTreeMap<(Uid, String), Caller> = self.living_titles().into_iter().collect();
+        let titled: BTreeMap<Key, Caller> = self.living_titles().into_iter().collect();
         for (name, ids) in self.by_name.clone() {
             let living = ids.iter().filter_map(|id| self.kept.get(id)).find(|kept| kept.until.is_none());
             let Some(owner) = titled.get(&name).or(living.map(|kept| &kept.owner)).cloned() else { continue };
-            if self.titled_owner(name.0, &name.1).is_some_and(|titled| titled != owner.process) {
-                self.give_title(name.0, &name.1, &owner);
+            if self.titled_owner(&name).is_some_and(|titled| titled != owner.process) {
+                self.give_title(&name, &owner);
             }
             let strays: Vec<RegionId> =
                 ids.into_iter().filter(|id| self.kept[id].owner.process != owner.process).collect();
@@ -228,12 +243,12 @@ impl Vault {
     pub fn remove(&mut self, id: RegionId) -> Option<Kept> {
         let kept = self.kept.remove(&id)?;
         self.by_key.remove(&(kept.owner.process, kept.region.key));
-        let name = (kept.owner.uid, kept.region.name.clone());
+        let name = (kept.scope.clone(), kept.region.name.clone());
         if let Some(ids) = self.by_name.get_mut(&name) {
             ids.remove(&id);
             if ids.is_empty() {
                 self.by_name.remove(&name);
-                self.tidy_title(name.0, &name.1);
+                self.tidy_title(&name);
             }
         }
         Some(kept)
@@ -261,7 +276,8 @@ impl Vault {
         if keys.len() != ids.len() {
             return Err(Failure::KEY_IN_USE);
         }
-        self.give_title(caller.uid, name, caller);
+        self.settle(caller, name);
+        self.give_title(&self.key(caller, name), caller);
         for id in &ids {
             self.give(*id, caller);
         }
@@ -274,7 +290,7 @@ impl Vault {
     /// `NOT_FOUND`, `OWNER_LIVES`.
     pub fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
         let ids = self.orphans(caller, name)?;
-        self.discard_title(caller.uid, name);
+        self.discard_title(&self.key(caller, name));
         Ok(ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect())
     }
 
@@ -284,7 +300,7 @@ impl Vault {
             Standing::Nobody => Err(Failure::NOT_FOUND),
             Standing::Taken => Err(Failure::OWNER_LIVES),
             Standing::Own | Standing::Free(_) => {
-                let ids = self.by_name.get(&(caller.uid, name.to_owned()));
+                let ids = self.by_name.get(&self.key(caller, name));
                 Ok(ids.into_iter().flatten().copied().collect())
             }
         }
@@ -346,20 +362,21 @@ impl Vault {
 
     /// Whose a name is, alive or not.
     #[must_use]
-    pub fn owner_of_name(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
+    pub fn owner_of_name(&self, caller: &Caller, name: &str) -> Option<ProcessKey> {
         if name.is_empty() {
             return None;
         }
-        let ids = self.by_name.get(&(uid, name.to_owned()));
+        let key = self.key(caller, name);
+        let ids = self.by_name.get(&key);
         let of_region = ids.and_then(|ids| ids.first()).and_then(|id| self.kept.get(id)).map(|kept| kept.owner.process);
-        of_region.or_else(|| self.titled_owner(uid, name))
+        of_region.or_else(|| self.titled_owner(&key))
     }
 
     fn put(&mut self, id: RegionId, kept: Kept) {
         self.next = self.next.max(id.0 + 1);
         self.by_key.insert((kept.owner.process, kept.region.key), id);
         if !kept.region.name.is_empty() {
-            self.by_name.entry((kept.owner.uid, kept.region.name.clone())).or_default().insert(id);
+            self.by_name.entry((kept.scope.clone(), kept.region.name.clone())).or_default().insert(id);
         }
         self.kept.insert(id, kept);
     }

@@ -21,6 +21,8 @@ pub(super) const SHIM_LISTENER: u64 = 5;
 /// What is noted of the GPUs' compute modes.
 pub(super) const COMPUTE_MODES: u64 = 6;
 
+/// User namespaces of those for whom the vault keeps something, by inode number.
+const NAMESPACE_SPACE: u64 = 1 << 56;
 /// Copies of a client's UVM descriptors.
 const COPIES_SPACE: u64 = 1 << 57;
 /// Keys of one client's copies, one for each address space.
@@ -41,6 +43,16 @@ pub(super) fn region(id: RegionId) -> u64 {
 /// The region that has this key.
 pub(super) fn region_of(key: u64) -> Option<RegionId> {
     (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
+}
+
+/// A user namespace.
+pub(super) fn namespace(number: u64) -> u64 {
+    NAMESPACE_SPACE | (number & (NAMESPACE_SPACE - 1))
+}
+
+/// The number of the user namespace that has this key.
+pub(super) fn namespace_of(key: u64) -> Option<u64> {
+    (key & !(NAMESPACE_SPACE - 1) == NAMESPACE_SPACE).then_some(key & (NAMESPACE_SPACE - 1))
 }
 
 /// What is noted of a name of the vault.
@@ -167,5 +179,11 @@ mod tests {
         for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), stderr(server), STATE, LOG_BACKLOG_KEY] {
             assert_eq!(name_of(key), None);
         }
+        assert_eq!(namespace_of(namespace(4_026_531_837)), Some(4_026_531_837));
+        let copies = copies(u32::MAX, 3).unwrap();
+        for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), name(NameId(9)), stderr(server), copies, STATE] {
+            assert_eq!(namespace_of(key), None);
+        }
+        assert_eq!((region_of(namespace(9)), name_of(namespace(9)), fence_of(namespace(9))), (None, None, None));
     }
 }

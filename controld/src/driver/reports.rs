@@ -2,7 +2,8 @@
 
 use super::Driver;
 use super::session::ToSession;
-use crate::core::{JournalEvent, Peer, SessionId, Uid};
+use crate::core::vault::Caller;
+use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::io::server_process::find_server;
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::{Extras, UserClass};
@@ -115,6 +116,18 @@ impl Driver {
         Extras { log: self.log.counters(), fifo_garbage: self.fifo_garbage, ..Extras::default() }
     }
 
+    /// A picture without what others have in the vault who merely have the same number. Who is where the daemon is sees
+    /// everything of his user, whatever container it is in.
+    fn seen_by(&self, session: SessionId, peer: Peer, picture: Snapshot) -> Snapshot {
+        let place = self.sessions.get(&session).map_or_else(Place::default, |known| known.rights.place.clone());
+        if place.is_the_daemons() {
+            return picture;
+        }
+        let process = ProcessKey { pid: peer.pid, start_time: 0 };
+        let caller = Caller { process, uid: peer.uid, cgroup: String::new(), place };
+        Snapshot { regions: self.vault.facts_for(self.now(), &caller), ..picture }
+    }
+
     fn viewer(&self, session: SessionId, uid: Uid) -> Viewer {
         let is_privileged = self.sessions.get(&session).is_some_and(|known| known.rights.privileged);
         Viewer { uid, privileged: is_privileged && self.is_owner(uid) }
@@ -138,7 +151,8 @@ impl Driver {
             }
             return;
         }
-        let lines = self.recorder.answer(report, viewer, self.picture(), self.extras());
+        let picture = self.seen_by(session, peer, self.picture());
+        let lines = self.recorder.answer(report, viewer, picture, self.extras());
         self.answer_quietly(session, lines);
     }
 

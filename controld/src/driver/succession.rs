@@ -105,6 +105,7 @@ impl Driver {
                 match self.vault.rules.commit(caller, &name, commit) {
                     Ok(id) => {
                         self.vault.rules.note_server(caller, &name, server);
+                        self.keep_namespace(&client);
                         self.note_titles();
                         reached("commit-held");
                         self.watch_caller(&client);
@@ -117,7 +118,10 @@ impl Driver {
             Ask::Succeed { name, wait_ms, even_if_nobody, least } => {
                 let until = self.now().saturating_add(Duration::from_millis(wait_ms).min(MOST_WAIT));
                 // Who asks again has given up its first request, or lost the connection that it was made on.
-                self.vault.waiting.heirs.retain(|heir| heir.client.caller != *caller || heir.name != name);
+                self.vault
+                    .waiting
+                    .heirs
+                    .retain(|heir| heir.client.caller.process != caller.process || heir.name != name);
                 self.vault.waiting.heirs.push(Heir {
                     client: Arc::clone(&client),
                     name,
@@ -200,7 +204,7 @@ impl Driver {
     fn turn(&self, heir: &Heir, now: Duration) -> Turn {
         let rules = &self.vault.rules;
         let (caller, name) = (&heir.client.caller, heir.name.as_str());
-        let title = rules.title(caller.uid, name);
+        let title = rules.title(caller, name);
         let turn = match rules.standing(caller, name) {
             Standing::Own => return Turn::Again(title.and_then(|title| title.predecessor)),
             Standing::Nobody if !rules.policy().enabled => return Turn::Fail(Failure::SWITCHED_OFF),
@@ -253,11 +257,12 @@ impl Driver {
             self.vault.rules.note_predecessor(caller, &name, predecessor, server);
         }
         reached("succession-known");
+        self.keep_namespace(&client);
         self.note_titles();
         self.note_regions(&ids);
         reached("succession-noted");
         self.watch_caller(&client);
-        let commit = self.vault.rules.title(caller.uid, &name).and_then(|title| title.commit.clone());
+        let commit = self.vault.rules.title(caller, &name).and_then(|title| title.commit.clone());
         let Predecessor { pid, server, rest } =
             predecessor.unwrap_or(Predecessor { pid: caller.process.pid, server: 0, rest: Rest::NONE });
         let inherited = Inherited { commit, predecessor: pid, server, rest };

@@ -15,10 +15,12 @@
 
 mod holding;
 mod keeper;
+mod namespaces;
 
 pub(super) use holding::Fenced;
 use holding::Files;
 pub(super) use keeper::{Keeper, VaultNews};
+use namespaces::Restored;
 
 use super::{Driver, keys};
 use crate::core::vault::{Caller, Kept, RegionId, VaultPolicy};
@@ -92,16 +94,22 @@ impl Driver {
     /// Goes on with what an earlier daemon kept.
     pub(super) fn take_over_vault(&mut self, found: Vec<Held>) {
         let (now, policy) = (self.now(), *self.vault.rules.policy());
-        for Held { key, state, fds, .. } in found {
+        let mut restored = Restored::default();
+        for held in found {
+            if let Some(number) = keys::namespace_of(held.key) {
+                self.take_over_namespace(number, held);
+                continue;
+            }
+            let Held { key, state, fds, .. } = held;
             if let Some(id) = keys::name_of(key) {
-                match TitleNote::read(&state, now, policy.ttl).filter(|_| policy.enabled) {
-                    Some((name, title)) => self.vault.rules.restore_title(id, name, title),
+                match TitleNote::read(&state, now, &policy).filter(|_| policy.enabled) {
+                    Some((name, title)) => restored.titles.push((id, name, title)),
                     None => self.kept(self.holder.release(key)),
                 }
                 continue;
             }
             let mut fds = fds.into_iter();
-            let kept = Note::read(&state, now, policy.ttl).filter(|_| policy.enabled);
+            let kept = Note::read(&state, now, &policy).filter(|_| policy.enabled);
             let memory = fds.next().map(|fd| Arc::new(Descriptor::proven(fd)));
             let (Some(id), Some(kept), Some(memory)) = (keys::region_of(key), kept, memory) else {
                 self.kept(self.holder.release(key));
@@ -109,6 +117,13 @@ impl Driver {
             };
             let device = fds.next().map(|fd| Arc::new(Device::proven(fd)));
             self.vault.files.insert(id, Files { memory, device });
+            restored.regions.push((id, kept));
+        }
+        self.settle_scopes(&mut restored);
+        for (id, name, title) in restored.titles {
+            self.vault.rules.restore_title(id, name, title);
+        }
+        for (id, kept) in restored.regions {
             self.vault.rules.restore(id, kept);
         }
         let nameless: Vec<RegionId> = self.vault.rules.remove_nameless_orphans();
@@ -130,10 +145,9 @@ impl Driver {
             });
             self.vault.watch(process, opened);
         }
-        let orphans: Vec<RegionId> =
-            self.vault.rules.iter().filter(|(_, kept)| kept.until.is_some()).map(|(id, _)| id).collect();
-        // Their deadline now counts for the next successor too.
-        self.note_regions(&orphans);
+        let all: Vec<RegionId> = self.vault.rules.iter().map(|(id, _)| id).collect();
+        // The deadlines of orphans now count for the next successor too, and so does what was settled.
+        self.note_regions(&all);
         self.hold_titles();
         reached("vault-restored");
     }
@@ -158,7 +172,7 @@ impl Driver {
         let Request { client, ask, descriptor, device, given: _, reply } = request;
         let (caller, now) = (&client.caller, self.now());
         if let Ask::Adopt { name } | Ask::Discard { name } = &ask {
-            self.look_at_owner(caller.uid, name);
+            self.look_at_owner(caller, name);
         }
         let answers = match ask {
             Ask::Escrow(region) => {
@@ -172,6 +186,7 @@ impl Driver {
                         let before = self.vault.files.insert(id, files);
                         let server = self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0);
                         self.vault.rules.note_server(caller, &name, server);
+                        self.keep_namespace(&client);
                         self.note_titles();
                         self.hold_region(id);
                         reached("region-held");
@@ -206,9 +221,9 @@ impl Driver {
                 Err(failure) => Err(failure),
             },
             Ask::List { name } => {
-                let fits = |kept: &Kept| kept.owner.uid == caller.uid && (name.is_empty() || kept.region.name == name);
-                let ids: Vec<RegionId> =
-                    self.vault.rules.iter().filter(|(_, kept)| fits(kept)).map(|(id, _)| id).collect();
+                let rules = &self.vault.rules;
+                let fits = |kept: &Kept| rules.may_see(caller, kept) && (name.is_empty() || kept.region.name == name);
+                let ids: Vec<RegionId> = rules.iter().filter(|(_, kept)| fits(kept)).map(|(id, _)| id).collect();
                 Ok(self.vault.told(&ids, false, now))
             }
             Ask::HandBack => {
@@ -218,6 +233,7 @@ impl Driver {
             Ask::Adopt { name } => match self.vault.rules.adopt(caller, &name) {
                 Ok(ids) => {
                     reached("adoption-known");
+                    self.keep_namespace(&client);
                     self.note_titles();
                     self.note_regions(&ids);
                     reached("adoption-noted");
@@ -267,8 +283,9 @@ impl Driver {
     }
 
     /// Looks whether a name's owner has ended: a successor may ask sooner than its watch is heard.
-    fn look_at_owner(&mut self, uid: Uid, name: &str) {
-        let owner = self.vault.rules.owner_of_name(uid, name).filter(|owner| self.vault.watched.contains_key(owner));
+    fn look_at_owner(&mut self, caller: &Caller, name: &str) {
+        let owner = self.vault.rules.owner_of_name(caller, name);
+        let owner = owner.filter(|owner| self.vault.watched.contains_key(owner));
         if let Some(owner) = owner
             && start_time(super::processes::kernel_pid(owner.pid)) != Some(owner.start_time)
         {

@@ -4,7 +4,7 @@
 //! allowed. Every field has a value, so that the defaults, written out, name every key there is; where a feature can be
 //! off, 0 or an empty text says so.
 
-use crate::core::vault::VaultPolicy;
+use crate::core::vault::{Reach, VaultPolicy};
 use crate::core::{BreakerPolicy, CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
 use crate::core::{ComputeModeAction, DomainPolicy, GpuPolicy, StrangerAction, VictimAction};
 use serde::{Deserialize, Serialize};
@@ -139,6 +139,8 @@ pub struct VaultTable {
     pub regions: usize,
     /// How long a named region is kept after its owner's end.
     pub ttl: f64,
+    /// How far a name reaches.
+    pub scope: Reach,
 }
 
 /// The table `[gpu]`.
@@ -287,6 +289,7 @@ impl Default for VaultTable {
             gib: gib(policy.bytes),
             regions: policy.regions,
             ttl: policy.ttl.as_secs_f64(),
+            scope: policy.scope,
         }
     }
 }
@@ -350,7 +353,7 @@ impl ConfigFile {
     /// Whose GPU memory is kept, and how much of it.
     #[must_use]
     pub fn vault_policy(&self) -> VaultPolicy {
-        let VaultTable { enabled, gib_per_user, regions_per_user, gib, regions, ttl } = self.vault;
+        let VaultTable { enabled, gib_per_user, regions_per_user, gib, regions, ttl, scope } = self.vault;
         let bytes = |gib: u64| if gib == 0 { u64::MAX } else { gib.saturating_mul(GIB) };
         VaultPolicy {
             enabled,
@@ -359,6 +362,7 @@ impl ConfigFile {
             bytes: bytes(gib),
             regions,
             ttl: seconds(ttl),
+            scope,
         }
     }
 }

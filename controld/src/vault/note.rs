@@ -1,8 +1,10 @@
 //! What is written for the daemon's successor: beside a region's descriptor, and of a name.
 
 use crate::core::ProcessKey;
-use crate::core::vault::{Caller, Kept, Predecessor, Title};
+use crate::core::vault::{Caller, Kept, Predecessor, Scope, Title, VaultPolicy};
+use crate::core::{Namespace, Place};
 use crate::io::process::start_time;
+use crate::witness::cgroup::Reach;
 use nix::time::{ClockId, clock_gettime};
 use prost::Message;
 use remps_proto::shim::{Commit, Range, Region, Rest, wire};
@@ -29,6 +31,61 @@ pub struct Note {
     /// When it is closed, in milliseconds since boot, suspended time included; 0 while the owner lives.
     #[prost(uint64, tag = "6")]
     pub until_ms: u64,
+    /// Among whom its name is looked for. An earlier release notes none.
+    #[prost(message, optional, tag = "7")]
+    pub scope: Option<ScopeNote>,
+}
+
+/// Among whom a name is looked for, besides the owner's user. `number` and `users` are of one namespace, and neither of
+/// the daemon's own.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ScopeNote {
+    /// The user namespace's inode number.
+    #[prost(uint64, optional, tag = "1")]
+    pub number: Option<u64>,
+    /// What its users are, where it could not be opened.
+    #[prost(string, optional, tag = "2")]
+    pub users: Option<String>,
+    /// The container's or pod's path.
+    #[prost(string, tag = "3")]
+    pub within: String,
+    /// Whether the namespace is not known, as with what an earlier release kept.
+    #[prost(bool, tag = "4")]
+    pub any_namespace: bool,
+}
+
+impl ScopeNote {
+    fn of(Scope { namespace, within, .. }: &Scope) -> Self {
+        let mut note = Self { within: within.clone(), ..Self::default() };
+        match namespace {
+            Namespace::Unknown => note.any_namespace = true,
+            Namespace::Own => {}
+            Namespace::Other(number) => note.number = Some(*number),
+            Namespace::Alike(users) => note.users = Some(users.clone()),
+        }
+        note
+    }
+
+    fn read(self, uid: u32) -> Scope {
+        let namespace = match self {
+            Self { any_namespace: true, .. } => Namespace::Unknown,
+            Self { number: Some(number), .. } => Namespace::Other(number),
+            Self { users: Some(users), .. } => Namespace::Alike(users),
+            Self { .. } => Namespace::Own,
+        };
+        Scope { uid, namespace, within: self.within }
+    }
+}
+
+/// What an earlier release noted no scope of: the container is that of the cgroup, and the namespace is not known.
+fn scope(noted: Option<ScopeNote>, owner: &Caller, name: &str, policy: &VaultPolicy) -> Scope {
+    noted.map_or_else(|| Scope::of(policy.scope, owner, name), |note| note.read(owner.uid))
+}
+
+/// The owner as noted; its namespaces are not.
+fn owner(process: ProcessKey, uid: u32, cgroup: String) -> Caller {
+    let Reach { container, pod } = Reach::of(&cgroup);
+    Caller { process, uid, cgroup, place: Place { container, pod, ..Place::default() } }
 }
 
 /// Time since boot, suspended time included: the same for every daemon on the machine until it starts again, when
@@ -49,20 +106,24 @@ impl Note {
         let Region { key, name, gpu, bytes, address, handle_type, flags, .. } = kept.region.clone();
         let region = wire::Region { key, name, gpu, bytes, address, handle_type, flags, owner: 0, left_ms: 0 };
         let until_ms = noted_deadline(kept.until, now);
-        let Caller { process, uid, cgroup } = kept.owner.clone();
-        Self { pid: process.pid, start_time: process.start_time, uid, cgroup, region, until_ms }.encode_to_vec()
+        let Caller { process, uid, cgroup, .. } = kept.owner.clone();
+        let scope = Some(ScopeNote::of(&kept.scope));
+        Self { pid: process.pid, start_time: process.start_time, uid, cgroup, region, until_ms, scope }.encode_to_vec()
     }
 
     /// What an earlier daemon kept, at a time of this daemon's clock. An owner that has ended unnoticed has the whole
     /// time to live from now on. `None` when it is no note.
     #[must_use]
-    pub fn read(bytes: &[u8], now: Duration, ttl: Duration) -> Option<Kept> {
-        let Self { pid, start_time: started, uid, cgroup, region, until_ms } = Self::decode(bytes).ok()?;
+    pub fn read(bytes: &[u8], now: Duration, policy: &VaultPolicy) -> Option<Kept> {
+        let Self { pid, start_time: started, uid, cgroup, region, until_ms, scope: noted } =
+            Self::decode(bytes).ok()?;
         let wire::Region { key, name, gpu, bytes, address, handle_type, flags, .. } = region;
         let region = Region { key, name, gpu, bytes, address, handle_type, flags, owner: 0, left_ms: 0 };
         let process = ProcessKey { pid, start_time: started };
-        let until = read_deadline(until_ms, process, now, ttl);
-        Some(Kept { owner: Caller { process, uid, cgroup }, region, until })
+        let until = read_deadline(until_ms, process, now, policy.ttl);
+        let owner = owner(process, uid, cgroup);
+        let scope = scope(noted, &owner, &region.name, policy);
+        Some(Kept { owner, region, until, scope })
     }
 }
 
@@ -111,13 +172,17 @@ pub struct TitleNote {
     /// Its commit.
     #[prost(message, optional, tag = "9")]
     pub commit: Option<wire::Commit>,
+    /// As in [`Note`].
+    #[prost(message, optional, tag = "10")]
+    pub scope: Option<ScopeNote>,
 }
 
 impl TitleNote {
     /// The note of a name, at a time of the daemon's clock.
     #[must_use]
     pub fn of(name: &str, title: &Title, now: Duration) -> Vec<u8> {
-        let Caller { process, uid, cgroup } = title.owner.clone();
+        let Caller { process, uid, cgroup, .. } = title.owner.clone();
+        let scope = Some(ScopeNote::of(&title.scope));
         let predecessor = title.predecessor.map(|Predecessor { pid, server, rest }| wire::Inherited {
             predecessor: pid,
             server,
@@ -134,12 +199,13 @@ impl TitleNote {
         let until_ms = noted_deadline(title.until, now);
         let (pid, start_time) = (process.pid, process.start_time);
         let name = name.to_owned();
-        Self { pid, start_time, uid, cgroup, name, until_ms, server: title.server, predecessor, commit }.encode_to_vec()
+        let server = title.server;
+        Self { pid, start_time, uid, cgroup, name, until_ms, server, predecessor, commit, scope }.encode_to_vec()
     }
 
     /// The name and what an earlier daemon noted of it, at a time of this daemon's clock. `None` when it is no note.
     #[must_use]
-    pub fn read(bytes: &[u8], now: Duration, ttl: Duration) -> Option<(String, Title)> {
+    pub fn read(bytes: &[u8], now: Duration, policy: &VaultPolicy) -> Option<(String, Title)> {
         let note = Self::decode(bytes).ok()?;
         let process = ProcessKey { pid: note.pid, start_time: note.start_time };
         let predecessor = note.predecessor.map(|inherited| Predecessor {
@@ -153,13 +219,10 @@ impl TitleNote {
             data,
             ranges: ranges.into_iter().map(range).collect(),
         });
-        let title = Title {
-            owner: Caller { process, uid: note.uid, cgroup: note.cgroup },
-            until: read_deadline(note.until_ms, process, now, ttl),
-            server: note.server,
-            predecessor,
-            commit,
-        };
+        let owner = owner(process, note.uid, note.cgroup);
+        let scope = scope(note.scope, &owner, &note.name, policy);
+        let until = read_deadline(note.until_ms, process, now, policy.ttl);
+        let title = Title { owner, until, server: note.server, predecessor, commit, scope };
         Some((note.name, title))
     }
 }
@@ -171,7 +234,15 @@ mod tests {
     fn kept(process: ProcessKey, until: Option<Duration>) -> Kept {
         let region =
             Region { key: 7, name: "weights".into(), gpu: "GPU-1".into(), bytes: 2 << 20, ..Region::default() };
-        Kept { owner: Caller { process, uid: 1000, cgroup: "/a".into() }, region, until }
+        Kept { owner: owner(process, 1000, "/a".into()), region, until, scope: sandbox() }
+    }
+
+    fn sandbox() -> Scope {
+        Scope { uid: 1000, namespace: Namespace::Other(4_026_531_900), within: "/docker/a".into() }
+    }
+
+    fn policy(ttl: Duration) -> VaultPolicy {
+        VaultPolicy { ttl, ..VaultPolicy::default() }
     }
 
     #[test]
@@ -180,11 +251,11 @@ mod tests {
         let started = start_time(nix::unistd::Pid::this()).unwrap();
         let alive = kept(ProcessKey { pid: own, start_time: started }, None);
         let (then, now) = (Duration::from_secs(1000), Duration::from_secs(5));
-        assert_eq!(Note::read(&Note::of(&alive, then), now, Duration::ZERO), Some(alive.clone()));
+        assert_eq!(Note::read(&Note::of(&alive, then), now, &policy(Duration::ZERO)), Some(alive.clone()));
         let orphan = Kept { until: Some(then + Duration::from_secs(60)), ..alive };
-        let until = Note::read(&Note::of(&orphan, then), now, Duration::ZERO).unwrap().until.unwrap();
+        let until = Note::read(&Note::of(&orphan, then), now, &policy(Duration::ZERO)).unwrap().until.unwrap();
         assert!(until <= now + Duration::from_secs(60) && until > now + Duration::from_secs(50), "{until:?}");
-        assert_eq!(Note::read(b"\xff", now, Duration::ZERO), None);
+        assert_eq!(Note::read(b"\xff", now, &policy(Duration::ZERO)), None);
     }
 
     #[test]
@@ -194,23 +265,47 @@ mod tests {
         let process = ProcessKey { pid: own, start_time: started };
         let range = Range { label: "kv".into(), address: 1 << 40, bytes: 9, flags: 1 };
         let title = Title {
-            owner: Caller { process, uid: 1000, cgroup: "/a".into() },
+            owner: owner(process, 1000, "/a".into()),
+            scope: sandbox(),
             until: None,
             server: 7,
             predecessor: Some(Predecessor { pid: 5, server: 6, rest: Rest::SERVER }),
             commit: Some(Commit { generation: 3, data: vec![1, 2], ranges: vec![range] }),
         };
         let (now, ttl) = (Duration::from_secs(5), Duration::from_secs(60));
+        let policy = policy(ttl);
         assert_eq!(
-            TitleNote::read(&TitleNote::of("llm", &title, now), now, ttl),
+            TitleNote::read(&TitleNote::of("llm", &title, now), now, &policy),
             Some(("llm".to_owned(), title.clone()))
         );
         let gone = Title {
             owner: Caller { process: ProcessKey { start_time: 1, ..process }, ..title.owner.clone() },
             ..title
         };
-        assert_eq!(TitleNote::read(&TitleNote::of("llm", &gone, now), now, ttl).unwrap().1.until, Some(now + ttl));
-        assert_eq!(TitleNote::read(b"\xff", now, ttl), None);
+        assert_eq!(TitleNote::read(&TitleNote::of("llm", &gone, now), now, &policy).unwrap().1.until, Some(now + ttl));
+        assert_eq!(TitleNote::read(b"\xff", now, &policy), None);
+    }
+
+    #[test]
+    fn every_scope_is_read_as_it_was_noted() {
+        let namespaces = [Namespace::Own, Namespace::Other(7), Namespace::Alike("0 1000 1".into()), Namespace::Unknown];
+        for namespace in namespaces {
+            let scope = Scope { namespace, ..sandbox() };
+            assert_eq!(ScopeNote::of(&scope).read(1000), scope);
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_release_kept_is_of_its_container_and_of_no_namespace_that_is_known() {
+        let process = ProcessKey { pid: std::process::id(), start_time: 1 };
+        let container = format!("/docker/{}", "a".repeat(64));
+        let older = |bytes: Vec<u8>| Note { scope: None, cgroup: container.clone(), ..Note::decode(&*bytes).unwrap() };
+        let note = older(Note::of(&kept(process, None), Duration::ZERO)).encode_to_vec();
+        let policy = policy(Duration::from_secs(60));
+        let read = Note::read(&note, Duration::ZERO, &policy).unwrap();
+        assert_eq!(read.scope, Scope { uid: 1000, namespace: Namespace::Unknown, within: container.clone() });
+        // And an earlier release reads what this one notes.
+        assert_eq!(older(Note::of(&read, Duration::ZERO)).region.name, "weights");
     }
 
     #[test]
@@ -218,6 +313,6 @@ mod tests {
         // Another process had the pid before.
         let gone = kept(ProcessKey { pid: std::process::id(), start_time: 1 }, None);
         let (now, ttl) = (Duration::from_secs(5), Duration::from_secs(60));
-        assert_eq!(Note::read(&Note::of(&gone, Duration::ZERO), now, ttl).unwrap().until, Some(now + ttl));
+        assert_eq!(Note::read(&Note::of(&gone, Duration::ZERO), now, &policy(ttl)).unwrap().until, Some(now + ttl));
     }
 }

@@ -5,4 +5,5 @@ mod commands;
 mod holder;
 mod inheritance;
 mod vault;
+mod vault_scope;
 mod vault_succession;

@@ -73,6 +73,8 @@ crate::open_enum! {
         COPIES = 13,
         /// A [`ModesNote`], without descriptors: when the holder gives up it restores the modes and forgets the note.
         COMPUTE_MODES = 14,
+        /// A user namespace, held open so that no other gets its number: kept until giving up.
+        NAMESPACE = 15,
     }
 }
 

@@ -3,8 +3,7 @@
 //! A title comes with the first named region or commit of a process and goes with the name: it outlives its owner as the
 //! regions do, is adopted with them, and is removed when neither a region nor a commit is left of the name.
 
-use super::{Caller, ProcessKey, Vault};
-use crate::core::ids::Uid;
+use super::{Caller, Key, ProcessKey, Scope, Vault};
 use core::time::Duration;
 use remps_proto::shim::{Commit, Failure, Rest};
 use std::collections::BTreeMap;
@@ -42,6 +41,8 @@ pub struct Title {
     pub predecessor: Option<Predecessor>,
     /// How far it has come.
     pub commit: Option<Commit>,
+    /// Among whom the name is looked for.
+    pub scope: Scope,
 }
 
 /// How a name is, for somebody who wants it.
@@ -56,8 +57,6 @@ pub enum Standing {
     /// Its owner has ended: this process.
     Free(ProcessKey),
 }
-
-type Key = (Uid, String);
 
 /// All titles.
 #[derive(Debug, Default)]
@@ -89,8 +88,21 @@ impl Names {
 impl Vault {
     /// What is noted of a name.
     #[must_use]
-    pub fn title(&self, uid: Uid, name: &str) -> Option<&Title> {
-        self.names.titles.get(&(uid, name.to_owned())).map(|(_, title)| title)
+    pub fn title(&self, caller: &Caller, name: &str) -> Option<&Title> {
+        self.title_of(&self.key(caller, name))
+    }
+
+    pub(super) fn title_of(&self, key: &Key) -> Option<&Title> {
+        self.names.titles.get(key).map(|(_, title)| title)
+    }
+
+    /// A name is looked for elsewhere from now on.
+    pub(super) fn move_title(&mut self, old: &Key, new: Key) {
+        if let Some((id, mut title)) = self.names.titles.remove(old) {
+            title.scope = new.0.clone();
+            self.names.titles.insert(new.clone(), (id, title));
+            self.names.changed.insert(id, new);
+        }
     }
 
     /// All titles with their names.
@@ -111,15 +123,17 @@ impl Vault {
     /// Puts back what an earlier daemon had noted.
     pub fn restore_title(&mut self, id: NameId, name: String, title: Title) {
         self.names.next = self.names.next.max(id.0 + 1);
-        self.names.titles.insert((title.owner.uid, name), (id, title));
+        self.names.titles.insert((title.scope.clone(), name), (id, title));
     }
 
     /// Notes on which server the owner of a name is. Whoever has no title there yet gets one, if there is room.
     pub fn note_server(&mut self, caller: &Caller, name: &str, server: u64) {
-        if !name.is_empty()
-            && self.entitle(caller, name).is_ok()
-            && self.title(caller.uid, name).is_some_and(|title| title.server != server)
-            && let Some(title) = self.names.touch(&(caller.uid, name.to_owned()))
+        if name.is_empty() || self.entitle(caller, name).is_err() {
+            return;
+        }
+        let key = self.key(caller, name);
+        if self.title_of(&key).is_some_and(|title| title.server != server)
+            && let Some(title) = self.names.touch(&key)
         {
             title.server = server;
         }
@@ -134,7 +148,8 @@ impl Vault {
             return Err(Failure::SWITCHED_OFF);
         }
         let id = self.entitle(caller, name)?;
-        if let Some(title) = self.names.touch(&(caller.uid, name.to_owned())) {
+        let key = self.key(caller, name);
+        if let Some(title) = self.names.touch(&key) {
             title.commit = Some(commit);
         }
         Ok(id)
@@ -142,20 +157,21 @@ impl Vault {
 
     /// The caller's title, a new one if there is none.
     fn entitle(&mut self, caller: &Caller, name: &str) -> Result<NameId, Failure> {
-        if self.owner_of_name(caller.uid, name).is_some_and(|owner| owner != caller.process) {
+        if self.owner_of_name(caller, name).is_some_and(|owner| owner != caller.process) {
             return Err(Failure::NAME_IN_USE);
         }
-        let key = (caller.uid, name.to_owned());
+        let key = self.key(caller, name);
         if let Some((id, _)) = self.names.titles.get(&key) {
             return Ok(*id);
         }
-        let of_user = self.names.titles.keys().filter(|(uid, _)| *uid == caller.uid).count();
+        let of_user = self.names.titles.keys().filter(|(scope, _)| scope.uid == caller.uid).count();
         if of_user >= MOST_OF_USER || self.names.titles.len() >= MOST {
             return Err(Failure::QUOTA);
         }
         let id = NameId(self.names.next);
         self.names.next += 1;
-        let title = Title { owner: caller.clone(), until: None, server: 0, predecessor: None, commit: None };
+        let (owner, scope) = (caller.clone(), key.0.clone());
+        let title = Title { owner, until: None, server: 0, predecessor: None, commit: None, scope };
         self.names.titles.insert(key.clone(), (id, title));
         self.names.changed.insert(id, key);
         Ok(id)
@@ -164,10 +180,11 @@ impl Vault {
     /// How a name is for the caller.
     #[must_use]
     pub fn standing(&self, caller: &Caller, name: &str) -> Standing {
-        let ids = self.by_name.get(&(caller.uid, name.to_owned()));
+        let key = self.key(caller, name);
+        let ids = self.by_name.get(&key);
         let regions = ids.into_iter().flatten().filter_map(|id| self.kept.get(id));
         let regions = regions.map(|kept| (kept.owner.process, kept.until.is_none()));
-        let title = self.title(caller.uid, name).map(|title| (title.owner.process, title.until.is_none()));
+        let title = self.title_of(&key).map(|title| (title.owner.process, title.until.is_none()));
         let owners: Vec<(ProcessKey, bool)> = title.into_iter().chain(regions).collect();
         match owners.iter().find(|(_, lives)| *lives) {
             Some((owner, _)) if *owner == caller.process => Standing::Own,
@@ -178,9 +195,9 @@ impl Vault {
 
     /// Notes whom the new owner of a name has succeeded, and where it is itself.
     pub fn note_predecessor(&mut self, caller: &Caller, name: &str, predecessor: Predecessor, server: u64) {
-        if self.entitle(caller, name).is_ok()
-            && let Some(title) = self.names.touch(&(caller.uid, name.to_owned()))
-        {
+        let is_entitled = self.entitle(caller, name).is_ok();
+        let key = self.key(caller, name);
+        if is_entitled && let Some(title) = self.names.touch(&key) {
             title.predecessor = Some(predecessor);
             title.server = server;
         }
@@ -194,8 +211,8 @@ impl Vault {
         }
     }
 
-    pub(super) fn titled_owner(&self, uid: Uid, name: &str) -> Option<ProcessKey> {
-        self.title(uid, name).map(|title| title.owner.process)
+    pub(super) fn titled_owner(&self, key: &Key) -> Option<ProcessKey> {
+        self.title_of(key).map(|title| title.owner.process)
     }
 
     pub(super) fn has_title(&self, process: ProcessKey) -> bool {
@@ -203,22 +220,21 @@ impl Vault {
     }
 
     /// A title changes hands with its regions.
-    pub(super) fn give_title(&mut self, uid: Uid, name: &str, owner: &Caller) {
-        if let Some(title) = self.names.touch(&(uid, name.to_owned())) {
+    pub(super) fn give_title(&mut self, key: &Key, owner: &Caller) {
+        if let Some(title) = self.names.touch(key) {
             title.owner = owner.clone();
             title.until = None;
         }
     }
 
-    pub(super) fn discard_title(&mut self, uid: Uid, name: &str) {
-        self.names.remove(&(uid, name.to_owned()));
+    pub(super) fn discard_title(&mut self, key: &Key) {
+        self.names.remove(key);
     }
 
     /// Removes a title of which nothing else is left.
-    pub(super) fn tidy_title(&mut self, uid: Uid, name: &str) {
-        let key = (uid, name.to_owned());
-        if !self.by_name.contains_key(&key) && self.title(uid, name).is_some_and(|title| title.commit.is_none()) {
-            self.names.remove(&key);
+    pub(super) fn tidy_title(&mut self, key: &Key) {
+        if !self.by_name.contains_key(key) && self.title_of(key).is_some_and(|title| title.commit.is_none()) {
+            self.names.remove(key);
         }
     }
 
@@ -229,7 +245,7 @@ impl Vault {
             if let Some(title) = self.names.touch(&key) {
                 title.until.get_or_insert(until);
             }
-            self.tidy_title(key.0, &key.1);
+            self.tidy_title(&key);
         }
     }
 

@@ -32,7 +32,8 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn sort(held: Vec<Held>) -> Self {
         let mut found = Self::default();
-        let (regions, others) = held.into_iter().partition(|held| [Kind::REGION, Kind::NAME].contains(&held.kind));
+        let (regions, others) =
+            held.into_iter().partition(|held| [Kind::REGION, Kind::NAME, Kind::NAMESPACE].contains(&held.kind));
         found.regions = regions;
         for held in others {
             if held.kind == Kind::COPIES {

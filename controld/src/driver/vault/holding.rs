@@ -77,6 +77,7 @@ impl Driver {
         if let Some(listener) = &self.vault.listener {
             self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
         }
+        self.hold_namespaces();
         for id in self.vault.files.keys() {
             self.hold_region(*id);
         }
@@ -102,6 +103,7 @@ impl Driver {
     /// Tells the holder what has changed about names.
     pub(in crate::driver) fn note_titles(&mut self) {
         let now = self.now();
+        self.forget_namespaces();
         for (id, title) in self.vault.rules.take_changed_titles() {
             self.kept(match title {
                 Some((name, title)) => {
@@ -169,6 +171,10 @@ impl Driver {
                     *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
                 }
             }
+            return true;
+        }
+        if let Some(number) = keys::namespace_of(key) {
+            tracing::warn!(number, "the holder could not keep a user namespace open");
             return true;
         }
         let Some(id) = keys::region_of(key) else { return false };

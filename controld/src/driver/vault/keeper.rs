@@ -13,7 +13,7 @@ use crate::vault::door::Door;
 use crate::vault::{Reply, Request};
 use nix::sys::resource::{Resource, getrlimit};
 use remps_proto::shim::{Answer, Region};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(in crate::driver) struct Keeper {
     pub(in crate::driver) watchers: Watchers,
     pub(super) files: HashMap<RegionId, Files>,
     pub(super) watched: HashMap<ProcessKey, AbortHandle>,
+    /// User namespaces by their numbers, of those who own something.
+    pub(super) namespaces: BTreeMap<u64, OwnedFd>,
     // sessions --requests--> driver
     pub(super) requests_tx: mpsc::Sender<Request>,
     pub(super) requests_rx: mpsc::Receiver<Request>,
@@ -73,6 +75,7 @@ impl Keeper {
             watchers: Watchers::default(),
             files: HashMap::new(),
             watched: HashMap::new(),
+            namespaces: BTreeMap::new(),
             requests_tx,
             requests_rx,
             ended_tx,
@@ -104,14 +107,23 @@ impl Keeper {
 
     /// What reports and metrics say.
     pub(in crate::driver) fn facts(&self, now: Duration) -> Vec<RegionFacts> {
+        self.facts_of(now, |_| true)
+    }
+
+    /// The same of what a process may find under its name.
+    pub(in crate::driver) fn facts_for(&self, now: Duration, caller: &Caller) -> Vec<RegionFacts> {
+        self.facts_of(now, |kept| self.rules.may_see(caller, kept))
+    }
+
+    fn facts_of(&self, now: Duration, is_told: impl Fn(&Kept) -> bool) -> Vec<RegionFacts> {
         let fact = |(id, kept): (RegionId, &Kept)| {
             let Region { key, name, gpu, bytes, address, .. } = kept.region.clone();
-            let Caller { process, uid, cgroup } = kept.owner.clone();
+            let Caller { process, uid, cgroup, .. } = kept.owner.clone();
             let left = kept.until.map(|at| at.saturating_sub(now));
             let device_held = self.files.get(&id).is_some_and(|files| files.device.is_some());
             RegionFacts { process, uid, cgroup, key, name, gpu, bytes, address, device_held, left }
         };
-        self.rules.iter().map(fact).collect()
+        self.rules.iter().filter(|(_, kept)| is_told(kept)).map(fact).collect()
     }
 
     pub(super) fn answer_of(&self, kept: &Kept, now: Duration) -> Answer {
