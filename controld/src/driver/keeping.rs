@@ -62,7 +62,7 @@ impl Driver {
     fn replace_holder_after(&mut self, pause: Duration, failure: Option<String>) {
         let folder = Arc::clone(self.directory.folder());
         let attempt = Box::pin(async move {
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep_until(tokio::time::Instant::now() + pause).await;
             Ok(HolderLink::attach_in(&folder).await?.0)
         });
         self.replacement = Some(Replacement { attempt, failure });

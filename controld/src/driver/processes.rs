@@ -273,7 +273,7 @@ impl Driver {
         tracing::warn!(pid, %error, "a client's process can't be watched yet");
         let events = self.events.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(WATCH_RETRY).await;
+            tokio::time::sleep_until(tokio::time::Instant::now() + WATCH_RETRY).await;
             events.send(Event::WatchAgain { pid, connection }).await;
         });
     }

@@ -45,7 +45,7 @@ fn forged_records_about_a_sound_server_cost_a_bounded_memory_and_bounded_work() 
             questions += 1;
             assert_eq!(open.replace(request), None, "one question at a time");
         }
-        for (_, incident) in &scene.core.incidents {
+        for incident in scene.core.incidents.values() {
             assert_is_bounded(incident, &clients, scene.now);
             incidents.insert(incident.id);
         }
