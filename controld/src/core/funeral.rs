@@ -11,6 +11,7 @@
 //!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
 //!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;
 //! - for `hold_timeout` after a sudden death beside others, since they also pin the dead client's memory;
+//! - in the places that the living need: with 24 of them on a server its newcomers get another one;
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
 //!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
 
@@ -34,6 +35,10 @@ const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
 const RETIREMENT: Duration = Duration::from_secs(1);
 /// Dead clients whose copies are kept at one time; the oldest makes room.
 const MAX_FUNERALS: usize = 256;
+/// Dead clients of one server whose copies are kept before its domain gets another one. Each keeps its place there, and
+/// a server has places for some 60 clients: beside 8 living and 55 dead ones a newcomer's context failed with
+/// `CUDA_ERROR_OUT_OF_MEMORY` on an H200 with 580.
+const MANY_DEAD: usize = 24;
 
 /// What an earlier daemon noted of a dead client whose copies are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +182,10 @@ impl Core {
         let funeral = Funeral { process: process.clone(), domain, since: now, act_at, is_endless: false };
         self.funerals.insert(key, funeral);
         self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+        let server = process.server;
+        if self.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
+            self.taint(now, server, Cause::DeadClient);
+        }
     }
 
     /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the

@@ -98,6 +98,29 @@ fn a_clients_own_word_is_likely_only_of_errors_that_the_culprit_hears_first() {
 }
 
 #[test]
+fn newcomers_get_another_server_before_the_dead_have_taken_the_places_on_theirs() {
+    let mut scene = Scene::new(Policy::default());
+    let first = scene.server;
+    let mut swap = None;
+    for pid in 100..124 {
+        assert_eq!(swap, None, "{pid} joins the others");
+        let peer = Peer { pid, ..NEWCOMER };
+        scene.joins(peer);
+        scene.feed(Input::CopiesHeld { process: key(pid, 0), descriptors: 2 });
+        let effects = scene.dies(peer, End::Signaled(9));
+        swap = spawned(&effects);
+        if swap.is_none() {
+            scene.answer_status(&effects, true);
+        }
+    }
+    assert!(swap.is_some_and(|server| server != first), "with two dozen dead ones held");
+    assert!(scene.is_tainted());
+    // Those that are there stay: nobody ends their server.
+    scene.pass(Duration::from_secs(3600));
+    assert_eq!(scene.core.client_processes().len(), 2);
+}
+
+#[test]
 fn what_a_standby_costs_is_told_when_it_is_ready() {
     let mut scene = Scene::with(|domain| domain.standby = true);
     let standby = scene.core.servers().find(|server| server.role == Role::Standby).expect("one stands by").epoch;
