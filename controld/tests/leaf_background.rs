@@ -236,7 +236,7 @@ fn orphans_are_reaped_and_no_servers_status_is_lost() {
     fs::write(&program, "#!/bin/sh\n(sh -c 'exit 3' &)\nexit 7\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let identity = Identity { uid: nix::unistd::geteuid().as_raw(), gid: 0, groups: Vec::new() };
-    let spec = ServerSpec { program, multi_user: false, identity };
+    let spec = ServerSpec { program, multi_user: false, gpu: None, identity };
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tasks = tokio::task::LocalSet::new();

@@ -65,6 +65,7 @@ fn identity(process: ProcessKey) -> Arc<Identity> {
         container: Some(format!("{:064x}", process.pid)),
         pod: Some("12345678-1234-1234-1234-123456789abc".to_owned()),
         label: None,
+        visible: None,
         command: format!("/usr/bin/python3 -m worker --number {} {}", process.pid, "--option=value ".repeat(14)),
         program: "/usr/bin/python3".to_owned(),
         place: Place::default(),
@@ -153,7 +154,7 @@ impl Daemon {
                 "MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_0 faulted @ 0x0_00000000. Fault is of type FAULT_PDE";
             let (bus, text) = ("0000:3b:00".to_owned(), text.to_owned());
             let (number, class, pid, channel) = (31, XidClass::Application, Some(*server), Some(8));
-            self.feed(Input::Evidence(Evidence::Xid { number, class, bus, pid, channel, text }));
+            self.feed(Input::Evidence(Evidence::Xid { number, class, bus, instance: None, pid, channel, text }));
             let text = "Client {PID: 123456, Context ID: 1} encountered a fatal GPU error.".to_owned();
             for named in self.clients.clone() {
                 let named = Some(named.pid);

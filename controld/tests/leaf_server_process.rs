@@ -65,7 +65,7 @@ async fn spawn(spec: &ServerSpec) -> ServerProcess {
 async fn run(script: &str, identity: Identity, multi_user: bool) -> (Vec<String>, ExitCause) {
     let folder = folder();
     let program = program(folder.path(), script);
-    let mut server = spawn(&ServerSpec { program, multi_user, identity }).await;
+    let mut server = spawn(&ServerSpec { program, multi_user, gpu: None, identity }).await;
     let lines = stderr(&mut server).await;
     (lines, soon(server.wait()).await)
 }
@@ -101,7 +101,7 @@ async fn a_server_inherits_the_environment_and_nothing_else() {
     nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty())).unwrap();
     let folder = folder();
     let program = program(folder.path(), "echo here >&2; kill -STOP $$");
-    let mut server = spawn(&ServerSpec { program, multi_user: false, identity: own_identity() }).await;
+    let mut server = spawn(&ServerSpec { program, multi_user: false, gpu: None, identity: own_identity() }).await;
     let mut stderr = server.take_stderr().unwrap();
     soon(stderr.read()).await.unwrap();
     let proc = PathBuf::from(format!("/proc/{}", server.pid()));
@@ -141,7 +141,7 @@ async fn a_server_inherits_the_environment_and_nothing_else() {
 async fn a_server_leads_its_own_process_group_in_the_daemons_session() {
     let folder = folder();
     let program = program(folder.path(), "exec sleep infinity");
-    let mut server = spawn(&ServerSpec { program, multi_user: false, identity: own_identity() }).await;
+    let mut server = spawn(&ServerSpec { program, multi_user: false, gpu: None, identity: own_identity() }).await;
     let pid = server.pid();
     assert_eq!(getpgid(Some(pid)).unwrap(), pid);
     assert_ne!(getpgid(Some(pid)).unwrap(), getpgrp());
@@ -182,7 +182,7 @@ async fn a_program_that_cannot_be_executed_is_an_error_at_once() {
     let path = folder.path().join(SERVER_NAME);
     fs::write(&path, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let spec = ServerSpec { program: path, multi_user: false, identity: own_identity() };
+    let spec = ServerSpec { program: path, multi_user: false, gpu: None, identity: own_identity() };
     let error = spawned(&spec).await.unwrap_err();
     assert!(
         matches!(&error, SpawnError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound),
@@ -214,7 +214,7 @@ async fn the_end_of_a_process_that_is_no_child_is_seen() {
     let folder = folder();
     let script = "sleep infinity & echo $! >&2; wait $!; sleep infinity";
     let program = program(folder.path(), script);
-    let mut server = spawn(&ServerSpec { program, multi_user: false, identity: own_identity() }).await;
+    let mut server = spawn(&ServerSpec { program, multi_user: false, gpu: None, identity: own_identity() }).await;
     let mut stderr = server.take_stderr().unwrap();
     let line = soon(stderr.read()).await.unwrap().lines.remove(0);
     let pid = Pid::from_raw(String::from_utf8(line).unwrap().parse().unwrap());

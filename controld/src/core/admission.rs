@@ -7,6 +7,7 @@
 use super::channels::{Channel, Facts};
 use super::domain::Domain;
 use super::evidence::{End, ProcessKey};
+use super::gpu::Whereabouts;
 use super::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
 use super::journal::{JournalEvent, RefusalReason};
 use super::server::{Role, Server, ServerState};
@@ -58,6 +59,8 @@ pub(super) struct Process {
     pub(super) condemned: bool,
     /// How many of its connections servers have accepted: the first is the process's own, the others are contexts.
     pub(super) connections: usize,
+    /// On which GPUs it has contexts.
+    pub(super) gpus: Whereabouts,
 }
 
 impl Process {
@@ -187,6 +190,9 @@ impl Core {
             (Place::Dispatched(server), Some(0)) => {
                 if let Some(known) = self.processes.get_mut(&process.pid).filter(|known| known.server == server) {
                     known.connections += 1;
+                    if known.connections > BEFORE_CONTEXTS {
+                        self.look_at(now, process.pid);
+                    }
                 }
                 self.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
@@ -233,7 +239,7 @@ impl Core {
         // Without a context there it can go elsewhere.
         let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
         let server = self.servers.get(&process.server)?;
-        Some(server).filter(|server| server.is_connected() && !server.is_lost() && !is_left(server))
+        Some(server).filter(|server| server.is_connected() && !self.is_hit(process) && !is_left(server))
     }
 
     /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
@@ -260,7 +266,8 @@ impl Core {
         if self.servers.values().any(|server| server.uid == census && server.census_due) {
             return None;
         }
-        self.server_for_newcomers(client.domain).filter(|server| server.ready_at.is_some())
+        let beside = self.server_beside_fault(client);
+        beside.or_else(|| self.server_for_newcomers(client.domain).filter(|server| server.ready_at.is_some()))
     }
 
     /// Where the client can go now.
@@ -269,7 +276,7 @@ impl Core {
             return Route::Wait;
         };
         match self.server_for(client) {
-            Some(server) if !self.is_open(server) => Route::Wait,
+            Some(server) if !self.is_open(server) || self.is_held_back(server) => Route::Wait,
             Some(server) if self.is_settled(client, server) => Route::To(server.epoch),
             Some(_) => Route::Settling,
             None => Route::Wait,
@@ -333,7 +340,11 @@ impl Core {
             let connections = known.map_or(0, |process| process.connections.min(BEFORE_CONTEXTS));
             let is_watched = known.is_some();
             let condemned = known.is_some_and(|process| process.condemned);
-            let process = Process { server: epoch, uid: peer.uid, identity, copies, tracked, condemned, connections };
+            // Who is sent to a server after its fault has nothing to do with that.
+            let is_spared = self.servers.get(&epoch).is_some_and(Server::is_lost);
+            let gpus = Whereabouts { is_spared, ..Whereabouts::default() };
+            let (server, uid) = (epoch, peer.uid);
+            let process = Process { server, uid, identity, copies, tracked, condemned, connections, gpus };
             self.processes.insert(peer.pid, process);
             if !is_watched {
                 self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });

@@ -135,7 +135,16 @@ impl Core {
         let incident = self.incidents.get(&epoch)?;
         let server = self.servers.get(&epoch)?;
         let culprit_pid = culprit.map(|(key, _)| key.pid);
+        // Who has nothing on the GPU of the fault has lost nothing.
+        let is_spared = |pid: Pid, then: &Process| {
+            let is_it = |known: &&Process| known.is(then.key(pid));
+            let known = self.processes.get(&pid).filter(is_it).filter(|known| known.server == epoch);
+            known.unwrap_or(then).gpus.is_spared
+        };
         let others = incident.clients.iter().filter(|(pid, _)| Some(*pid) != culprit_pid);
+        let spared: Vec<Pid> =
+            others.clone().filter(|(pid, then)| is_spared(*pid, then)).map(|(pid, _)| *pid).collect();
+        let others = others.filter(|(pid, then)| !is_spared(*pid, then));
         let victims: Vec<Pid> = others.clone().map(|(pid, _)| *pid).collect();
         let mut users: Vec<Uid> = others.map(|(_, process)| process.uid).collect();
         users.extend(culprit.map(|(_, process)| process.uid));
@@ -165,6 +174,8 @@ impl Core {
             channel: incident.channel,
             xid: incident.xid,
             victims: if incident.is_confirmed { victims } else { Vec::new() },
+            gpus: incident.gpus.iter().cloned().collect(),
+            spared: if incident.is_confirmed { spared } else { Vec::new() },
             witnesses: incident.testimonies.clone(),
             more_witnesses: incident.more,
             named_by_log: incident.hinted_at.iter().copied().filter(|pid| Some(*pid) != culprit_pid).collect(),

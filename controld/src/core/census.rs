@@ -7,6 +7,8 @@
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
 use super::admission::{Client, Place, Process};
+use super::evidence::ProcessKey;
+use super::gpu::Whereabouts;
 use super::ids::{ConnectionId, Pid, ServerEpoch, Uid};
 use super::verdict::Identity;
 use super::{Core, Effect, NoReply, Peer};
@@ -69,12 +71,16 @@ impl Core {
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
         if let Some(home) = self.processes.get(&pid).map(|process| process.server) {
             let is_later = self.went_from_to(home, epoch);
+            let is_spared = is_later && self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
             if let Some(process) = self.processes.get_mut(&pid).filter(|_| is_later) {
                 process.server = epoch;
                 process.connections = UNCOUNTED;
+                process.gpus.is_spared = is_spared;
+                self.look_at(self.now, pid);
             }
             return false;
         }
+        let is_spared = self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
         let process = Process {
             server: epoch,
             uid,
@@ -83,8 +89,10 @@ impl Core {
             tracked: false,
             condemned: false,
             connections: UNCOUNTED,
+            gpus: Whereabouts { is_spared, ..Whereabouts::default() },
         };
         self.processes.insert(pid, process);
+        self.look_at(self.now, pid);
         true
     }
 

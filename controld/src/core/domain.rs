@@ -38,6 +38,8 @@ pub(super) struct DomainKey {
     /// The user that its servers run as.
     pub(super) uid: Uid,
     pub(super) group: Group,
+    /// The one GPU or MIG instance that they see, as `CUDA_VISIBLE_DEVICES` names it.
+    pub(super) gpu: Option<String>,
     /// Which of several, where one would have too many clients.
     pub(super) part: u32,
 }
@@ -58,6 +60,9 @@ impl fmt::Display for DomainKey {
             Group::Label(label) => write!(f, ", label {label}")?,
             Group::Process(process) => write!(f, ", process {}", process.pid)?,
             Group::Quarantine(offender) => write!(f, ", quarantine of {offender}")?,
+        }
+        if let Some(gpu) = &self.gpu {
+            write!(f, ", {gpu}")?;
         }
         if self.part > 0 {
             write!(f, ", part {}", self.part + 1)?;
@@ -202,7 +207,7 @@ impl Core {
 
     /// The domain of a user's clients that have nothing else in common, as `start_server -uid` means it.
     pub(super) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
-        let key = DomainKey { uid: self.server_user(uid), group: Group::All, part: 0 };
+        let key = DomainKey { uid: self.server_user(uid), group: Group::All, gpu: None, part: 0 };
         let own = self.policy.for_domain(uid, None, "").clone();
         self.domains.intern(&self.policy, key, own, gid, Some(uid))
     }
@@ -221,7 +226,9 @@ impl Core {
             }
         };
         let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
-        let mut key = DomainKey { uid: self.server_user(peer.uid), group, part: 0 };
+        let gpu = identity.visible.as_deref().filter(|_| self.policy.by_gpu);
+        let gpu = gpu.and_then(|names| self.known_gpus.only_visible(names));
+        let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
         while let Some(id) = self.domains.find(&key) {
             let Some(limit) = own.max_clients else {
                 return id;
@@ -255,7 +262,10 @@ impl Core {
             Grouping::Cgroup | Grouping::Label => true,
             Grouping::Uid | Grouping::Client => false,
         };
-        by_identity || !self.policy.domains.overrides.is_empty() || !self.offenders.is_empty()
+        by_identity
+            || self.must_know_claims()
+            || !self.policy.domains.overrides.is_empty()
+            || !self.offenders.is_empty()
     }
 
     /// The user of a client's process.

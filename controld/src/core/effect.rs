@@ -52,6 +52,8 @@ pub enum Effect {
         gid: u32,
         /// Whether it serves all users.
         multi_user: bool,
+        /// The GPU or MIG instance that it may use; `None` is what the daemon may.
+        gpu: Option<String>,
     },
     /// Take a connection as this server's control connection and send it its configuration.
     AdoptLink {
@@ -155,6 +157,11 @@ pub enum Effect {
         process: ProcessKey,
         /// Whether it had its chance.
         force: bool,
+    },
+    /// Find out which GPUs a client's address spaces have; answered by `SpacesFound`, or not at all.
+    FindGpus {
+        /// Whose.
+        process: ProcessKey,
     },
     /// Find out what a server costs on the GPU; answered by `ServerMeasured`.
     MeasureServer {

@@ -169,6 +169,8 @@ pub enum Evidence {
         class: XidClass,
         /// The GPU's address on the bus, as `0000:3b:00`.
         bus: String,
+        /// The MIG GPU instance, by its number.
+        instance: Option<u32>,
         /// The process it names: a bystander or the server, seldom the culprit.
         pid: Option<Pid>,
         /// The channel it names: under MPS one of the server's, whoever it was.

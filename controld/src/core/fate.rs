@@ -81,7 +81,7 @@ impl Core {
         let known = self.processes.get(&process.pid).filter(|known| known.is(process))?;
         let fate = match self.servers.get(&known.server) {
             None | Some(Server { state: ServerState::Ending { .. }, .. }) => Fate::Ending,
-            Some(Server { tainted: Some(_), .. }) => Fate::Tainted,
+            Some(Server { tainted: Some(_), .. }) if !known.gpus.is_spared => Fate::Tainted,
             Some(_) => Fate::Healthy,
         };
         Some((known.server, fate))
@@ -103,6 +103,12 @@ impl Core {
     #[must_use]
     pub fn is_lost(&self, server: ServerEpoch) -> bool {
         self.servers.get(&server).is_some_and(Server::is_lost)
+    }
+
+    /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.
+    #[must_use]
+    pub fn has_lost(&self, process: ProcessKey) -> bool {
+        self.client_process(process).is_some_and(|known| self.is_hit(known))
     }
 
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server

@@ -10,12 +10,14 @@
 //! | notice of an isolated fault | | a verdict; the server stays |
 //!
 //! A tainted server never gets another client. It drains, its domain gets another one at once, and after a fault it is
-//! ended after `drain_timeout`. Who was on the way to it and has no end of the connection yet is taken back.
+//! ended after `drain_timeout`, unless it has clients that the fault has left alone ([`spared`](super::spared)). Who was
+//! on the way to it and has no end of the connection yet is taken back.
 //! [`blame`](super::blame) says who it was.
 
 use super::admission::Process;
 use super::domain::Swap;
-use super::evidence::{Evidence, Isolation, ProcessKey, XidClass};
+use super::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
+use super::gpu::{Gpu, GpuSet};
 use super::ids::{Pid, ServerEpoch};
 use super::incident::Statement;
 use super::journal::{JournalEvent, StartReason};
@@ -57,7 +59,8 @@ impl Core {
         match evidence {
             Evidence::UvmEvent { process, fault } => {
                 let text = format!("{} of {:#x}, {}", fault.access, fault.address, fault.kind);
-                let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault);
+                let gpus = self.gpus_of_fault(process, &fault);
+                let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault).on(gpus);
                 if let Some(server) = self.server_of(process) {
                     let incident = self.testify(now, server, statement);
                     self.taint(now, server, Cause::Fault(incident));
@@ -70,7 +73,8 @@ impl Core {
                     Isolation::Passed { reason } => format!("not isolated: {reason}"),
                 };
                 let text = format!("{} of {:#x}, {}, {word}", fault.access, fault.address, fault.kind);
-                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
+                let gpus = self.gpus_of_fault(process, &fault);
+                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault).on(gpus);
                 statement.channel = channel;
                 statement.isolated = isolation == Isolation::Isolated;
                 if let Some(server) = self.server_of(process) {
@@ -110,11 +114,12 @@ impl Core {
                     statement.hints_at = named.filter(|_| blames);
                     statement.is_hearsay = true;
                     self.testify(now, epoch, statement);
-                    self.ask_how_it_is(epoch);
+                    self.ask_how_it_is(now, epoch);
                 }
             }
             Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
-            Evidence::Xid { number, class, bus, pid, channel: _, text } => {
+            Evidence::Xid { number, class, bus, instance, pid, channel: _, text } => {
+                let gpu = self.known_gpus.at(&bus, instance);
                 let text = format!("{number} on {bus}: {text}");
                 if class != XidClass::Application {
                     // The GPU itself is ill; no client is to blame, and NVIDIA's server says whether it goes on.
@@ -122,20 +127,41 @@ impl Core {
                 }
                 let mut statement = Statement::new("xid", pid, text);
                 statement.xid = Some(number);
-                for server in self.servers_meant(pid) {
+                for server in self.servers_meant(pid, gpu.as_ref()) {
                     let own = self.servers.get(&server).and_then(|server| server.pid);
                     statement.is_kernels_word = pid.is_some() && own == pid;
-                    self.testify(now, server, statement.clone());
+                    // What a GPU has to say of itself spoils no other one than that of the fault.
+                    let is_lost = self.servers.get(&server).is_some_and(Server::is_lost);
+                    let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
+                    self.testify(now, server, statement.clone().on(on));
                     self.suspect(now, server);
                 }
             }
         }
     }
 
-    /// The servers that a line of the kernel may be about: the one that it names or whose client it names, else all.
-    fn servers_meant(&self, pid: Option<Pid>) -> Vec<ServerEpoch> {
+    /// The GPUs that a memory fault of a client may have been on: the one that its witness names, else those that the
+    /// client uses, else the one that its server has.
+    fn gpus_of_fault(&mut self, process: ProcessKey, fault: &MemoryFault) -> GpuSet {
+        if let Some(gpu) = fault.gpu.as_deref().and_then(|name| self.known_gpus.named(name)) {
+            self.was_met_on(process, &gpu);
+            return GpuSet::from([gpu]);
+        }
+        let Some(known) = self.client_process(process) else {
+            return GpuSet::new();
+        };
+        self.gpus_of(process.pid, known).unwrap_or_else(|| {
+            let own = self.known_gpus.of_server(known.server);
+            if own.len() == 1 { own } else { GpuSet::new() }
+        })
+    }
+
+    /// The servers that a line of the kernel may be about: the one that it names or whose client it names, else all that
+    /// may have something on the GPU.
+    fn servers_meant(&self, pid: Option<Pid>, gpu: Option<&Gpu>) -> Vec<ServerEpoch> {
         let Some(pid) = pid else {
-            return self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch).collect();
+            let connected = self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch);
+            return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
         };
         let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
         own.or_else(|| self.processes.get(&pid).map(|process| process.server)).into_iter().collect()
@@ -172,12 +198,13 @@ impl Core {
     pub(super) fn suspect(&mut self, now: Duration, epoch: ServerEpoch) {
         if let Some(server) = self.servers.get_mut(&epoch) {
             server.ill_at = Some(now);
-            self.ask_how_it_is(epoch);
+            self.ask_how_it_is(now, epoch);
         }
     }
 
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
-    fn ask_how_it_is(&mut self, epoch: ServerEpoch) {
+    fn ask_how_it_is(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.relapses(now, epoch);
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
@@ -213,6 +240,7 @@ impl Core {
         if self.servers.contains_key(&epoch) {
             let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
             self.taint(now, epoch, Cause::Fault(incident));
+            self.relapses(now, epoch);
             self.has_its_time(now, epoch);
         }
     }
@@ -242,9 +270,23 @@ impl Core {
         }
         server.tainted = Some(Taint { at: now, incident });
         let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
-        let clients = self.processes.values().filter(|process| process.server == epoch).count();
+        let gpus = self.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
+        let gpus = gpus.unwrap_or_default();
+        self.spoil(epoch, &gpus);
+        let clients = self.hit_processes(epoch).len();
+        let spared = self.processes_of(epoch).len() - clients;
         let name = self.domain_name(domain);
-        self.record(JournalEvent::ServerTainted { epoch, server: pid, uid, domain: name, incident, clients });
+        let on = gpus.iter().cloned().collect();
+        self.record(JournalEvent::ServerTainted {
+            epoch,
+            server: pid,
+            uid,
+            domain: name,
+            incident,
+            clients,
+            gpus: on,
+            spared,
+        });
         let patience = self.domains.get(domain).map(|domain| domain.policy.faults.drain_timeout).unwrap_or_default();
         // Work of a dead client that never ends harms nobody as long as its descriptors are held.
         let force_at = (incident != 0).then_some(now + patience);
@@ -256,7 +298,9 @@ impl Core {
                 Cause::Silence => "it does not answer".to_owned(),
             }
         ));
-        self.drain(now, epoch, force_at, false);
+        if spared == 0 {
+            self.drain_after_fault(now, epoch, force_at);
+        }
         if incident != 0 {
             self.confirm_incident(now, epoch);
         }
@@ -326,13 +370,14 @@ impl Core {
         else {
             return;
         };
-        let victims: Vec<(Pid, Process)> = self.processes_of(epoch);
+        let victims: Vec<(Pid, Process)> = self.hit_processes(epoch);
         if victims.is_empty() {
             return;
         }
         let pids: Vec<String> = victims.iter().map(|(pid, _)| pid.to_string()).collect();
         let server = self.servers.get(&epoch).and_then(|server| server.pid).unwrap_or_default();
-        self.log(format!("Server {server} still has clients after a fault and is ended: {}", pids.join(" ")));
+        let is_ended = if self.has_spared(epoch) { "" } else { " and is ended" };
+        self.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
         let action = self.domains.get(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
         if action == VictimAction::Terminate {
             let domain = self.domain_name(id);
@@ -351,7 +396,7 @@ impl Core {
         let tainted: Vec<ServerEpoch> = self
             .servers
             .values()
-            .filter(|server| server.domain == domain && server.is_lost())
+            .filter(|server| server.domain == domain && server.is_lost() && !self.has_spared(server.epoch))
             .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
             .map(|server| server.epoch)
             .collect();

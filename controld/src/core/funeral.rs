@@ -20,6 +20,7 @@ use super::Effect;
 use super::admission::Process;
 use super::evidence::{End, ProcessKey};
 use super::fault::Cause;
+use super::gpu::Whereabouts;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::journal::{FuneralEnd, JournalEvent};
 use super::server::ServerState;
@@ -196,8 +197,16 @@ impl Core {
             return false;
         };
         let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
-        let process =
-            Process { server, uid, identity, copies: descriptors, tracked: false, condemned: false, connections: 0 };
+        let process = Process {
+            server,
+            uid,
+            identity,
+            copies: descriptors,
+            tracked: false,
+            condemned: false,
+            connections: 0,
+            gpus: Whereabouts::default(),
+        };
         // Its work may fault when the copies are closed.
         self.remember_death(now, key, &process, End::Unknown);
         let act_at = left.map(|left| now + left);

@@ -3,7 +3,6 @@
 use super::admission::{Client, Place};
 use super::ids::{ConnectionId, ServerEpoch};
 use super::journal::RefusalReason;
-use super::server::Server;
 use super::settle::BEFORE_CONTEXTS;
 use super::{Core, Effect};
 use std::sync::Arc;
@@ -101,13 +100,9 @@ impl Core {
 
     /// Takes back those whom a tainted server was told of, as far as they can go elsewhere.
     pub(super) fn recall_all(&mut self, epoch: ServerEpoch) {
-        let is_lost = self.servers.get(&epoch).is_some_and(Server::is_lost);
         let is_bound = |client: &Client| {
-            !is_lost
-                && self
-                    .processes
-                    .get(&client.peer.pid)
-                    .is_some_and(|process| process.server == epoch && process.connections > BEFORE_CONTEXTS)
+            let own = self.processes.get(&client.peer.pid).filter(|process| process.server == epoch);
+            own.is_some_and(|process| !self.is_hit(process) && process.connections > BEFORE_CONTEXTS)
         };
         let told = self.clients.iter().filter(|(_, client)| client.place == Place::Dispatched(epoch));
         let movable: Vec<ConnectionId> = told

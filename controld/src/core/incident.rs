@@ -10,6 +10,7 @@
 use super::Core;
 use super::admission::Process;
 use super::evidence::{MemoryFault, ProcessKey};
+use super::gpu::GpuSet;
 use super::ids::{Pid, ServerEpoch};
 use super::journal::JournalEvent;
 use super::verdict::{Confidence, Identity, Testimony};
@@ -44,6 +45,8 @@ pub(super) struct Statement {
     pub(super) isolated: bool,
     /// Whether the kernel says it, and of this server and no other.
     pub(super) is_kernels_word: bool,
+    /// The GPUs that it names, where nobody but the kernel can have named them.
+    gpus: GpuSet,
 }
 
 impl Statement {
@@ -60,7 +63,13 @@ impl Statement {
             xid: None,
             isolated: false,
             is_kernels_word: false,
+            gpus: GpuSet::new(),
         }
+    }
+
+    pub(super) fn on(mut self, gpus: GpuSet) -> Self {
+        self.gpus = gpus;
+        self
     }
 
     pub(super) fn about(mut self, fault: MemoryFault) -> Self {
@@ -91,6 +100,8 @@ pub(super) struct Incident {
     pub(super) pointed_at: BTreeSet<Pid>,
     /// Clients of the server whom the log names in the one phrase that was right whenever a server wrote it.
     pub(super) hinted_at: BTreeSet<Pid>,
+    /// The GPUs that its signs name.
+    pub(super) gpus: GpuSet,
     /// The server's clients when it was lost.
     pub(super) clients: Vec<(Pid, Process)>,
     pub(super) judged: Vec<ProcessKey>,
@@ -135,6 +146,7 @@ impl Core {
                 has_kernels_word: false,
                 pointed_at: BTreeSet::new(),
                 hinted_at: BTreeSet::new(),
+                gpus: GpuSet::new(),
                 clients: self.processes_of(epoch),
                 judged: Vec::new(),
                 verdict: None,
@@ -146,7 +158,7 @@ impl Core {
             return 0;
         };
         let id = incident.id;
-        let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, .. } = statement;
+        let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, gpus, .. } = statement;
         let Statement { points_at, hints_at, is_hearsay, .. } = statement;
         if !is_hearsay {
             incident.first_fact.get_or_insert(now);
@@ -160,6 +172,9 @@ impl Core {
         incident.has_kernels_word |= is_kernels_word;
         incident.pointed_at.extend(points_at);
         incident.hinted_at.extend(hints_at);
+        // An isolated fault has spoilt nothing for anybody else.
+        let gpus = if isolated { GpuSet::new() } else { gpus };
+        incident.gpus.extend(gpus.iter().cloned());
         let after = now.saturating_sub(incident.first);
         let testimony = Testimony { witness, names, after, text };
         let is_confirmed = incident.is_confirmed;
@@ -178,6 +193,7 @@ impl Core {
                 self.record_sign(epoch, id, &testimony);
             }
         }
+        self.spoil(epoch, &gpus);
         let is_late = |incident: &Incident| incident.verdict.is_some_and(|last| last.confidence == Confidence::Unknown);
         if points_at.is_some() && self.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(now, epoch);

@@ -6,6 +6,7 @@ use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::place::Rights;
 use super::verdict::Identity;
+use super::whereabouts::GpuPlace;
 use crate::devices::Device;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
@@ -80,6 +81,15 @@ pub enum Input {
         process: ProcessKey,
         /// Whether.
         tracked: bool,
+    },
+    /// The GPUs that the machine has.
+    GpusFound(Vec<GpuPlace>),
+    /// Which GPUs a client's address spaces have, for [`Effect::FindGpus`](super::Effect::FindGpus).
+    SpacesFound {
+        /// Whose.
+        process: ProcessKey,
+        /// Their names, as `GPU-…`; `None` when nobody can tell.
+        gpus: Option<Vec<String>>,
     },
     /// The patched module knows of a channel.
     ChannelAdded {

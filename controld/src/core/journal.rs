@@ -14,6 +14,7 @@ mod words;
 pub use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
 
 use super::evidence::{End, ProcessKey};
+use super::gpu::Gpu;
 use super::gpus::ComputeMode;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::verdict::Verdict;
@@ -115,8 +116,12 @@ pub enum JournalEvent {
         domain: String,
         /// The incident, as the signs and verdicts that belong to it number it.
         incident: u64,
-        /// Its clients at that moment.
+        /// Those of its clients at that moment that the fault has hit.
         clients: usize,
+        /// The GPUs that are known to be spoilt, as `GPU-…` or `GPU-…/MIG-…`; none is all, as far as anybody knows.
+        gpus: Vec<Gpu>,
+        /// Its clients that have nothing there.
+        spared: usize,
     },
     /// A domain has a sound server again after a fault.
     ServerSwapped {

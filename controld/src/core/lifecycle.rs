@@ -29,6 +29,19 @@ impl Server {
 impl Core {
     /// Asks a server to end when it has no clients, again and again; by `force_at` it is forced.
     pub(super) fn drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
+        self.begin_drain(now, epoch, force_at, because_idle);
+        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
+            drain.is_ordered = true;
+            drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
+        }
+    }
+
+    /// The same for want of a sound server, which is called off when that is so for some of its clients only.
+    pub(super) fn drain_after_fault(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>) {
+        self.begin_drain(now, epoch, force_at, false);
+    }
+
+    fn begin_drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
@@ -135,6 +148,7 @@ impl Core {
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
         self.end_funerals_of(now, epoch, reason);
         self.forget_remains_of(epoch);
+        self.forget_devices_of(epoch);
         for (pid, process) in self.processes_of(epoch) {
             self.former_homes.note(pid, &process);
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it

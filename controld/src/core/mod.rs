@@ -10,10 +10,12 @@
 //! | `admission`, `domain` | which server a client goes to, and who waits |
 //! | `handshakes` | which clients are taken back from a server that they were on their way to |
 //! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
+//! | `spared` | which clients a fault has left alone, and what becomes of their server |
 //! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
 //! | `blame`, `sanctions` | who it was, and what becomes of it |
 //! | `funeral` | what is done for a client that died in the middle of its work |
 //! | `remains` | whether anything is left of a client whose fault was isolated |
+//! | [`gpu`], `whereabouts` | what GPUs are called, and where each client is |
 //! | `gpus` | which compute modes are changed, and what becomes of who passes MPS by |
 //! | `commands`, `questions` | what the command line is answered |
 //! | `place` | whom a number stands for: where a process is, and what that lets its user do |
@@ -38,6 +40,7 @@ mod evidence;
 mod fate;
 mod fault;
 mod funeral;
+pub mod gpu;
 mod gpus;
 mod handshakes;
 mod idle;
@@ -57,11 +60,13 @@ pub mod saved;
 mod server;
 mod settle;
 mod silence;
+mod spared;
 mod start;
 #[cfg(test)]
 mod tests;
 pub mod vault;
 mod verdict;
+mod whereabouts;
 
 pub use backoff::Backoff;
 pub use channels::{
@@ -72,6 +77,7 @@ pub use effect::{Effect, PsRow, ServerSignal};
 pub use evidence::{Access, End, Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
 pub use fate::{Fate, Part};
 pub use funeral::Mourned;
+pub use gpu::Gpu;
 pub use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
 pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
@@ -83,6 +89,7 @@ pub use policy::{
 };
 pub use server::{Drain, Role, Server, ServerState, Taint};
 pub use verdict::{Confidence, Identity, Suspect, SuspectIdentity, Testimony, Verdict};
+pub use whereabouts::GpuPlace;
 
 use admission::{Client, Process};
 use blame::{Deaths, Verdicts};
@@ -100,6 +107,7 @@ use remps_proto::admin::defaults::Defaults;
 use sanctions::{Ending, Offenders};
 use slab::Slab;
 use std::collections::BTreeMap;
+use whereabouts::KnownGpus;
 
 /// How often the steps that follow from the time are done for one input; each makes at most the next one due.
 const MAX_ROUNDS: usize = 8;
@@ -127,6 +135,7 @@ pub struct Core {
     endings: BTreeMap<ProcessKey, Ending>,
     channels: Channels,
     gpus: Gpus,
+    known_gpus: KnownGpus,
     next_incident: u64,
     next_verdict: u64,
     quit: Option<Quit>,
@@ -163,6 +172,7 @@ impl Core {
             endings: BTreeMap::new(),
             channels: Channels::default(),
             gpus: Gpus::default(),
+            known_gpus: KnownGpus::default(),
             next_incident: 1,
             next_verdict: 1,
             quit: None,
@@ -194,6 +204,8 @@ impl Core {
             }
             Input::HardwareForgotten => self.hardware_forgotten(),
             Input::HardwareKnown => self.hardware_known(now),
+            Input::GpusFound(places) => self.gpus_found(now, places),
+            Input::SpacesFound { process, gpus } => self.spaces_found(process, gpus.as_deref()),
             Input::Drained { process } => self.drained(now, process),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
             Input::EndTakenBack { connection } => self.end_taken_back(connection),
@@ -234,7 +246,8 @@ impl Core {
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
         let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline(), self.gpus_deadline()];
         let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
-        let own = own.into_iter().chain(sound);
+        let after_faults = [self.whereabouts_deadline(), self.spared_deadline()];
+        let own = own.into_iter().chain(sound).chain(after_faults);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
 
@@ -268,9 +281,11 @@ impl Core {
         }
         // One step may make another one due that came before it: a server that is forced leaves clients without one.
         for _ in 0..MAX_ROUNDS {
+            self.advance_whereabouts(now);
             self.advance_silence(now);
             self.advance_incidents(now);
             self.advance_funerals(now);
+            self.advance_spared(now);
             self.advance_remains(now);
             self.advance_endings(now);
             self.advance_offenders(now);

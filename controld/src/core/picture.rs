@@ -95,6 +95,8 @@ impl Core {
             clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
             memory_bytes: server.memory_bytes,
+            gpus: self.known_gpus.of_server(server.epoch).into_iter().collect(),
+            spoilt_gpus: server.aftermath.gpus.iter().cloned().collect(),
         }
     }
 
@@ -107,11 +109,10 @@ impl Core {
         let mut all = Vec::new();
         for (pid, process) in &self.processes {
             let connections = of_pid.remove(pid).unwrap_or_default();
-            let server = self.servers.get(&process.server);
             let contexts = self.channels.channels_of(*pid).filter(|channel| matches!(channel, Channel::Context(_)));
             let contexts = contexts.count();
             let is_in_handshake = connections.iter().any(|client| matches!(client.place, Place::Dispatched(_)));
-            let phase = if server.is_some_and(Server::is_lost) {
+            let phase = if self.is_hit(process) {
                 ClientPhase::Lost
             } else if is_in_handshake && contexts == 0 {
                 ClientPhase::Handshake
@@ -120,7 +121,8 @@ impl Core {
             };
             let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
             let facts = self.process_facts(process.key(*pid), process, phase, None);
-            all.push(ClientFacts { contexts, waited, ..facts });
+            let gpus = self.gpus_of(*pid, process).map(|gpus| gpus.into_iter().collect());
+            all.push(ClientFacts { contexts, waited, gpus, ..facts });
         }
         for connections in of_pid.into_values() {
             let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
@@ -183,5 +185,6 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         descriptors: 0,
         verdicts: Vec::new(),
         end: None,
+        gpus: None,
     }
 }

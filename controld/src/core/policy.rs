@@ -75,6 +75,8 @@ pub struct Policy {
     pub max_handshakes: usize,
     /// Which clients are one fault domain.
     pub grouping: Grouping,
+    /// Whether clients that see one GPU or MIG instance only have a server of their own for it.
+    pub by_gpu: bool,
     /// For [`Grouping::Cgroup`]: how many leading components of the path are the group's name; 0 finds the pod,
     /// container, job or unit in it ([`cgroup_unit`]).
     pub cgroup_depth: usize,
@@ -114,6 +116,7 @@ impl Default for Policy {
             max_waiting_per_user: 4096,
             max_handshakes: 8,
             grouping: Grouping::Uid,
+            by_gpu: false,
             cgroup_depth: 0,
             domains: DomainPolicies::default(),
             funerals: FuneralPolicy::default(),

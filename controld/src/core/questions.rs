@@ -22,6 +22,12 @@ pub(super) enum Purpose {
     FaultCheck,
     /// The same at that time for a newcomer that may go there then.
     Health(Duration),
+    /// Whether a server has got over a fault that has left some of its clients alone.
+    Recovered,
+    /// Which devices a server has.
+    Devices,
+    /// On which devices its clients have contexts.
+    Contexts,
     /// The work of a client that the daemon ends, before its process.
     EndClient(ProcessKey),
     /// `get_server_status`.
@@ -98,6 +104,9 @@ impl Core {
             Purpose::Census => self.census_answered(server, reply),
             Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
             Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),
+            Purpose::Recovered => self.recovery_answered(now, server, &reply),
+            Purpose::Devices => self.devices_told(server, &reply),
+            Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::EndClient(key) => self.client_terminated(key),
             Purpose::Status(session) => {
                 if matches!(reply, Ok(Reply::Active(false))) {

@@ -5,9 +5,11 @@
 
 use super::domain::{DomainKey, Group};
 use super::evidence::ProcessKey;
+use super::gpu::Gpu;
 use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
+use super::spared::Aftermath;
 use super::{Core, Effect, Policy, Sharing};
 use core::time::Duration;
 use prost::Message;
@@ -65,6 +67,12 @@ pub struct SavedServer {
     /// The incident, when its clients are lost; 0 when it only gets no newcomers.
     #[prost(uint64, tag = "12")]
     pub incident: u64,
+    /// The GPUs that the fault was on; none is all.
+    #[prost(string, repeated, tag = "13")]
+    pub gpus: Vec<String>,
+    /// The clients that it has left alone, each as `PID START`.
+    #[prost(string, repeated, tag = "14")]
+    pub spared: Vec<String>,
 }
 
 /// What the clients of a domain have in common.
@@ -80,6 +88,9 @@ pub struct SavedGroup {
     /// Which of several.
     #[prost(uint32, tag = "3")]
     pub part: u32,
+    /// The GPU or MIG instance that is theirs alone, as `CUDA_VISIBLE_DEVICES` names it; empty is none.
+    #[prost(string, tag = "4")]
+    pub gpu: String,
 }
 
 impl SavedGroup {
@@ -88,23 +99,19 @@ impl SavedGroup {
             Group::All => (0, String::new()),
             Group::Cgroup(path) => (1, path.clone()),
             Group::Label(label) => (2, label.clone()),
-            Group::Process(process) => (3, format!("{} {}", process.pid, process.start_time)),
+            Group::Process(process) => (3, written(*process)),
             // A NUL can't be in an environment.
             Group::Quarantine(offender) => (2, format!("\0{offender}")),
         };
-        (kind != 0 || key.part != 0).then_some(Self { kind, name, part: key.part })
+        let gpu = key.gpu.clone().unwrap_or_default();
+        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu })
     }
 
     fn group(&self) -> Group {
         match self.kind {
             1 => Group::Cgroup(self.name.clone()),
             2 => Group::Label(self.name.clone()),
-            3 => {
-                let mut numbers = self.name.split(' ');
-                let pid = numbers.next().and_then(|pid| pid.parse().ok()).unwrap_or_default();
-                let start_time = numbers.next().and_then(|time| time.parse().ok()).unwrap_or_default();
-                Group::Process(ProcessKey { pid, start_time })
-            }
+            3 => Group::Process(read(&self.name)),
             _ => Group::All,
         }
     }
@@ -150,6 +157,28 @@ impl Saved {
     }
 }
 
+/// A process as `PID START`.
+fn written(process: ProcessKey) -> String {
+    format!("{} {}", process.pid, process.start_time)
+}
+
+fn read(text: &str) -> ProcessKey {
+    let mut numbers = text.split(' ');
+    let pid = numbers.next().and_then(|pid| pid.parse().ok()).unwrap_or_default();
+    let start_time = numbers.next().and_then(|time| time.parse().ok()).unwrap_or_default();
+    ProcessKey { pid, start_time }
+}
+
+/// What is known of a fault that has left some clients alone; they are found again when the server names them.
+fn aftermath(old: &SavedServer) -> Aftermath {
+    Aftermath {
+        gpus: old.gpus.iter().map(|name| Gpu::parse(name)).collect(),
+        is_kept: old.tainted && old.incident != 0 && !old.draining && !old.ending,
+        remembered: old.spared.iter().map(|text| read(text)).collect(),
+        ..Aftermath::default()
+    }
+}
+
 impl Core {
     /// What a successor must know.
     #[must_use]
@@ -173,6 +202,8 @@ impl Core {
                 standby: server.role == Role::Standby,
                 tainted: server.tainted.is_some(),
                 incident: server.tainted.map_or(0, |taint| taint.incident),
+                gpus: server.aftermath.gpus.iter().map(ToString::to_string).collect(),
+                spared: self.spared_of(server.epoch).map(written).collect(),
             })
             .collect();
         Saved {
@@ -207,7 +238,8 @@ impl Core {
             let cgroup = if let Group::Cgroup(path) = &group { path.as_str() } else { "" };
             let own = core.policy.for_domain(old.domain, label, cgroup).clone();
             let part = old.group.as_ref().map_or(0, |group| group.part);
-            let key = DomainKey { uid: old.domain, group, part };
+            let gpu = old.group.as_ref().map(|group| group.gpu.clone()).filter(|gpu| !gpu.is_empty());
+            let key = DomainKey { uid: old.domain, group, gpu, part };
             let patience = own.faults.drain_timeout;
             let founder = Some(old.domain).filter(|_| core.policy.sharing != Sharing::MultiUser);
             let domain = core.domains.intern(&core.policy, key, own, old.gid, founder);
@@ -221,6 +253,7 @@ impl Core {
             let server = Server {
                 role: if old.standby { Role::Standby } else { Role::Active },
                 tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
+                aftermath: aftermath(old),
                 pid: Some(old.pid),
                 end_wanted: !matches!(state, ServerState::Serving),
                 ready_at: Some(now),

@@ -13,6 +13,7 @@
 use super::backoff::Backoff;
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::journal::StartReason;
+use super::spared::Aftermath;
 use core::time::Duration;
 
 /// First pause of the vendor's daemon between two requests to end when idle.
@@ -50,13 +51,24 @@ pub struct Drain {
     pub force_at: Option<Duration>,
     /// Whether only its having been idle asked for this, so that one client calls it off.
     pub because_idle: bool,
+    /// Whether anything else than a fault asked for it, and when to force it for that.
+    pub is_ordered: bool,
+    /// When to force it whatever becomes of the fault.
+    pub ordered_force_at: Option<Duration>,
 }
 
 impl Drain {
     /// A drain that asks at once.
     #[must_use]
     pub fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
-        Self { ask_at: Some(now), pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN), force_at, because_idle }
+        Self {
+            ask_at: Some(now),
+            pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN),
+            force_at,
+            because_idle,
+            is_ordered: false,
+            ordered_force_at: None,
+        }
     }
 }
 
@@ -94,6 +106,8 @@ pub struct Server {
     pub started_at: Duration,
     /// Whether a fault has spoilt it.
     pub tainted: Option<Taint>,
+    /// Which GPUs that was on, and what becomes of those that have nothing there.
+    pub aftermath: Aftermath,
     /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
     /// is sent there.
     pub suspected: bool,
@@ -155,6 +169,7 @@ impl Server {
             reason: StartReason::Client,
             started_at: now,
             tainted: None,
+            aftermath: Aftermath::default(),
             suspected: false,
             suspected_anew: false,
             asked_again: false,

@@ -112,6 +112,7 @@ impl Core {
         let blocks =
             |server: &&Server| server.silent.is_some() && server.tainted.is_some_and(|taint| taint.incident != 0);
         let silent = self.servers.values().filter(|server| server.domain == domain).filter(blocks);
+        let silent = silent.filter(|server| !self.has_spared(server.epoch));
         silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent)
     }
 

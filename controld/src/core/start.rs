@@ -119,7 +119,7 @@ impl Core {
         let Some(domain) = self.domains.get(id) else {
             return;
         };
-        let (uid, gid) = (domain.key.uid, domain.gid);
+        let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
         let epoch = ServerEpoch(self.next_epoch);
         self.next_epoch += 1;
         let state = ServerState::Starting { deadline: now + self.policy.start_timeout };
@@ -127,7 +127,7 @@ impl Core {
         self.servers.insert(epoch, server);
         let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;
-        self.effects.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user });
+        self.effects.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
     }
 
     /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
@@ -258,6 +258,7 @@ impl Core {
             }
         }
         self.effects.push(Effect::Save);
+        self.ask_for_devices(epoch);
         if self.quit.is_some() {
             self.drain(now, epoch, self.quit_deadline(), false);
         }

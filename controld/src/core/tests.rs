@@ -13,6 +13,7 @@ mod newcomers;
 mod rules;
 mod scene;
 mod silence;
+mod whereabouts;
 mod world;
 
 use super::*;
@@ -129,6 +130,16 @@ fn comes_to_its_end(mut world: World) {
 #[test]
 fn no_order_of_events_breaks_an_invariant() {
     holds(400, &worlds(120), |(sharing, domain, actions)| comes_to_its_end(world_after(sharing, domain, actions)));
+}
+
+/// Some clients are on one GPU, some on another, some on both; which server has whom is as random as everything else.
+#[test]
+fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() {
+    holds(400, &worlds(120), |(sharing, domain, actions)| {
+        let mut world = World::with_gpus(sharing, domain);
+        actions.into_iter().for_each(|action| world.act(action));
+        comes_to_its_end(world);
+    });
 }
 
 #[test]

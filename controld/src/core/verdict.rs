@@ -1,6 +1,7 @@
 //! Who caused a fault, and who says so.
 
 use super::evidence::{MemoryFault, ProcessKey};
+use super::gpu::Gpu;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::place::Place;
 use core::fmt;
@@ -20,6 +21,8 @@ pub struct Identity {
     pub pod: Option<String>,
     /// `MPS_DOMAIN` of its environment.
     pub label: Option<String>,
+    /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.
+    pub visible: Option<String>,
     /// Its command line, cut at 256 bytes; its name in brackets when the line is empty.
     pub command: String,
     /// The first word of its command line, as `ps` shows it; empty when that could not be read.
@@ -111,6 +114,10 @@ pub struct Verdict {
     pub xid: Option<u32>,
     /// The other clients of the server, who are lost with it unless it was isolated.
     pub victims: Vec<Pid>,
+    /// The GPUs that it was on, as `GPU-…` or `GPU-…/MIG-…`; none where nobody knows.
+    pub gpus: Vec<Gpu>,
+    /// The clients of the server that have nothing on those GPUs, and go on.
+    pub spared: Vec<Pid>,
     /// Who says so.
     pub witnesses: Vec<Testimony>,
     /// Statements beyond those, of witnesses who have said too much.
@@ -154,6 +161,9 @@ impl fmt::Display for Verdict {
             if let Some(gpu) = &fault.gpu {
                 write!(f, ", {gpu}")?;
             }
+        } else if !self.gpus.is_empty() {
+            let gpus: Vec<String> = self.gpus.iter().map(ToString::to_string).collect();
+            write!(f, ", {}", gpus.join(" "))?;
         }
         let confidence = match self.confidence {
             Confidence::Unknown => "unknown",
@@ -176,6 +186,10 @@ impl fmt::Display for Verdict {
                 "; others lost with it: {}",
                 if victims.is_empty() { "none".to_owned() } else { victims.join(" ") }
             )?;
+            if !self.spared.is_empty() {
+                let spared: Vec<String> = self.spared.iter().map(u32::to_string).collect();
+                write!(f, "; on other GPUs, and unharmed: {}", spared.join(" "))?;
+            }
         }
         if let Some(number) = self.corrects {
             write!(f, "; corrects fault {number}")?;

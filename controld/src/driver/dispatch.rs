@@ -120,8 +120,8 @@ impl Driver {
             Event::CaughtUp { server } => self.feed(Input::CaughtUp { server }),
             Event::AnswersOverdue { server } => self.overdue_answers(server),
             Event::LinkWritable { server } => self.link_writable(server),
-            Event::IdentityKnown { server, identity, multi_user } if self.core.is_starting(server) => {
-                self.spawn_server(server, identity, multi_user);
+            Event::IdentityKnown { server, identity, extent } if self.core.is_starting(server) => {
+                self.spawn_server(server, identity, extent);
             }
             Event::IdentityKnown { server, .. } => {
                 self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
@@ -159,6 +159,11 @@ impl Driver {
                 tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");
                 self.feed(Input::Tracked { process, tracked: false });
             }
+            Event::GpusFound(found) => {
+                self.witnesses.looks_for_gpus = false;
+                self.feed(Input::GpusFound(found));
+            }
+            Event::SpacesFound { process, gpus } => self.spaces_found(process, gpus),
             Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
             Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
             Event::GpusSeen(seen) => self.gpus_seen(seen),

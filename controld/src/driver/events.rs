@@ -1,7 +1,8 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
 use super::handshake::Refusal;
-use crate::core::{ConnectionId, End, ExitCause, MemoryFault, Peer, Pid, ProcessKey, ServerEpoch, SessionId};
+use super::processes::Extent;
+use crate::core::{ConnectionId, End, ExitCause, GpuPlace, MemoryFault, Peer, Pid, ProcessKey, ServerEpoch, SessionId};
 use crate::devices::Device;
 use crate::devices::gpus::{ProbedChange, ProbedGpu};
 use crate::io::seqpacket::Packet;
@@ -49,7 +50,7 @@ pub(super) enum Event {
     /// A server's socket has room again.
     LinkWritable { server: ServerEpoch },
     /// Which group and groups a server's user has.
-    IdentityKnown { server: ServerEpoch, identity: Identity, multi_user: bool },
+    IdentityKnown { server: ServerEpoch, identity: Identity, extent: Extent },
     /// A server has written to its standard error.
     ServerSaid { pid: Pid, lines: Vec<Vec<u8>>, dropped: u32 },
     /// A server's process is gone.
@@ -80,6 +81,10 @@ pub(super) enum Event {
     Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
     /// A client's tools queue can't be read any longer.
     Unheard { process: ProcessKey, error: std::io::Error },
+    /// Which GPUs the machine has.
+    GpusFound(Vec<GpuPlace>),
+    /// Which GPUs a client's address spaces have.
+    SpacesFound { process: ProcessKey, gpus: Option<Vec<String>> },
     /// What a server costs on the GPU.
     Measured { server: ServerEpoch, memory_bytes: Option<u64> },
     /// The rows of `ps` have their programs, as far as those can be known.

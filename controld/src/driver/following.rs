@@ -78,6 +78,12 @@ impl Following {
         Some((self.uvm.clone()?, spaces))
     }
 
+    /// The address spaces of a client, as long as all that it has are followed.
+    pub(super) fn gpus_of(&self, process: ProcessKey) -> Option<&[Copies]> {
+        let followed = self.clients.get(&process).filter(|followed| !followed.copies.is_empty())?;
+        Some(&followed.copies)
+    }
+
     /// What a client's descriptors are looked through with; `None` when nothing is held of it.
     pub(super) fn looking_at(&self, process: ProcessKey) -> Option<(Arc<Uvm>, Arc<OwnedFd>)> {
         let followed = self.clients.get(&process).filter(|followed| !followed.copies.is_empty())?;

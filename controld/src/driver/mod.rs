@@ -33,6 +33,7 @@ mod rumours;
 mod session;
 mod succession;
 mod vault;
+mod whereabouts;
 mod witnesses;
 mod word;
 

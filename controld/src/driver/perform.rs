@@ -1,5 +1,6 @@
 //! How each effect is done.
 
+use super::processes::Extent;
 use super::session::ToSession;
 use super::{Driver, Kind, Note, Stage, keys};
 use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
@@ -17,7 +18,9 @@ impl Driver {
             Effect::ChangeModes(changes) => self.change_modes(changes),
             Effect::HoldModes(modes) => self.hold_modes(&modes),
             Effect::EndStranger { process, force } => self.end_stranger(process, force),
-            Effect::SpawnServer { server, uid, gid, multi_user } => self.start_server(server, uid, gid, multi_user),
+            Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
+                self.start_server(server, uid, gid, Extent { multi_user, gpu });
+            }
             Effect::AdoptLink { server, connection, configuration } => {
                 self.adopt_link(server, connection, &configuration);
             }
@@ -54,6 +57,7 @@ impl Driver {
                 reached("saved");
             }
             Effect::Record(event) => self.record(&event),
+            Effect::FindGpus { process } => self.find_gpus(process),
             Effect::MeasureServer { server, pid } => self.measure_server(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
             Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
@@ -98,6 +102,8 @@ impl Driver {
         reached("hello-taken");
         self.insert_link(server, connection, ServerLink::new(socket.clone(), self.dialect));
         self.look_for_uvm();
+        // A GPU has its name only when somebody has used it, and its instances may be others than before.
+        self.look_for_gpus();
         if self.with_link(server, |link| link.configure(configuration)).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = Note::of(Stage::Link, peer, Some(server));

@@ -70,23 +70,32 @@ impl RunningServer {
     }
 }
 
+/// For whom a server is.
+#[derive(Debug, Clone)]
+pub(super) struct Extent {
+    /// Whether it serves all users.
+    pub(super) multi_user: bool,
+    /// The GPU or MIG instance that it may use, if not all that the daemon may.
+    pub(super) gpu: Option<String>,
+}
+
 impl Driver {
     /// Finds out which groups the server's user has, then spawns it.
-    pub(super) fn start_server(&mut self, server: ServerEpoch, uid: Uid, gid: u32, multi_user: bool) {
+    pub(super) fn start_server(&mut self, server: ServerEpoch, uid: Uid, gid: u32, extent: Extent) {
         if uid == nix::unistd::geteuid().as_raw() {
             // It runs as this daemon does; nothing is looked up.
-            self.spawn_server(server, Identity { uid, gid, groups: Vec::new() }, multi_user);
+            self.spawn_server(server, Identity { uid, gid, groups: Vec::new() }, extent);
             return;
         }
         let events = self.events.clone();
         tokio::spawn(async move {
             let identity = look_up_identity(uid, gid).await;
-            events.send(Event::IdentityKnown { server, identity, multi_user }).await;
+            events.send(Event::IdentityKnown { server, identity, extent }).await;
         });
     }
 
-    pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) {
-        match self.try_spawn(server, identity, multi_user) {
+    pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, extent: Extent) {
+        match self.try_spawn(server, identity, extent) {
             Ok(pid) => {
                 self.look_for_notices();
                 self.feed(Input::ServerSpawned { server, pid });
@@ -96,12 +105,14 @@ impl Driver {
         }
     }
 
-    fn try_spawn(&mut self, server: ServerEpoch, identity: Identity, multi_user: bool) -> Result<Pid, String> {
+    fn try_spawn(&mut self, server: ServerEpoch, identity: Identity, extent: Extent) -> Result<Pid, String> {
         let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref())
             .map_err(|error| error.to_string())?;
         let uid = identity.uid;
         reached("before-spawn");
-        let mut process = ServerSpec { program, multi_user, identity }.spawn().map_err(|error| error.to_string())?;
+        let mut process = ServerSpec { program, multi_user: extent.multi_user, gpu: extent.gpu, identity }
+            .spawn()
+            .map_err(|error| error.to_string())?;
         reached("spawned");
         let pid = core_pid(process.pid());
         let stderr = process.take_stderr();

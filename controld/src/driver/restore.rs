@@ -202,6 +202,7 @@ impl Driver {
         if let Some(saved) = found.state.take() {
             driver.take_over(policy, &saved, &mut found);
         }
+        driver.know_gpus().await;
         driver.take_over_copies(std::mem::take(&mut found.copies));
         reached("state-restored");
         driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));

@@ -224,7 +224,7 @@ impl Driver {
     /// its clients.
     fn is_on_lost_server(&self, process: ProcessKey, title: Option<&Title>) -> bool {
         let own = self.core.fate_of(process).map(|(server, _)| server);
-        own.is_some_and(|own| self.core.is_lost(own) && title.is_some_and(|title| title.server == own.0))
+        own.is_some_and(|own| self.core.has_lost(process) && title.is_some_and(|title| title.server == own.0))
     }
 
     /// What is known of a dead owner's work; `None` when that is less than is asked for.

@@ -34,6 +34,8 @@ pub(super) struct Witnesses {
     pub(super) mounts: Arc<Mounts>,
     /// Why a witness can't be heard at all.
     missing: BTreeMap<&'static str, String>,
+    /// Whether it is being looked which GPUs there are.
+    pub(super) looks_for_gpus: bool,
 }
 
 /// What a witness says to the driver's loop.
@@ -72,6 +74,7 @@ impl Witnesses {
             kills,
             mounts: Arc::new(Mounts::read()),
             missing: BTreeMap::new(),
+            looks_for_gpus: false,
         }
     }
 

@@ -112,7 +112,7 @@ impl Driver {
             // What it waits for most, and before it is told of another one.
             _ if is_reaped && state != ServerState::GONE => (known, ServerState::GONE),
             None => (0, ServerState::NONE),
-            Some((server, _)) if self.core.is_lost(server) => (server.0, ServerState::TAINTED),
+            Some((server, _)) if self.core.has_lost(process) => (server.0, ServerState::TAINTED),
             Some((server, _)) => (server.0, ServerState::HEALTHY),
         };
         Answer::Epoch { server, state, part: self.part_for(process, ServerEpoch(server)) }

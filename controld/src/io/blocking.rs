@@ -16,13 +16,15 @@ use tokio::time::timeout;
 pub static LOOKS: Threads = Threads::new(32, 8);
 /// Questions to the UVM driver about a client's address space, which wait for the same locks.
 pub static QUESTIONS: Threads = Threads::new(16, 4);
+/// Looks at the files in which NVIDIA's driver tells of the machine's GPUs, one at a time.
+pub static MACHINE: Threads = Threads::new(1, 1);
 /// Questions to the user database, which may be another machine's.
 pub static USER_LOOKUPS: Threads = Threads::new(8, 2);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
 #[must_use]
 pub fn most() -> usize {
-    [&LOOKS, &QUESTIONS, &USER_LOOKUPS].iter().map(|threads| threads.count).sum()
+    [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS].iter().map(|threads| threads.count).sum()
 }
 
 /// The threads of one kind of call.

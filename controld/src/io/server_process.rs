@@ -114,6 +114,8 @@ pub struct ServerSpec {
     pub program: PathBuf,
     /// Whether it serves clients of every user (`-multiuser-server`).
     pub multi_user: bool,
+    /// The GPU or MIG instance that it may use (`CUDA_VISIBLE_DEVICES`); `None` is what this process may.
+    pub gpu: Option<String>,
     /// As whom it runs. For the daemon's own user nothing is changed, the groups included.
     pub identity: Identity,
 }
@@ -153,6 +155,9 @@ impl ServerSpec {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
+        if let Some(gpu) = &self.gpu {
+            command.env("CUDA_VISIBLE_DEVICES", gpu);
+        }
         child::prepare(&mut command, identity);
         let failed = |source| SpawnError::Io { program: self.program.clone(), source };
         let mut child = without_guests(|| tokio::process::Command::from(command).spawn()).map_err(failed)?;

@@ -3,8 +3,7 @@
 use super::snapshot::{ClientFacts, Snapshot};
 use super::table::{NOTHING, harmless, or_nothing, span};
 use super::{Viewer, fitted};
-use crate::core::End;
-use crate::core::Pid;
+use crate::core::{End, Gpu, Pid};
 
 /// The answer for a process that is no client, or none that the asker may see.
 #[must_use]
@@ -30,7 +29,7 @@ pub fn client_state(snapshot: &Snapshot, viewer: Viewer, pid: Pid, json: bool) -
 
 type Row = (&'static str, fn(&ClientFacts) -> String);
 
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     ("pid", |client| client.process.pid.to_string()),
     ("start time", |client| client.process.start_time.to_string()),
     ("uid", |client| client.uid.to_string()),
@@ -39,6 +38,10 @@ const ROWS: [Row; 16] = [
     ("end", |client| or_nothing(client.end.map(end))),
     ("server", |client| or_nothing(client.server)),
     ("contexts", |client| client.contexts.to_string()),
+    ("GPUs", |client| {
+        let names = |gpus: &Vec<Gpu>| gpus.iter().map(Gpu::to_string).collect::<Vec<_>>().join(" ");
+        or_nothing(client.gpus.as_ref().map(names).filter(|names| !names.is_empty()))
+    }),
     ("waited", |client| or_nothing(client.waited.map(span))),
     ("command", |client| harmless(&client.identity.command)),
     ("cgroup", |client| harmless(&client.identity.cgroup)),

@@ -13,8 +13,8 @@ const MOST_BYTES: usize = 256 << 10;
 /// In JSON, what the line of a verdict has besides the verdict: when it was given.
 const TIME: &str = "time";
 
-const HEADING: [&str; 11] =
-    ["FAULT", "TIME", "CULPRIT", "UID", "SURE", "KIND", "ADDRESS", "DOMAIN", "VICTIMS", "WITNESSES", "COMMAND"];
+const HEADING: [&str; 12] =
+    ["FAULT", "TIME", "CULPRIT", "UID", "SURE", "KIND", "ADDRESS", "GPU", "DOMAIN", "VICTIMS", "WITNESSES", "COMMAND"];
 
 /// A verdict with the time when it was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +53,8 @@ impl Fault {
                     + size_of_val(verdict.witnesses.as_slice())
                     + size_of_val(verdict.victims.as_slice())
                     + size_of_val(verdict.named_by_log.as_slice())
+                    + size_of_val(verdict.spared.as_slice())
+                    + size_of_val(verdict.gpus.as_slice())
                     + size_of_val(users.as_slice())
                     + texts
                     + identity
@@ -134,6 +136,16 @@ impl FaultLedger {
     }
 }
 
+/// The GPUs of a verdict; an earlier daemon's has one at most, and only of a memory fault.
+fn gpus(verdict: &Value) -> String {
+    let all = verdict["gpus"].as_array().into_iter().flatten();
+    let names: Vec<&str> = all.chain([&verdict["fault"]["gpu"]]).filter_map(Value::as_str).collect();
+    let is_whole = |name: &&&str| !names.iter().any(|other| other.starts_with(&format!("{name}/")));
+    let mut names: Vec<String> = names.iter().filter(is_whole).map(|name| harmless(name)).collect();
+    names.dedup();
+    if names.is_empty() { NOTHING.to_owned() } else { names.join(" ") }
+}
+
 /// A verdict's row, from its JSON, since an earlier daemon's is known in no other form.
 fn row(verdict: &Value) -> Vec<String> {
     let text = |value: &Value| match value {
@@ -169,6 +181,7 @@ fn row(verdict: &Value) -> Vec<String> {
         text(&verdict["confidence"]),
         kind,
         or_nothing(address),
+        gpus(verdict),
         text(&verdict["domain"]),
         or_nothing(count(&verdict["victims"])),
         if witnesses.is_empty() { NOTHING.to_owned() } else { witnesses.join(",") },

@@ -5,7 +5,7 @@
 
 use super::Viewer;
 use crate::core::SuspectIdentity;
-use crate::core::{ComputeMode, End, ProcessKey};
+use crate::core::{ComputeMode, End, Gpu, ProcessKey};
 use crate::core::{Pid, ServerEpoch, Uid};
 use core::time::Duration;
 use serde::Serialize;
@@ -131,6 +131,10 @@ pub struct ServerFacts {
     pub ready: Option<Duration>,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
+    /// The GPUs that it has, where that is known and the machine has several.
+    pub gpus: Vec<Gpu>,
+    /// Those of them that a fault has spoilt; none is all that it has, when a fault has tainted it.
+    pub spoilt_gpus: Vec<Gpu>,
 }
 
 /// Where a client is in its life.
@@ -193,6 +197,8 @@ pub struct ClientFacts {
     pub verdicts: Vec<u64>,
     /// How it ended.
     pub end: Option<End>,
+    /// The GPUs that it can have contexts on; `None` when nobody knows, which is all of its server's.
+    pub gpus: Option<Vec<Gpu>>,
 }
 
 /// One channel or context of a client.

@@ -1,6 +1,6 @@
 //! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
 
-use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, Snapshot};
+use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot};
 use super::table::{aligned, harmless, mebibytes, or_nothing, span};
 use super::{Viewer, fitted};
 use serde::Serialize;
@@ -133,13 +133,20 @@ fn servers(snapshot: &Snapshot) -> Vec<Vec<String>> {
             or_nothing(server.pid),
             server.uid.to_string(),
             harmless(&server.domain),
-            server.phase.word().to_owned(),
+            state(server),
             server.clients.to_string(),
             or_nothing(server.ready.map(span)),
             or_nothing(server.memory_bytes.map(mebibytes)),
         ]
     });
     servers.collect()
+}
+
+/// What it does, and where a fault has spoilt only some of its GPUs which of them.
+fn state(server: &ServerFacts) -> String {
+    let gpus: Vec<String> = server.spoilt_gpus.iter().map(ToString::to_string).collect();
+    let word = server.phase.word();
+    if gpus.is_empty() { word.to_owned() } else { format!("{word} on {}", gpus.join(" ")) }
 }
 
 fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {

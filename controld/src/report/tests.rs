@@ -41,6 +41,8 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
         channel: None,
         xid: Some(31),
         victims,
+        gpus: vec![],
+        spared: vec![],
         witnesses: vec![Testimony {
             witness: "uvm-event",
             names: culprit.map(|(pid, _)| pid),
@@ -58,6 +60,7 @@ use crate::core::{Pid, Uid};
 
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
+        gpus: None,
         process: ProcessKey { pid, start_time: 77 },
         uid,
         domain: format!("user {uid}"),
@@ -100,6 +103,8 @@ fn snapshot() -> Snapshot {
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {
+            gpus: vec![],
+            spoilt_gpus: vec![],
             epoch: ServerEpoch(1),
             pid: Some(519),
             uid: 1000,

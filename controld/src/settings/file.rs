@@ -65,6 +65,8 @@ pub struct ConfigFile {
 pub struct Domains {
     /// What clients must have in common to share a server.
     pub by: Grouping,
+    /// Whether clients that see one GPU only have a server of their own for it.
+    pub by_gpu: bool,
     /// For `by = "cgroup"`: how many leading components of the path name the group; 0 finds the unit in it.
     pub cgroup_depth: usize,
     /// How many clients a domain may have; 0 is without limit.
@@ -165,6 +167,8 @@ pub struct Witness {
     pub kmsg: String,
     /// Where the patched module's notices are read; empty is nowhere.
     pub notices: String,
+    /// Where the driver tells which GPUs there are; empty is nowhere.
+    pub gpus: String,
 }
 
 /// The table `[observe]`.
@@ -228,6 +232,7 @@ impl Default for Domains {
         let policy = Policy::default();
         Self {
             by: policy.grouping,
+            by_gpu: policy.by_gpu,
             cgroup_depth: policy.cgroup_depth,
             max_clients: policy.domains.default.max_clients.unwrap_or(0),
             standby: policy.domains.default.standby,
@@ -303,7 +308,12 @@ impl Default for GpuTable {
 
 impl Default for Witness {
     fn default() -> Self {
-        Self { uvm: true, kmsg: "/dev/kmsg".into(), notices: "/dev/nvidia-uvm-mps".into() }
+        Self {
+            uvm: true,
+            kmsg: "/dev/kmsg".into(),
+            notices: "/dev/nvidia-uvm-mps".into(),
+            gpus: "/proc/driver/nvidia".into(),
+        }
     }
 }
 

@@ -193,6 +193,7 @@ impl Settings {
             max_servers_per_user: Some(file.max_servers_per_user).filter(|count| *count != 0),
             max_waiting_per_user: file.max_waiting_per_user,
             grouping: file.domains.by,
+            by_gpu: file.domains.by_gpu,
             cgroup_depth: file.domains.cgroup_depth,
             domains: DomainPolicies {
                 default: file.domain_policy(),

@@ -16,7 +16,7 @@ pub(super) const OVERRIDES: &str = "domain";
 /// The tables whose keys an override may have, except those of [`NOT_IN_OVERRIDES`].
 pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "servers"];
 /// Keys that concern the grouping itself, which comes before any override can be looked up.
-pub(super) const NOT_IN_OVERRIDES: [&str; 2] = ["by", "cgroup_depth"];
+pub(super) const NOT_IN_OVERRIDES: [&str; 3] = ["by", "by_gpu", "cgroup_depth"];
 /// The keys that say which clients an override is for.
 pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
 /// More errors than this are counted and not shown.

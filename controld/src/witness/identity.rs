@@ -97,6 +97,7 @@ struct Memory {
     command: String,
     program: String,
     label: Option<String>,
+    visible: Option<String>,
     missing: Option<Missing>,
 }
 
@@ -151,7 +152,8 @@ impl Identities {
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
         let (cgroup, names) = cgroups.telling();
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
-        let identity = Identity { start_time, cgroup, container, pod, label, command, program, place };
+        let visible = memory.visible;
+        let identity = Identity { start_time, cgroup, container, pod, label, visible, command, program, place };
         Found { identity, cgroups, missing }
     }
 

@@ -209,9 +209,9 @@ fn sign(record: &Record<'_>, pids_are_ours: bool) -> Option<KernelSign> {
         return None;
     }
     if let Some(xid) = Xid::parse(record.text) {
-        let Xid { number, class, bus, pid, channel, text } = xid;
+        let Xid { number, class, bus, instance, pid, channel, text } = xid;
         let pid = pid.filter(|_| pids_are_ours);
-        return Some(KernelSign::Xid(Evidence::Xid { number, class, bus, pid, channel, text }));
+        return Some(KernelSign::Xid(Evidence::Xid { number, class, bus, instance, pid, channel, text }));
     }
     killed_pid(record.text).map(|pid| KernelSign::OutOfMemory(pids_are_ours.then_some(pid)))
 }

@@ -4,6 +4,7 @@
 
 pub mod cgroup;
 pub mod end;
+pub mod gpus;
 pub mod identity;
 pub mod kmsg;
 pub mod notice;

@@ -23,6 +23,8 @@ fn verdict() -> Verdict {
         channel: None,
         xid: None,
         victims: vec![43],
+        gpus: vec![],
+        spared: vec![],
         witnesses: vec![Testimony {
             witness: "xid",
             names: Some(43),

@@ -319,7 +319,7 @@ fn a_fault_of_which_no_living_client_knows_is_the_dead_ones() {
         scene.pass(Duration::from_millis(150));
         let (number, class, bus, pid) = (31, XidClass::Application, "0000:3b:00".to_owned(), Some(VICTIM.pid));
         let text = "MMU Fault".to_owned();
-        let line = Evidence::Xid { number, class, bus, pid, channel: None, text };
+        let line = Evidence::Xid { number, class, bus, instance: None, pid, channel: None, text };
         let effects = scene.feed(Input::Evidence(line));
         scene.answer_status(&effects, false);
         scene.pass(Duration::from_millis(500));

@@ -136,9 +136,9 @@ fn forged_records_do_not_put_a_later_fault_down_to_an_earlier_death() {
     }
     scene.dies(CULPRIT, End::Signaled(9));
     scene.pass(Duration::from_millis(150));
-    let (class, bus) = (XidClass::Application, "0000:3b:00".to_owned());
+    let (number, class, bus, pid) = (31, XidClass::Application, "0000:3b:00".to_owned(), Some(SERVER));
     let text = "MMU Fault".to_owned();
-    scene.feed(Input::Evidence(Evidence::Xid { number: 31, class, bus, pid: Some(SERVER), channel: None, text }));
+    scene.feed(Input::Evidence(Evidence::Xid { number, class, bus, instance: None, pid, channel: None, text }));
     let request = question.expect("it is asked");
     scene.feed(Input::Replied { request, reply: Ok(Reply::Active(false)) });
     scene.pass(Duration::from_millis(500));

@@ -99,7 +99,12 @@ impl Scene {
         self.feed(Input::ServerSpawned { server, pid });
         self.next += 1;
         let connection = ConnectionId(self.next);
-        self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } })
+        let mut effects = self.feed(Input::ServerHello { connection, peer: Peer { pid, uid: 1000, gid: 0 } });
+        if let Some(request) = asked(&effects, &Request::QueryDevices) {
+            let reply = Ok(Reply::Devices(world::records()));
+            effects.extend(self.feed(Input::Replied { request, reply }));
+        }
+        effects
     }
 
     pub(super) fn pass(&mut self, time: Duration) -> Vec<Effect> {

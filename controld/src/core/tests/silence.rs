@@ -15,7 +15,15 @@ fn interrupted(effects: &[Effect], server: ServerEpoch) -> bool {
 
 fn xid(pid: Pid) -> Input {
     let (class, bus) = (XidClass::Application, "0000:3b:00".to_owned());
-    Input::Evidence(Evidence::Xid { number: 43, class, bus, pid: Some(pid), channel: Some(10), text: "x".to_owned() })
+    Input::Evidence(Evidence::Xid {
+        number: 43,
+        class,
+        bus,
+        instance: None,
+        pid: Some(pid),
+        channel: Some(10),
+        text: "x".to_owned(),
+    })
 }
 
 /// A newcomer waits for a server that says nothing, with a sign of a fault or without.

@@ -7,8 +7,8 @@ mod effects;
 use super::*;
 use crate::devices::Device;
 use crate::report::{ClientPhase, DaemonFacts};
-use remps_proto::mps::device::DeviceInfo;
-use remps_proto::mps::server::{DeviceClients, Reply, Request};
+use remps_proto::mps::device::{DeviceInfo, DeviceRecord, DeviceUuid};
+use remps_proto::mps::server::{ClientContext, DeviceClients, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -23,6 +23,12 @@ struct Process {
     alive: bool,
     signalled: bool,
     faulted: bool,
+    /// The GPUs that its faults were on, as far as anybody has said so.
+    named: BTreeSet<u32>,
+    /// The clients that they have hit.
+    hit: BTreeSet<u32>,
+    /// Whether an operator has asked for its end.
+    ordered: bool,
     clients: BTreeSet<u32>,
     /// Whoever was its client at any time.
     ever: BTreeSet<u32>,
@@ -48,6 +54,43 @@ pub(super) fn identity(pid: u32, birth: u64) -> Arc<Identity> {
 
 pub(super) fn fault() -> MemoryFault {
     MemoryFault { address: 0x10, access: Access::Write, kind: "invalid PDE".to_owned(), gpu: None }
+}
+
+/// The GPUs of a machine with several.
+pub(super) const GPUS: [u32; 2] = [0, 1];
+
+/// A GPU's UUID.
+pub(super) fn uuid(gpu: u32) -> DeviceUuid {
+    DeviceUuid([u8::try_from(gpu + 1).expect("few"); 16])
+}
+
+/// Its address on the bus.
+pub(super) fn bus(gpu: u32) -> String {
+    format!("0000:00:{:02x}", gpu + 6)
+}
+
+/// The machine's GPUs, as the driver finds them.
+pub(super) fn places() -> Vec<GpuPlace> {
+    GPUS.iter().map(|gpu| GpuPlace { uuid: uuid(*gpu).to_string(), bus: bus(*gpu), instances: vec![] }).collect()
+}
+
+/// What a server says of them.
+pub(super) fn records() -> Vec<DeviceRecord> {
+    let record = |ordinal: &u32| DeviceRecord {
+        ordinal: *ordinal,
+        bus: 0,
+        device: ordinal + 6,
+        domain: 0,
+        attributes: [0; 2],
+        uuid: uuid(*ordinal),
+        name: "GPU".to_owned(),
+    };
+    GPUS.iter().map(record).collect()
+}
+
+/// A row of a server's list of contexts.
+pub(super) fn row(pid: u32, gpu: u32) -> ClientContext {
+    ClientContext { pid, context: 1, reserved: 0, device: uuid(gpu), id: 1 }
 }
 
 /// The world.
@@ -80,6 +123,12 @@ pub(super) struct World {
     watched: BTreeSet<u32>,
     /// Whose descriptors the driver has copies of, the living and the dead.
     copies: BTreeSet<ProcessKey>,
+    /// Whether the machine has [`GPUS`].
+    has_gpus: bool,
+    /// On which of them each process has contexts.
+    contexts: BTreeMap<u32, BTreeSet<u32>>,
+    /// The processes of which the core was told that since their last context.
+    placed: BTreeSet<u32>,
     /// The address spaces that the module knows.
     spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
@@ -119,6 +168,9 @@ impl World {
             accepted: BTreeMap::new(),
             watched: BTreeSet::new(),
             copies: BTreeSet::new(),
+            has_gpus: false,
+            contexts: BTreeMap::new(),
+            placed: BTreeSet::new(),
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
             guilty: BTreeSet::new(),
@@ -131,6 +183,45 @@ impl World {
         }
     }
 
+    /// The same on a machine with several GPUs.
+    pub(super) fn with_gpus(sharing: Sharing, domain: DomainPolicy) -> Self {
+        let mut world = Self::new(sharing, domain);
+        world.has_gpus = true;
+        world.feed(Input::GpusFound(places()));
+        world
+    }
+
+    /// Where a process's next context is: on the first GPU, on the second, or on both in turn. One of them says so.
+    fn next_gpu(&self, pid: u32) -> u32 {
+        match pid % 3 {
+            0 => u32::try_from(self.accepted.get(&pid).copied().unwrap_or_default() % 2).expect("0 or 1"),
+            other => other - 1,
+        }
+    }
+
+    /// What a process says in its environment: the truth, if it has one GPU and anything to say.
+    fn claim(pid: u32) -> Option<u32> {
+        (!pid.is_multiple_of(3) && pid.is_multiple_of(2)).then(|| pid % 3 - 1)
+    }
+
+    /// Whether a process is known to have nothing on any of these.
+    fn is_elsewhere(&self, pid: u32, gpus: &BTreeSet<u32>) -> bool {
+        let comes = self.dispatched.iter().any(|(key, (peer, _))| peer.pid == pid && !self.told.contains(key));
+        let has_none = self.accepted.get(&pid).is_none_or(|accepted| *accepted <= 1) && !comes;
+        let is_placed = self.placed.contains(&pid);
+        let own = self.contexts.get(&pid);
+        self.has_gpus && !gpus.is_empty() && (has_none || (is_placed && own.is_some_and(|own| own.is_disjoint(gpus))))
+    }
+
+    /// Whether a client lives there whom the server's fault is known to have left alone.
+    fn has_unharmed(&self, server: ServerEpoch) -> bool {
+        self.servers.get(&server).is_some_and(|process| {
+            let is_here = |pid: &&u32| self.homes.get(pid) == Some(&server) && self.accepted.contains_key(pid);
+            let mut clients = process.clients.iter().filter(is_here).filter(|pid| !process.hit.contains(pid));
+            process.faulted && clients.any(|pid| self.is_elsewhere(*pid, &process.named))
+        })
+    }
+
     fn birth(&self, pid: u32) -> u64 {
         self.births.get(&pid).copied().unwrap_or_default()
     }
@@ -140,7 +231,8 @@ impl World {
     }
 
     fn identity(&self, pid: u32) -> Arc<Identity> {
-        identity(pid, self.birth(pid))
+        let visible = Self::claim(pid).filter(|_| self.has_gpus).map(|gpu| uuid(gpu).to_string());
+        Arc::new(Identity { visible, ..Identity::clone(&identity(pid, self.birth(pid))) })
     }
 
     fn number(&mut self) -> u64 {
@@ -185,9 +277,12 @@ impl World {
         }
         let old = self.key(pid);
         self.accepted.remove(&pid);
+        self.contexts.remove(&pid);
+        self.placed.remove(&pid);
         *self.births.entry(pid).or_default() += 1;
         for process in self.servers.values_mut() {
             process.clients.remove(&pid);
+            process.hit.remove(&pid);
         }
         if self.watched.remove(&pid) {
             self.feed(Input::ProcessGone { process: old, end });
@@ -228,6 +323,7 @@ impl World {
         self.unanswered.clear();
         self.watched.clear();
         self.copies.clear();
+        self.placed.clear();
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
@@ -247,6 +343,9 @@ impl World {
             {
                 self.perform(effect);
             }
+        }
+        if self.has_gpus {
+            self.feed(Input::GpusFound(places()));
         }
         for (va_space, process) in self.spaces.clone() {
             self.feed(Input::AddressSpaceAdded { va_space, process, condemned: false });

@@ -1,8 +1,9 @@
 //! Device files and the modes of GPUs.
 
-use crate::core::{ComputeMode, Grouping, Sharing};
+use crate::core::{ComputeMode, GpuPlace, Grouping, Sharing};
 use crate::doctor::Outcome;
 use crate::doctor::machine::{Gpu, Machine, numbers_in};
+use crate::witness::gpus;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +50,28 @@ pub(super) fn devices(machine: &Machine) -> Outcome {
             "set NVreg_DeviceFileMode=0666 for the module nvidia, unless that is meant",
         );
     }
-    Outcome::ok(format!("nvidiactl, nvidia-uvm, {} GPU{}", gpus.len(), if gpus.len() == 1 { "" } else { "s" }))
+    let count = format!("nvidiactl, nvidia-uvm, {} GPU{}", gpus.len(), if gpus.len() == 1 { "" } else { "s" });
+    let named = named_gpus(machine);
+    if gpus.len() > 1 && named.is_empty() {
+        return Outcome::note(
+            format!("{count}, whose names /proc/driver/nvidia does not tell"),
+            "a fault on one GPU counts as a fault on all",
+            "a container gets that folder from the NVIDIA runtime; witness.gpus in mps-control.toml says where it is",
+        );
+    }
+    Outcome::ok(if named.is_empty() { count } else { format!("{count}: {}", named.join(" ")) })
+}
+
+/// The GPUs by their UUIDs, each with its MIG instances.
+fn named_gpus(machine: &Machine) -> Vec<String> {
+    let name = |place: GpuPlace| match &place.instances[..] {
+        [] => place.uuid,
+        instances => {
+            let numbers: Vec<String> = instances.iter().map(|number| format!("gi{number}")).collect();
+            format!("{} (MIG {})", place.uuid, numbers.join(" "))
+        }
+    };
+    gpus::list(&machine.proc("driver/nvidia")).into_iter().map(name).collect()
 }
 
 /// `nvidia0`, `nvidia1`, … of `/dev`.

@@ -1,7 +1,7 @@
 //! Which event counts where.
 
 use super::families::{Counters, DOMAIN, Histograms, Labels};
-use crate::core::{End, ExitReason, FuneralEnd, JournalEvent, RefusalReason, Sanction, Verdict};
+use crate::core::{End, ExitReason, FuneralEnd, Gpu, JournalEvent, RefusalReason, Sanction, Verdict};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
@@ -158,17 +158,22 @@ impl EventMetrics {
     }
 
     fn verdict(&mut self, verdict: &Verdict) {
-        let gpu = verdict.fault.as_ref().and_then(|fault| fault.gpu.clone()).unwrap_or_default();
+        let named = verdict.gpus.first();
+        let of_fault = verdict.fault.as_ref().and_then(|fault| fault.gpu.clone());
+        let gpu = named.map(|gpu| gpu.uuid().to_owned()).or(of_fault).unwrap_or_default();
+        // A label of its own only where there are such instances.
+        let mig = || named.and_then(Gpu::instance).map(|mig| ("MIG", Cow::from(mig)));
         let xid = verdict.xid.map(|number| number.to_string()).unwrap_or_default();
         self.incidents.inc();
         self.verdicts.add(vec![label("confidence", confidence(verdict)), label("kind", verdict.kind)], 1);
         let faults = |role| -> Labels {
-            vec![
+            let labels = [
                 ("UUID", gpu.clone().into()),
                 ("xid", xid.clone().into()),
                 label("kind", verdict.kind),
                 label("role", role),
-            ]
+            ];
+            labels.into_iter().chain(mig()).collect()
         };
         if verdict.culprit.is_some() {
             self.faults.add(faults("culprit"), 1);
@@ -177,7 +182,8 @@ impl EventMetrics {
             self.faults.add(faults("victim"), verdict.victims.len() as u64);
         }
         let result = if verdict.isolated { "isolated" } else { "escalated" };
-        self.isolations.add(vec![("UUID", gpu.clone().into()), label("result", result)], 1);
+        let labels = [("UUID", gpu.clone().into()), label("result", result)];
+        self.isolations.add(labels.into_iter().chain(mig()).collect(), 1);
         let labels = vec![domain(&verdict.domain), label("phase", "detect")];
         self.recovery_seconds.observe(labels, verdict.delay);
     }

@@ -54,6 +54,8 @@ fn full() -> Snapshot {
         retry: None,
     });
     snapshot.servers.push(ServerFacts {
+        gpus: vec![],
+        spoilt_gpus: vec![],
         epoch: ServerEpoch(1),
         pid: Some(519),
         uid,
@@ -64,6 +66,7 @@ fn full() -> Snapshot {
         memory_bytes: Some(69 << 20),
     });
     snapshot.clients.push(ClientFacts {
+        gpus: None,
         process,
         uid,
         domain: domain.clone(),

@@ -215,7 +215,7 @@ fn with_every_thread_busy_the_next_one_waits_and_then_gives_up() {
 
 #[test]
 fn a_label_is_found_wherever_it_stands_and_only_as_a_whole_name() {
-    let search = |environment: &[u8]| text::search(environment);
+    let search = |environment: &[u8]| text::search(environment).map(|found| found.label);
     assert_eq!(search(b"A=1\0MPS_DOMAIN=x\0B=2\0").unwrap().as_deref(), Some("x"));
     assert_eq!(search(b"MPS_DOMAIN=x").unwrap().as_deref(), Some("x"));
     assert_eq!(search(b"XMPS_DOMAIN=x\0MPS_DOMAINS=y\0A=MPS_DOMAIN=z\0MPS_DOMAIN=\0").unwrap(), None);
@@ -223,6 +223,9 @@ fn a_label_is_found_wherever_it_stands_and_only_as_a_whole_name() {
     assert_eq!(search(&long).unwrap_err(), Missing::BadLabel);
     assert_eq!(search(&long[..long.len() - 1]).unwrap().unwrap().len(), MAX_LABEL);
     assert_eq!(search(b"MPS_DOMAIN=a\nb\0").unwrap_err(), Missing::BadLabel);
+    let both = text::search(&b"CUDA_VISIBLE_DEVICES=GPU-1,2\0MPS_DOMAIN=x\0CUDA_VISIBLE_DEVICES=3"[..]).unwrap();
+    assert_eq!((both.label.as_deref(), both.visible.as_deref()), (Some("x"), Some("GPU-1,2")));
+    assert_eq!(text::search(&b"CUDA_VISIBLE_DEVICES="[..]).unwrap().visible.as_deref(), Some(""));
 }
 
 #[test]
@@ -250,7 +253,7 @@ proptest! {
         prop_assume!(!before.iter().any(|variable| variable.starts_with("MPS_DOMAIN=")));
         let all: Vec<String> = before.into_iter().chain(["MPS_DOMAIN=here".to_owned()]).chain(after).collect();
         let environment = all.join("\0").into_bytes();
-        let found = text::search(Pieces(&environment, size)).unwrap();
+        let found = text::search(Pieces(&environment, size)).unwrap().label;
         prop_assert_eq!(found.as_deref(), Some("here"));
     }
 }

@@ -1,4 +1,4 @@
-//! The command line and the label, out of a process's memory.
+//! The command line, the label and the GPUs that it sees, out of a process's memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -8,6 +8,10 @@ use crate::witness::proc_dir::{ProcDir, printable};
 
 /// The variable that names a client's fault domain.
 pub const LABEL_VARIABLE: &str = "MPS_DOMAIN";
+/// The variable that says which GPUs a program sees.
+const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+/// Longest value of it that is read: a UUID and a comma for each of 64 GPUs.
+const MAX_VISIBLE: usize = 64 * 41;
 /// Longest label in bytes, as the settings allow it.
 pub const MAX_LABEL: usize = 128;
 /// Bytes of a command line that are kept.
@@ -20,10 +24,10 @@ const CHUNK: usize = 64 * 1024;
 /// Reads both. May wait for as long as the process likes.
 pub(super) fn read(dir: &ProcDir) -> Memory {
     let words = dir.file("cmdline").and_then(|file| words(&file)).map_err(|error| reason(&error));
-    let label = dir.file("environ").map_err(|error| reason(&error)).and_then(search);
-    let missing = words.as_ref().err().or(label.as_ref().err()).copied();
-    let words = words.unwrap_or_default();
-    Memory { command: command(&words), program: program(&words), label: label.unwrap_or_default(), missing }
+    let found = dir.file("environ").map_err(|error| reason(&error)).and_then(search);
+    let missing = words.as_ref().err().or(found.as_ref().err()).copied();
+    let (words, Variables { label, visible }) = (words.unwrap_or_default(), found.unwrap_or_default());
+    Memory { command: command(&words), program: program(&words), label, visible, missing }
 }
 
 fn reason(error: &io::Error) -> Missing {
@@ -57,15 +61,25 @@ fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_COMMAND)].to_owned()
 }
 
-/// Looks for the label in an environment.
+/// What an environment says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Variables {
+    /// The label.
+    pub(super) label: Option<String>,
+    /// Which GPUs it sees, as it is written there.
+    pub(super) visible: Option<String>,
+}
+
+/// Looks for both in an environment.
 ///
 /// # Errors
 /// [`Missing::Large`] when it is not in the first [`MAX_ENVIRONMENT`] bytes of a larger one, [`Missing::BadLabel`] when it
 /// is no label, and whatever the reader says.
-pub(super) fn search(mut environment: impl Read) -> Result<Option<String>, Missing> {
+pub(super) fn search(mut environment: impl Read) -> Result<Variables, Missing> {
     let mut chunk = vec![0; CHUNK];
     // The part of the current variable that has been read: no more than what a label's can have.
-    let longest = LABEL_VARIABLE.len() + 1 + MAX_LABEL;
+    let longest = (LABEL_VARIABLE.len() + MAX_LABEL).max(VISIBLE_VARIABLE.len() + MAX_VISIBLE) + 1;
+    let mut found = Variables::default();
     let mut variable: Vec<u8> = Vec::with_capacity(longest + 1);
     let mut searched = 0;
     while searched < MAX_ENVIRONMENT {
@@ -74,7 +88,8 @@ pub(super) fn search(mut environment: impl Read) -> Result<Option<String>, Missi
             other => other.map_err(|error| reason(&error))?,
         };
         if count == 0 {
-            return label(&variable);
+            found.take(&variable)?;
+            return Ok(found);
         }
         searched += count;
         let mut pieces = chunk[..count].split(|byte| *byte == 0).peekable();
@@ -82,14 +97,36 @@ pub(super) fn search(mut environment: impl Read) -> Result<Option<String>, Missi
             let room = (longest + 1).saturating_sub(variable.len());
             variable.extend(&piece[..piece.len().min(room)]);
             if pieces.peek().is_some() {
-                if let Some(label) = label(&variable)? {
-                    return Ok(Some(label));
+                found.take(&variable)?;
+                if found.label.is_some() && found.visible.is_some() {
+                    return Ok(found);
                 }
                 variable.clear();
             }
         }
     }
-    Err(Missing::Large)
+    // What comes behind so much is not looked for.
+    if found.label.is_some() { Ok(found) } else { Err(Missing::Large) }
+}
+
+impl Variables {
+    /// Takes a variable's value, if it is one of these; the first of several counts.
+    fn take(&mut self, variable: &[u8]) -> Result<(), Missing> {
+        if self.label.is_none() {
+            self.label = label(variable)?;
+        }
+        if self.visible.is_none() {
+            self.visible = visible(variable);
+        }
+        Ok(())
+    }
+}
+
+/// The list of GPUs, if a variable is its. One that is too long, or no text, is as good as none.
+fn visible(variable: &[u8]) -> Option<String> {
+    let value = variable.strip_prefix(VISIBLE_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+    let value = std::str::from_utf8(value).ok().filter(|value| value.len() <= MAX_VISIBLE)?;
+    (!value.chars().any(char::is_control)).then(|| value.to_owned())
 }
 
 /// The label, if a variable is its.

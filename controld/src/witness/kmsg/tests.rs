@@ -34,6 +34,7 @@ fn the_kernels_signs_are_found_among_the_noise() {
         }
         let signs = log.next().await.unwrap();
         let xid = Evidence::Xid {
+            instance: None,
             number: 31,
             class: XidClass::Application,
             bus: "0000:3b:00".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! `NVRM: Xid (PCI:0000:3b:00): 31, pid=649, name=python3, Ch 00000012, intr 00000000. MMU Fault: …`, as
 //! `kernel_rc.c` of NVIDIA's open modules prints it. In front of the closing parenthesis a MIG device has `GPU-I:05` and
-//! `GPU-CI:01`. Without a channel 535 and 550 have `pid='<unknown>', name=<unknown>`; later releases leave both out.
+//! `GPU-CI:01`, both decimal. Without a channel 535 and 550 have `pid='<unknown>', name=<unknown>`; later releases leave both out.
 //! Before 450 there was no pid, before 510 no name, and before 360 no `PCI:`.
 //!
 //! The name is the process's own choice and may look like what follows it. So the channel is taken from the last place
@@ -21,6 +21,8 @@ pub struct Xid {
     pub class: XidClass,
     /// The GPU's address on the bus, as `0000:3b:00`.
     pub bus: String,
+    /// The MIG GPU instance, by its number.
+    pub instance: Option<u32>,
     /// The process it names, in the initial PID namespace.
     pub pid: Option<u32>,
     /// The channel it names.
@@ -50,6 +52,8 @@ pub const fn class_of(number: u32) -> XidClass {
 }
 
 const HEAD: &str = "NVRM: Xid (";
+/// What comes before the number of a MIG GPU instance.
+const INSTANCE: &str = "GPU-I:";
 /// Digits that a domain, a bus and a device have at most.
 const MOST_BUS_DIGITS: usize = 8;
 
@@ -58,7 +62,9 @@ impl Xid {
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let (place, rest) = line.strip_prefix(HEAD)?.split_once("): ")?;
-        let bus = place.strip_prefix("PCI:").unwrap_or(place).split(' ').next()?;
+        let mut words = place.strip_prefix("PCI:").unwrap_or(place).split(' ');
+        let bus = words.next()?;
+        let instance = words.find_map(|word| word.strip_prefix(INSTANCE)?.parse().ok());
         if !is_bus_address(bus) {
             return None;
         }
@@ -72,6 +78,7 @@ impl Xid {
             number,
             class: class_of(number),
             bus: bus.to_owned(),
+            instance,
             pid: pid(text),
             channel: channel(text),
             text: text.to_owned(),
@@ -196,6 +203,12 @@ mod tests {
             assert_eq!((xid.pid, xid.channel), (*pid, *channel), "{line}");
             assert!(line.ends_with(&xid.text));
         }
+    }
+
+    #[test]
+    fn a_mig_instance_is_named_beside_the_bus() {
+        let instances: Vec<_> = LINES.iter().filter_map(|(line, _)| Xid::parse(line).unwrap().instance).collect();
+        assert_eq!(instances, [5, 5]);
     }
 
     #[test]

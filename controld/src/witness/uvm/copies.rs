@@ -12,7 +12,10 @@ use std::sync::{Arc, Weak};
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 
+use super::ask;
 use super::closing::{self, Closing};
+use super::error::AttachError;
+use super::processors::Processors;
 use crate::sys::uvm as sys;
 
 /// Descriptors of one client that are held at most. A process has two for each copy of libcuda in it.
@@ -193,6 +196,21 @@ impl Copies {
     #[must_use]
     pub fn is_among(&self, open: &OpenFiles) -> bool {
         open.0.iter().any(|held| Arc::ptr_eq(held, &self.0.space))
+    }
+
+    /// Asks the driver which GPUs the address space has. What is asked does not keep it longer than the question lasts.
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub fn ask_for_gpus(&self) -> impl Future<Output = Result<Vec<String>, AttachError>> + use<> {
+        let (pid, space) = (self.process(), Arc::downgrade(&self.0.space));
+        let question = move || {
+            let space = space.upgrade().ok_or(AttachError::Gone)?;
+            let what = "ask for the GPUs of an address space";
+            let found = Processors::ask_any(space.fd()).map_err(|source| AttachError::System { what, source })?;
+            Ok(found.names())
+        };
+        ask(pid, question)
     }
 
     pub(super) fn space(&self) -> &Arc<Held> {

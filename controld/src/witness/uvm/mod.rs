@@ -63,7 +63,7 @@ use copies::Registry;
 use descriptors::{TOOLS_MINOR, read_major};
 use nix::unistd::Pid;
 
-use crate::io::blocking::{LOOKS, NoResult};
+use crate::io::blocking::{LOOKS, NoResult, QUESTIONS, Threads};
 use crate::io::process::uid_of;
 
 /// The tools device.
@@ -133,8 +133,24 @@ async fn look<T: Send + 'static>(
     pid: Pid,
     work: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
 ) -> Result<T, AttachError> {
+    on(&LOOKS, pid, work).await
+}
+
+/// The same of one question about a process's address space.
+async fn ask<T: Send + 'static>(
+    pid: Pid,
+    question: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
+) -> Result<T, AttachError> {
+    on(&QUESTIONS, pid, question).await
+}
+
+async fn on<T: Send + 'static>(
+    threads: &'static Threads,
+    pid: Pid,
+    work: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
+) -> Result<T, AttachError> {
     let user = uid_of(pid).unwrap_or(NOBODY);
-    match LOOKS.run(user, PATIENCE, work).await {
+    match threads.run(user, PATIENCE, work).await {
         Ok(result) => result,
         Err(NoResult::Exhausted) => Err(AttachError::Exhausted),
         Err(NoResult::Stuck) => Err(AttachError::Stuck { after: PATIENCE }),

@@ -22,6 +22,11 @@ impl Processors {
         self.0.iter().all(Option::is_none)
     }
 
+    /// The GPUs' names.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.iter().flatten().cloned().collect()
+    }
+
     /// The GPU's name.
     pub(super) fn name_of(&self, index: u16) -> Option<&str> {
         self.0.get(usize::from(index))?.as_deref()
@@ -34,6 +39,16 @@ impl Processors {
         let used = names.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
         names.truncate(used);
         Self(names)
+    }
+
+    /// The same of a driver whose release nobody has asked for yet.
+    pub(super) fn ask_any(space: BorrowedFd<'_>) -> io::Result<Self> {
+        match Self::ask(space, Version::V2) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => {
+                Self::ask(space, Version::V1)
+            }
+            result => result,
+        }
     }
 
     /// Asks the driver about an address space. Blocks while the client changes it.

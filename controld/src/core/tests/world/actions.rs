@@ -98,7 +98,7 @@ impl World {
                     // Who has no end yet can only leave.
                     let status = if self.told.remove(&connection) { None } else { Some(0) };
                     if status.is_some() {
-                        *self.accepted.entry(peer.pid).or_default() += 1;
+                        self.accept(peer.pid);
                     }
                     self.feed(Input::ClientDone { connection, status });
                 } else if let Some(connection) = self.waiting.keys().nth(index).copied() {
@@ -119,9 +119,12 @@ impl World {
             }
             Action::MemoryFault(index) => {
                 if let Some((&pid, &home)) = self.homes.iter().nth(index) {
-                    self.break_server(home);
+                    let gpu = self.contexts.get(&pid).and_then(|gpus| gpus.last().copied());
+                    self.break_server(home, gpu);
                     self.guilty.insert(self.key(pid));
-                    self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault: fault() }));
+                    let gpu = gpu.map(|gpu| uuid(gpu).to_string());
+                    let fault = MemoryFault { gpu, ..fault() };
+                    self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault }));
                     let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
                     let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
                     assert!(!self.core.processes.contains_key(&pid) || is_named, "the culprit is named at once");
@@ -149,7 +152,9 @@ impl World {
             }
             Action::Exception { server, named } => {
                 if let Some(epoch) = self.servers.keys().nth(server).copied() {
-                    self.break_server(epoch);
+                    let gpu = self.has_gpus.then_some(u32::try_from(named % 2).expect("0 or 1"));
+                    self.break_server(epoch, gpu);
+                    self.xid(epoch, gpu);
                     self.log_record(epoch, named);
                 }
             }
@@ -176,9 +181,34 @@ impl World {
         }
     }
 
-    pub(super) fn break_server(&mut self, epoch: ServerEpoch) {
+    /// A fault on a GPU costs everybody there the contexts; where there is one GPU, that is everybody.
+    pub(super) fn break_server(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+        let contexts = &self.contexts;
         if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
             process.faulted = true;
+            process.named.extend(gpu);
+            let is_there = |pid: &&u32| gpu.is_none_or(|gpu| contexts.get(pid).is_some_and(|gpus| gpus.contains(&gpu)));
+            process.hit.extend(process.clients.iter().filter(is_there));
+        }
+    }
+
+    /// The kernel tells of it, and names the server.
+    fn xid(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+        let pid = self.servers.get(&epoch).map(|process| process.pid);
+        if let Some(gpu) = gpu {
+            let (number, class, bus, text) = (43, XidClass::Application, bus(gpu), "x".to_owned());
+            self.feed(Input::Evidence(Evidence::Xid { number, class, bus, instance: None, pid, channel: None, text }));
+        }
+    }
+
+    /// A server has accepted a connection; from the second one on it is a context's.
+    fn accept(&mut self, pid: u32) {
+        let gpu = self.next_gpu(pid);
+        let accepted = self.accepted.entry(pid).or_default();
+        *accepted += 1;
+        if *accepted > 1 {
+            self.contexts.entry(pid).or_default().insert(gpu);
+            self.placed.remove(&pid);
         }
     }
 
@@ -291,9 +321,14 @@ impl World {
             }]),
             Request::GetThreadPercentage => Reply::ThreadPercentage(50.0),
             Request::TerminateClient(_) => Reply::Terminated(0),
-            Request::Snapshot => Reply::Snapshot(Vec::new()),
+            Request::Snapshot => {
+                let has = |pid: u32| self.contexts.get(&pid).into_iter().flatten().map(move |gpu| row(pid, *gpu));
+                Reply::Snapshot(clients.into_iter().flat_map(has).collect())
+            }
             Request::Status => {
-                let is_sound = !self.servers.get(&server).is_some_and(|process| process.faulted);
+                let has_gpus = self.has_gpus;
+                let is_faulty = |process: &Process| process.faulted && (!has_gpus || !process.hit.is_empty());
+                let is_sound = !self.servers.get(&server).is_some_and(is_faulty);
                 if is_sound {
                     let known = self.known_sound.entry(server).or_default();
                     *known = at.max(*known);
@@ -301,7 +336,7 @@ impl World {
                 Reply::Active(is_sound)
             }
             Request::GetPinnedLimit(_) => Reply::PinnedLimit(1 << 30),
-            Request::QueryDevices => Reply::Devices(Vec::new()),
+            Request::QueryDevices => Reply::Devices(if self.has_gpus { records() } else { Vec::new() }),
             other => panic!("{other:?} has no answer"),
         };
         self.feed(Input::Replied { request: id, reply: Ok(reply) });
@@ -322,6 +357,11 @@ impl World {
         let session = SessionId(self.number());
         let server = self.servers.values().next().map_or(1, |process| process.pid);
         let client = self.homes.keys().next().copied().unwrap_or(2);
+        if command.contains("shutdown_server")
+            && let Some(process) = self.servers.values_mut().next()
+        {
+            process.ordered = true;
+        }
         let line = command.replace("{S}", &server.to_string()).replace("{C}", &client.to_string());
         self.unanswered.insert(session);
         let peer = Peer { pid: 1, uid, gid: uid };

@@ -15,6 +15,9 @@ impl World {
             Effect::AdoptLink { server, .. } => assert!(self.servers.contains_key(&server)),
             Effect::Ask { server, id, request } => {
                 assert!(self.asked.iter().all(|asked| asked.id != id), "a request id is used once");
+                if request == Request::Shutdown {
+                    self.check_end(server);
+                }
                 self.asked.push(Asked { id, server, request, at: self.now });
             }
             Effect::Tell { server, request } => {
@@ -37,6 +40,7 @@ impl World {
             }
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
+            Effect::FindGpus { process } => self.find_gpus(process),
             Effect::MeasureServer { server, .. } => {
                 let input = Input::ServerMeasured { server, memory_bytes: Some(66 << 20) };
                 let effects = self.core.handle(self.now, input);
@@ -54,6 +58,7 @@ impl World {
             }
             Effect::Close { connection } => drop(self.waiting.remove(&connection)),
             Effect::Signal { server, .. } => {
+                self.check_end(server);
                 if let Some(process) = self.servers.get_mut(&server) {
                     process.signalled = true;
                 }
@@ -70,6 +75,28 @@ impl World {
             }
             Effect::CloseSessions => {}
             Effect::Exit { status } => self.exit = Some(status),
+        }
+    }
+
+    /// A server is told to end. Work of a dead client that may never end is another reason than a fault, and asks only
+    /// for the end of one without clients.
+    fn check_end(&self, server: ServerEpoch) {
+        let is_ordered = self.servers.get(&server).is_some_and(|process| process.ordered);
+        let is_lost = self.core.servers().any(|known| known.epoch == server && known.is_lost());
+        let may_end = !is_lost || is_ordered || self.quitting || self.policy.sharing == Sharing::Single;
+        assert!(may_end || !self.has_unharmed(server), "nobody is ended for a fault elsewhere: {:?}", self.servers);
+    }
+
+    /// The driver answers in a later input; here it is the next one.
+    fn find_gpus(&mut self, process: ProcessKey) {
+        let gpus = self.contexts.get(&process.pid).cloned().unwrap_or_default();
+        let gpus = Some(gpus.iter().map(|gpu| uuid(*gpu).to_string()).collect());
+        if self.lives(process) {
+            self.placed.insert(process.pid);
+        }
+        let effects = self.core.handle(self.now, Input::SpacesFound { process, gpus });
+        for effect in effects {
+            self.perform(effect);
         }
     }
 
@@ -117,6 +144,11 @@ impl World {
         let last = self.verdicts.iter().rfind(|last| last.epoch == verdict.epoch && last.incident == verdict.incident);
         let word = |verdict: &Verdict| (verdict.culprit.as_ref().map(|culprit| culprit.process), verdict.confidence);
         assert!(last.is_none_or(|last| word(last) != word(&verdict)), "nothing is said twice: {verdict:?}");
+        if let Some(server) = self.servers.get(&verdict.epoch) {
+            let is_unharmed = |pid: &&u32| server.clients.contains(pid) && self.is_elsewhere(**pid, &server.named);
+            let unharmed = verdict.victims.iter().find(is_unharmed);
+            assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
+        }
         self.verdicts.push(verdict);
     }
 
@@ -140,6 +172,9 @@ impl World {
             alive: self.spawning_works,
             signalled: false,
             faulted: false,
+            named: BTreeSet::new(),
+            hit: BTreeSet::new(),
+            ordered: false,
             clients: BTreeSet::new(),
             ever: BTreeSet::new(),
         };
@@ -162,7 +197,7 @@ impl World {
 
     pub(super) fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
         let peer = self.waiting.remove(&connection).expect("only a client that waits is dispatched, and once");
-        let process = self.servers.get_mut(&server).expect("only to a server that there is");
+        let process = self.servers.get(&server).expect("only to a server that there is");
         assert!(process.hello, "only to a server that is ready");
         assert!(!process.signalled, "not to a server that must end");
         let deciding = self.asked.iter().any(|asked| asked.server == server && asked.request == Request::Shutdown);
@@ -172,14 +207,21 @@ impl World {
         }
         if let Some(home) = self.homes.get(&peer.pid) {
             let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
-            let keeps = |s: &Server| !s.is_lost() && (s.tainted.is_none() || has_contexts);
+            let is_unharmed = self
+                .servers
+                .get(home)
+                .is_some_and(|process| !process.hit.contains(&peer.pid) && self.is_elsewhere(peer.pid, &process.named));
+            let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (s.tainted.is_none() || has_contexts);
             let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
             let home_works = self.core.servers().any(works);
             let home_told = !self.untold.contains(home);
             assert!(*home == server || !home_works || !home_told, "a process stays with its server");
         }
         let is_own = process.clients.contains(&peer.pid);
-        let spoilt = |s: &Server| s.is_lost() || (s.tainted.is_some() && !is_own);
+        let claims_another = Self::claim(peer.pid).is_some_and(|gpu| !process.named.contains(&gpu));
+        let is_unharmed = !process.hit.contains(&peer.pid) && is_own;
+        let may_go = self.has_gpus && (is_unharmed || (claims_another && process.hit.is_empty()));
+        let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted.is_some() && !s.is_lost() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
         assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
         let joins = process.clients.iter().any(|other| *other != peer.pid);
@@ -190,6 +232,7 @@ impl World {
                 "who joins others does so on a server that is known to be sound"
             );
         }
+        let process = self.servers.get_mut(&server).expect("it is there still");
         process.clients.insert(peer.pid);
         process.ever.insert(peer.pid);
         self.homes.insert(peer.pid, server);

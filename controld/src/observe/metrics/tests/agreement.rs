@@ -34,6 +34,8 @@ fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
         channel: None,
         xid: Some(31),
         victims: (0..victims).collect(),
+        gpus: vec![],
+        spared: vec![],
         witnesses: vec![],
         more_witnesses: 0,
         named_by_log: vec![],

@@ -1,0 +1,336 @@
+//! A machine with two GPUs: the culprit of the scene is on the first, the other client on the second.
+
+use super::scene::*;
+use super::*;
+use crate::core::gpu::GpuSet;
+use remps_proto::mps::server::{ClientContext, Reply, Request};
+use std::sync::Arc;
+use world::{bus, fault, identity, key, places, records, row, uuid};
+
+/// Longer than a client is looked at.
+const LOOKED_AT: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The scene's two clients, each on a GPU or several.
+fn scene(policy: Policy, culprits: &[u32], others: &[u32]) -> Scene {
+    let mut scene = Scene::new(policy);
+    let effects = scene.feed(Input::GpusFound(places()));
+    let request = asked(&effects, &Request::QueryDevices).expect("a server says what its numbers mean");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::Devices(records())) });
+    let of = |pid: u32, gpus: &[u32]| gpus.iter().map(move |gpu| row(pid, *gpu)).collect::<Vec<_>>();
+    look(&mut scene, [of(CULPRIT.pid, culprits), of(VICTIM.pid, others)].concat());
+    scene
+}
+
+fn default_scene() -> Scene {
+    scene(Policy::default(), &[0], &[1])
+}
+
+/// Lets the time pass in which clients are looked at, and their server list these contexts.
+fn look(scene: &mut Scene, rows: Vec<ClientContext>) {
+    for pause in [Duration::from_millis(50), LOOKED_AT] {
+        let effects = scene.pass(pause);
+        let request = asked(&effects, &Request::Snapshot).expect("the server lists its contexts");
+        scene.feed(Input::Replied { request, reply: Ok(Reply::Snapshot(rows.clone())) });
+    }
+}
+
+fn memory_fault_on(scene: &mut Scene, gpu: u32) -> Vec<Effect> {
+    let fault = MemoryFault { gpu: Some(uuid(gpu).to_string()), ..fault() };
+    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault }))
+}
+
+fn xid(number: u32, gpu: u32, pid: Option<Pid>) -> Input {
+    let (class, bus, text) = (XidClass::Application, bus(gpu), "x".to_owned());
+    Input::Evidence(Evidence::Xid { number, class, bus, instance: None, pid, channel: None, text })
+}
+
+fn is_told_to_end(effects: &[Effect], epoch: ServerEpoch) -> bool {
+    effects.iter().any(|effect| match effect {
+        Effect::Signal { server, .. } => *server == epoch,
+        Effect::Ask { server, request, .. } => *server == epoch && *request == Request::Shutdown,
+        _ => false,
+    })
+}
+
+/// A newcomer with this `CUDA_VISIBLE_DEVICES`.
+fn arrive(scene: &mut Scene, connection: u64, pid: Pid, visible: Option<&str>) -> Vec<Effect> {
+    let visible = visible.map(str::to_owned);
+    let identity = Arc::new(Identity { visible, ..Identity::clone(&identity(pid, 0)) });
+    let (connection, peer) = (ConnectionId(connection), Peer { pid, ..NEWCOMER });
+    scene.feed(Input::ClientArrived { connection, peer, identity })
+}
+
+fn gpus(names: &[u32]) -> GpuSet {
+    names.iter().map(|gpu| Gpu::new(&uuid(*gpu).to_string())).collect()
+}
+
+/// The server answers that it has, or has not, got over its fault.
+fn recovers(scene: &mut Scene, is_sound: bool) -> Vec<Effect> {
+    let effects = scene.pass(Duration::from_secs(5));
+    scene.answer_status(&effects, is_sound)
+}
+
+#[test]
+fn who_has_nothing_on_the_gpu_of_a_fault_is_no_victim_and_its_server_stays_as_long_as_it_lives() {
+    let mut scene = default_scene();
+    let old = scene.server;
+    let effects = memory_fault_on(&mut scene, 0);
+    let verdict = scene.verdict();
+    assert_eq!((verdict.victims.as_slice(), verdict.spared.as_slice()), (&[][..], &[VICTIM.pid][..]));
+    assert_eq!(verdict.gpus, gpus(&[0]).into_iter().collect::<Vec<_>>());
+    assert!(scene.is_tainted() && spawned(&effects).is_some(), "newcomers get another server");
+    assert!(!is_told_to_end(&effects, old));
+    scene.serve(&effects, SERVER + 1);
+    scene.dies(CULPRIT, End::Exited(1));
+    for _ in 0..10 {
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), old), "today it would be ended after {PATIENCE:?}");
+    }
+    assert_eq!(scene.core.fate_of(key(VICTIM.pid, 0)), Some((old, Fate::Healthy)));
+    let effects = scene.dies(VICTIM, End::Exited(0));
+    assert!(is_told_to_end(&effects, old), "then it goes");
+}
+
+#[test]
+fn those_that_the_fault_has_hit_have_their_time_beside_one_that_it_has_not() {
+    let mut policy = Policy::default();
+    policy.domains.default.faults.victims = VictimAction::Terminate;
+    let mut scene = scene(policy, &[0], &[0]);
+    scene.joins(NEWCOMER);
+    look(&mut scene, vec![row(CULPRIT.pid, 0), row(VICTIM.pid, 0), row(NEWCOMER.pid, 1)]);
+    memory_fault_on(&mut scene, 0);
+    assert_eq!(
+        (scene.verdict().victims.as_slice(), scene.verdict().spared.as_slice()),
+        (&[VICTIM.pid][..], &[NEWCOMER.pid][..])
+    );
+    scene.dies(CULPRIT, End::Exited(1));
+    let effects = scene.pass(PATIENCE);
+    let line = format!("Server {SERVER} still has clients after a fault: {}", VICTIM.pid);
+    assert!(effects.contains(&Effect::Log(line)), "{effects:?}");
+    assert!(asked(&effects, &Request::TerminateClient(VICTIM.pid)).is_some());
+    assert!(asked(&effects, &Request::TerminateClient(NEWCOMER.pid)).is_none());
+    assert!(!is_told_to_end(&effects, scene.server));
+}
+
+#[test]
+fn who_is_on_both_gpus_or_nobody_knows_where_is_a_victim_as_ever() {
+    for others in [&[0, 1][..], &[]] {
+        let mut scene = scene(Policy::default(), &[0], others);
+        let effects = memory_fault_on(&mut scene, 0);
+        assert_eq!(scene.verdict().victims, [VICTIM.pid], "{others:?}");
+        assert!(is_told_to_end(&effects, scene.server));
+        let effects = scene.pass(PATIENCE);
+        assert!(effects.contains(&Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt }));
+    }
+}
+
+#[test]
+fn a_client_that_has_just_made_a_context_may_be_anywhere() {
+    let mut scene = default_scene();
+    let (context, effects) = scene.arrive(VICTIM);
+    assert!(is_dispatched(&effects, context));
+    scene.finish(context);
+    memory_fault_on(&mut scene, 0);
+    assert_eq!(scene.verdict().victims, [VICTIM.pid]);
+}
+
+#[test]
+fn what_the_uvm_driver_says_afterwards_takes_the_end_of_a_server_back() {
+    let mut scene = scene(Policy::default(), &[0], &[]);
+    let effects = memory_fault_on(&mut scene, 0);
+    let request = asked(&effects, &Request::Shutdown).expect("nobody knows better");
+    let names = vec![uuid(1).to_string()];
+    scene.feed(Input::SpacesFound { process: key(VICTIM.pid, 0), gpus: Some(names) });
+    scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(4)) });
+    for _ in 0..3 {
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server));
+    }
+}
+
+#[test]
+fn the_kernel_says_on_which_gpu_an_exception_was_before_or_after_the_server_is_known_to_be_lost() {
+    for is_first in [true, false] {
+        let mut scene = default_scene();
+        let line = xid(13, 0, None);
+        let mut effects = scene.log_record(CULPRIT.pid);
+        if is_first {
+            scene.feed(line.clone());
+        }
+        effects.extend(scene.answer_status(&effects, false));
+        if !is_first {
+            let request = asked(&effects, &Request::Shutdown).expect("nobody knows better");
+            scene.feed(line);
+            scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(4)) });
+        }
+        scene.pass(Duration::from_millis(500));
+        let verdict = scene.verdict();
+        // Nobody says who did it, so it is one of those that it has hit.
+        let (victims, spared) = (&[CULPRIT.pid][..], &[VICTIM.pid][..]);
+        assert_eq!((verdict.victims.as_slice(), verdict.spared.as_slice()), (victims, spared));
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server));
+    }
+}
+
+#[test]
+fn an_xid_without_a_pid_is_about_servers_that_have_something_on_its_gpu() {
+    let mut scene = scene(Policy::default(), &[0], &[0]);
+    assert_eq!(asked(&scene.feed(xid(13, 1, None)), &Request::Status), None);
+    assert!(asked(&scene.feed(xid(13, 0, None)), &Request::Status).is_some());
+}
+
+#[test]
+fn a_second_fault_on_the_other_gpu_hits_whom_the_first_had_left_alone() {
+    let mut scene = default_scene();
+    let effects = memory_fault_on(&mut scene, 0);
+    scene.serve(&effects, SERVER + 1);
+    scene.dies(CULPRIT, End::Exited(1));
+    recovers(&mut scene, true);
+    scene.pass(PATIENCE);
+    let gpu = Some(uuid(1).to_string());
+    let fault = Evidence::UvmEvent { process: key(VICTIM.pid, 0), fault: MemoryFault { gpu, ..fault() } };
+    let effects = scene.feed(Input::Evidence(fault));
+    assert_eq!(culprit(scene.verdict()), Some(VICTIM.pid));
+    let request = asked(&effects, &Request::Shutdown).expect("nobody is left alone");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(2)) });
+    let is_forced = |effects: &[Effect]| {
+        effects.contains(&Effect::Signal { server: ServerEpoch(1), signal: ServerSignal::Interrupt })
+    };
+    let half = scene.pass(PATIENCE / 2);
+    assert!(!is_forced(&half), "it has its time, too: {half:?}");
+    let request = asked(&half, &Request::Shutdown).expect("it is asked again");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(2)) });
+    assert!(is_forced(&scene.pass(PATIENCE / 2)), "and no more");
+}
+
+#[test]
+fn a_newcomer_for_a_sound_gpu_goes_to_the_same_server_when_that_says_it_takes_some() {
+    let mut scene = default_scene();
+    let (old, second) = (scene.server, uuid(1).to_string());
+    let effects = memory_fault_on(&mut scene, 0);
+    assert!(scene.core.must_know_clients(), "what a newcomer sees matters from now on");
+    let new = spawned(&effects).expect("another server");
+    scene.serve(&effects, SERVER + 1);
+    let to = |effects: &[Effect], server, connection| {
+        effects.contains(&Effect::Dispatch { server, connection: ConnectionId(connection) })
+    };
+    assert!(to(&arrive(&mut scene, 800, 20, Some(&second)), new, 800), "it refuses everybody still");
+    scene.finish(ConnectionId(800));
+    assert!(!to(&recovers(&mut scene, false), old, 800));
+    scene.dies(CULPRIT, End::Exited(1));
+    let effects = scene.pass(Duration::from_secs(5));
+    let status = effects.iter().filter_map(|effect| match effect {
+        Effect::Ask { server, id, request: Request::Status } if *server == old => Some(*id),
+        _ => None,
+    });
+    for request in status.collect::<Vec<_>>() {
+        scene.feed(Input::Replied { request, reply: Ok(Reply::Active(true)) });
+    }
+    for (number, visible) in [(801, Some(second.as_str())), (802, Some("1"))] {
+        arrive(&mut scene, number, 30 + u32::try_from(number).unwrap(), visible);
+        let effects = scene.settle();
+        assert!(to(&effects, old, number), "{visible:?}: {effects:?}");
+        scene.finish(ConnectionId(number));
+    }
+    let first = uuid(0).to_string();
+    for (number, visible) in [(810, None), (811, Some(first.as_str())), (812, Some("0,1")), (813, Some("x"))] {
+        let mut effects = arrive(&mut scene, number, 40 + u32::try_from(number).unwrap(), visible);
+        effects.extend(scene.pass(SETTLE));
+        if let Some(request) = asked(&effects, &Request::Status) {
+            effects.extend(scene.feed(Input::Replied { request, reply: Ok(Reply::Active(true)) }));
+        }
+        assert!(to(&effects, new, number), "{visible:?}: {effects:?}");
+        scene.finish(ConnectionId(number));
+    }
+}
+
+#[test]
+fn another_context_of_one_that_was_left_alone_waits_until_the_server_takes_it_but_not_for_ever() {
+    for is_sound in [true, false] {
+        let mut scene = default_scene();
+        let effects = memory_fault_on(&mut scene, 0);
+        scene.serve(&effects, SERVER + 1);
+        let (context, effects) = scene.arrive(VICTIM);
+        assert!(!is_dispatched(&effects, context), "it would be refused");
+        let effects = if is_sound { recovers(&mut scene, true) } else { scene.pass(PATIENCE) };
+        let own = Effect::Dispatch { server: scene.server, connection: context };
+        assert!(effects.contains(&own), "and nobody else could have it: {effects:?}");
+    }
+}
+
+#[test]
+fn a_successor_keeps_a_server_for_those_whom_its_fault_has_left_alone() {
+    let mut scene = default_scene();
+    memory_fault_on(&mut scene, 0);
+    let saved = scene.core.saved();
+    let alive: Vec<_> = saved.servers.iter().filter(|server| server.ready).cloned().collect();
+    let (core, effects) = Core::restored(scene.now, Policy::default(), &saved, &alive);
+    scene.core = core;
+    let request = asked(&effects, &Request::Clients).expect("who is there?");
+    assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server), "nobody knows yet");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::Clients(vec![CULPRIT.pid, VICTIM.pid])) });
+    for pid in [CULPRIT.pid, VICTIM.pid] {
+        scene.feed(Input::IdentityKnown { pid, identity: identity(pid, 0) });
+    }
+    scene.dies(CULPRIT, End::Exited(1));
+    for _ in 0..3 {
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server));
+    }
+    assert!(is_told_to_end(&scene.dies(VICTIM, End::Exited(0)), scene.server));
+}
+
+#[test]
+fn a_replacement_that_cannot_start_does_not_cost_those_who_were_left_alone_their_server() {
+    let mut scene = default_scene();
+    let server = spawned(&memory_fault_on(&mut scene, 0)).expect("a replacement");
+    let effects = scene.feed(Input::SpawnFailed { server, reason: "EXCLUSIVE_PROCESS".to_owned() });
+    assert!(!is_told_to_end(&effects, scene.server));
+}
+
+#[test]
+fn on_a_machine_with_one_gpu_nobody_is_asked_for_anything() {
+    let mut scene = Scene::new(Policy::default());
+    let mut effects = scene.feed(Input::GpusFound(places()[..1].to_vec()));
+    effects.extend(scene.pass(LOOKED_AT));
+    let (context, more) = scene.arrive(VICTIM);
+    effects.extend(more);
+    scene.finish(context);
+    effects.extend(scene.pass(LOOKED_AT));
+    let asks = |effect: &Effect| {
+        matches!(effect, Effect::FindGpus { .. })
+            || matches!(effect, Effect::Ask { request: Request::Snapshot | Request::QueryDevices, .. })
+    };
+    assert!(!effects.iter().any(asks), "{effects:?}");
+    memory_fault_on(&mut scene, 0);
+    assert_eq!(scene.verdict().victims, [VICTIM.pid]);
+}
+
+#[test]
+fn clients_that_see_one_gpu_by_its_name_have_a_server_for_it() {
+    let mut scene = scene(Policy { by_gpu: true, ..Policy::default() }, &[0], &[1]);
+    let (first, second) = (uuid(0).to_string(), uuid(1).to_string().to_uppercase());
+    assert!(scene.core.must_know_clients());
+    let visible_of = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::SpawnServer { gpu, .. } => Some(gpu.clone()),
+            _ => None,
+        })
+    };
+    let effects = arrive(&mut scene, 800, 20, Some(&first));
+    assert_eq!(visible_of(&effects), Some(Some(first.clone())));
+    assert_eq!(
+        scene.core.domains.values().filter(|domain| domain.key.to_string() == format!("user 1000, {first}")).count(),
+        1
+    );
+    scene.serve(&effects, SERVER + 1);
+    let effects = arrive(&mut scene, 801, 21, Some(&second));
+    assert_eq!(visible_of(&effects), Some(Some(uuid(1).to_string())));
+    for (number, visible) in [(802, "0"), (803, "GPU-0"), (804, &*format!("{first},{}", uuid(1)))] {
+        let effects = arrive(&mut scene, number, 22 + u32::try_from(number).unwrap(), Some(visible));
+        assert_eq!(visible_of(&effects), None, "{visible} is for the common server");
+    }
+    let saved = scene.core.saved();
+    let alive: Vec<_> = saved.servers.iter().filter(|server| server.ready).cloned().collect();
+    let (core, _) = Core::restored(scene.now, Policy { by_gpu: true, ..Policy::default() }, &saved, &alive);
+    let names: Vec<_> = core.domains.values().map(|domain| domain.key.to_string()).collect();
+    assert!(names.contains(&format!("user 1000, {first}")), "{names:?}");
+}
