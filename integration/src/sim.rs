@@ -10,6 +10,7 @@ use crate::lab::watch::wait_for;
 use crate::lab::{LIMIT, Lab, install};
 use crate::under_test::{Subject, built_library, program};
 use serde_json::Value;
+use sim_wire::script::Script;
 use sim_wire::tools::DIRECTORY;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -111,6 +112,16 @@ impl Sim {
         let mut command = self.command("mps-witness", arguments);
         command.env("LD_PRELOAD", module()).env(DIRECTORY, directory);
         command
+    }
+
+    /// Has the machine's GPUs told of where NVIDIA's driver would, and gives the lines of the configuration that say
+    /// where. `variables` are those of the bench.
+    #[must_use]
+    pub fn machine(&self) -> String {
+        let lines: String = self.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        let root = self.lab.dir().join("driver");
+        sim_wire::hardware::tell(&Script::parse(&lines), &root).expect("the bench's folder is ours");
+        format!("[witness]\ngpus = \"{}\"\n", root.display())
     }
 
     /// A program on the simulated driver.

@@ -65,12 +65,12 @@ pub(crate) fn pci_bus_id(device: &Device) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim_wire::hardware::devices;
+    use sim_wire::hardware::machine;
     use sim_wire::script::Script;
 
     #[test]
     fn a_share_of_the_threads_is_a_share_of_the_multiprocessors() {
-        let device = &devices(&Script::parse(""))[0];
+        let device = &machine(&Script::parse(""))[0];
         assert_eq!(attribute(device, 16, 100.0), Ok(132));
         assert_eq!(attribute(device, 16, 50.0), Ok(66));
         assert_eq!(attribute(device, 16, 1.0), Ok(2));

@@ -1,7 +1,8 @@
 //! `mps-aggressor`: a client that does one wrong or long thing.
 //!
 //! ```text
-//! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--then-reset]
+//! mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--device N]
+//!               [--then-reset]
 //! ```
 //! `ready` with a context, `launched` once the kernel is on its way, with the time of day just before (`at_us`), then
 //! `end` or `error`. `--after-ms` lets good kernels run for a while before, `--for-ms` (default 1500) is the length of
@@ -24,6 +25,7 @@ struct Options {
     kind: String,
     after: Duration,
     length: Duration,
+    device: i32,
     is_resetting: bool,
 }
 
@@ -34,16 +36,18 @@ impl Options {
             return None;
         }
         let mut options =
-            Self { kind, after: Duration::ZERO, length: Duration::from_millis(1500), is_resetting: false };
+            Self { kind, after: Duration::ZERO, length: Duration::from_millis(1500), device: 0, is_resetting: false };
         while let Some(argument) = arguments.next() {
             if argument == "--then-reset" {
                 options.is_resetting = true;
                 continue;
             }
-            let value = Duration::from_millis(arguments.next()?.parse().ok()?);
+            let number: u32 = arguments.next()?.parse().ok()?;
+            let time = Duration::from_millis(number.into());
             match argument.as_str() {
-                "--after-ms" => options.after = value,
-                "--for-ms" => options.length = value,
+                "--after-ms" => options.after = time,
+                "--for-ms" => options.length = time,
+                "--device" => options.device = i32::try_from(number).ok()?,
                 _ => return None,
             }
         }
@@ -60,7 +64,8 @@ fn nanoseconds(time: Duration) -> Argument {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--then-reset]";
+        let text = "mps-aggressor oob|misaligned|assert|trap|endless|long [--after-ms N] [--for-ms N] [--device N] \
+                    [--then-reset]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -69,7 +74,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
         && let Err(error) = &result
     {
         report.say("lost", json!({ "call": error.call, "code": error.code, "kind": options.kind }));
-        result = Gpu::reset(0).map(|_| {
+        result = Gpu::reset(options.device).map(|_| {
             report.say("recovered", json!({}));
             json!({ "kind": options.kind })
         });
@@ -79,7 +84,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
 
 fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
     initialise()?;
-    let mut gpu = Gpu::open(0)?;
+    let mut gpu = Gpu::open(options.device)?;
     let memory = gpu.allocate(4096)?;
     let spin = gpu.kernel("spin")?;
     let kernel = gpu.kernel(&options.kind)?;

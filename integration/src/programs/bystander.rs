@@ -1,11 +1,12 @@
 //! `mps-bystander`: an honest client. It runs short kernels one after the other and says how long they took at most.
 //!
 //! ```text
-//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--until-stdin-closes] [--reset]
-//!               [--steps-after-reset N]
+//! mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] [--also-device N]
+//!               [--until-stdin-closes] [--reset] [--steps-after-reset N]
 //! ```
 //! `ready` after the first step; `progress` every so often with the number of steps and the longest since the last
 //! line; `end` with the check that no step was lost in device memory; `error` with call, code and number of steps.
+//! With `--also-device` it has memory on that GPU too, before the other.
 //! With `--reset` the first error is reported as `lost`, the context is reset in place, and `recovered` says how long
 //! that took and in how many tries; steps and memory start anew then, and end after `--steps-after-reset`.
 
@@ -36,6 +37,7 @@ struct Options {
     every: Duration,
     kernel: Duration,
     device: i32,
+    also: Option<i32>,
     is_resetting: bool,
     is_stopped: Arc<AtomicBool>,
 }
@@ -49,6 +51,7 @@ impl Options {
             every: Duration::from_secs(1),
             kernel: Duration::from_micros(200),
             device: 0,
+            also: None,
             is_resetting: false,
             is_stopped: Arc::default(),
         };
@@ -74,6 +77,7 @@ impl Options {
                 "--every-ms" => options.every = Duration::from_millis(value.parse().ok()?),
                 "--kernel-us" => options.kernel = Duration::from_micros(value.parse().ok()?),
                 "--device" => options.device = value.parse().ok()?,
+                "--also-device" => options.also = Some(value.parse().ok()?),
                 _ => return None,
             }
         }
@@ -87,13 +91,12 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(mut options) = Options::parse(arguments) else {
         let text = "mps-bystander [--seconds N] [--steps N] [--every-ms N] [--kernel-us N] [--device N] \
-                    [--until-stdin-closes] [--reset] [--steps-after-reset N]";
+                    [--also-device N] [--until-stdin-closes] [--reset] [--steps-after-reset N]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
     let mut steps = 0;
-    let mut result =
-        initialise().and_then(|()| Gpu::open(options.device)).and_then(|gpu| work(report, &options, gpu, &mut steps));
+    let mut result = initialise().and_then(|()| open(&options)).and_then(|gpu| work(report, &options, gpu, &mut steps));
     if options.is_resetting
         && let Err(error) = &result
     {
@@ -107,6 +110,14 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
         });
     }
     report.end(result, json!({ "steps": steps }))
+}
+
+/// The context that it works with, after that which it only has.
+fn open(options: &Options) -> Result<Gpu, GpuError> {
+    if let Some(also) = options.also {
+        Gpu::open(also)?.allocate(WORDS_BYTES)?;
+    }
+    Gpu::open(options.device)
 }
 
 /// Resets in place, and again as long as no server can be reached; says how many tries it took.

@@ -13,6 +13,8 @@
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
+//! | `MPS_SIM_MIG` | MIG instances, as `GPU:INSTANCE,…` | none |
+//! | `CUDA_VISIBLE_DEVICES` | which of them it has | all whole GPUs |
 //! | `MPS_SIM_INIT_MS` | time from the greeting to the role | 20 |
 //! | `MPS_SIM_INIT_GATE` | a FIFO: the role comes when somebody has opened it for writing, however long that takes | none |
 //! | `MPS_SIM_STARTS` | file that gets one line with the pid at each start | none |

@@ -85,7 +85,7 @@ impl Server {
             Request::QueryDevices => {
                 let devices = &self.behaviour.devices;
                 self.journal.say(format!("Received device query command. There are {} devices", devices.len()));
-                Some(Reply::Devices(devices.iter().map(sim_wire::hardware::Device::record).collect()))
+                Some(Reply::Devices((0..).zip(devices).map(|(number, device)| device.record(number)).collect()))
             }
         }
     }

@@ -5,6 +5,7 @@ mod faults;
 mod forged;
 mod funerals;
 mod gifts;
+mod gpus;
 mod handshake;
 mod hostile;
 mod newcomers;

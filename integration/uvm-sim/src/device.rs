@@ -190,11 +190,11 @@ pub(crate) fn processors(
     let mut table = vec![[0; 16]; places];
     // The CPU has a UUID too.
     table[0] = [0xc0; 16];
-    for device in hardware::devices(&Script::load()) {
+    for device in hardware::machine(&Script::load()) {
         let has_it = 1_u64.checked_shl(device.ordinal).is_some_and(|bit| header.devices & bit != 0);
         let place = usize::try_from(device.ordinal).ok().and_then(|ordinal| table.get_mut(ordinal + 1));
         if let (true, Some(place)) = (has_it, place) {
-            *place = device.uuid.0;
+            *place = device.uvm_uuid();
         }
     }
     Ok(table)

@@ -18,8 +18,8 @@ fn put_uuid(uuid: &Out<[u8; 16]>, device: c_int) -> Outcome {
 
 fn by_bus_id(driver: &Driver, wanted: &str) -> Outcome<c_int> {
     let short = |text: &str| text.trim_start_matches("0000:").to_ascii_uppercase();
-    let device = driver.devices.iter().find(|device| short(&pci_bus_id(device)) == short(wanted));
-    device.and_then(|device| c_int::try_from(device.ordinal).ok()).ok_or(Code::INVALID_DEVICE)
+    let at = driver.devices.iter().position(|device| short(&pci_bus_id(device)) == short(wanted));
+    at.and_then(|at| c_int::try_from(at).ok()).ok_or(Code::INVALID_DEVICE)
 }
 
 entry_points! {
