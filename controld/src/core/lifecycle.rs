@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
         self.begin_drain(now, epoch, force_at, because_idle);
         if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
-            drain.is_ordered = true;
+            drain.is_ordered |= !because_idle;
             drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
         }
     }

@@ -185,6 +185,8 @@ impl Core {
             if !drain.is_ordered && drain.ask_at.is_some() {
                 server.state = ServerState::Serving;
                 server.end_wanted = false;
+                // A successor takes it for idle until it has named its clients.
+                server.idle_since = None;
                 self.effects.push(Effect::Save);
             }
         }

@@ -278,6 +278,35 @@ fn a_successor_keeps_a_server_for_those_whom_its_fault_has_left_alone() {
     assert!(is_told_to_end(&scene.dies(VICTIM, End::Exited(0)), scene.server));
 }
 
+/// A successor takes a server for idle until that has named its clients.
+#[test]
+fn a_server_that_was_to_make_room_before_it_named_its_clients_stays_for_those_who_are_left_alone() {
+    let mut scene = default_scene();
+    let saved = scene.core.saved();
+    let alive: Vec<_> = saved.servers.iter().filter(|server| server.ready).cloned().collect();
+    let (core, effects) = Core::restored(scene.now, Policy::default(), &saved, &alive);
+    scene.core = core;
+    let census = asked(&effects, &Request::Clients).expect("who is there?");
+    scene.feed(Input::GpusFound(places()));
+    let (connection, peer) = (ConnectionId(900), Peer { pid: 20, uid: 1001, gid: 1001 });
+    let effects = scene.feed(Input::ClientArrived { connection, peer, identity: identity(20, 0) });
+    let server = spawned(&effects).expect("another user needs one");
+    let effects = scene.feed(Input::SpawnFailed { server, reason: "EXCLUSIVE_PROCESS".to_owned() });
+    let request = asked(&effects, &Request::Shutdown).expect("it seems to have nobody");
+    scene.feed(Input::Replied { request: census, reply: Ok(Reply::Clients(vec![CULPRIT.pid, VICTIM.pid])) });
+    for pid in [CULPRIT.pid, VICTIM.pid] {
+        scene.feed(Input::IdentityKnown { pid, identity: identity(pid, 0) });
+    }
+    memory_fault_on(&mut scene, 0);
+    scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(4)) });
+    let names = vec![uuid(1).to_string()];
+    let effects = scene.feed(Input::SpacesFound { process: key(VICTIM.pid, 0), gpus: Some(names) });
+    assert!(!is_told_to_end(&effects, scene.server));
+    for _ in 0..3 {
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server));
+    }
+}
+
 #[test]
 fn a_replacement_that_cannot_start_does_not_cost_those_who_were_left_alone_their_server() {
     let mut scene = default_scene();
