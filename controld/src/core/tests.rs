@@ -137,6 +137,7 @@ fn no_order_of_events_breaks_an_invariant() {
 fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() {
     holds(400, &worlds(120), |(sharing, domain, actions)| {
         let mut world = World::with_gpus(sharing, domain);
+        world.populate();
         actions.into_iter().for_each(|action| world.act(action));
         comes_to_its_end(world);
     });

@@ -129,6 +129,8 @@ pub(super) struct World {
     contexts: BTreeMap<u32, BTreeSet<u32>>,
     /// The processes of which the core was told that since their last context.
     placed: BTreeSet<u32>,
+    /// The processes of which the driver is to find that out.
+    sought: Vec<ProcessKey>,
     /// The address spaces that the module knows.
     spaces: BTreeMap<u64, ProcessKey>,
     verdicts: Vec<Verdict>,
@@ -171,6 +173,7 @@ impl World {
             has_gpus: false,
             contexts: BTreeMap::new(),
             placed: BTreeSet::new(),
+            sought: Vec::new(),
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
             guilty: BTreeSet::new(),
@@ -245,10 +248,23 @@ impl World {
             return;
         }
         let effects = self.core.handle(self.now, input);
+        self.forget_signs();
         for effect in effects {
             self.perform(effect);
         }
+        while let Some(process) = self.sought.pop() {
+            self.find_gpus(process);
+        }
         self.check();
+    }
+
+    /// Signs that nothing has come of are forgotten, and not kept for a successor: nobody knows then where a fault was.
+    fn forget_signs(&mut self) {
+        let is_lost = |epoch: ServerEpoch| self.core.servers().any(|known| known.epoch == epoch && known.is_lost());
+        let is_forgotten = |epoch: ServerEpoch| !is_lost(epoch) && !self.core.incidents.contains_key(&epoch);
+        for (_, process) in self.servers.iter_mut().filter(|(epoch, _)| is_forgotten(**epoch)) {
+            process.named.clear();
+        }
     }
 
     /// Whether this very process lives, and not another one that has its pid by now.
@@ -324,9 +340,13 @@ impl World {
         self.watched.clear();
         self.copies.clear();
         self.placed.clear();
+        self.sought.clear();
+        // A successor does not know what its predecessor has said.
+        self.verdicts.clear();
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
+        self.forget_signs();
         // The driver finds out from the server that it was not told, or tells it again.
         for connection in self.told.clone() {
             self.not_told(connection);

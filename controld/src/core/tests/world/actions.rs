@@ -120,7 +120,15 @@ impl World {
             Action::MemoryFault(index) => {
                 if let Some((&pid, &home)) = self.homes.iter().nth(index) {
                     let gpu = self.contexts.get(&pid).and_then(|gpus| gpus.last().copied());
+                    if self.has_gpus && gpu.is_none() {
+                        // Who has no context has no work that could fault.
+                        return;
+                    }
                     self.break_server(home, gpu);
+                    // A successor may not know yet whose queue that is.
+                    if self.core.processes.contains_key(&pid) {
+                        self.name(home, gpu);
+                    }
                     self.guilty.insert(self.key(pid));
                     let gpu = gpu.map(|gpu| uuid(gpu).to_string());
                     let fault = MemoryFault { gpu, ..fault() };
@@ -186,14 +194,21 @@ impl World {
         let contexts = &self.contexts;
         if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
             process.faulted = true;
-            process.named.extend(gpu);
             let is_there = |pid: &&u32| gpu.is_none_or(|gpu| contexts.get(pid).is_some_and(|gpus| gpus.contains(&gpu)));
             process.hit.extend(process.clients.iter().filter(is_there));
         }
     }
 
+    /// The core is told on which GPU the fault of a server was.
+    fn name(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+        if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
+            process.named.extend(gpu);
+        }
+    }
+
     /// The kernel tells of it, and names the server.
     fn xid(&mut self, epoch: ServerEpoch, gpu: Option<u32>) {
+        self.name(epoch, gpu);
         let pid = self.servers.get(&epoch).map(|process| process.pid);
         if let Some(gpu) = gpu {
             let (number, class, bus, text) = (43, XidClass::Application, bus(gpu), "x".to_owned());

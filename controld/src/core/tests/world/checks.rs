@@ -115,6 +115,23 @@ impl World {
         }
     }
 
+    /// Brings clients of a user to a server: one on the first GPU, one on the second and one on both, as the core knows.
+    pub(in crate::core::tests) fn populate(&mut self) {
+        for slot in [0, 1, 2, 0, 1, 2, 1] {
+            self.act(Action::ClientArrives { uid: 1000, slot });
+            for _ in 0..3 {
+                self.do_what_is_asked();
+                self.pass(Duration::from_millis(20));
+            }
+        }
+        for _ in 0..3 {
+            self.pass(PAUSE);
+            while !self.asked.is_empty() {
+                self.reply(0, false);
+            }
+        }
+    }
+
     /// What servers, clients and the driver do as soon as they can.
     fn do_what_is_asked(&mut self) {
         while !self.asked.is_empty() {

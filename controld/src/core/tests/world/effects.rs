@@ -40,7 +40,7 @@ impl World {
             }
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
-            Effect::FindGpus { process } => self.find_gpus(process),
+            Effect::FindGpus { process } => self.sought.push(process),
             Effect::MeasureServer { server, .. } => {
                 let input = Input::ServerMeasured { server, memory_bytes: Some(66 << 20) };
                 let effects = self.core.handle(self.now, input);
@@ -83,12 +83,14 @@ impl World {
     fn check_end(&self, server: ServerEpoch) {
         let is_ordered = self.servers.get(&server).is_some_and(|process| process.ordered);
         let is_lost = self.core.servers().any(|known| known.epoch == server && known.is_lost());
-        let may_end = !is_lost || is_ordered || self.quitting || self.policy.sharing == Sharing::Single;
+        // What is done to one that is ending already was decided when that began.
+        let is_ending = self.servers.get(&server).is_some_and(|process| process.signalled);
+        let may_end = !is_lost || is_ordered || is_ending || self.quitting || self.policy.sharing == Sharing::Single;
         assert!(may_end || !self.has_unharmed(server), "nobody is ended for a fault elsewhere: {:?}", self.servers);
     }
 
     /// The driver answers in a later input; here it is the next one.
-    fn find_gpus(&mut self, process: ProcessKey) {
+    pub(super) fn find_gpus(&mut self, process: ProcessKey) {
         let gpus = self.contexts.get(&process.pid).cloned().unwrap_or_default();
         let gpus = Some(gpus.iter().map(|gpu| uuid(*gpu).to_string()).collect());
         if self.lives(process) {
@@ -145,7 +147,10 @@ impl World {
         let word = |verdict: &Verdict| (verdict.culprit.as_ref().map(|culprit| culprit.process), verdict.confidence);
         assert!(last.is_none_or(|last| word(last) != word(&verdict)), "nothing is said twice: {verdict:?}");
         if let Some(server) = self.servers.get(&verdict.epoch) {
-            let is_unharmed = |pid: &&u32| server.clients.contains(pid) && self.is_elsewhere(**pid, &server.named);
+            // Who was taken back on the way there and went elsewhere is told of as what he was before.
+            let is_here = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
+            let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid);
+            let is_unharmed = |pid: &&u32| is_client(pid) && self.is_elsewhere(**pid, &server.named);
             let unharmed = verdict.victims.iter().find(is_unharmed);
             assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
         }
@@ -219,7 +224,8 @@ impl World {
         }
         let is_own = process.clients.contains(&peer.pid);
         let claims_another = Self::claim(peer.pid).is_some_and(|gpu| !process.named.contains(&gpu));
-        let is_unharmed = !process.hit.contains(&peer.pid) && is_own;
+        // A fault that no sign has told of has hit its clients unknown to anybody.
+        let is_unharmed = is_own && (!process.hit.contains(&peer.pid) || self.is_elsewhere(peer.pid, &process.named));
         let may_go = self.has_gpus && (is_unharmed || (claims_another && process.hit.is_empty()));
         let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted.is_some() && !s.is_lost() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
