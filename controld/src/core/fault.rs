@@ -230,7 +230,7 @@ impl Core {
         server.asked_again = is_old;
         match reply {
             Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
-            Ok(Reply::Active(true)) if is_old => self.suspect(now, epoch),
+            Ok(Reply::Active(true)) if is_old => self.ask_how_it_is(now, epoch),
             Ok(Reply::Active(true)) => self.is_in_no_fault(epoch),
             Ok(_) | Err(_) => {}
         }

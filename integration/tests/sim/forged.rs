@@ -95,6 +95,8 @@ fn a_flood_of_forged_records_about_a_sound_server_takes_nothing_from_its_clients
 fn commands_and_newcomers_are_served_between_forged_records_without_end() {
     once(|subject| {
         let sim = Sim::watched(subject, &[]);
+        // The simulated server may be slow beside so much else.
+        sim.config("[faults]\nsilence = 0\n");
         sim.lab.start(&[]);
         let client = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let server: u32 = sim.lab.ask("get_server_list\n").trim().parse().expect("one server");

@@ -148,7 +148,11 @@ fn forged_records_do_not_put_a_later_fault_down_to_an_earlier_death() {
 #[test]
 fn a_server_that_says_nothing_is_no_worse_off_for_forged_records() {
     let mut scene = Scene::new(Policy::default());
+    let effects = scene.log_record(VICTIM.pid);
+    // One that comes while it is asked makes the daemon ask again.
     scene.log_record(VICTIM.pid);
+    let effects = scene.answer_status(&effects, true);
+    assert!(asked(&effects, &Request::Status).is_some());
     // It answers within its ordinary time, which is longer than that after a sign.
     scene.pass(Duration::from_millis(999));
     assert!(!scene.is_tainted());
