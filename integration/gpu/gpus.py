@@ -1,10 +1,12 @@
 """Faults on a machine with two GPUs: what a fault on the first costs those on the second, ours beside the vendor's.
 
-Each daemon has a server with four clients: a culprit and a victim on the first GPU, a healthy one on the second, and
-one that uses both. The daemons run at the same time, one for each subject and kind of fault, so that the minute that the
-healthy have to stay alive is waited for once.
+Each daemon has a server with a culprit and a victim on the first GPU and a healthy client on the second; half of them
+have one more that uses both, which carries the fault to the second GPU (measured with the vendor's daemon as well). The
+daemons run at the same time, one for each subject, kind of fault and half, so that the minute that the healthy have to
+stay alive is waited for once.
 """
 
+import itertools
 import json
 import subprocess
 import time
@@ -54,11 +56,11 @@ def known(daemon, client):
 class Bench:
     """One daemon with its clients, from before a fault until a minute after it."""
 
-    def __init__(self, daemon, kind, is_ours):
+    def __init__(self, daemon, kind, is_ours, has_both):
         self.daemon, self.kind, self.is_ours, self.found = daemon, kind, is_ours, {}
         self.healthy = bystander(daemon, "--device", "1")
         self.victim = bystander(daemon, "--device", "0")
-        self.both = bystander(daemon, "--device", "1", "--also-device", "0")
+        self.both = bystander(daemon, "--device", "1", "--also-device", "0") if has_both else None
         self.old = daemon.servers()[0]
         if is_ours:
             try:
@@ -68,7 +70,10 @@ class Bench:
             self.found["known to be on"] = {name: known(daemon, one)["gpus"] for name, one in self.clients().items()}
 
     def clients(self):
-        return {"healthy": self.healthy, "victim": self.victim, "both": self.both}
+        return {"healthy": self.healthy, **self.victims()}
+
+    def victims(self):
+        return {"victim": self.victim, **({"both": self.both} if self.both else {})}
 
     def status_of_old(self):
         return self.daemon.ask(f"get_server_status {self.old}")[1].strip()
@@ -82,7 +87,7 @@ class Bench:
         newcomers = [self.daemon.client("mps-first-alloc", "--device", device) for device in "01"]
         self.found["newcomers at once"] = [newcomer_result(newcomer, 15) for newcomer in newcomers]
         self.found["status meanwhile"] = self.status_of_old()
-        self.found["codes"] = {"culprit": culprit.error(20), "victim": self.victim.error(20), "both": self.both.error(20)}
+        self.found["codes"] = {"culprit": culprit.error(20), **{name: one.error(20) for name, one in self.victims().items()}}
         self.found["the old server says ACTIVE after, s"] = self.active_after(10)
         newcomers = [self.daemon.client("mps-first-alloc", "--device", device) for device in "01"]
         self.found["newcomers when the victims have left"] = [newcomer_result(newcomer, 15) for newcomer in newcomers]
@@ -102,7 +107,7 @@ class Bench:
         verdict = verdicts(self.daemon, seq)[-1]["verdict"]
         self.found["verdict"] = {
             "gpus": verdict["gpus"],
-            "victims are right": set(verdict["victims"]) - {culprit.pid} == {self.victim.pid, self.both.pid},
+            "victims are right": set(verdict["victims"]) - {culprit.pid} == {one.pid for one in self.victims().values()},
             "the healthy one is spared": verdict["spared"] == [self.healthy.pid],
         }
         goes_to = {}
@@ -134,10 +139,11 @@ def fault_on_one(ours, theirs):
     with ExitStack() as stack:
         benches = {}
         for subject in (ours, theirs):
-            for kind in KINDS:
+            for kind, has_both in itertools.product(KINDS, (False, True)):
                 is_ours = subject is ours
                 daemon = stack.enter_context(configured(subject, NO_QUARANTINE) if is_ours else subject.daemon())
-                benches[f"{subject.name}, {kind}"] = Bench(daemon, kind, is_ours)
+                name = f"{subject.name}, {kind}{', beside one on both' if has_both else ''}"
+                benches[name] = Bench(daemon, kind, is_ours, has_both)
         for bench in benches.values():
             bench.fault()
         for bench in benches.values():
@@ -145,9 +151,10 @@ def fault_on_one(ours, theirs):
         results = {name: bench.found for name, bench in benches.items()}
     for name, found in results.items():
         served = [one["code"] for part in ("newcomers at once", "newcomers when the victims have left") for one in found[part]]
+        is_carried = name.endswith("both")
         if name.startswith("ours") and (
-            found["healthy"]["code"] is not None
-            or not found["healthy"]["alive after, s"]
+            not is_carried
+            and (found["healthy"]["code"] is not None or not found["healthy"]["alive after, s"])
             or any(code is not None for code in served)
             or not all(found["verdict"].values())
         ):
