@@ -123,7 +123,8 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Each witness knows more than there is rather than less, so what is in none of the lists is nowhere.
+    /// A GPU that one list lacks counts as not used, since UVM's may have more than there are contexts on. A list can lack
+    /// one that is used, though: of a program on two GPUs of an H200 machine one list had one (OBSERVED.md, "On two GPUs").
     pub(super) fn are_apart_from(&self, gpus: &GpuSet) -> bool {
         [&self.spaces, &self.contexts].into_iter().flatten().any(|known| are_apart(known, gpus))
     }
