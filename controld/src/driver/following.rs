@@ -176,7 +176,7 @@ impl Driver {
         if followed.is_looking && !is_first {
             return;
         }
-        let patience = if is_first { ATTACH_PATIENCE } else { Duration::ZERO };
+        let patience = if is_first { patient(ATTACH_PATIENCE) } else { Duration::ZERO };
         let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
         tokio::spawn(async move {
             let pid = kernel_pid(process.pid);

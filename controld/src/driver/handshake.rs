@@ -7,6 +7,7 @@ use super::events::{Event, Events};
 use crate::core::{ConnectionId, Peer};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
+use crate::patience::patient;
 use remps_proto::mps::handshake::{CREDENTIALS, Role, expect_fixed};
 use remps_proto::mps::server::{HELLO_LENGTH, Hello};
 use std::sync::Arc;
@@ -47,14 +48,14 @@ impl Refusal {
 
 async fn role(socket: &SeqPacket) -> Result<(Role, Peer), Refusal> {
     // A successor of a killed daemon may find the credentials gone already.
-    let first = timeout(CREDENTIALS_TIMEOUT, socket.peek(CAPACITY)).await.map_err(|_| Refusal::Credentials)?;
+    let first = timeout(patient(CREDENTIALS_TIMEOUT), socket.peek(CAPACITY)).await.map_err(|_| Refusal::Credentials)?;
     let first = first.ok().flatten().ok_or(Refusal::Credentials)?;
     if Role::decode(&first.bytes).is_err() {
         expect_fixed("credentials", &first.bytes, CREDENTIALS).map_err(|_| Refusal::Credentials)?;
         socket.discard().map_err(|_| Refusal::Credentials)?;
         reached("credentials-taken");
     }
-    let packet = timeout(ROLE_TIMEOUT, socket.peek(CAPACITY)).await.map_err(|_| Refusal::Role)?;
+    let packet = timeout(patient(ROLE_TIMEOUT), socket.peek(CAPACITY)).await.map_err(|_| Refusal::Role)?;
     let packet = packet.ok().flatten().ok_or(Refusal::Role)?;
     let role = Role::decode(&packet.bytes).map_err(|_| Refusal::Role)?;
     let peer = packet.sender.or_else(|| socket.connected_peer().ok()).ok_or(Refusal::Credentials)?;
@@ -72,7 +73,7 @@ pub(super) async fn read_role(connection: ConnectionId, socket: Arc<SeqPacket>, 
 
 /// Looks at a server's hello and reports it; the driver takes it away.
 pub(super) async fn read_hello(connection: ConnectionId, peer: Peer, socket: Arc<SeqPacket>, events: Events) {
-    let packet = timeout(HELLO_TIMEOUT, socket.peek(CAPACITY)).await;
+    let packet = timeout(patient(HELLO_TIMEOUT), socket.peek(CAPACITY)).await;
     let hello = match packet {
         Ok(Ok(Some(packet))) if packet.bytes.len() == HELLO_LENGTH => Hello::decode(&packet.bytes).ok(),
         _ => None,
@@ -90,7 +91,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As [`read_status`], for a client that has been handed to its server.
 pub(super) async fn read_late_status(connection: ConnectionId, socket: Arc<SeqPacket>, events: Events) {
-    if timeout(STATUS_TIMEOUT, read_status(connection, socket, events.clone())).await.is_err() {
+    if timeout(patient(STATUS_TIMEOUT), read_status(connection, socket, events.clone())).await.is_err() {
         events.send(Event::ClientDone { connection, status: None }).await;
     }
 }

@@ -22,6 +22,7 @@ use super::{Driver, handshake};
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
+use crate::patience::patient;
 use nix::sys::socket::{Shutdown, shutdown};
 use remps_proto::mps::client::{NO_PRIORITY, PROCESS_CONTEXT, Status};
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR};
@@ -57,7 +58,7 @@ async fn finish_handshake(socket: SeqPacket) -> bool {
             }
         }
     };
-    let is_answered = timeout(REST_TIMEOUT, status).await.is_ok();
+    let is_answered = timeout(patient(REST_TIMEOUT), status).await.is_ok();
     if !is_answered {
         tracing::debug!("a server did not end the handshake of a client that left");
     }

@@ -7,6 +7,7 @@ use super::events::{Event, Events};
 use crate::core::SessionId;
 use crate::io::seqpacket::SeqPacket;
 use crate::observe::journal::followers::{CUT_OFF, Following};
+use crate::patience::patient;
 use remps_proto::mps::ui::{Announcement, FromDaemon, MAX_COMMAND, output_packets};
 use std::io;
 use std::sync::Arc;
@@ -81,7 +82,8 @@ async fn converse(
             Announcement::End => return end(socket, 0).await,
         };
         let capacity = length.min(usize::try_from(MAX_COMMAND).unwrap_or(usize::MAX));
-        let command = timeout(COMMAND_TIMEOUT, socket.receive(capacity)).await??.ok_or(SessionError::Closed)?;
+        let command =
+            timeout(patient(COMMAND_TIMEOUT), socket.receive(capacity)).await??.ok_or(SessionError::Closed)?;
         events.send(Event::Command { session, line: command.bytes }).await;
         let answer = tokio::select! {
             answer = answers_rx.recv() => answer.ok_or(SessionError::DaemonEnds)?,
@@ -92,7 +94,7 @@ async fn converse(
             },
         };
         match answer {
-            ToSession::Answer(lines) => write(socket, &lines, WRITE_TIMEOUT).await?,
+            ToSession::Answer(lines) => write(socket, &lines, patient(WRITE_TIMEOUT)).await?,
             ToSession::Follow(lines, following) => {
                 write(socket, &lines, FOLLOWER_TIMEOUT).await?;
                 match follow(socket, following, answers_rx).await? {
@@ -162,7 +164,7 @@ async fn follow(
 }
 
 async fn end(socket: &SeqPacket, status: u32) -> Result<(), SessionError> {
-    timeout(WRITE_TIMEOUT, socket.send_when_possible(&FromDaemon::End(status).encode())).await??;
+    timeout(patient(WRITE_TIMEOUT), socket.send_when_possible(&FromDaemon::End(status).encode())).await??;
     Ok(())
 }
 

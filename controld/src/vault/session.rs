@@ -6,6 +6,7 @@ use super::device::Devices;
 use super::{Reply, Request};
 use crate::holder::socket::{receive, send};
 use crate::io::guests::Guest;
+use crate::patience::patient;
 use crate::witness::uvm::Given;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -91,7 +92,7 @@ impl Session {
 
     /// Waits for one packet and answers it.
     fn turn(&mut self, begin: Instant) -> Result<(), Over> {
-        let left = (!self.is_greeted).then(|| PATIENCE.saturating_sub(begin.elapsed()));
+        let left = (!self.is_greeted).then(|| patient(PATIENCE).saturating_sub(begin.elapsed()));
         wait(self.socket.as_fd(), PollFlags::POLLIN, left)?;
         let mut buffer = [0; MAX_MESSAGE_BYTES];
         let guest = Guest::enter();
@@ -183,7 +184,7 @@ impl Session {
                 Ok(()) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => {
-                    let left = PATIENCE.saturating_sub(begin.elapsed());
+                    let left = patient(PATIENCE).saturating_sub(begin.elapsed());
                     wait(self.socket.as_fd(), PollFlags::POLLOUT, Some(left))?;
                 }
                 Err(_) => return Err(Over),

@@ -65,6 +65,7 @@ use nix::unistd::Pid;
 
 use crate::io::blocking::{LOOKS, NoResult, QUESTIONS, Threads};
 use crate::io::process::uid_of;
+use crate::patience::patient;
 
 /// The tools device.
 const TOOLS: &str = "/dev/nvidia-uvm-tools";
@@ -150,7 +151,7 @@ async fn on<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AttachError> + Send + 'static,
 ) -> Result<T, AttachError> {
     let user = uid_of(pid).unwrap_or(NOBODY);
-    match threads.run(user, PATIENCE, work).await {
+    match threads.run(user, patient(PATIENCE), work).await {
         Ok(result) => result,
         Err(NoResult::Exhausted) => Err(AttachError::Exhausted),
         Err(NoResult::Stuck) => Err(AttachError::Stuck { after: PATIENCE }),
