@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--maps FOLDER]
+//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--stay] [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -20,6 +20,7 @@
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
+//! - `--stay` stays until its standard input ends, so that the library's threads have their time.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
@@ -38,6 +39,7 @@ use super::gpu::{Argument, GpuError, initialise};
 use super::report::{Report, milliseconds};
 use last::Recovery;
 use serde_json::{Value, json};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -68,6 +70,7 @@ struct Options {
     has_context: bool,
     is_stuck: bool,
     is_light: bool,
+    stays: bool,
     maps: Option<PathBuf>,
 }
 
@@ -89,6 +92,7 @@ impl Options {
             has_context: false,
             is_stuck: false,
             is_light: false,
+            stays: false,
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -108,6 +112,7 @@ impl Options {
                 "--context" => options.has_context = true,
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
+                "--stay" => options.stays = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }
@@ -123,11 +128,16 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
-                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--maps FOLDER]";
+                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--stay] [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
-    report.end(initialise().and_then(|()| Probe::new(report, &options)?.run()), json!({}))
+    let outcome = initialise().and_then(|()| Probe::new(report, &options)?.run());
+    if options.stays {
+        // Whoever started it may be gone, which ends it as well.
+        let _ended = io::copy(&mut io::stdin(), &mut io::sink());
+    }
+    report.end(outcome, json!({}))
 }
 
 /// Something that is not the driver's fault.

@@ -306,9 +306,11 @@ fn replay(victim: Victim) {
         for step in REPLAY {
             let context = format!("{victim:?} at {step}");
             let sim = started(subject);
-            let mut command = shim::recording(sim.command("mps-replay-probe", &["--faults", "trap", "--light"]));
+            let mut command =
+                shim::recording(sim.command("mps-replay-probe", &["--faults", "trap", "--light", "--stay"]));
             command.env("MPS_SHIM_REPLAY", "in-place").envs(armed(victim, step, 1));
-            let probe = Process::start(&mut command);
+            // The last step is one of a thread of the library, which the program's end would forestall.
+            let probe = Process::start_with_input(&mut command);
             strike(&sim, probe.pid(), victim, step);
             let finished = probe.finish(LIMIT).expect("it ends");
             let output = finished.stdout_text();
