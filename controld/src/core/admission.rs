@@ -27,11 +27,22 @@ pub(super) struct Client {
     pub(super) place: Place,
     /// Whether it has its end of the connection with the server, so that nothing can be undone.
     pub(super) has_end: bool,
+    /// Whether the server that was told of it has greeted it.
+    pub(super) is_greeted: bool,
+    /// When that server was asked how it is, whose answer this client needs before it has its end; `None` when it needs
+    /// none, or has it.
+    pub(super) awaits: Option<Duration>,
     /// The server that it was taken back from on a mere suspicion, which happens once.
     pub(super) recalled_from: Option<ServerEpoch>,
 }
 
 impl Client {
+    /// One that came at the daemon's start.
+    pub(super) fn new(peer: Peer, identity: Arc<Identity>, domain: DomainId, place: Place) -> Self {
+        let (came_at, awaits, recalled_from) = (Duration::ZERO, None, None);
+        Self { peer, identity, domain, came_at, place, has_end: false, is_greeted: false, awaits, recalled_from }
+    }
+
     pub(super) fn process(&self) -> ProcessKey {
         ProcessKey { pid: self.peer.pid, start_time: self.identity.start_time }
     }
@@ -101,6 +112,14 @@ impl Core {
         self.clients.get(&connection).filter(|client| client.place == Place::Waiting).map(|client| client.peer)
     }
 
+    /// Whether a client has its process's own connection to a server, and no other one there or on the way.
+    #[must_use]
+    pub fn is_before_contexts(&self, process: ProcessKey) -> bool {
+        let is_it = |known: &&Process| known.is(process) && known.connections == BEFORE_CONTEXTS;
+        self.processes.get(&process.pid).filter(is_it).is_some()
+            && !self.clients.values().any(|client| client.peer.pid == process.pid)
+    }
+
     /// The domain's active server.
     pub(super) fn active_server(&self, domain: DomainId) -> Option<&Server> {
         self.servers.values().find(|server| server.domain == domain && server.is_active())
@@ -143,7 +162,7 @@ impl Core {
             return;
         }
         let place = Place::Waiting;
-        let client = Client { peer, identity, domain, came_at: now, place, has_end: false, recalled_from: None };
+        let client = Client { came_at: now, ..Client::new(peer, identity, domain, place) };
         self.clients.insert(connection, client);
         if let Some(queue) = self.domains.get_mut(domain) {
             queue.waiting.push_back(connection);
@@ -325,11 +344,12 @@ impl Core {
         if let Some(queue) = self.domains.get_mut(domain) {
             queue.waiting.retain(|&waiting| waiting != connection);
         }
+        let awaits = self.ask_on_the_way(connection, epoch);
         let Some(client) = self.clients.get_mut(&connection) else {
             return;
         };
         client.place = Place::Dispatched(epoch);
-        client.has_end = false;
+        (client.has_end, client.is_greeted, client.awaits) = (false, false, awaits);
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
         let known = self.processes.get(&peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);

@@ -52,15 +52,8 @@ impl Core {
         let domain = known.domain;
         let place = Place::Dispatched(server);
         known.with_clients += 1;
-        let entry = Client {
-            peer: client,
-            identity: Arc::clone(&identity),
-            domain,
-            came_at: now,
-            place,
-            has_end: true,
-            recalled_from: None,
-        };
+        let known = Client::new(client, Arc::clone(&identity), domain, place);
+        let entry = Client { came_at: now, has_end: true, is_greeted: true, ..known };
         self.clients.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })

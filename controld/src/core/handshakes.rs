@@ -5,6 +5,7 @@ use super::ids::{ConnectionId, ServerEpoch};
 use super::journal::RefusalReason;
 use super::settle::BEFORE_CONTEXTS;
 use super::{Core, Effect};
+use core::time::Duration;
 use std::sync::Arc;
 
 impl Core {
@@ -16,7 +17,8 @@ impl Core {
         }
     }
 
-    /// A server has greeted a client: it gets its end, unless a sign of a fault has come meanwhile.
+    /// A server has greeted a client: it gets its end, unless a sign of a fault has come meanwhile, or the server's answer
+    /// to what it was asked before that lies unread.
     pub(super) fn server_greeted(&mut self, connection: ConnectionId) {
         let Some(client) = self.clients.get_mut(&connection) else {
             return;
@@ -24,17 +26,45 @@ impl Core {
         let Place::Dispatched(epoch) = client.place else {
             return;
         };
+        client.is_greeted = true;
         let is_suspected = self.servers.get(&epoch).is_some_and(|server| server.suspected);
         // Anybody can make a server suspect again and again, and nobody must wait for ever because of that.
         if is_suspected && client.recalled_from != Some(epoch) {
             self.recall(connection);
-        } else if !core::mem::replace(&mut client.has_end, true) {
+        } else if client.awaits.is_none() {
+            self.gets_end(connection, epoch);
+        }
+        self.progress(epoch);
+    }
+
+    fn gets_end(&mut self, connection: ConnectionId, epoch: ServerEpoch) {
+        let Some(client) = self.clients.get_mut(&connection) else {
+            return;
+        };
+        if !core::mem::replace(&mut client.has_end, true) {
             if let Some(server) = self.servers.get_mut(&epoch) {
                 server.with_clients += 1;
             }
             self.effects.push(Effect::HandOver { connection });
         }
-        self.progress(epoch);
+    }
+
+    /// A server has said how it is, or has not, when it was asked on newcomers' account: those that it was told of after
+    /// that go on, or come back.
+    pub(super) fn word_has_come(&mut self, epoch: ServerEpoch, asked_at: Duration, is_known: bool) {
+        let to_it = |client: &Client| client.place == Place::Dispatched(epoch) && !client.has_end;
+        let awaits = |client: &Client| client.awaits.is_some_and(|at| at <= asked_at);
+        let on_their_way = self.clients.iter().filter(|(_, client)| to_it(client) && awaits(client));
+        let on_their_way: Vec<ConnectionId> = on_their_way.map(|(connection, _)| *connection).collect();
+        for connection in on_their_way {
+            let Some(client) = self.clients.get_mut(&connection) else { continue };
+            client.awaits = None;
+            if !is_known {
+                self.recall(connection);
+            } else if client.is_greeted {
+                self.server_greeted(connection);
+            }
+        }
     }
 
     /// A client does not hold its server up any longer.
@@ -81,6 +111,7 @@ impl Core {
             return;
         };
         let (mut domain, had_end) = (client.domain, core::mem::take(&mut client.has_end));
+        (client.is_greeted, client.awaits) = (false, None);
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
         self.handshake_over(server, had_end);
         // A domain is forgotten whose only clients are on another one's server.

@@ -127,8 +127,8 @@ pub struct Server {
     pub fell_silent: bool,
     /// A moment at which it is known to have been in no fault, the latest.
     pub healthy_at: Option<Duration>,
-    /// Whether it is asked for its status on a newcomer's account, which holds up nobody else.
-    pub health_asked: bool,
+    /// When it was last asked for its status on a newcomer's account, and has not answered yet; it holds up nobody else.
+    pub health_asked: Option<Duration>,
     /// The user it runs as.
     pub uid: Uid,
     /// Its pid; `None` until it is spawned.
@@ -179,7 +179,7 @@ impl Server {
             silent: None,
             fell_silent: false,
             healthy_at: None,
-            health_asked: false,
+            health_asked: None,
             uid,
             pid: None,
             state,
@@ -213,6 +213,12 @@ impl Server {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.tainted.is_some_and(|taint| taint.incident != 0)
+    }
+
+    /// Whether it is known to have been in no fault then, or later.
+    #[must_use]
+    pub fn is_known_sound_since(&self, since: Duration) -> bool {
+        self.healthy_at.is_some_and(|at| at >= since)
     }
 
     /// Whether it is still starting.

@@ -21,6 +21,7 @@
 //! the other. One that answers after all and is in no fault is left to its clients. When the replacement can't start or
 //! is silent, too, a first one with such a sign may block the GPU, and is ended.
 
+use super::admission::{Client, Place};
 use super::fault::Cause;
 use super::ids::ServerEpoch;
 use super::incident::Statement;
@@ -93,8 +94,15 @@ impl Core {
         } else {
             Some(patience).filter(|patience| !patience.is_zero())
         };
-        let factor = if server.handshakes > 0 { IN_HANDSHAKES } else { 1 };
+        let factor = if self.may_be_in_handshakes(server) { IN_HANDSHAKES } else { 1 };
         Some(server.progress_at + patience? * factor)
+    }
+
+    /// Whether a server may be busy with handshakes: those of clients that it was told of after a question which it has not
+    /// answered yet have not begun.
+    fn may_be_in_handshakes(&self, server: &Server) -> bool {
+        let begins = |client: &Client| client.place == Place::Dispatched(server.epoch) && client.awaits.is_none();
+        server.handshakes > 0 && self.clients.values().any(begins)
     }
 
     fn has_sign(&self, server: &Server) -> bool {

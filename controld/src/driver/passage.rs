@@ -1,8 +1,8 @@
 //! Clients on their way to a server: between the daemon's word to the server and the client's status.
 //!
 //! # Servers that die
-//! A client gets its end of the pair only when its server has greeted it there, and the core has no sign of a fault by
-//! then. A server that ends, or is found to be in a fault, before that has harmed nobody: the client waits for the next
+//! A client gets its end of the pair only when its server has greeted it there, the core has no sign of a fault by
+//! then, and the server has answered what it was asked before on the client's account. A server that ends, or is found to be in a fault, before that has harmed nobody: the client waits for the next
 //! one, and the server, if it lives, sees a client that connects and leaves.
 //!
 //! # Clients that leave

@@ -27,7 +27,10 @@ fn code(sim: &Sim, process: Process) -> Option<u64> {
 /// What becomes of a newcomer when somebody else traps at a step of its way.
 fn newcomer_when(subject: &Subject, step: &str, connection: u32) -> Option<u64> {
     let number = connection.to_string();
-    let sim = Sim::started(subject, &[("MPS_SIM_FAULT_AT", step), ("MPS_SIM_FAULT_AT_CONNECTION", number.as_str())]);
+    let sim = Sim::new(subject, &[("MPS_SIM_FAULT_AT", step), ("MPS_SIM_FAULT_AT_CONNECTION", number.as_str())]);
+    // So short that no earlier word of the server will do: it is asked for each connection.
+    sim.config("[faults]\nsettle_time = 0.000001\n");
+    sim.lab.start(&[]);
     let victim = bystander(&sim);
     let result = error_of(&sim.run("mps-first-alloc", &[]));
     assert_eq!(code(&sim, victim), Some(719), "{subject}: {step} of {connection}");

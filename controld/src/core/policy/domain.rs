@@ -43,8 +43,8 @@ pub struct FaultPolicy {
     pub drain_timeout: Duration,
     /// How long an incident waits for a better witness before an uncertain verdict is given.
     pub evidence_window: Duration,
-    /// How long after its coming a newcomer's server must be known to be sound before it may join others there; zero is
-    /// not to ask.
+    /// How long before its coming a newcomer's server may have been known to be sound when it joins others there, and, after
+    /// a sign of trouble, how long after its coming it must be; zero is not to ask.
     pub settle_time: Duration,
     /// How long a server may owe something and do nothing before newcomers get another one; zero is for ever.
     pub silence: Duration,

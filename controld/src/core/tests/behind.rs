@@ -20,8 +20,9 @@ fn catches_up(scene: &mut Scene) -> Vec<Effect> {
 /// A newcomer's server is asked for its status, and its time is over while the driver is behind.
 fn seems_silent(scene: &mut Scene) -> RequestId {
     scene.is_behind = true;
-    scene.arrive(NEWCOMER);
-    let request = asked(&scene.pass(SETTLE), &Request::Status).expect("the server is asked");
+    scene.pass(SETTLE * 2);
+    let (_, effects) = scene.arrive(NEWCOMER);
+    let request = asked(&effects, &Request::Status).expect("the server is asked");
     assert!(asks(&scene.pass(SILENCE), scene.server) && !scene.is_tainted());
     request
 }
@@ -41,8 +42,7 @@ fn a_server_whose_answer_the_daemon_has_not_got_round_to_is_not_silent() {
 #[test]
 fn a_server_whose_greeting_the_daemon_has_not_got_round_to_is_not_silent() {
     let mut scene = Scene::new(Policy::default());
-    let (newcomer, _) = scene.arrive(NEWCOMER);
-    assert!(is_dispatched(&scene.settle(), newcomer));
+    let (newcomer, _) = scene.comes(NEWCOMER);
     scene.is_behind = true;
     assert!(asks(&scene.pass(SILENCE * 2), scene.server));
     let effects = scene.feed(Input::ServerGreeted { connection: newcomer });
@@ -100,8 +100,8 @@ fn of_two_servers_that_seem_silent_each_is_judged_by_itself() {
     let other = spawned(&effects).expect("another user's server");
     assert!(is_dispatched(&scene.serve(&effects, SERVER + 1), connection));
     scene.is_behind = true;
+    scene.pass(SETTLE * 2);
     scene.arrive(NEWCOMER);
-    scene.pass(SETTLE);
     let effects = scene.pass(SILENCE * 2);
     assert!(asks(&effects, scene.server) && asks(&effects, other));
     let effects = scene.feed(Input::ServerGreeted { connection });

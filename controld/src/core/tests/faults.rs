@@ -30,8 +30,7 @@ fn a_standby_serves_a_newcomer_in_the_same_moment() {
     scene.feed(Input::ServerSpawned { server: standby, pid: SERVER + 1 });
     let hello = ConnectionId(900);
     scene.feed(Input::ServerHello { connection: hello, peer: Peer { pid: SERVER + 1, uid: 1000, gid: 0 } });
-    let (early, _) = scene.arrive(NEWCOMER);
-    let effects = scene.settle();
+    let (early, effects) = scene.comes(NEWCOMER);
     assert!(effects.contains(&Effect::Dispatch { server: scene.server, connection: early }), "not to the standby");
     scene.finish(early);
     let effects = scene.memory_fault();
@@ -53,7 +52,7 @@ fn a_forged_record_makes_the_daemon_ask_and_nothing_else() {
     let again = scene.answer_status(&effects, true);
     scene.log_record(VICTIM.pid);
     let effects = scene.answer_status(&again, true);
-    assert!(is_dispatched(&scene.answer_status(&effects, true), newcomer), "signs without end keep nobody away");
+    assert!(is_dispatched(&effects, newcomer), "signs without end keep nobody away");
     scene.finish(newcomer);
     scene.pass(Duration::from_secs(5));
     assert!(!scene.is_tainted());

@@ -69,22 +69,44 @@ impl Scene {
         (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
     }
 
-    /// Lets the time pass that a newcomer waits, and the server say that it is sound.
+    /// Lets the time pass that a newcomer waits where there is a sign of trouble, and the server say that it is sound.
     pub(super) fn settle(&mut self) -> Vec<Effect> {
         let effects = self.pass(SETTLE);
         self.answer_status(&effects, true)
     }
 
-    /// A process comes to a sound server that has clients, and gets its connection and a context.
+    /// A client comes, and its server is told of it at once; where it was asked how it is before that, it answers.
+    pub(super) fn comes(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
+        let (connection, effects) = self.arrive(peer);
+        assert!(is_dispatched(&effects, connection), "without a sign of trouble nothing is waited for: {effects:?}");
+        if asked(&effects, &Request::Status).is_some() {
+            self.answer_status(&effects, true);
+        }
+        (connection, effects)
+    }
+
+    /// Something says that a client may have faulted, which the server denies: one ends with an error.
+    pub(super) fn is_in_doubt(&mut self) {
+        let neighbour = Peer { pid: 19, ..CULPRIT };
+        self.joins(neighbour);
+        let effects = self.dies(neighbour, End::Exited(207));
+        self.answer_status(&effects, true);
+    }
+
+    /// A process comes to a sound server that has clients, and gets its connection and a context, in doubt or not.
     pub(super) fn joins(&mut self, peer: Peer) {
-        let (connection, _) = self.arrive(peer);
-        let waits = !self.core.policy.domains.default.faults.settle_time.is_zero();
-        assert!(!waits || is_dispatched(&self.settle(), connection));
-        self.finish(connection);
-        self.pass(Duration::from_millis(1));
-        let (context, effects) = self.arrive(peer);
-        assert!(!waits || is_dispatched(&self.answer_status(&effects, true), context));
-        self.finish(context);
+        for _ in 0..2 {
+            let (connection, mut effects) = self.arrive(peer);
+            if !is_dispatched(&effects, connection) {
+                effects.extend(self.pass(SETTLE));
+            }
+            if asked(&effects, &Request::Status).is_some() {
+                effects.extend(self.answer_status(&effects, true));
+            }
+            assert!(is_dispatched(&effects, connection), "{effects:?}");
+            self.finish(connection);
+            self.pass(Duration::from_millis(1));
+        }
     }
 
     /// A connection's way to a server comes to its good end.

@@ -31,11 +31,11 @@ fn falls_silent(scene: &mut Scene, has_sign: bool) -> Vec<Effect> {
     if has_sign {
         scene.dies(CULPRIT, End::Exited(207));
     }
+    scene.pass(SETTLE * 2);
     scene.arrive(NEWCOMER);
     if has_sign {
         return scene.pass(SUSPECTED);
     }
-    scene.pass(SETTLE);
     scene.pass(SILENCE)
 }
 
@@ -54,8 +54,8 @@ fn a_server_that_owes_nothing_is_not_silent() {
 #[test]
 fn a_newcomer_that_a_server_says_nothing_about_gets_another_and_the_silent_one_keeps_its_clients() {
     let mut scene = Scene::new(Policy::default());
+    scene.pass(SETTLE * 2);
     let (newcomer, _) = scene.arrive(NEWCOMER);
-    scene.pass(SETTLE);
     assert_eq!(spawned(&scene.pass(SILENCE - Duration::from_millis(1))), None);
     let effects = scene.pass(Duration::from_millis(1));
     assert!(scene.is_tainted() && !is_lost(&scene));
@@ -68,8 +68,7 @@ fn a_newcomer_that_a_server_says_nothing_about_gets_another_and_the_silent_one_k
 #[test]
 fn a_server_that_greets_nobody_is_silent_too_and_whom_it_was_told_of_goes_elsewhere() {
     let mut scene = Scene::new(Policy::default());
-    let (newcomer, _) = scene.arrive(NEWCOMER);
-    assert!(is_dispatched(&scene.settle(), newcomer));
+    let (newcomer, _) = scene.comes(NEWCOMER);
     assert_eq!(spawned(&scene.pass(SILENCE)), None, "handshakes may take longer");
     let effects = scene.pass(SILENCE);
     assert!(effects.contains(&Effect::Recall { connection: newcomer }));
@@ -79,8 +78,7 @@ fn a_server_that_greets_nobody_is_silent_too_and_whom_it_was_told_of_goes_elsewh
 #[test]
 fn while_a_client_may_be_what_a_server_waits_for_nothing_is_concluded() {
     let mut scene = Scene::new(Policy::default());
-    let (slow, _) = scene.arrive(NEWCOMER);
-    scene.settle();
+    let (slow, _) = scene.comes(NEWCOMER);
     scene.feed(Input::ServerGreeted { connection: slow });
     scene.arrive(Peer { pid: 13, ..NEWCOMER });
     scene.pass(Duration::from_secs(5));
@@ -184,8 +182,8 @@ fn on_a_machine_that_is_slow_nobody_is_ended_and_no_third_server_is_started() {
 #[test]
 fn a_server_that_only_got_no_newcomers_may_meet_a_fault_all_the_same() {
     let mut scene = Scene::new(Policy::default());
+    scene.pass(SETTLE * 2);
     scene.arrive(NEWCOMER);
-    scene.pass(SETTLE);
     let effects = scene.pass(SILENCE);
     scene.serve(&effects, SERVER + 1);
     assert!(!is_lost(&scene));
@@ -198,8 +196,7 @@ fn a_server_that_only_got_no_newcomers_may_meet_a_fault_all_the_same() {
 #[test]
 fn a_crowd_whose_handshakes_go_on_is_left_alone() {
     let mut scene = Scene::new(Policy::default());
-    let crowd: Vec<ConnectionId> = (20..28).map(|pid| scene.arrive(Peer { pid, ..NEWCOMER }).0).collect();
-    scene.settle();
+    let crowd: Vec<ConnectionId> = (20..28).map(|pid| scene.comes(Peer { pid, ..NEWCOMER }).0).collect();
     for connection in crowd {
         scene.pass(SILENCE * 2 - Duration::from_millis(1));
         scene.finish(connection);

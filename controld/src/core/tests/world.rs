@@ -114,6 +114,8 @@ pub(super) struct World {
     came: BTreeMap<ConnectionId, Duration>,
     /// Of each server the latest time at which it was asked, and then said, that it is in no fault.
     known_sound: BTreeMap<ServerEpoch, Duration>,
+    /// From when on the server must be known to be sound before a connection that joins others there has its end.
+    must_be_sound: BTreeMap<ConnectionId, Duration>,
     /// Those of them that their server has not greeted.
     told: BTreeSet<ConnectionId>,
     /// And those with which their process came to the server, which knows it by none yet.
@@ -165,6 +167,7 @@ impl World {
             dispatched: BTreeMap::new(),
             came: BTreeMap::new(),
             known_sound: BTreeMap::new(),
+            must_be_sound: BTreeMap::new(),
             told: BTreeSet::new(),
             fresh: BTreeSet::new(),
             accepted: BTreeMap::new(),

@@ -253,6 +253,7 @@ impl World {
     /// A client that a server was told of waits again.
     pub(super) fn not_told(&mut self, connection: ConnectionId) {
         self.told.remove(&connection);
+        self.must_be_sound.remove(&connection);
         let is_fresh = self.fresh.remove(&connection);
         if let Some((peer, server)) = self.dispatched.remove(&connection) {
             self.waiting.insert(connection, peer);

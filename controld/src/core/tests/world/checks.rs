@@ -143,6 +143,9 @@ impl World {
         self.hello(0);
         while !self.told.is_empty() {
             self.greet(0);
+            while !self.asked.is_empty() {
+                self.reply(0, false);
+            }
         }
         let obedient = self.servers.values().position(|process| process.signalled);
         if let Some(index) = obedient {

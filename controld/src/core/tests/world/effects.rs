@@ -29,6 +29,12 @@ impl World {
             Effect::HandOver { connection } => {
                 let to = self.dispatched.get(&connection).copied().expect("only who was dispatched gets an end");
                 assert!(self.told.remove(&connection), "and once");
+                if let Some(since) = self.must_be_sound.remove(&connection) {
+                    assert!(
+                        self.known_sound[&to.1] >= since,
+                        "who joins others has an end only of a server that is known to be sound"
+                    );
+                }
                 // The server knows the process now, with whichever connection it came.
                 let same = |(peer, server): &(Peer, ServerEpoch)| (peer.pid, *server) == (to.0.pid, to.1);
                 self.fresh.retain(|fresh| !self.dispatched.get(fresh).is_some_and(same));
@@ -232,11 +238,8 @@ impl World {
         assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
         let joins = process.clients.iter().any(|other| *other != peer.pid);
         if joins && !is_own && !self.untold.contains(&server) {
-            let since = self.came[&connection] + self.policy.domains.default.faults.settle_time;
-            assert!(
-                self.known_sound[&server] >= since,
-                "who joins others does so on a server that is known to be sound"
-            );
+            let since = self.came[&connection].saturating_sub(self.policy.domains.default.faults.settle_time);
+            self.must_be_sound.insert(connection, since);
         }
         let process = self.servers.get_mut(&server).expect("it is there still");
         process.clients.insert(peer.pid);
