@@ -41,7 +41,7 @@ async fn read_programs(identities: &Identities, rows: &mut [ClientRow], users: &
 }
 
 impl Driver {
-    /// A client waits for a server, and is looked at first, if it is followed.
+    /// A client waits for a server; where it has to be looked at first, it does so for that.
     pub(super) fn client_arrives(&mut self, connection: ConnectionId, peer: Peer) {
         let process = ProcessKey { pid: peer.pid, start_time: known_at_once(peer.pid).start_time };
         if !self.look_first(process, connection, peer) {

@@ -157,7 +157,7 @@ impl Driver {
             }
             Event::Unheard { process, error } => {
                 tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");
-                self.feed(Input::Tracked { process, tracked: false });
+                self.is_unheard(process);
             }
             Event::GpusFound(found) => {
                 self.witnesses.looks_for_gpus = false;

@@ -1,9 +1,19 @@
 //! Follows each client with a tools queue and copies of its UVM descriptors.
 //!
 //! A client's first connection starts a task that attaches as soon as the client has an address space, some 5 ms after
-//! its start. Each later connection is for a context, which may come with a new address space: the client is looked at
-//! once more, and only then gets a server there, since a context that has one can run kernels. When a client ends, what
-//! its queues still hold is told before its end is, and its copies are closed when the core has no use for them.
+//! its start. Each later connection is for a context, which may come with a new address space, so the client is looked at
+//! once more:
+//!
+//! | connection | address spaces | the look |
+//! |---|---|---|
+//! | for the first context | followed, with all that goes with them | beside its way to the server: the context is made in what `cuInit` has opened, and making it takes the driver a hundred times as long |
+//! | for the first context | none is yet | comes first, at once, since there would be nothing to save or to name the client by |
+//! | for another context | some | comes first: who has destroyed its last context makes the next in a new address space |
+//!
+//! A context that has a server can run kernels, so what comes first is waited for, for a time. While a look is under way
+//! the client's silence about a memory fault means nothing, since an address space may not be heard: nobody else is
+//! blamed because of it. When a client ends, what its queues still hold is told before its end is, and its copies are
+//! closed when the core has no use for them.
 
 mod hearing;
 
@@ -20,14 +30,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// What this witness is called.
 pub(super) const UVM: &str = "uvm-event";
 /// How long a client may take from its first connection to an address space that can be tracked.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client's later connection waits until it has been looked at: a context that has a server can run kernels.
+/// How long a connection waits until its client has been looked at, where that comes first.
 /// One look takes less than a millisecond, and more than 50 on two cores with a load of 12; with five test suites at a time
 /// a client waited out 200. Nobody waits but a client that can't be looked at.
 const LOOKED_AT_FIRST: Duration = Duration::from_millis(500);
@@ -103,8 +113,27 @@ pub(super) struct Followed {
     told: usize,
     /// Whether its first address space is still waited for.
     is_looking: bool,
+    /// Has it looked for at once and not after a pause.
+    hurry: Arc<Notify>,
+    /// Later looks that are under way.
+    looks: usize,
+    /// Whether a queue of it can't be read any longer.
+    is_deaf: bool,
     /// Its connections that wait until it has been looked at.
     waiting: Vec<Waiting>,
+}
+
+impl Followed {
+    /// Whether all that its first context can be made in is kept and heard.
+    fn is_covered(&self) -> bool {
+        let is_whole = !self.copies.is_empty() && self.copies.iter().all(Copies::is_complete);
+        is_whole && !self.is_looking && self.looks == 0 && !self.is_deaf
+    }
+
+    /// Whether a memory fault of it would be heard.
+    fn is_heard(&self) -> bool {
+        !self.hearings.is_empty() && self.looks == 0 && !self.is_deaf
+    }
 }
 
 /// A connection of a client that is to be looked at.
@@ -162,6 +191,9 @@ impl Driver {
                 hearings: Vec::new(),
                 told: given.len(),
                 is_looking: true,
+                hurry: Arc::new(Notify::new()),
+                looks: 0,
+                is_deaf: false,
                 waiting: Vec::new(),
             };
             self.witnesses.following.clients.insert(process, followed);
@@ -174,10 +206,16 @@ impl Driver {
             return;
         };
         if followed.is_looking && !is_first {
+            followed.hurry.notify_one();
             return;
         }
         let patience = if is_first { patient(ATTACH_PATIENCE) } else { Duration::ZERO };
         let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
+        let hurry = Arc::clone(&followed.hurry);
+        if !is_first {
+            followed.looks += 1;
+            self.tell_tracked(process);
+        }
         tokio::spawn(async move {
             let pid = kernel_pid(process.pid);
             let deadline = Instant::now() + patience;
@@ -185,18 +223,23 @@ impl Driver {
             let given = if given.is_empty() { None } else { uvm.attach_given(pid, given).await.ok() };
             let result = match given {
                 Some(attached) => Ok(attached),
-                None => uvm.attach_when_ready(pid, pidfd.as_fd(), deadline).await,
+                None => uvm.attach_when_ready(pid, pidfd.as_fd(), deadline, &hurry).await,
             };
             events.send(Event::Attached { process, is_first, result: result.map(Box::new) }).await;
         });
     }
 
-    /// A client that is followed has come with another connection, for a context: it is looked at before it gets a
-    /// server there. `false` when it is not followed.
+    /// A client that is followed has come with another connection, for a context, and is looked at. Whether that comes
+    /// before it gets a server there; not when it is not followed.
     pub(super) fn look_first(&mut self, process: ProcessKey, connection: ConnectionId, peer: Peer) -> bool {
+        let is_first_context = self.core.is_before_contexts(process);
         let Some(followed) = self.witnesses.following.clients.get_mut(&process) else {
             return false;
         };
+        if is_first_context && followed.is_covered() {
+            self.follow(process, None);
+            return false;
+        }
         // driver --nothing; its end says that it was looked at--> task
         let (looked, looked_rx) = oneshot::channel::<()>();
         followed.waiting.push(Waiting { connection, peer, _looked: looked });
@@ -231,10 +274,29 @@ impl Driver {
     }
 
     pub(super) fn attached(&mut self, process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError>) {
-        let followed = self.witnesses.following.clients.get_mut(&process);
-        let waiting = followed.map(|followed| std::mem::take(&mut followed.waiting)).unwrap_or_default();
+        let mut waiting = Vec::new();
+        if let Some(followed) = self.witnesses.following.clients.get_mut(&process) {
+            followed.looks = followed.looks.saturating_sub(usize::from(!is_first));
+            waiting = std::mem::take(&mut followed.waiting);
+        }
         self.take_attached(process, is_first, result);
         self.looked_at(waiting);
+    }
+
+    /// Tells the core whether a client's silence about a memory fault means something.
+    fn tell_tracked(&mut self, process: ProcessKey) {
+        if let Some(followed) = self.witnesses.following.clients.get(&process) {
+            let tracked = followed.is_heard();
+            self.feed(Input::Tracked { process, tracked });
+        }
+    }
+
+    /// A client's tools queue can't be read any longer.
+    pub(super) fn is_unheard(&mut self, process: ProcessKey) {
+        if let Some(followed) = self.witnesses.following.clients.get_mut(&process) {
+            followed.is_deaf = true;
+        }
+        self.feed(Input::Tracked { process, tracked: false });
     }
 
     pub(super) fn take_attached(
@@ -256,11 +318,14 @@ impl Driver {
                 followed.hearings.push(Hearing::begin(process, tracker, self.events.clone()));
                 followed.copies.push(copies);
                 self.count_copies(process);
-                self.feed(Input::Tracked { process, tracked: true });
+                self.tell_tracked(process);
             }
             Err(AttachError::Gone) => {}
             // No new address space at a later connection; what else was found is kept with an earlier one.
-            Err(AttachError::NotYet) if !is_first => self.count_copies(process),
+            Err(AttachError::NotYet) if !is_first => {
+                self.count_copies(process);
+                self.tell_tracked(process);
+            }
             Err(error) => {
                 self.feed(Input::Tracked { process, tracked: false });
                 if matches!(error, AttachError::NoDevice { .. }) {

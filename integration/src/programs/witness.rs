@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
@@ -173,7 +174,7 @@ async fn watch(report: Report, options: Options) -> Result<(), Failure> {
     for number in 1.. {
         let first = if number == 1 { take_given(&options.given)? } else { Vec::new() };
         let attached = match first.is_empty() {
-            true => uvm.attach_when_ready(client.pid, client.pidfd.as_fd(), deadline).await,
+            true => uvm.attach_when_ready(client.pid, client.pidfd.as_fd(), deadline, &Notify::new()).await,
             false => uvm.attach_given(client.pid, first).await,
         };
         let attached = match attached {

@@ -6,7 +6,8 @@ use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
 use integration::sim::{Sim, error_of, find_event};
 use integration::under_test::{Subject, for_each, only_ours};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// The bystander's connections are the first and the second.
 const NEWCOMERS_OWN: u32 = 3;
@@ -14,6 +15,37 @@ const NEWCOMERS_CONTEXT: u32 = 4;
 
 fn once(test: impl Fn(&Subject)) {
     for_each(only_ours().map(|subjects| subjects.into_iter().skip(1).collect()), test);
+}
+
+/// More than any test waits for, as a multiple of the daemon's own deadlines.
+const ENDLESS: (&str, &str) = ("MPS_TEST_PATIENCE", "100000");
+
+fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
+    wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
+}
+
+/// A program that has its process's connection on its way to a server that is stopped, and is followed by the daemon; and
+/// that server.
+fn on_its_way(sim: &Sim, arguments: &[&str]) -> (Process, Pid) {
+    drop(sim.lab.ask(&format!("start_server -uid {}\n", nix::unistd::getuid())));
+    let server = Pid::from_raw(sim.server());
+    kill(server, Signal::SIGSTOP).expect("the server is there");
+    let client = Process::start(&mut sim.command("mps-first-alloc", arguments));
+    wait(sim, "the client is followed", || sim.lab.ask("status\n").contains("follows 1 clients"));
+    (client, server)
+}
+
+#[test]
+fn a_newcomer_gets_its_context_though_a_look_at_it_does_not_come_back() {
+    once(|subject| {
+        let sim = Sim::watched(subject, &[("MPS_SIM_UVM_STAY_AGAIN", "1"), ENDLESS]);
+        sim.lab.start(&[]);
+        let (client, server) = on_its_way(&sim, &[]);
+        kill(server, Signal::SIGCONT).expect("the server is there");
+        let finished = sim.finish(client);
+        assert_eq!(error_of(&finished), None, "{subject}");
+        assert!(find_event(&finished.stdout_text(), "allocated").is_some(), "{subject}: {}", finished.stdout_text());
+    });
 }
 
 fn bystander(sim: &Sim) -> Process {

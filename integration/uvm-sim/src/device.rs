@@ -6,8 +6,8 @@ use crate::stand_in;
 use sim_wire::hardware;
 use sim_wire::script::Script;
 use sim_wire::tools::{DIRECTORY, Event, Listener};
-use sim_wire::uvm::Kind;
-use std::collections::BTreeMap;
+use sim_wire::uvm::{Header, Kind};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -60,6 +60,8 @@ static OPEN: Mutex<BTreeMap<RawFd, Slot>> = Mutex::new(BTreeMap::new());
 /// the lock may be held by a thread that the child lacks.
 static IS_OPEN: [AtomicBool; MOST_DESCRIPTORS] = [const { AtomicBool::new(false) }; MOST_DESCRIPTORS];
 static IS_LISTENING: Mutex<bool> = Mutex::new(false);
+/// The address spaces of which the second descriptor was refused.
+static REFUSED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 fn open_slots() -> MutexGuard<'static, BTreeMap<RawFd, Slot>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,12 +127,26 @@ fn take_time(variable: &str) {
     std::thread::park_timeout(time.unwrap_or_default());
 }
 
+/// With `MPS_SIM_UVM_STAY_AGAIN`, does not return to who looks for the second time at what goes with an address space that
+/// is watched already: the client holds a lock that the driver waits for.
+fn stay_if_looked_at_again(header: &Header) {
+    if header.kind != Kind::MM || std::env::var_os("MPS_SIM_UVM_STAY_AGAIN").is_none() {
+        return;
+    }
+    let is_watched = open_slots().values().flatten().any(|tracker| tracker.space == header.space);
+    let is_first = REFUSED.lock().unwrap_or_else(PoisonError::into_inner).insert(header.space);
+    while is_watched && !is_first {
+        std::thread::park();
+    }
+}
+
 /// `UVM_TOOLS_INIT_EVENT_TRACKER`.
 pub(crate) fn init(fd: RawFd, release: Release, request: u64, argument: &mut Argument) -> u32 {
     let Some(version) = release.tracker_version(request, argument) else { return status::INVALID_ARGUMENT };
     let client = argument.number(44).cast_signed();
     let Some(header) = stand_in::header(client) else { return status::INSUFFICIENT_PERMISSIONS };
     if header.kind != Kind::SPACE {
+        stay_if_looked_at_again(&header);
         return status::ILLEGAL_ACTION;
     }
     let (queue, count, control) = (argument.wide(0), argument.wide(8), argument.wide(16));

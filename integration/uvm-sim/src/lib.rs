@@ -15,6 +15,7 @@
 //! | `MPS_SIM_UVM_TOOLS` | `missing`: there is no tools device; `forbidden`: it may not be opened | works |
 //! | `MPS_SIM_UVM_MODULE` | a file; the module is loaded when it is there | is loaded |
 //! | `MPS_SIM_UVM_INIT_MS` | how long the driver takes to begin a client's queue | 0 |
+//! | `MPS_SIM_UVM_STAY_AGAIN` | set: who looks again at a client that is watched never gets an answer | answers |
 //! | `MPS_SIM_UVM_TABLE_MS` | how long the driver takes to say which GPUs a client has | 0 |
 //! | `MPS_SIM_DEVICES` | the GPUs, as for the server | one |
 //!

@@ -2,16 +2,18 @@
 //!
 //! A client connects to the daemon in `cuInit`, before or after it has opened UVM, and again for each context. No file
 //! system event tells of a new entry in `/proc/PID/fd`, so the daemon looks again and again: every millisecond at first,
-//! ever more seldom later, with pauses in proportion to what there is to look at, until the process ends or the deadline
-//! comes. At the connection of a context the address space is there, and one look will do. A look also keeps what else
+//! ever more seldom later, with pauses in proportion to what there is to look at and to how many are looked for at the
+//! same time, until the process ends or the deadline comes; and at once when somebody waits for it. At the connection of a context the address space is there, and one look will do. A look also keeps what else
 //! the client has opened since.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 use tokio::io::Interest;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::copies::{Copies, Held, OpenFiles};
@@ -34,6 +36,9 @@ const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// A pause is at least so long for each descriptor that was looked at: ten times what it takes to look at one. By the
 /// number and not by the time that it took, which on a busy machine says more about the others.
 const PAUSE_PER_DESCRIPTOR: Duration = Duration::from_micros(15);
+/// A pause is at least so long for each client that is looked for: four looks a millisecond are done in all, so that a
+/// crowd's looks take neither the daemon's time nor the machine's from the crowd itself.
+const PAUSE_PER_CLIENT: Duration = Duration::from_micros(250);
 
 /// Before the looks for the descriptor that goes with an address space: the client opens it right after.
 const COMPLETION_PAUSES: [Duration; 3] = [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4)];
@@ -144,7 +149,7 @@ impl Uvm {
         Ok(Attached { tracker: Tracker::listen(armed, &copies)?, copies })
     }
 
-    /// The same, as soon as there is one. Called again it waits for another: one that the process opens when it makes a
+    /// The same, as soon as there is one; `hurry` ends a pause between two looks. Called again it waits for another: one that the process opens when it makes a
     /// new context after having destroyed its last, or with a second copy of libcuda.
     ///
     /// # Errors
@@ -154,7 +159,9 @@ impl Uvm {
         pid: Pid,
         pidfd: BorrowedFd<'_>,
         deadline: Instant,
+        hurry: &Notify,
     ) -> Result<Attached, AttachError> {
+        let _looked_for = self.looked_for.one_more();
         let ended = polled::register(duplicate(pidfd)?, Interest::READABLE)
             .map_err(|source| AttachError::System { what: "wait for the process's end", source })?;
         let begin = Instant::now();
@@ -167,8 +174,14 @@ impl Uvm {
             if now >= deadline {
                 return Err(AttachError::NotYet);
             }
-            let pause = pause_after(now - begin, looked_at).min(deadline - now);
-            if let Ok(ended) = timeout(pause, ended.readable()).await {
+            let pause = pause_after(now - begin, looked_at, self.looked_for.count()).min(deadline - now);
+            let gone = async {
+                tokio::select! {
+                    ended = ended.readable() => Some(ended),
+                    () = hurry.notified() => None,
+                }
+            };
+            if let Ok(Some(ended)) = timeout(pause, gone).await {
                 ended
                     .map_err(|source| AttachError::System { what: "wait for the process's end", source })?
                     .retain_ready();
@@ -209,14 +222,42 @@ fn duplicate(pidfd: BorrowedFd<'_>) -> Result<OwnedFd, AttachError> {
     pidfd.try_clone_to_owned().map_err(|source| AttachError::System { what: "duplicate a pidfd", source })
 }
 
-/// How long to wait before the next look, by the time since the first and what the last one looked at.
-fn pause_after(since: Duration, looked_at: usize) -> Duration {
+/// How many clients are looked for at the moment.
+#[derive(Debug, Default)]
+pub(super) struct LookedFor(AtomicUsize);
+
+/// One of them, until it is dropped.
+struct OneMore<'a>(&'a LookedFor);
+
+impl LookedFor {
+    fn one_more(&self) -> OneMore<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OneMore(self)
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for OneMore<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long to wait before the next look, by the time since the first, what the last one looked at, and how many clients
+/// are looked for.
+fn pause_after(since: Duration, looked_at: usize, clients: usize) -> Duration {
     let pause = match since {
         since if since < EAGER => FIRST_PAUSE,
         since if since < ALERT => SECOND_PAUSE,
         _ => LAST_PAUSE,
     };
-    pause.max(PAUSE_PER_DESCRIPTOR.saturating_mul(u32::try_from(looked_at).unwrap_or(u32::MAX)))
+    let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    pause
+        .max(PAUSE_PER_DESCRIPTOR.saturating_mul(times(looked_at)))
+        .max(PAUSE_PER_CLIENT.saturating_mul(times(clients)))
 }
 
 #[cfg(test)]
@@ -224,10 +265,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_become_rarer_and_rarer_still_for_many_descriptors() {
-        assert_eq!(pause_after(Duration::ZERO, 40), Duration::from_millis(1));
-        assert_eq!(pause_after(Duration::from_millis(500), 40), Duration::from_millis(10));
-        assert_eq!(pause_after(Duration::from_secs(60), 40), Duration::from_millis(100));
-        assert_eq!(pause_after(Duration::ZERO, 20_000), Duration::from_millis(300));
+    fn looks_become_rarer_and_rarer_still_for_many_descriptors_and_in_a_crowd() {
+        assert_eq!(pause_after(Duration::ZERO, 40, 1), Duration::from_millis(1));
+        assert_eq!(pause_after(Duration::from_millis(500), 40, 1), Duration::from_millis(10));
+        assert_eq!(pause_after(Duration::from_secs(60), 40, 1), Duration::from_millis(100));
+        assert_eq!(pause_after(Duration::ZERO, 20_000, 1), Duration::from_millis(300));
+        assert_eq!(pause_after(Duration::ZERO, 40, 48), Duration::from_millis(12));
+        let looked_for = LookedFor::default();
+        let all: Vec<OneMore<'_>> = (0..3).map(|_| looked_for.one_more()).collect();
+        assert_eq!(looked_for.count(), 3);
+        drop(all);
+        assert_eq!(looked_for.count(), 0);
     }
 }

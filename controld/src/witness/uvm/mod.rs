@@ -18,10 +18,11 @@
 //!   server of a machine does: so it is tried again whenever a server or a client has come. Each reason is said once.
 //! - When a process connects for the first time (`cuInit`): a task with [`Uvm::attach_when_ready`], beside its
 //!   handshake.
-//! - When it connects for a context and is not attached yet: [`Uvm::attach_now`] **before** it is handed to its server,
-//!   within a bounded time: no kernel can run in a context that has no server, so nothing is missed. When it is
-//!   attached, `attach_now` for a second address space, whose usual answer is [`AttachError::NotYet`]; that adds to the
-//!   copies what they lack.
+//! - When it connects for a context and is not attached yet, that task is hurried, and done **before** the client is
+//!   handed to its server, within a bounded time: no kernel can run in a context that has no server, so nothing is
+//!   missed. When it is attached, [`Uvm::attach_now`] for a second address space, whose usual answer is
+//!   [`AttachError::NotYet`]; that adds to the copies what they lack. For the first context it is done beside the way to
+//!   the server, for others before.
 //! - Then a task that loops over [`Tracker::next`]: each fault is an [`Evidence::UvmEvent`] of that process.
 //! - At the process's end: [`Tracker::next_waiting`], since its fault may be waiting still. Then the tracker is of no
 //!   more use than the copies. When its work has drained, drop or close both; until then they pin its GPU memory. An
@@ -59,6 +60,7 @@ pub use descriptors::{Given, may_look};
 pub use error::AttachError;
 pub use tracker::Tracker;
 
+use attach::LookedFor;
 use copies::Registry;
 use descriptors::{TOOLS_MINOR, read_major};
 use nix::unistd::Pid;
@@ -79,6 +81,7 @@ const NOBODY: u32 = u32::MAX;
 pub struct Uvm {
     major: u32,
     registry: Registry,
+    looked_for: LookedFor,
 }
 
 impl Uvm {
@@ -90,7 +93,7 @@ impl Uvm {
         let major = read_major().map_err(|source| AttachError::System { what: "read /proc/devices", source })?;
         let major =
             major.ok_or_else(|| AttachError::NoDevice { what: "/proc/devices has no nvidia-uvm".to_owned() })?;
-        let uvm = Self { major, registry: Registry::default() };
+        let uvm = Self { major, registry: Registry::default(), looked_for: LookedFor::default() };
         drop(uvm.open_tools()?);
         Ok(Arc::new(uvm))
     }
