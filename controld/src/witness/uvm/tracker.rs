@@ -25,6 +25,7 @@ use super::{NOBODY, Uvm, look};
 use crate::core::MemoryFault;
 use crate::io::blocking::QUESTIONS;
 use crate::io::process::uid_of;
+use crate::patience::patient;
 use crate::sys::{polled, uvm as sys};
 
 /// One entry makes the descriptor readable.
@@ -32,15 +33,11 @@ const THRESHOLD: u32 = 1;
 /// How long a fault waits for the name of its GPU, when the client has taken that GPU since it was last asked.
 const PATIENCE_FOR_NAME: Duration = Duration::from_millis(10);
 /// The pauses between the questions to a client that has no GPU yet: it gets one with its context, and a fault whose GPU
-/// is known need not wait for the name.
-const ASK_FOR_GPUS: [Duration; 10] = [
-    Duration::from_millis(5),
-    Duration::from_millis(10),
-    Duration::from_millis(20),
-    Duration::from_millis(40),
-    Duration::from_millis(80),
-    Duration::from_millis(160),
-    Duration::from_millis(320),
+/// is known need not wait for the name. Not while the context is made, which takes some 100 ms: the question waits for
+/// the same lock, and whatever the client does there next waits behind it. A fault that comes before asks itself.
+const ASK_FOR_GPUS: [Duration; 5] = [
+    Duration::from_millis(150),
+    Duration::from_millis(350),
     Duration::from_secs(1),
     Duration::from_secs(3),
     Duration::from_secs(10),
@@ -201,7 +198,7 @@ impl Tracker {
             if let Some(fault) = self.untold.or_else(|| self.take()) {
                 // Kept until it is told: this may be dropped while the name is asked for, which is done once.
                 if self.untold.replace(fault).is_none() && self.processors.name_of(fault.processor).is_none() {
-                    self.ask_for_gpus(PATIENCE_FOR_NAME).await;
+                    self.ask_for_gpus(patient(PATIENCE_FOR_NAME)).await;
                 }
                 self.untold = None;
                 return Ok(self.describe(fault));
