@@ -33,6 +33,16 @@ def listed(result, depth=0):
     return lines
 
 
+def comparison(result):
+    """Ours and theirs as a table, with the interval that has the median of the pairs' ratios in it."""
+    page = ["| | n | min | median | max |", "|---|---|---|---|---|"]
+    page += [row(part, result[part]) for part in ("ours", "theirs", "ratio")] + [""]
+    interval = result.get("median ratio, 95 %")
+    if interval:
+        page += [f"The median ratio is between {interval[0]:.3f} and {interval[1]:.3f} with 95 % confidence.", ""]
+    return page
+
+
 def markdown(results):
     machine = results["machine"]
     page = [
@@ -61,11 +71,9 @@ def markdown(results):
         if not done["ok"]:
             page += [f"**failed**: {result}", ""]
         elif isinstance(result, dict) and "ratio" in result:
-            page += ["| | n | min | median | max |", "|---|---|---|---|---|"]
-            page += [row(part, result[part]) for part in ("ours", "theirs", "ratio")] + [""]
-            interval = result.get("median ratio, 95 %")
-            if interval:
-                page += [f"The median ratio is between {interval[0]:.3f} and {interval[1]:.3f} with 95 % confidence.", ""]
+            page += comparison(result)
+            for part, own in result.get("parts", {}).items():
+                page += [f"`{part}` of it:", "", *comparison(own)]
         else:
             page += listed(result) + [""]
     return "\n".join(page)
