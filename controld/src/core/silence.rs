@@ -18,8 +18,9 @@
 //! by then, and there was no progress in it, is the server silent. A successor of the daemon begins anew.
 //!
 //! With handshakes under way both times are [`IN_HANDSHAKES`] times as long, since a crowd's contexts are made one after
-//! the other. One that answers after all and is in no fault is left to its clients. When the replacement can't start or
-//! is silent, too, a first one with such a sign may block the GPU, and is ended.
+//! the other; those of clients that it was told of after a question do not count until that is answered. One that
+//! answers after all and is in no fault is left to its clients. When the replacement can't start or is silent, too, a
+//! first one with such a sign may block the GPU, and is ended.
 
 use super::admission::{Client, Place};
 use super::fault::Cause;
