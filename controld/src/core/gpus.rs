@@ -74,6 +74,8 @@ pub struct GpuSeen {
     pub uuid: String,
     /// Its compute mode, where it has one.
     pub mode: Option<ComputeMode>,
+    /// The mode before another daemon of this machine changed it; that one may end, and this one gives the mode back.
+    pub before: Option<ComputeMode>,
     /// Whether servers see all of it, and not instances of it alone.
     pub whole: bool,
     /// Who has a context on it and is no client of MPS, servers included; `None` when that can't be told.

@@ -5,15 +5,22 @@
 
 use super::nvml::{Gpu, GpuProcess, Nvml, NvmlError};
 use super::print_rows;
+use crate::io::mode_records;
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The hidden first argument of the child that looks; the GPUs to look at follow, by UUID, or nothing for all.
 pub const LOOK_ARGUMENT: &str = "--list-gpus";
-/// That of the child that changes modes; the library's file and the changes follow.
+/// That of the child that changes modes; the pid of who starts it, the library's file, the folders of records, an empty
+/// word and the changes follow.
 pub const CHANGE_ARGUMENT: &str = "--change-compute-mode";
+/// What stands between folders and changes.
+const END_OF_RECORDS: &str = "";
+/// Any number of processes have contexts: what managed GPUs have.
+const DEFAULT_MODE: u32 = 0;
 /// Processes outside MPS that are told of one GPU; more are not needed to know that something is wrong.
 const MOST_OUTSIDE: usize = 128;
 /// What `CUDA_VISIBLE_DEVICES` calls an instance of a GPU.
@@ -73,10 +80,14 @@ pub struct ProbedChange {
     pub error: Option<String>,
 }
 
-/// The command line of the child that changes modes.
+/// The command line of the child that changes modes. It removes the records of each GPU that gets a mode back, and so
+/// gets another one than [`DEFAULT_MODE`], from these folders.
 #[must_use]
-pub fn change_arguments(library: &Path, changes: &[Change]) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = vec![CHANGE_ARGUMENT.into(), library.into()];
+pub fn change_arguments(library: &Path, records: &[PathBuf], changes: &[Change]) -> Vec<OsString> {
+    let own_pid = std::process::id().to_string();
+    let mut arguments: Vec<OsString> = vec![CHANGE_ARGUMENT.into(), own_pid.into(), library.into()];
+    arguments.extend(records.iter().map(OsString::from));
+    arguments.push(END_OF_RECORDS.into());
     for Change { uuid, from, to } in changes {
         arguments.extend([uuid.into(), from.to_string().into(), to.to_string().into()]);
     }
@@ -158,6 +169,21 @@ fn change(nvml: &Nvml, change: &Change) -> ProbedChange {
     ProbedChange { uuid: uuid.clone(), mode, error }
 }
 
+/// Makes this process end with its parent, which has this pid; whether that lives. What a killed daemon had begun is its
+/// holder's to undo, and must not be done after that.
+fn dies_with(parent: &str) -> bool {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_ok() && nix::unistd::getppid().to_string() == parent
+}
+
+/// Makes a change. What is no longer as a daemon has set it is nobody's to give back, so that its records go.
+fn changed(nvml: &Nvml, wanted: &Change, records: &[PathBuf]) -> ProbedChange {
+    let changed = change(nvml, wanted);
+    if wanted.to != DEFAULT_MODE && changed.mode.is_some_and(|mode| mode != DEFAULT_MODE) {
+        mode_records::forget(records, &changed.uuid);
+    }
+    changed
+}
+
 fn parse(words: &[String]) -> Option<Vec<Change>> {
     let change = |words: &[String]| match words {
         [uuid, from, to] => Some(Change { uuid: uuid.clone(), from: from.parse().ok()?, to: to.parse().ok()? }),
@@ -179,10 +205,16 @@ pub fn run_look(arguments: &[OsString]) -> u8 {
 /// Makes the changes that the arguments name and prints what came of each; returns the exit status.
 #[must_use]
 pub fn run_change(arguments: &[OsString]) -> u8 {
-    let Some((library, words)) = arguments.split_first() else { return 1 };
-    let Some(changes) = parse(&texts(words)) else { return 1 };
+    let [parent, library, words @ ..] = arguments else { return 1 };
+    if !dies_with(&parent.to_string_lossy()) {
+        return 1;
+    }
+    let Some(end) = words.iter().position(|word| word == END_OF_RECORDS) else { return 1 };
+    let records: Vec<PathBuf> = words[..end].iter().map(PathBuf::from).collect();
+    let Some(changes) = parse(&texts(&words[end + 1..])) else { return 1 };
     let library = Some(Path::new(library)).filter(|path| path.is_absolute());
-    print_rows(Nvml::open(library).map(|nvml| changes.iter().map(|wanted| change(&nvml, wanted)).collect()))
+    let changed = |nvml: Nvml| changes.iter().map(|wanted| changed(&nvml, wanted, &records)).collect();
+    print_rows(Nvml::open(library).map(changed))
 }
 
 #[cfg(test)]
@@ -193,10 +225,11 @@ mod tests {
     fn the_child_reads_the_changes_that_it_is_given() {
         let changes = [("GPU-a", 3, 0), ("GPU-b", 0, 1)];
         let changes = changes.map(|(uuid, from, to)| Change { uuid: uuid.into(), from, to });
-        let arguments = change_arguments(Path::new("/lib/x.so"), &changes);
-        assert_eq!(arguments[..2], [OsString::from(CHANGE_ARGUMENT), OsString::from("/lib/x.so")]);
-        assert_eq!(parse(&texts(&arguments[2..])), Some(changes.to_vec()));
-        assert_eq!(parse(&texts(&arguments[2..4])), None, "half a change");
+        let arguments = change_arguments(Path::new("/lib/x.so"), &["/run/x".into()], &changes);
+        assert_eq!(arguments[0], CHANGE_ARGUMENT);
+        assert_eq!(arguments[2..5], ["/lib/x.so", "/run/x", END_OF_RECORDS].map(OsString::from));
+        assert_eq!(parse(&texts(&arguments[5..])), Some(changes.to_vec()));
+        assert_eq!(parse(&texts(&arguments[5..7])), None, "half a change");
         assert_eq!(parse(&["GPU-a".into(), "x".into(), "0".into()]), None);
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, BufReader};
@@ -171,12 +171,17 @@ fn named(visible: &OsStr) -> Option<Vec<String>> {
     words.map(|word| Some(word).filter(is_uuid)).collect()
 }
 
-/// Changes compute modes where they still are what they are to be changed from.
+/// Changes compute modes where they still are what they are to be changed from, and removes the records of those that
+/// are given back.
 ///
 /// # Errors
 /// [`ListError`] when it is not known what came of it.
-pub async fn change_modes(library: &Path, changes: &[Change]) -> Result<Vec<ProbedChange>, ListError> {
-    probed(change_arguments(library, changes)).await
+pub async fn change_modes(
+    library: &Path,
+    records: &[PathBuf],
+    changes: &[Change],
+) -> Result<Vec<ProbedChange>, ListError> {
+    probed(change_arguments(library, records, changes)).await
 }
 
 /// Prints a child's rows as lines of JSON on standard output, or on standard error the reason why there are none; returns

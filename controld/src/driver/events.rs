@@ -2,9 +2,10 @@
 
 use super::handshake::Refusal;
 use super::processes::Extent;
-use crate::core::{ConnectionId, End, ExitCause, GpuPlace, MemoryFault, Peer, Pid, ProcessKey, ServerEpoch, SessionId};
+use crate::core::{ConnectionId, End, ExitCause, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey};
+use crate::core::{ServerEpoch, SessionId};
 use crate::devices::Device;
-use crate::devices::gpus::{ProbedChange, ProbedGpu};
+use crate::devices::gpus::ProbedGpu;
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
 use crate::vault::Reply;
@@ -92,7 +93,7 @@ pub(super) enum Event {
     /// The GPUs were looked at, or why nothing can be told of them.
     GpusSeen(Result<Vec<ProbedGpu>, String>),
     /// What came of changes of compute modes.
-    ModesChanged(Result<Vec<ProbedChange>, String>),
+    ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The devices are listed, for a session or in advance.
     Devices { devices: Result<Vec<Device>, String> },
 }

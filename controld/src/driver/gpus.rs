@@ -1,5 +1,7 @@
 //! The driver's part in what is done about GPUs: children that look at them and change compute modes, what the holder
-//! keeps of that, and the end of strangers.
+//! keeps of that, and the end of strangers. [`records`] is what outlives both.
+
+mod records;
 
 use super::events::Event;
 use super::processes::kernel_pid;
@@ -15,6 +17,7 @@ use crate::io::process::{name_of, open_process, pid_namespace_inode, start_time,
 use crate::io::server_process::SERVER_NAME;
 use nix::sys::signal::Signal;
 use prost::Message as _;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// The first pid namespace has this inode on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
@@ -24,7 +27,7 @@ const KERNEL_NAME: usize = 15;
 
 impl Driver {
     /// Begins to look at the GPUs, with what an earlier daemon has noted.
-    pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>) {
+    pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>, parts: Vec<(u64, String, OwnedFd)>) {
         let policy = self.settings.file.gpu_policy();
         if policy.manage && self.holder.attach_done().abilities & RESTORES_MODES == 0 {
             self.say(
@@ -38,7 +41,11 @@ impl Driver {
         }
         let note = note.unwrap_or_default();
         self.modes_library = note.library;
-        let modes = note.gpus.iter().map(managed).collect();
+        let mut modes: Vec<ManagedMode> = note.gpus.iter().map(managed).collect();
+        for (number, uuid, part) in parts {
+            self.mode_records.adopt(number, uuid, part);
+        }
+        modes.extend(self.modes_left_behind(&modes));
         self.feed(Input::GpusWatched { modes, may_end: why_not.is_none() });
     }
 
@@ -58,37 +65,52 @@ impl Driver {
         let own = [std::process::id(), self.holder.pid().as_raw().cast_unsigned()];
         let gpu = |ProbedGpu { index, uuid, mode, whole, outside, library: _ }| GpuSeen {
             index,
-            uuid,
             mode: mode.map(ComputeMode),
+            before: None,
+            uuid,
             whole,
             outside: outside.map(|rows: Vec<ProbedProcess>| {
                 rows.into_iter().filter(|row| !own.contains(&row.pid)).filter_map(outsider).collect()
             }),
         };
-        self.feed(Input::GpusSeen(seen.map(|gpus| gpus.into_iter().map(gpu).collect())));
+        let seen = seen.map(|gpus| gpus.into_iter().map(gpu).map(|gpu| self.with_other_daemons(gpu)).collect());
+        self.feed(Input::GpusSeen(seen));
     }
 
-    pub(super) fn change_modes(&self, changes: Vec<ModeChange>) {
+    /// Records what is set, leaves to other daemons what they count on, and has a child change the rest.
+    pub(super) fn change_modes(&mut self, changes: Vec<ModeChange>) {
+        let files = self.record_modes(&changes);
+        let (changes, others): (Vec<ModeChange>, Vec<ModeChange>) =
+            changes.into_iter().partition(|change| self.is_ours_to_change(change));
         let (events, library) = (self.events.clone(), PathBuf::from(&self.modes_library));
+        let records = self.mode_records.folders();
         tokio::spawn(async move {
+            records::sync(files).await;
             let change = |ModeChange { uuid, from, to }| Change { uuid, from: from.0, to: to.0 };
             let changes: Vec<Change> = changes.into_iter().map(change).collect();
-            let changed = devices::change_modes(&library, &changes).await.map_err(|error| error.to_string());
-            events.send(Event::ModesChanged(changed)).await;
+            let changed = match changes.is_empty() {
+                true => Ok(Vec::new()),
+                false => devices::change_modes(&library, &records, &changes).await.map_err(|error| error.to_string()),
+            };
+            let left =
+                |ModeChange { uuid, from, .. }: ModeChange| ModeOutcome { uuid, mode: Ok(from), is_others: true };
+            let others: Vec<ModeOutcome> = others.into_iter().map(left).collect();
+            let all = changed.map(|changed| changed.into_iter().map(outcome).chain(others).collect());
+            events.send(Event::ModesChanged(all)).await;
         });
     }
 
-    pub(super) fn modes_changed(&mut self, changed: Result<Vec<ProbedChange>, String>) {
+    pub(super) fn modes_changed(&mut self, changed: Result<Vec<ModeOutcome>, String>) {
         reached("modes-changed");
-        let outcome = |ProbedChange { uuid, mode, error }| ModeOutcome {
-            uuid,
-            mode: mode.map(ComputeMode).ok_or_else(|| error.unwrap_or_else(|| "no reason is given".to_owned())),
-        };
-        self.feed(Input::ModesChanged(changed.map(|changes| changes.into_iter().map(outcome).collect())));
+        for outcome in changed.iter().flatten().filter(|outcome| outcome.is_others) {
+            self.forget_mode(&outcome.uuid);
+        }
+        self.feed(Input::ModesChanged(changed));
     }
 
     /// Lets the holder know what it has to give back, before anything is changed.
-    pub(super) fn hold_modes(&self, modes: &[ManagedMode]) {
+    pub(super) fn hold_modes(&mut self, modes: &[ManagedMode]) {
+        self.count_on_modes(modes);
         if modes.is_empty() {
             return self.kept(self.holder.release(keys::COMPUTE_MODES));
         }
@@ -103,7 +125,9 @@ impl Driver {
             }
             .into(),
         };
-        let note = ModesNote { gpus: modes.iter().map(note).collect(), library: self.modes_library.clone() };
+        let records = self.mode_records.folders().into_iter().map(|path| path.into_os_string().into_encoded_bytes());
+        let (gpus, library) = (modes.iter().map(note).collect(), self.modes_library.clone());
+        let note = ModesNote { gpus, library, records: records.collect() };
         self.kept(self.holder.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]));
         reached("modes-held");
     }
@@ -130,6 +154,11 @@ fn why_none_is_ended() -> Option<&'static str> {
     }
     let namespace = pid_namespace_inode(nix::unistd::Pid::this());
     (namespace != Some(FIRST_PID_NAMESPACE)).then_some("the daemon is not in the machine's own pid namespace")
+}
+
+fn outcome(ProbedChange { uuid, mode, error }: ProbedChange) -> ModeOutcome {
+    let mode = mode.map(ComputeMode).ok_or_else(|| error.unwrap_or_else(|| "no reason is given".to_owned()));
+    ModeOutcome { uuid, mode, is_others: false }
 }
 
 fn managed(note: &ModeNote) -> ManagedMode {

@@ -137,6 +137,7 @@ impl Driver {
         }
         self.hold_all_copies();
         self.hold_vault();
+        self.hold_mode_records();
         self.hold_modes(&self.core.managed_modes());
     }
 

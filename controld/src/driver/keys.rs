@@ -21,6 +21,8 @@ pub(super) const SHIM_LISTENER: u64 = 5;
 /// What is noted of the GPUs' compute modes.
 pub(super) const COMPUTE_MODES: u64 = 6;
 
+/// This daemon's parts in the machine's records of compute modes, by their place in a list.
+const MODE_RECORD_SPACE: u64 = 1 << 55;
 /// User namespaces of those for whom the vault keeps something, by inode number.
 const NAMESPACE_SPACE: u64 = 1 << 56;
 /// Copies of a client's UVM descriptors.
@@ -43,6 +45,16 @@ pub(super) fn region(id: RegionId) -> u64 {
 /// The region that has this key.
 pub(super) fn region_of(key: u64) -> Option<RegionId> {
     (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
+}
+
+/// The part in the record of one GPU's mode.
+pub(super) fn mode_record(number: u64) -> u64 {
+    MODE_RECORD_SPACE | (number & (MODE_RECORD_SPACE - 1))
+}
+
+/// The number of the part that has this key.
+pub(super) fn mode_record_of(key: u64) -> Option<u64> {
+    (key & !(MODE_RECORD_SPACE - 1) == MODE_RECORD_SPACE).then_some(key & (MODE_RECORD_SPACE - 1))
 }
 
 /// A user namespace.
@@ -163,6 +175,7 @@ mod tests {
             PRIVILEGED_LISTENER,
             LOG_FIFO,
             COMPUTE_MODES,
+            mode_record(3),
             client_end(holder_given),
             holder_given.0,
         ] {
@@ -181,6 +194,10 @@ mod tests {
         }
         assert_eq!(namespace_of(namespace(4_026_531_837)), Some(4_026_531_837));
         let copies = copies(u32::MAX, 3).unwrap();
+        assert_eq!(
+            (namespace_of(mode_record(3)), name_of(mode_record(3)), region_of(mode_record(3))),
+            (None, None, None)
+        );
         for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), name(NameId(9)), stderr(server), copies, STATE] {
             assert_eq!(namespace_of(key), None);
         }

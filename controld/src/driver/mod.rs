@@ -41,6 +41,7 @@ use crate::core::{ConnectionId, Core, Input, Pid, ProcessKey, ServerEpoch, Sessi
 use crate::devices::{self, Device};
 use crate::holder::{HolderLink, Kind};
 use crate::io::log_fifo::LogFifo;
+use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
 use crate::io::seqpacket::SeqPacket;
@@ -134,6 +135,7 @@ pub struct Driver {
     personality: Personality,
     /// The management library's file, for the holder; empty until it is known.
     modes_library: String,
+    mode_records: ModeRecords,
     /// The version of the installed driver, where it is known.
     driver_version: Option<String>,
     exit: Option<u8>,

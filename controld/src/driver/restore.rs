@@ -32,6 +32,7 @@ use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::folder::Kind as FileKind;
 use crate::io::log_fifo::{self, LogFifo};
+use crate::io::mode_records::ModeRecords;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
 use crate::io::seqpacket::SeqPacket;
@@ -155,6 +156,7 @@ impl Driver {
         let vault = Keeper::new(&settings);
         let recorder = reports::recorder(&settings);
         let installed = server_version::find(None, settings.library_path.as_deref());
+        let mode_records = ModeRecords::new(Arc::clone(directory.folder()), settings.file.mode_records());
         let (events, events_rx) = Events::channel();
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
@@ -195,6 +197,7 @@ impl Driver {
             served: Served::default(),
             personality: policy.personality,
             modes_library: String::new(),
+            mode_records,
             driver_version: installed.map(|installed| installed.version),
             exit: None,
         };
@@ -215,7 +218,7 @@ impl Driver {
         match driver.appear(&mut found) {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
-                driver.watch_gpus(found.modes.take());
+                driver.watch_gpus(found.modes.take(), std::mem::take(&mut found.mode_records));
                 Ok(driver)
             }
             Err(error) => {

@@ -240,8 +240,9 @@ impl Holder {
         for path in self.unlink.drain(..) {
             path.unlink();
         }
+        let records = self.shelf.take_mode_records();
         if let Some(note) = self.shelf.take_modes() {
-            self.restoring = Restoring::begin(&note);
+            self.restoring = Restoring::begin(&note, records);
         }
         self.shelf.retain(|entry| match entry.kind {
             // Servers go on to write, and must not block.

@@ -134,6 +134,20 @@ impl Shelf {
         Some(note)
     }
 
+    /// The locked records of compute modes, each with its GPU's UUID, which are forgotten too.
+    pub(super) fn take_mode_records(&mut self) -> Vec<(String, OwnedFd)> {
+        let keys: Vec<u64> =
+            self.iter().filter(|(_, entry)| entry.kind == Kind::MODE_RECORD).map(|(key, _)| key).collect();
+        let mut taken = Vec::new();
+        for key in keys {
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            let uuid = String::from_utf8_lossy(&entry.state).into_owned();
+            taken.extend(std::mem::take(&mut entry.fds).into_iter().map(|fd| (uuid.clone(), fd)));
+            self.release(key);
+        }
+        taken
+    }
+
     /// Releases everything that does not stay.
     pub(super) fn retain(&mut self, stays: impl Fn(&Entry) -> bool) {
         let gone: Vec<u64> = self.iter().filter(|(_, entry)| !stays(entry)).map(|(key, _)| key).collect();
@@ -255,7 +269,7 @@ mod tests {
     fn what_is_noted_of_compute_modes_is_taken_once() {
         let mut shelf = Shelf::default();
         let gpu = ModeNote { uuid: "GPU-1".into(), original: 3, set: 0, stage: ModeStage::Set.into() };
-        let note = ModesNote { gpus: vec![gpu], library: String::new() };
+        let note = ModesNote { gpus: vec![gpu], ..ModesNote::default() };
         shelf.hold(1, Kind::STATE, vec![7], Vec::new()).unwrap();
         shelf.hold(6, Kind::COMPUTE_MODES, note.encode_to_vec(), Vec::new()).unwrap();
         assert_eq!(shelf.take_modes(), Some(note));

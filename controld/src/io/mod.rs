@@ -9,6 +9,7 @@ pub mod folder;
 pub mod guests;
 pub(crate) mod listener_of;
 pub mod log_fifo;
+pub mod mode_records;
 pub mod notify;
 pub mod process;
 pub mod reaper;

@@ -68,6 +68,7 @@ fn check_gpu(gpu: &GpuTable, faults: &mut Faults) {
         faults.add("gpu.strangers", "strangers are looked for with compute_mode = \"manage\" only");
     }
     check_seconds("gpu.interval", gpu.interval, faults);
+    check_path("gpu.records", &gpu.records, faults);
     if gpu.interval < SHORTEST_INTERVAL {
         faults.add("gpu.interval", format!("{} is less than {SHORTEST_INTERVAL} seconds", gpu.interval));
     }

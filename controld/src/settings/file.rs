@@ -8,6 +8,7 @@ use crate::core::vault::{Reach, VaultPolicy};
 use crate::core::{BreakerPolicy, CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
 use crate::core::{ComputeModeAction, DomainPolicy, GpuPolicy, StrangerAction, VictimAction};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The configuration file.
@@ -155,6 +156,8 @@ pub struct GpuTable {
     pub strangers: StrangerAction,
     /// How often GPUs are looked at whose compute mode is managed.
     pub interval: f64,
+    /// The machine's folder of records of changed compute modes; empty is none.
+    pub records: String,
 }
 
 /// The table `[witness]`.
@@ -302,7 +305,12 @@ impl Default for VaultTable {
 impl Default for GpuTable {
     fn default() -> Self {
         let interval = GpuPolicy::default().interval.as_secs_f64();
-        Self { compute_mode: ComputeModeAction::Leave, strangers: StrangerAction::Tell, interval }
+        Self {
+            compute_mode: ComputeModeAction::Leave,
+            strangers: StrangerAction::Tell,
+            interval,
+            records: "/run/nvidia-cuda-mps-modes".into(),
+        }
     }
 }
 
@@ -352,12 +360,18 @@ impl ConfigFile {
     /// What is done about compute modes and who passes MPS by.
     #[must_use]
     pub fn gpu_policy(&self) -> GpuPolicy {
-        let GpuTable { compute_mode, strangers, interval } = self.gpu;
+        let GpuTable { compute_mode, strangers, interval, records: _ } = self.gpu;
         GpuPolicy {
             manage: compute_mode == ComputeModeAction::Manage,
             end_strangers: strangers == StrangerAction::End,
             interval: seconds(interval),
         }
+    }
+
+    /// The machine's folder of records of changed compute modes, if there is to be one.
+    #[must_use]
+    pub fn mode_records(&self) -> Option<PathBuf> {
+        (!self.gpu.records.is_empty()).then(|| PathBuf::from(&self.gpu.records))
     }
 
     /// Whose GPU memory is kept, and how much of it.

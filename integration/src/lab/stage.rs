@@ -82,7 +82,9 @@ impl Stage {
             [(SERVER, &server), (CLIENT, &client), (VAULT_CLIENT, &vault_client), (CONTROL, &control)];
         let bin = lab.bin_dir(&programs);
         let (script, config) = (lab.dir().join(SCRIPT), lab.dir().join(CONFIG));
-        fs::write(&script, "").and_then(|()| fs::write(&config, patient(""))).expect("the bench's folder is ours");
+        fs::write(&script, "")
+            .and_then(|()| fs::write(&config, for_bench(&lab, "")))
+            .expect("the bench's folder is ours");
         let mut path = bin.into_os_string();
         path.push(":/usr/bin:/bin");
         let lab = lab.with("PATH", path).with("MPS_SIM_SCRIPT", script).with("MPS_CONTROL_CONFIG", config);
@@ -116,9 +118,9 @@ impl Stage {
         fs::write(&new, lines).and_then(|()| fs::rename(&new, self.lab.dir().join(SCRIPT))).expect("our folder");
     }
 
-    /// The configuration file of the next daemon; what it does not speak of is [`patient`].
+    /// The configuration file of the next daemon; what it does not speak of is [`patient`], and about this bench alone.
     pub fn config(&self, text: &str) {
-        fs::write(self.lab.dir().join(CONFIG), patient(text)).expect("the bench's folder is ours");
+        fs::write(self.lab.dir().join(CONFIG), for_bench(&self.lab, text)).expect("the bench's folder is ours");
     }
 
     /// A program of the bench, as this user and that user's group alone.
@@ -261,6 +263,16 @@ impl Stage {
     pub fn wait_for(&self, what: &str, fact: impl Fn() -> bool) {
         watch::wait_for(self.lab.dir(), self.lab.log_dir(), LIMIT, what, fact);
     }
+}
+
+/// A configuration with which a daemon shares no folder of the machine with those of other benches.
+fn for_bench(lab: &Lab, text: &str) -> String {
+    let records = format!("[gpu]\nrecords = \"{}\"\n", lab.dir().join("records").display());
+    let text = patient(text);
+    if text.contains("records = ") {
+        return text;
+    }
+    if text.contains("[gpu]\n") { text.replacen("[gpu]\n", &records, 1) } else { format!("{text}{records}") }
 }
 
 /// How many descriptors a process has open; `None` when it is gone.

@@ -9,11 +9,11 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 use std::process::Command;
 
-const MANAGE: &str = "[gpu]\ncompute_mode = \"manage\"\ninterval = 0.2\n";
+pub(crate) const MANAGE: &str = "[gpu]\ncompute_mode = \"manage\"\ninterval = 0.2\n";
 const ROOT: u32 = 0;
 
 /// A bench, and GPUs in these modes.
-fn bench(modes: &[u32], test: impl FnOnce(&mut Stage, &Gpus)) {
+pub(crate) fn bench(modes: &[u32], test: impl FnOnce(&mut Stage, &Gpus)) {
     Stage::run(|stage| {
         let gpus = Gpus::new(stage.lab().dir(), modes);
         stage.config(MANAGE);
@@ -22,33 +22,35 @@ fn bench(modes: &[u32], test: impl FnOnce(&mut Stage, &Gpus)) {
 }
 
 /// Starts a daemon that finds the GPUs, with these further variables.
-fn launch(stage: &mut Stage, gpus: &Gpus, environment: &[(&str, &str)]) {
+pub(crate) fn launch(stage: &mut Stage, gpus: &Gpus, environment: &[(&str, &str)]) {
     let (name, folder) = gpus.environment();
     let folder = folder.into_string().expect("the bench's path is text");
     stage.launch(&[], &[&[(name, folder.as_str())], environment].concat());
 }
 
-fn start(stage: &mut Stage, gpus: &Gpus) {
+pub(crate) fn start(stage: &mut Stage, gpus: &Gpus) {
     launch(stage, gpus, &[]);
     stage.wait_up();
 }
 
-fn wait_mode(stage: &Stage, gpus: &Gpus, mode: u32) {
+pub(crate) fn wait_mode(stage: &Stage, gpus: &Gpus, mode: u32) {
     stage.wait_for("the mode", || gpus.mode(0) == mode);
 }
 
 /// Until the daemon itself has been told that it has set the mode, and has told others.
-fn wait_managed(stage: &Stage) {
-    stage.wait_for("the word of the mode", || stage.ask("status\n").contains("EXCLUSIVE_PROCESS again when"));
+pub(crate) fn wait_managed(stage: &Stage) {
+    stage.wait_for("the word of the mode", || {
+        stage.ask("status\n").contains("compute mode DEFAULT, EXCLUSIVE_PROCESS again when")
+    });
 }
 
-fn ends(stage: &mut Stage) -> String {
+pub(crate) fn ends(stage: &mut Stage) -> String {
     let finished = stage.take_daemon().finish(LIMIT).expect("it ends");
     assert_eq!(finished.code, Some(0), "{finished:?}");
     finished.stdout_text()
 }
 
-fn quits(stage: &mut Stage) -> String {
+pub(crate) fn quits(stage: &mut Stage) -> String {
     assert_eq!(stage.ask("quit\n"), "");
     ends(stage)
 }
@@ -59,7 +61,7 @@ fn events(stage: &Stage, name: &str) -> Vec<Value> {
     all.filter(|event| event["event"] == name).collect()
 }
 
-fn set(modes: &[u32]) -> Vec<(String, u32)> {
+pub(crate) fn set(modes: &[u32]) -> Vec<(String, u32)> {
     modes.iter().map(|mode| (Gpus::uuid(0), *mode)).collect()
 }
 

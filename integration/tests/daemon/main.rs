@@ -10,6 +10,7 @@ mod fixes_peers;
 mod lifecycle_pid_1;
 mod lifecycle_servers;
 mod lifecycle_users;
+mod mode_records;
 mod observe_daemon;
 mod person;
 mod run_wrapper;

@@ -75,6 +75,9 @@ crate::open_enum! {
         COMPUTE_MODES = 14,
         /// A user namespace, held open so that no other gets its number: kept until giving up.
         NAMESPACE = 15,
+        /// A daemon's part in the machine's record of a GPU's compute mode, a locked file with the GPU's UUID for a state:
+        /// kept until giving up, which restores no mode of a GPU whose file others have locked too.
+        MODE_RECORD = 16,
     }
 }
 

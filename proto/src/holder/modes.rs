@@ -12,6 +12,9 @@ pub struct ModesNote {
     /// The management library's file as the daemon's child has loaded it; empty for the one that the loader finds.
     #[prost(string, tag = "2")]
     pub library: String,
+    /// The folders that have records of the modes, absolute; each GPU's goes when its mode is restored.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub records: Vec<Vec<u8>>,
 }
 
 /// What is noted of one GPU. Modes are numbers of the management library.

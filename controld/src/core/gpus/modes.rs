@@ -2,7 +2,8 @@
 //!
 //! A mode is set when the GPU is seen for the first time, and given back at the end if it still is what was set. Whoever
 //! else changes it has his way: the GPU is left alone from then on. What was there before is noted with the holder before
-//! anything is changed, so that a successor goes on with it, and the holder gives it back when none comes.
+//! anything is changed, so that a successor goes on with it, and the holder gives it back when none comes. Of several
+//! daemons of a machine the last one to end gives it back, which the driver finds out.
 
 use super::{ComputeMode, GpuSeen};
 use crate::core::journal::ModeCause;
@@ -52,6 +53,8 @@ pub struct ModeOutcome {
     pub uuid: String,
     /// The mode now, or what was in the way.
     pub mode: Result<ComputeMode, String>,
+    /// Whether it stays as it is for another daemon of this machine, which gives it back.
+    pub is_others: bool,
 }
 
 #[derive(Debug)]
@@ -135,6 +138,18 @@ impl Core {
             self.log(format!("{} stays in compute mode {mode}: {why}", gpu.name()));
         }
         let is_sound = why_left.is_none();
+        if let Some(original) =
+            gpu.before.filter(|before| is_sound && gpu.whole && mode == WANTED && before.is_exclusive())
+        {
+            self.log(format!(
+                "{} has compute mode {mode} since another daemon changed it from {original}; whichever ends last gives it \
+                 back",
+                gpu.name()
+            ));
+            let managed = Managed { original, stage: ModeStage::Set, is_tried: false };
+            self.gpus.modes.gpus.insert(gpu.uuid.clone(), managed);
+            return None;
+        }
         let stage = match (is_sound, mode == WANTED) {
             (false, _) => ModeStage::Left,
             (true, true) => ModeStage::Set,
@@ -190,7 +205,7 @@ impl Core {
         self.tell_exclusive();
     }
 
-    fn mode_set(&mut self, ModeOutcome { uuid, mode }: ModeOutcome) {
+    fn mode_set(&mut self, ModeOutcome { uuid, mode, is_others: _ }: ModeOutcome) {
         let Some(managed) = self.gpus.modes.gpus.get_mut(&uuid) else { return };
         let original = managed.original;
         managed.stage = if mode == Ok(WANTED) { ModeStage::Set } else { ModeStage::Left };
@@ -209,9 +224,13 @@ impl Core {
         }
     }
 
-    fn given_back(&mut self, ModeOutcome { uuid, mode }: ModeOutcome) {
+    fn given_back(&mut self, ModeOutcome { uuid, mode, is_others }: ModeOutcome) {
         let Some(managed) = self.gpus.modes.gpus.get(&uuid) else { return };
         let original = managed.original;
+        if is_others {
+            let line = "stays as it is for another daemon of this machine, which gives it back";
+            return self.log(format!("The compute mode of GPU {uuid} {line}; it was {original}"));
+        }
         match mode {
             Ok(mode) => {
                 self.mode_is(&uuid, mode);

@@ -45,7 +45,7 @@ impl Story {
 
     fn changed(&mut self, mode: Result<Mode, &str>) -> Vec<Effect> {
         let mode = mode.map_err(str::to_owned);
-        self.feed(Input::ModesChanged(Ok(vec![ModeOutcome { uuid: GPU.into(), mode }])))
+        self.feed(Input::ModesChanged(Ok(vec![ModeOutcome { uuid: GPU.into(), mode, is_others: false }])))
     }
 
     fn quits(&mut self) -> Vec<Effect> {
@@ -54,7 +54,7 @@ impl Story {
 }
 
 fn gpu(mode: Mode, outside: Vec<Outsider>) -> GpuSeen {
-    GpuSeen { index: 0, uuid: GPU.into(), mode: Some(mode), whole: true, outside: Some(outside) }
+    GpuSeen { index: 0, uuid: GPU.into(), mode: Some(mode), before: None, whole: true, outside: Some(outside) }
 }
 
 fn outsider(process: ProcessKey) -> Outsider {
@@ -103,6 +103,30 @@ fn what_was_there_is_noted_before_a_mode_is_set_and_given_back_before_the_end() 
     assert!(effects.contains(&note), "{effects:?}");
     let effects = story.changed(Ok(Mode::EXCLUSIVE_PROCESS));
     assert!(effects.contains(&Effect::HoldModes(Vec::new())) && exits(&effects), "{effects:?}");
+}
+
+#[test]
+fn a_mode_that_another_daemon_has_changed_is_given_back_by_whichever_ends_last() {
+    let exclusive = Mode::EXCLUSIVE_PROCESS;
+    let seen = || GpuSeen { before: Some(exclusive), ..gpu(Mode::DEFAULT, Vec::new()) };
+    for is_others in [true, false] {
+        let mut story = Story::managing(&[]);
+        let effects = story.feed(Input::GpusSeen(Ok(vec![seen()])));
+        assert!(effects.contains(&Effect::HoldModes(vec![noted(exclusive, ModeStage::Set)])) && !changes(&effects));
+        assert!(story.quits().contains(&change(Mode::DEFAULT, exclusive)));
+        let mode = if is_others { Mode::DEFAULT } else { exclusive };
+        let outcome = ModeOutcome { uuid: GPU.into(), mode: Ok(mode), is_others };
+        let effects = story.feed(Input::ModesChanged(Ok(vec![outcome])));
+        assert!(exits(&effects), "{effects:?}");
+        assert_eq!(words(&effects).contains(&"compute-mode-changed"), !is_others, "{effects:?}");
+        assert_eq!(lines(&effects).iter().any(|line| line.contains("for another daemon")), is_others, "{effects:?}");
+    }
+    // Of a GPU in parts its mode is nobody's to give back, and of a record of another mode nothing follows.
+    for seen in [GpuSeen { whole: false, ..seen() }, GpuSeen { before: Some(Mode::PROHIBITED), ..seen() }] {
+        let mut story = Story::managing(&[]);
+        story.feed(Input::GpusSeen(Ok(vec![seen])));
+        assert!(exits(&story.quits()));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod limits;
 mod namespaces;
 mod privileges;
 mod programs;
+mod records;
 mod strangers;
 
 use super::Outcome;
@@ -41,6 +42,7 @@ pub const CHECKS: &[Check] = &[
     check("uvm-tools", "the device file of the witness that names culprits", devices::uvm_tools),
     check("patched-module", "fault isolation in the kernel", driver::patched_module),
     check("compute-mode", "who may use the GPUs", devices::compute_mode),
+    check("mode-records", "compute modes that wait to be given back", records::mode_records),
     check("strangers", "who uses the GPUs without MPS", strangers::strangers),
     check("persistence", "whether GPUs stay initialised", devices::persistence),
     check("user", "the daemon's user", privileges::user),

@@ -27,6 +27,8 @@ pub(super) struct Found {
     pub(super) regions: Vec<Held>,
     pub(super) copies: Vec<Held>,
     pub(super) modes: Option<ModesNote>,
+    /// Parts in the machine's records of compute modes, each with its number and its GPU.
+    pub(super) mode_records: Vec<(u64, String, OwnedFd)>,
 }
 
 impl Found {
@@ -45,6 +47,10 @@ impl Found {
             match (kind, fd) {
                 (Kind::STATE, _) => found.state = Saved::decode(state.as_slice()).ok(),
                 (Kind::COMPUTE_MODES, _) => found.modes = ModesNote::decode(state.as_slice()).ok(),
+                (Kind::MODE_RECORD, Some(fd)) => {
+                    let uuid = String::from_utf8_lossy(&state).into_owned();
+                    found.mode_records.extend(keys::mode_record_of(key).map(|number| (number, uuid, fd)));
+                }
                 (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
                 (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
                 (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
