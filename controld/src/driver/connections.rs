@@ -78,6 +78,7 @@ impl Driver {
         let handshakes = self.connections.values().filter(|other| other.in_handshake && other.uid == uid);
         if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
             self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
+            socket.refuse_the_rest();
             self.release(connection);
             return;
         }
@@ -145,7 +146,7 @@ impl Driver {
         };
         if full {
             self.log.chatter(self.own_pid, &format!("User {} has too many sessions, one is refused", peer.uid));
-            return;
+            return socket.refuse_the_rest();
         }
         if self.core.is_quitting() {
             return;

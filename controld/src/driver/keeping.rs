@@ -48,6 +48,9 @@ impl Driver {
     /// Closes a connection here and with the holder.
     pub(super) fn close(&mut self, connection: ConnectionId) {
         self.kept(self.holder.release(keys::client_end(connection)));
+        if let Some(known) = self.connections.get(&connection) {
+            known.socket.refuse_the_rest();
+        }
         self.release(connection);
         self.connections.remove(&connection);
     }

@@ -40,6 +40,7 @@ use crate::io::server_link::ServerLink;
 use crate::io::server_version;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
+use crate::sys::passed;
 use found::{Found, Next, next_packet};
 use nix::sys::signal::Signal;
 use nix::sys::stat::fstat;
@@ -257,6 +258,8 @@ impl Driver {
             let old = old.filter(|_| self.directory.folder().has(name, FileKind::Socket));
             let listener = match old {
                 Some(listener) => {
+                    // An earlier release's takes descriptors.
+                    let _ = passed::allow(&listener, false);
                     self.directory.remove_on_exit(name)?;
                     listener
                 }

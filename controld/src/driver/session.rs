@@ -59,9 +59,20 @@ pub(super) async fn serve(
     // driver --answers--> session
     mut answers_rx: mpsc::UnboundedReceiver<ToSession>,
 ) {
+    let rest = Rest(&socket);
     // Why a session ended concerns only its user, who sees it.
     let _: Result<(), SessionError> = converse(session, &socket, &events, &mut answers_rx).await;
+    drop(rest);
     events.send(Event::SessionEnded { session }).await;
+}
+
+/// What a command line has sent and nobody has read, also when its session is cut short.
+struct Rest<'a>(&'a SeqPacket);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.0.refuse_the_rest();
+    }
 }
 
 async fn converse(

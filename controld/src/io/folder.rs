@@ -18,6 +18,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
 use super::umask;
+use crate::sys::passed;
 
 /// Names tried before there is no free one.
 const TEMPORARY_NAMES: u32 = 100;
@@ -187,6 +188,7 @@ impl Folder {
     }
 
     /// Makes a socket that appears under its name, with its mode, when it already listens. Non-blocking, close-on-exec.
+    /// Who connects can send no descriptors, where the kernel has that ([`passed`]).
     ///
     /// # Errors
     /// What the kernel says; a directory in the way as `EISDIR`.
@@ -194,6 +196,8 @@ impl Folder {
         self.under_temporary_name(name, |temporary| {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let listener = socket(AddressFamily::Unix, kind, flags, None)?;
+            // Who wants descriptors of his peers says so. Earlier kernels know no such choice.
+            let _ = passed::allow(&listener, false);
             // The name gets the mode that the socket has when it is bound.
             fchmod(&listener, mode)?;
             let address = self.address(temporary)?;

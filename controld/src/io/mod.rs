@@ -20,3 +20,4 @@ pub mod server_process;
 pub mod server_stderr;
 pub mod server_version;
 mod umask;
+mod unwanted;

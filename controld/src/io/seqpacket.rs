@@ -1,4 +1,6 @@
-//! `SOCK_SEQPACKET` sockets with credentials, for tokio. Descriptors are sent and never received: a peer's may be anything.
+//! `SOCK_SEQPACKET` sockets with credentials, for tokio. Descriptors are sent and never wanted: a peer's may be anything. The
+//! sockets refuse them where the kernel has that ([`passed`](crate::sys::passed)); elsewhere they are taken off the packet
+//! and closed on other threads, since the kernel closes what is left in it right here, as long as that may take.
 //!
 //! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
 //! hold it back itself, so that no peer can hold up another.
@@ -11,9 +13,12 @@
 use crate::core::Peer;
 use crate::sys::polled::register;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, UnixCredentials, getsockopt, sendmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessage, MsgFlags, Shutdown, UnixAddr, UnixCredentials, getsockopt, sendmsg, setsockopt,
+};
+use nix::sys::socket::{shutdown, sockopt};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -40,22 +45,29 @@ fn peer(credentials: &UnixCredentials) -> Peer {
     Peer { pid, uid: credentials.uid(), gid: credentials.gid() }
 }
 
-/// Receives one packet. There is room for its sender's credentials and for nothing else: no peer of these sockets has a
-/// descriptor to give, and what is sent all the same never enters this process. The kernel marks such a packet as cut
-/// short, which is no error.
+/// Descriptors that the kernel lets a packet have (`SCM_MAX_FD`).
+const MOST_DESCRIPTORS: usize = 253;
+
+/// Receives one packet. One that is only looked at has room for its sender's credentials and for nothing else; the kernel
+/// marks a packet with descriptors as cut short then, which is no error. One that is taken has its descriptors taken too.
 fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Result<Option<Packet>> {
-    /// Room for one message with credentials, aligned as the kernel wants it.
+    /// Room for a message with credentials and one with descriptors, aligned as the kernel wants it.
     #[repr(C, align(8))]
-    struct Control([u8; 32]);
+    struct Control([u8; ROOM]);
 
     /// Bytes of a `ucred`: three numbers.
     const CREDENTIALS: u32 = 12;
+    const DESCRIPTORS: u32 = 4 * 253;
     // SAFETY: CMSG_SPACE only computes.
-    const SPACE: u32 = unsafe { libc::CMSG_SPACE(CREDENTIALS) };
-    const _: () = assert!(SPACE as usize == size_of::<Control>() && CREDENTIALS as usize == size_of::<libc::ucred>());
+    const SPACE: usize = unsafe { libc::CMSG_SPACE(CREDENTIALS) } as usize;
+    // SAFETY: as above.
+    const ROOM: usize = SPACE + unsafe { libc::CMSG_SPACE(DESCRIPTORS) } as usize;
+    const _: () = assert!(CREDENTIALS as usize == size_of::<libc::ucred>());
+    const _: () = assert!(DESCRIPTORS as usize == MOST_DESCRIPTORS * size_of::<RawFd>());
 
+    let room = if flags.contains(MsgFlags::MSG_PEEK) { SPACE } else { ROOM };
     let mut bytes = vec![0_u8; capacity];
-    let mut control = Control([0; 32]);
+    let mut control = Control([0; ROOM]);
     let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
     let header = loop {
@@ -64,7 +76,7 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
         header.msg_iov = &raw mut piece;
         header.msg_iovlen = 1;
         header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = size_of::<Control>();
+        header.msg_controllen = room;
         // SAFETY: the header names a buffer and a control block that live and are writable for their stated lengths.
         let length = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags.bits()) };
         match Errno::result(length) {
@@ -76,21 +88,38 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
     };
     let (header, length) = header;
     // SAFETY: the kernel has set the header's control block and its length.
-    let first = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-    let mut sender = None;
-    if !first.is_null() {
-        // SAFETY: a result of the macro that is not null is an aligned header within the control block.
-        let message = unsafe { *first };
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    let (mut sender, mut unwanted) = (None, Vec::new());
+    while !next.is_null() {
+        // SAFETY: a result of the macros that is not null is an aligned header within the control block.
+        let message = unsafe { *next };
         // SAFETY: CMSG_LEN only computes.
-        let whole = unsafe { libc::CMSG_LEN(CREDENTIALS) } as usize;
-        if (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
-            && message.cmsg_len >= whole
-        {
-            // SAFETY: the data follows the header within the control block.
-            let data = unsafe { libc::CMSG_DATA(first) }.cast_const().cast::<libc::ucred>();
-            // SAFETY: it is as long as a `ucred`, of which any bytes are valid.
-            sender = Some(peer(&UnixCredentials::from(unsafe { data.read_unaligned() })));
+        let empty = unsafe { libc::CMSG_LEN(0) } as usize;
+        let whole = empty + size_of::<libc::ucred>();
+        // SAFETY: the data follows the header within the control block.
+        let data = unsafe { libc::CMSG_DATA(next) }.cast_const();
+        match (message.cmsg_level, message.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if message.cmsg_len >= whole => {
+                // SAFETY: it is as long as a `ucred`, of which any bytes are valid.
+                let credentials = unsafe { data.cast::<libc::ucred>().read_unaligned() };
+                sender = Some(peer(&UnixCredentials::from(credentials)));
+            }
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                let count = message.cmsg_len.saturating_sub(empty) / size_of::<RawFd>();
+                // SAFETY: the message is as long as so many numbers and its header, and its data is aligned to a word.
+                let numbers = unsafe { std::slice::from_raw_parts(data.cast::<RawFd>(), count) };
+                for number in numbers {
+                    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+                    unwanted.push(unsafe { OwnedFd::from_raw_fd(*number) });
+                }
+            }
+            _ => {}
         }
+        // SAFETY: the header and the current message are those that the kernel filled in.
+        next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
+    }
+    if !unwanted.is_empty() {
+        super::unwanted::close(unwanted);
     }
     bytes.truncate(length);
     // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every
@@ -169,6 +198,14 @@ impl SeqPacket {
     /// The socket's.
     pub fn discard(&self) -> io::Result<()> {
         receive_now(self.fd.as_fd(), 0, MsgFlags::empty()).map(drop)
+    }
+
+    /// Nothing more is wanted of the peer: it can send nothing any more, and what it has sent is thrown away. What is left
+    /// in a connection when it is closed, here or by the holder, is closed with it, and that may hang.
+    pub fn refuse_the_rest(&self) {
+        // One that is not connected any more has nothing to come.
+        let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Read);
+        while let Ok(Some(_)) = receive_now(self.fd.as_fd(), 0, MsgFlags::empty()) {}
     }
 
     /// Waits until at least one packet can be sent.
@@ -348,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn descriptors_that_nobody_asked_for_never_come_in_and_the_packet_does() {
+    async fn descriptors_that_nobody_asked_for_are_closed_elsewhere_and_the_packet_comes_in() {
         const MOST: usize = 253;
         let (near, far) = ends();
         let (reader, writer) = io::pipe().expect("descriptors");
@@ -364,6 +401,22 @@ mod tests {
         assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"one");
         far.discard().expect("a packet");
         wait_for_hangup(&writer);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_file_whose_closing_takes_an_hour_holds_up_nobody_who_takes_or_refuses_its_packet() {
+        let (near, far) = ends();
+        let (lingering, _reader) = crate::io::ends::lingering();
+        for _ in 0..3 {
+            near.send(b"x", Some(lingering.as_fd())).expect("room");
+        }
+        // The last copies are those in the packets.
+        drop(lingering);
+        assert_eq!(far.receive(16).await.expect("readable").expect("a packet").bytes, b"x");
+        far.discard().expect("a packet");
+        far.refuse_the_rest();
+        assert!(far.peek(16).await.expect("readable").is_none());
+        assert!(near.send(b"x", None).is_err(), "nothing more comes in");
     }
 
     #[tokio::test(flavor = "current_thread")]

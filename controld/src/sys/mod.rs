@@ -8,6 +8,7 @@ pub mod child;
 pub mod clock;
 pub mod fork;
 pub mod ioctl;
+pub mod passed;
 pub mod pidfd;
 pub mod polled;
 pub mod uvm;

@@ -15,3 +15,4 @@ mod observe_daemon;
 mod person;
 mod run_wrapper;
 mod stop_client;
+mod strange_descriptors;

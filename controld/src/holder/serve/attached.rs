@@ -15,6 +15,7 @@ use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
 use crate::holder::backlog::DEFAULT_LIMIT_BYTES;
 use crate::holder::socket::{Received, accept, receive, send};
 use crate::holder::trust::Peer;
+use crate::sys::passed;
 
 /// Packets read in one turn; more than fit into a socket, so all that a dead daemon left is read in one.
 const PACKETS_A_TURN: usize = 4096;
@@ -122,6 +123,10 @@ impl Holder {
         let peer = Peer::of(&socket);
         // The end of the former daemon may have come after the wait ended.
         self.hear();
+        if peer.is_some() {
+            // It sends none before it has been answered. Earlier kernels have no such choice.
+            let _ = passed::allow(&socket, true);
+        }
         let mut newcomer = Daemon::new(socket);
         if peer.is_none() {
             newcomer.send(FromHolder::Refused(Refusal::NOT_PERMITTED), &[]);
