@@ -110,6 +110,7 @@ async fn nobody_else_becomes_the_holder_of_a_daemon_that_starts_one(lab: &Lab) {
     for _ in 0..STARTS {
         attach_once(lab).await;
     }
+    assert_ne!(racer.placed(), 0, "he was never there");
     assert_eq!(racer.won(), 0, "of {STARTS} starts");
 }
 
@@ -130,6 +131,7 @@ async fn nobody_else_becomes_the_holder_of_a_successor(lab: &Lab) {
         let _ = kill(holder, Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(holder, None);
     }
+    assert_ne!(racer.placed(), 0, "he was never there");
     assert_eq!(racer.won(), 0, "of {STARTS} successions");
 }
 
@@ -149,15 +151,18 @@ async fn no_mode_is_changed_through_a_link_when_sockets_are_made(lab: &Lab) {
     }
     let victim = Victim::new();
     let target = lab.path(&format!(".new-{}-0", std::process::id()));
-    let _racers = [Racer::link(&target, &victim.path), Racer::link(&target, &victim.path)];
-    let mut won = 0;
+    // One is there before the directory is closed, the other waits for the name.
+    let racers = [Racer::link_first(&target, &victim.path), Racer::link(&target, &victim.path)];
+    let (mut won, mut made) = (0, 0);
     for _ in 0..ROUNDS {
+        let _ = fs::remove_file(&target);
         open_to_everybody(lab.dir());
         let mut directory = RuntimeDir::open(lab.dir()).unwrap();
-        let _listener = directory.bind_listener(CONTROL, 0o666);
+        made += usize::from(directory.bind_listener(CONTROL, 0o666).is_ok());
         won += usize::from(victim.was_hit());
     }
     assert_eq!(won, 0, "of {ROUNDS}");
+    assert!(racers[0].placed() > 0 && made > 0, "nothing was tried");
 }
 
 async fn no_mode_is_changed_through_a_link_where_the_directory_stays_open(lab: &Lab) {
@@ -168,7 +173,7 @@ async fn no_mode_is_changed_through_a_link_where_the_directory_stays_open(lab: &
     open_to_everybody(lab.dir());
     let name = lab.path("metrics.sock");
     let temporary = lab.path(&format!(".new-{}-0", std::process::id()));
-    let _racers = [&name, &name, &temporary].map(|at| Racer::link(at, &victim.path));
+    let racers = [&name, &name, &temporary].map(|at| Racer::link(at, &victim.path));
     let mut won = 0;
     for _ in 0..ROUNDS {
         let _ = fs::remove_file(&name);
@@ -176,6 +181,7 @@ async fn no_mode_is_changed_through_a_link_where_the_directory_stays_open(lab: &
         won += usize::from(victim.was_hit());
     }
     assert_eq!(won, 0, "of {ROUNDS}");
+    assert_ne!(racers.iter().map(Racer::placed).sum::<usize>(), 0, "nothing was tried");
 }
 
 async fn no_directory_is_taken_through_a_link_in_its_place(lab: &Lab) {
@@ -188,18 +194,20 @@ async fn no_directory_is_taken_through_a_link_in_its_place(lab: &Lab) {
     fs::set_permissions(&prey, Permissions::from_mode(0o700)).unwrap();
     open_to_everybody(lab.dir());
     let path = lab.path("mps");
-    let _racers = [Racer::link(&path, &prey), Racer::link_first(&path, &prey)];
-    let mut won = 0;
+    let racers = [Racer::link(&path, &prey), Racer::link_first(&path, &prey)];
+    let (mut won, mut used) = (0, 0);
     for _ in 0..FEWER_ROUNDS {
         let _ = fs::remove_file(&path);
         let _ = fs::remove_dir_all(&path);
         let opened = RuntimeDir::open(&path);
         let is_hit = fs::metadata(&prey).unwrap().mode() & 0o7777 != 0o700 || fs::read_dir(&prey).unwrap().count() > 0;
         won += usize::from(is_hit);
+        used += usize::from(opened.is_ok());
         drop(opened);
         fs::set_permissions(&prey, Permissions::from_mode(0o700)).unwrap();
     }
     assert_eq!(won, 0, "of {FEWER_ROUNDS}");
+    assert!(racers[1].placed() > 0 && used > 0, "nothing was tried");
 }
 
 async fn no_pipe_of_another_user_becomes_the_log(lab: &Lab) {
@@ -208,13 +216,16 @@ async fn no_pipe_of_another_user_becomes_the_log(lab: &Lab) {
     }
     open_to_everybody(lab.dir());
     let temporary = lab.path(&format!(".new-{}-0", std::process::id()));
-    let _racers = [Racer::pipe(&temporary), Racer::pipe(&lab.path(LOG))];
-    let mut won = 0;
+    let racers = [Racer::pipe(&temporary), Racer::pipe(&lab.path(LOG))];
+    let (mut won, mut made) = (0, 0);
     for _ in 0..ROUNDS {
         let Ok(fifo) = log_fifo::create(&Folder::open(lab.dir()).unwrap(), LOG, log_fifo::MODE) else { continue };
+        made += 1;
         won += usize::from(nix::sys::stat::fstat(&fifo).unwrap().st_uid != 0);
     }
     assert_eq!(won, 0, "of {ROUNDS}");
+    let placed: usize = racers.iter().map(Racer::placed).sum();
+    assert!(placed > 0 && made > 0, "nothing was tried: {placed} placed, {made} made");
 }
 
 async fn no_log_is_written_through_a_link(lab: &Lab) {
@@ -224,7 +235,7 @@ async fn no_log_is_written_through_a_link(lab: &Lab) {
     let victim = Victim::new();
     open_to_everybody(lab.dir());
     let names = [CONTROL_LOG, "control.log.1", "events.jsonl"].map(|name| lab.path(name));
-    let _racers = names.each_ref().map(|name| Racer::link_first(name, &victim.path));
+    let racers = names.each_ref().map(|name| Racer::link_first(name, &victim.path));
     let (mut won, mut written) = (0, 0);
     for _ in 0..FEWER_ROUNDS {
         let limits = Limits { file_bytes: 200, ..Limits::default() };
@@ -240,6 +251,7 @@ async fn no_log_is_written_through_a_link(lab: &Lab) {
     }
     assert_eq!(won, 0, "of {FEWER_ROUNDS}");
     assert!(written > 0, "the journal was never written");
+    assert!(racers.iter().all(|racer| racer.placed() > 0), "nothing was tried");
 }
 
 async fn another_users_socket_is_not_talked_to(lab: &Lab) {
@@ -348,5 +360,5 @@ async fn no_start_of_the_daemon_is_won_whatever_was_put_into_its_directory(lab: 
         }
     }
     assert_eq!(holder.won(), 0, "of {DAEMONS}");
-    drop(links);
+    assert!(links.iter().all(|link| link.placed() > 0), "nothing was tried");
 }

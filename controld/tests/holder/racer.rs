@@ -1,5 +1,6 @@
 //! An attacker: another user who waits for a name to appear and puts something of his own in its place at once.
 
+use std::cell::RefCell;
 use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -18,6 +19,10 @@ use crate::lab::{A_WHILE, DEADLINE, listener, read, shows};
 
 /// First argument of the role; what he puts there, the names in whose place, and where his link leads follow.
 pub(crate) const ARGUMENT: &str = "--racer";
+/// He was given something.
+const WON: &[u8] = b"w";
+/// Something of his has got the name.
+const PLACED: &[u8] = b"p";
 /// A link, as soon as something has the name.
 const LINK: &str = "link";
 /// A link, whether something has the name or not.
@@ -32,6 +37,8 @@ const DAEMON: &str = "daemon";
 const CONTAINER: &str = "container";
 /// Somebody who is neither root nor the daemon's user: `nobody`.
 pub(crate) const STRANGER: u32 = 65_534;
+/// How often he says that something of his has got the name; more would fill the pipe.
+const MOST_TOLD: usize = 100;
 /// How many tries he makes before he looks whether his own is still there.
 const LOOK: usize = 1000;
 /// How long he waits for a daemon that has connected to say something.
@@ -51,13 +58,14 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         say(b"ready");
         loop {
             if pretend(&waiting, kind) {
-                say(b"w");
+                say(WON);
             }
         }
     }
     let folder = target.parent().unwrap();
     let own = folder.join(format!(".evil-{}", std::process::id()));
     say(b"ready");
+    let mut told = 0;
     loop {
         let _ = std::fs::remove_file(&own);
         let waiting = match kind {
@@ -76,6 +84,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         // Nothing of that name, or no right.
         for turn in 0_usize.. {
             let done = renameat2(AT_FDCWD, &own, AT_FDCWD, target, ways[turn % ways.len()]).is_ok();
+            if done && told < MOST_TOLD {
+                told += 1;
+                say(PLACED);
+            }
             if done || turn % LOOK == 0 && !own.is_symlink() && !own.exists() {
                 break;
             }
@@ -84,7 +96,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             // While he goes on.
             std::thread::spawn(move || {
                 if pretend(&waiting, HOLDER) {
-                    say(b"w");
+                    say(WON);
                 }
             });
         }
@@ -132,6 +144,7 @@ fn contain(socket: &str) -> ExitCode {
 pub(crate) struct Racer {
     child: Child,
     said: OwnedFd,
+    heard: RefCell<Vec<u8>>,
 }
 
 impl Racer {
@@ -174,7 +187,10 @@ impl Racer {
 
     fn start(arguments: &[&std::ffi::OsStr], uid: u32) -> Self {
         let racer = Self::spawn(arguments, uid);
-        assert_eq!(read(&racer.said), b"ready");
+        let said = read(&racer.said);
+        // He may have been quick.
+        let quick = said.strip_prefix(b"ready").expect("he begins");
+        racer.heard.borrow_mut().extend(quick);
         racer
     }
 
@@ -183,13 +199,29 @@ impl Racer {
         command.arg(ARGUMENT).args(arguments).current_dir("/").uid(uid).gid(uid).process_group(0);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let said = child.stdout.take().unwrap().into();
-        Self { child, said }
+        Self { child, said, heard: RefCell::default() }
     }
 
     /// How often a daemon gave something away to him so far.
     pub(crate) fn won(&self) -> usize {
-        let won = shows(self.said.as_fd(), PollFlags::POLLIN, A_WHILE);
-        if won { read(&self.said).len() } else { 0 }
+        self.count(WON)
+    }
+
+    /// How often something of his has got the name so far, up to a bound. Where it never has, nothing was tried.
+    pub(crate) fn placed(&self) -> usize {
+        self.count(PLACED)
+    }
+
+    fn count(&self, word: &[u8]) -> usize {
+        let mut heard = self.heard.borrow_mut();
+        while shows(self.said.as_fd(), PollFlags::POLLIN, A_WHILE) {
+            match read(&self.said) {
+                // He has ended.
+                said if said.is_empty() => break,
+                said => heard.extend(said),
+            }
+        }
+        heard.chunks(word.len()).filter(|said| *said == word).count()
     }
 }
 
