@@ -20,12 +20,20 @@ pub const PIDS: &[&str] = &["unshare", "--pid", "--fork"];
 ///
 /// # Errors
 /// When it can't.
-pub fn can_be_made(place: &[&str]) -> Result<(), Skipped> {
+fn can_be_made(place: &[&str]) -> Result<(), Skipped> {
     let tried = Command::new(place[0]).args(&place[1..]).arg("true").stderr(Stdio::null()).status();
     if nix::unistd::geteuid().is_root() && tried.is_ok_and(|status| status.success()) {
         return Ok(());
     }
     Err(Skipped(format!("no right to {}", place.join(" "))))
+}
+
+/// Runs a test on a new bench where these places can be made, or says why not.
+pub fn where_possible(places: &[&[&str]], test: impl FnOnce(&mut Stage)) {
+    Stage::run(|stage| match places.iter().try_for_each(|place| can_be_made(place)) {
+        Ok(()) => test(stage),
+        Err(skipped) => skipped.report(),
+    });
 }
 
 /// A program in another place.

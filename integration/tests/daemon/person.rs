@@ -2,7 +2,7 @@
 
 use integration::lab::client::Connection;
 use integration::lab::commands;
-use integration::lab::place::{Container, PIDS, USERS, ask_beside, ask_within, can_be_made, within};
+use integration::lab::place::{Container, PIDS, USERS, ask_beside, ask_within, where_possible, within};
 use integration::lab::program::Program;
 use integration::lab::stage::{CLIENT, Part, Stage};
 use integration::lab::sudden_death::{died, launch_armed};
@@ -26,10 +26,7 @@ fn session(stage: &Stage, socket: &str) -> Connection {
 }
 
 fn may_ask_and_nothing_else(place: &[&str]) {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(place) {
-            return skipped.report();
-        }
+    where_possible(&[place], |stage| {
         stage.start(&[]);
         let mut client = Program::attached(stage, ROOT);
         let server = stage.only(Part::Server);
@@ -85,10 +82,7 @@ fn root_of_a_container_that_shares_the_daemons_processes_may_ask_and_nothing_els
 
 #[test]
 fn a_container_sees_no_others_faults_or_clients_of_other_users() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(PIDS) {
-            return skipped.report();
-        }
+    where_possible(&[PIDS], |stage| {
         stage.start(&[]);
         let client = Program::attached(stage, 1000);
         let shown = |text: String| text.contains(&client.pid().to_string());
@@ -99,10 +93,7 @@ fn a_container_sees_no_others_faults_or_clients_of_other_users() {
 
 #[test]
 fn a_container_ends_its_own_client_and_no_neighbour() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(PIDS) {
-            return skipped.report();
-        }
+    where_possible(&[PIDS], |stage| {
         stage.start(&[]);
         let mut neighbour = Program::attached(stage, ROOT);
         let own = Program::started_as(within(PIDS, &stage.command_as(ROOT, CLIENT, &[])));
@@ -166,12 +157,7 @@ fn a_connection_of_somebody_who_has_ended_owns_nothing() {
 #[test]
 fn an_ordinary_users_daemon_obeys_him_and_root_and_nobody_in_a_container() {
     const USER: u32 = 1000;
-    Stage::run(|stage| {
-        for place in [USERS, PIDS] {
-            if let Err(skipped) = can_be_made(place) {
-                return skipped.report();
-            }
-        }
+    where_possible(&[USERS, PIDS], |stage| {
         for folder in [stage.lab().dir().to_owned(), stage.pipe_dir().to_owned(), stage.lab().log_dir().to_owned()] {
             let _ = std::fs::create_dir(&folder);
             std::os::unix::fs::chown(&folder, Some(USER), Some(USER)).expect("root may");

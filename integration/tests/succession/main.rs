@@ -4,6 +4,7 @@ mod clients;
 mod commands;
 mod holder;
 mod inheritance;
+mod kept_memory;
 mod vault;
 mod vault_scope;
 mod vault_succession;

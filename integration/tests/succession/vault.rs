@@ -1,39 +1,14 @@
 //! Memory that outlives its program, the daemon and the holder, and that nobody else can get at.
 
+use crate::kept_memory::{OTHER, ROOT, TAKES_MEMORY_FILES, idle, start, start_armed};
 use integration::lab::client::Client;
 use integration::lab::escrow::{Shim, memory, region};
 use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
-use integration::lab::sudden_death::{AtRest, at_rest, died, nothing_leaks};
+use integration::lab::sudden_death::{AtRest, died, nothing_leaks};
 use nix::sys::signal::{Signal, kill};
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, FromShim, MAX_MESSAGE_BYTES, ServerState};
 use std::os::fd::AsFd;
-
-const ROOT: u32 = 0;
-const OTHER: u32 = 1000;
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
-
-/// Starts a daemon that takes the simulated driver's memory.
-fn start(stage: &mut Stage) {
-    stage.launch(&[], &[TAKES_MEMORY_FILES]);
-    stage.wait_up();
-}
-
-/// The same, which dies at a point.
-fn start_armed(stage: &mut Stage, point: &str) {
-    stage.launch(&[], &[TAKES_MEMORY_FILES, ("MPS_TEST_KILL_AT", point)]);
-    stage.wait_for("the vault's door", || Shim::silent(stage.pipe_dir()).is_ok());
-}
-
-/// What an idle daemon and its holder have open.
-fn idle() -> AtRest {
-    let mut counts = [0; 2];
-    Stage::run(|stage| {
-        start(stage);
-        counts = at_rest(stage);
-    });
-    counts
-}
 
 #[test]
 fn memory_outlives_its_program_and_the_daemon_and_is_adopted_to_the_bit() {

@@ -1,7 +1,8 @@
 //! Memory in the vault is its owner's and not that of everybody who has the same number: other user namespaces, other
 //! containers and other pods of the user list, adopt and discard nothing, under this daemon and the next.
 
-use integration::lab::place::{Container, PIDS, SANDBOX, ask_within, can_be_made, within};
+use crate::kept_memory::{ROOT, start};
+use integration::lab::place::{Container, PIDS, SANDBOX, ask_within, where_possible, within};
 use integration::lab::process::Process;
 use integration::lab::program::Program;
 use integration::lab::stage::{Stage, VAULT_CLIENT};
@@ -12,15 +13,8 @@ use remps_controld::holder::{HolderLink, Kind};
 use remps_controld::vault::note::{Note, TitleNote};
 use std::process::Command;
 
-const ROOT: u32 = 0;
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 const POD: &str = "2fc932ce-fdcc-454b-97bd-aadfdeb4c340";
 const OTHER_POD: &str = "2fc932ce-fdcc-454b-97bd-aadfdeb4c341";
-
-fn start(stage: &mut Stage) {
-    stage.launch(&[], &[TAKES_MEMORY_FILES]);
-    stage.wait_up();
-}
 
 /// A program that has memory to keep, in another place.
 fn program_within(stage: &Stage, place: &[&str]) -> Program {
@@ -77,10 +71,7 @@ fn program_of(stage: &Stage, sandbox: &Sandbox) -> Program {
 
 #[test]
 fn another_user_namespace_of_the_same_user_gets_nothing_and_learns_nothing() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(SANDBOX) {
-            return skipped.report();
-        }
+    where_possible(&[SANDBOX], |stage| {
         start(stage);
         let mut owner = Program::with_memory(stage, ROOT);
         owner.does("escrow 1 weights", "done 1");
@@ -97,10 +88,7 @@ fn another_user_namespace_of_the_same_user_gets_nothing_and_learns_nothing() {
 
 #[test]
 fn what_a_user_namespace_keeps_is_found_from_it_alone_and_never_from_a_later_one_with_its_number() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(SANDBOX) {
-            return skipped.report();
-        }
+    where_possible(&[SANDBOX], |stage| {
         start(stage);
         let sandbox = Sandbox::make();
         let number = sandbox.number(stage);
@@ -132,13 +120,17 @@ fn containers() -> Result<[Container; 3], Skipped> {
     Ok([Container::make(POD, 1)?, Container::make(POD, 2)?, Container::make(OTHER_POD, 3)?])
 }
 
+/// Runs a test with two containers of one pod and one of another, where these and the places can be made.
+fn in_containers(places: &[&[&str]], test: impl FnOnce(&mut Stage, [Container; 3])) {
+    where_possible(places, |stage| match containers() {
+        Ok(containers) => test(stage, containers),
+        Err(skipped) => skipped.report(),
+    });
+}
+
 #[test]
 fn another_container_of_the_same_user_gets_nothing_and_learns_nothing() {
-    Stage::run(|stage| {
-        let [first, second, other_pod] = match containers() {
-            Ok(containers) => containers,
-            Err(skipped) => return skipped.report(),
-        };
+    in_containers(&[], |stage, [first, second, other_pod]| {
         start(stage);
         let mut owner = program_in(stage, &first);
         owner.does("escrow 1 weights", "done 1");
@@ -162,11 +154,7 @@ fn another_container_of_the_same_user_gets_nothing_and_learns_nothing() {
 
 #[test]
 fn with_the_scope_of_a_pod_its_next_container_finds_the_memory_and_another_pod_does_not() {
-    Stage::run(|stage| {
-        let [first, second, other_pod] = match containers() {
-            Ok(containers) => containers,
-            Err(skipped) => return skipped.report(),
-        };
+    in_containers(&[], |stage, [first, second, other_pod]| {
         stage.config("[vault]\nscope = \"pod\"\n");
         start(stage);
         let mut owner = program_in(stage, &first);
@@ -182,11 +170,7 @@ fn with_the_scope_of_a_pod_its_next_container_finds_the_memory_and_another_pod_d
 
 #[test]
 fn memory_is_shared_between_containers_where_its_owner_named_it_so() {
-    Stage::run(|stage| {
-        let [first, second, other_pod] = match containers() {
-            Ok(containers) => containers,
-            Err(skipped) => return skipped.report(),
-        };
+    in_containers(&[], |stage, [first, second, other_pod]| {
         start(stage);
         let mut owner = program_in(stage, &first);
         for (key, name) in [(1, "pod:weights"), (2, "user:weights"), (3, "weights")] {
@@ -226,14 +210,7 @@ fn as_an_earlier_release_noted(stage: &Stage) {
 
 #[test]
 fn what_an_earlier_release_kept_stays_in_the_hands_of_who_had_it() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(SANDBOX) {
-            return skipped.report();
-        }
-        let [first, second, _] = match containers() {
-            Ok(containers) => containers,
-            Err(skipped) => return skipped.report(),
-        };
+    in_containers(&[SANDBOX], |stage, [first, second, _]| {
         start(stage);
         let (mut living, mut dead) = (program_in(stage, &first), program_in(stage, &first));
         living.does("escrow 1 living", "done 1");
@@ -264,14 +241,7 @@ fn what_an_earlier_release_kept_stays_in_the_hands_of_who_had_it() {
 
 #[test]
 fn root_of_a_container_reads_nothing_of_others_out_of_vault_list() {
-    Stage::run(|stage| {
-        if let Err(skipped) = can_be_made(PIDS) {
-            return skipped.report();
-        }
-        let first = match Container::make(POD, 1) {
-            Ok(container) => container,
-            Err(skipped) => return skipped.report(),
-        };
+    in_containers(&[PIDS], |stage, [first, ..]| {
         start(stage);
         let mut owner = program_in(stage, &first);
         owner.does("escrow 1 weights", "done 1");

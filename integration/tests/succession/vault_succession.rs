@@ -1,34 +1,11 @@
 //! Commits and succession: how far a program has come outlives it and the daemon, and exactly one process gets its name.
 
+use crate::kept_memory::{OTHER, ROOT, idle, start, start_armed};
 use integration::lab::LIMIT;
-use integration::lab::escrow::Shim;
 use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
-use integration::lab::sudden_death::{AtRest, at_rest, died, nothing_leaks};
+use integration::lab::sudden_death::{died, nothing_leaks};
 use nix::sys::signal::{Signal, kill};
-
-const ROOT: u32 = 0;
-const OTHER: u32 = 1000;
-const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
-
-fn start(stage: &mut Stage) {
-    stage.launch(&[], &[TAKES_MEMORY_FILES]);
-    stage.wait_up();
-}
-
-fn start_armed(stage: &mut Stage, point: &str) {
-    stage.launch(&[], &[TAKES_MEMORY_FILES, ("MPS_TEST_KILL_AT", point)]);
-    stage.wait_for("the vault's door", || Shim::silent(stage.pipe_dir()).is_ok());
-}
-
-fn idle() -> AtRest {
-    let mut counts = [0; 2];
-    Stage::run(|stage| {
-        start(stage);
-        counts = at_rest(stage);
-    });
-    counts
-}
 
 /// A program with one region and a commit; its pid.
 fn committed(stage: &Stage, uid: u32, generation: u64) -> (Program, i32) {
