@@ -92,6 +92,28 @@ fn a_container_sees_no_others_faults_or_clients_of_other_users() {
 }
 
 #[test]
+fn everybody_is_told_the_pids_of_all_clients_and_nothing_else_of_them() {
+    const STRANGER: u32 = 65_534;
+    Stage::run(|stage| {
+        if !nix::unistd::geteuid().is_root() {
+            return Skipped("only root can become another user".to_owned()).report();
+        }
+        stage.start(&[]);
+        let client = Program::attached(stage, ROOT);
+        let (server, pid) = (stage.only(Part::Server), client.pid().to_string());
+        let asked = |line: &str| stage.ask_as(STRANGER, &format!("{line}\n"));
+        assert_eq!(asked("get_server_list"), format!("{server}\n"));
+        assert_eq!(asked(&format!("get_client_list {server}")), format!("{pid}\n"));
+        assert!(asked("get_device_client_list").contains(&pid));
+        for line in ["ps", "status", "status --json", "events", "get_fault_list --json"] {
+            assert!(!asked(line).contains(&pid), "{line}");
+        }
+        assert!(stage.ask("ps\n").contains(&pid), "its own user's");
+        client.leave();
+    });
+}
+
+#[test]
 fn a_container_ends_its_own_client_and_no_neighbour() {
     where_possible(&[PIDS], |stage| {
         stage.start(&[]);
