@@ -3,6 +3,8 @@
 //! When the last one who has a GPU's device file open closes it, and persistence mode is off, the driver shuts the GPU
 //! down and its memory with it, exported or not. So whoever keeps memory has the device open too.
 //!
+//! That is done for nobody who has not the GPU's device file open himself ([`reach`](super::reach)).
+//!
 //! Which N a GPU has is in `/proc/driver/nvidia/gpus/*/information`. A GPU that is not found there, as a MIG instance or
 //! the simulated one, is not held; the region says so in `vault list`.
 
@@ -44,7 +46,7 @@ impl AsFd for Device {
 pub struct Devices {
     listing: PathBuf,
     folder: PathBuf,
-    open: Mutex<HashMap<String, Weak<Device>>>,
+    open: Mutex<HashMap<String, (u32, Weak<Device>)>>,
 }
 
 impl Default for Devices {
@@ -54,23 +56,29 @@ impl Default for Devices {
 }
 
 impl Devices {
-    fn of(listing: &Path, folder: &Path) -> Self {
+    pub(super) fn of(listing: &Path, folder: &Path) -> Self {
         Self { listing: listing.to_owned(), folder: folder.to_owned(), open: Mutex::default() }
     }
 
-    /// The device file of a GPU, by its UUID. Blocks: the driver may have to start the GPU.
-    pub fn get(&self, gpu: &str) -> Option<Arc<Device>> {
-        if let Some(device) = self.open.lock().get(gpu).and_then(Weak::upgrade) {
-            return Some(device);
+    /// The device file of a GPU, by its UUID, for one who may use the one of this minor number. Blocks: the driver may
+    /// have to start the GPU.
+    pub fn get(&self, gpu: &str, may_use: impl FnOnce(u32) -> bool) -> Option<Arc<Device>> {
+        let known = self.open.lock().get(gpu).and_then(|(minor, device)| Some((*minor, device.upgrade()?)));
+        if let Some((minor, device)) = known {
+            return may_use(minor).then_some(device);
+        }
+        let minor = self.minor(gpu)?;
+        if !may_use(minor) {
+            return None;
         }
         // Opened without the lock, so that a GPU in trouble holds up nobody but those who use it.
-        let path = self.folder.join(format!("nvidia{}", self.minor(gpu)?));
+        let path = self.folder.join(format!("nvidia{minor}"));
         let opened = File::options().read(true).write(true).open(path).ok()?;
         let device = Arc::new(Device::proven(opened.into()));
         let mut open = self.open.lock();
-        open.retain(|_, device| device.strong_count() > 0);
+        open.retain(|_, (_, device)| device.strong_count() > 0);
         if open.len() < MOST_GPUS {
-            open.insert(gpu.to_owned(), Arc::downgrade(&device));
+            open.insert(gpu.to_owned(), (minor, Arc::downgrade(&device)));
         }
         Some(device)
     }
@@ -116,10 +124,13 @@ mod tests {
         std::fs::write(listed.join("information"), INFORMATION).unwrap();
         std::fs::write(folder.path().join("nvidia3"), "").unwrap();
         let devices = Devices::of(&folder.path().join("gpus"), folder.path());
-        let first = devices.get(GPU).unwrap();
-        assert!(Arc::ptr_eq(&first, &devices.get(GPU).unwrap()));
-        assert!(devices.get("GPU-0").is_none());
+        let all = |minor| minor == 3;
+        let first = devices.get(GPU, all).unwrap();
+        assert!(Arc::ptr_eq(&first, &devices.get(GPU, all).unwrap()));
+        assert!(devices.get("GPU-0", all).is_none());
+        assert!(devices.get(GPU, |_| false).is_none(), "who may not use it gets none that is open for others");
         drop(first);
-        assert!(devices.get(GPU).is_some());
+        assert!(devices.get(GPU, |_| false).is_none(), "and has none opened");
+        assert!(devices.get(GPU, all).is_some());
     }
 }

@@ -22,6 +22,7 @@
 //! | [`client`] | who the peer is: process, user and cgroup, as the kernel says |
 //! | [`descriptor`] | what is kept, and what is refused |
 //! | [`device`] | `/dev/nvidiaN`, held open as long as memory of that GPU is kept |
+//! | `reach` | for which GPUs that is done: those that the program has open itself |
 //! | [`note`] | what is written beside a region for the daemon's successor |
 //!
 //! # What identity means
@@ -34,6 +35,7 @@ pub mod descriptor;
 pub mod device;
 pub mod door;
 pub mod note;
+mod reach;
 mod session;
 
 use crate::witness::uvm::Given;

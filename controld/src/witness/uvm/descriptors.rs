@@ -40,6 +40,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Pid;
 
 use super::closing;
@@ -89,16 +90,36 @@ pub(super) struct Taken {
     pub(super) looked_at: usize,
 }
 
-/// Whether a path that `/proc/PID/fd` shows may be that of a UVM descriptor.
-fn may_be_uvm(path: &[u8]) -> bool {
-    path.strip_suffix(REMOVED).unwrap_or(path).ends_with(NAME_END)
+/// Whether a path that `/proc/PID/fd` shows ends like this.
+fn ends_like(path: &[u8], end: &[u8]) -> bool {
+    path.strip_suffix(REMOVED).unwrap_or(path).ends_with(end)
+}
+
+/// Whether a process has this device open itself, by major and minor number, under a name that ends like this. A mere
+/// reference (`O_PATH`) is not enough: that can be had of a device that one may not open. Blocks; see the module's text.
+///
+/// # Errors
+/// See [`AttachError`].
+pub fn has_open(pid: Pid, process: BorrowedFd<'_>, device: (u32, u32), name_end: &[u8]) -> Result<bool, AttachError> {
+    let mut has = false;
+    each_number(device, name_end, pid, |number| {
+        let guest = Guest::enter();
+        let Some(descriptor) = duplicate(process, number)? else { return Ok(true) };
+        let is_it = matches!(sys::device_of(descriptor.as_fd()), Ok(Some(found)) if found == device);
+        let is_opened = fcntl(&descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & OFlag::O_PATH.bits() == 0);
+        has = is_it && is_opened;
+        // The process may have closed its own meanwhile, or put another file in its place.
+        closing::close_foreign(descriptor, Some(guest));
+        Ok(!has)
+    })?;
+    Ok(has)
 }
 
 /// Copies the UVM descriptors of a process that are not held as an address space, nor as another process's. Blocks; see
 /// the module's text.
 pub(super) fn take(registry: &Registry, major: u32, pid: Pid, process: BorrowedFd<'_>) -> Result<Taken, AttachError> {
     let mut found: Vec<Candidate> = Vec::new();
-    let looked_at = each_number(major, pid, |number| {
+    let looked_at = each_number((major, UVM_MINOR), NAME_END, pid, |number| {
         if let Some(candidate) = copy(registry, major, pid, process, number)?
             && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
         {
@@ -120,7 +141,7 @@ pub(super) fn open_files(
     process: BorrowedFd<'_>,
 ) -> Result<OpenFiles, AttachError> {
     let mut open = Vec::new();
-    let looked_at = each_number(major, pid, |number| {
+    let looked_at = each_number((major, UVM_MINOR), NAME_END, pid, |number| {
         let guest = Guest::enter();
         if let Some(descriptor) = duplicate(process, number)? {
             if is_uvm(descriptor.as_fd(), major) {
@@ -136,10 +157,11 @@ pub(super) fn open_files(
     if looked_at == MOST_LOOKED_AT { Err(AttachError::TooManyDescriptors { looked_at }) } else { Ok(OpenFiles(open)) }
 }
 
-/// Tells the numbers of a process's descriptors that may be of UVM until it is enough, and says at how many it has
-/// looked.
+/// Tells the numbers of a process's descriptors that may be of a device, by its number and the end of its name, until it
+/// is enough, and says at how many it has looked.
 fn each_number(
-    major: u32,
+    wanted: (u32, u32),
+    name_end: &[u8],
     pid: Pid,
     mut tell: impl FnMut(RawFd) -> Result<bool, AttachError>,
 ) -> Result<usize, AttachError> {
@@ -166,11 +188,11 @@ fn each_number(
             }
             Err(_) => continue,
         };
-        if !may_be_uvm(target.as_os_str().as_bytes()) {
+        if !ends_like(target.as_os_str().as_bytes(), name_end) {
             continue;
         }
         let path = CString::new(format!("{folder}/{number}")).expect("numbers and a fixed text have no NUL");
-        if matches!(sys::device_at(&path), Ok(Some(device)) if device == (major, UVM_MINOR)) && !tell(number)? {
+        if matches!(sys::device_at(&path), Ok(Some(device)) if device == wanted) && !tell(number)? {
             break;
         }
     }
@@ -310,6 +332,7 @@ mod tests {
     use super::*;
     use crate::sys::pidfd;
     use std::fs::File;
+    use std::os::unix::fs::OpenOptionsExt;
 
     /// `/dev/null` as a stand-in: its major number is 1 and its minor 3.
     const DEVICES: &str =
@@ -341,8 +364,21 @@ mod tests {
 
     #[test]
     fn names_are_a_filter_and_no_more() {
-        assert!(may_be_uvm(b"/dev/nvidia-uvm") && may_be_uvm(b"/nvidia-uvm (deleted)"));
-        assert!(!may_be_uvm(b"/dev/nvidia-uvm-tools") && !may_be_uvm(b"/dev/nvidia0") && !may_be_uvm(b"pipe:[1]"));
+        let is_uvm = |name: &[u8]| ends_like(name, NAME_END);
+        assert!(is_uvm(b"/dev/nvidia-uvm") && is_uvm(b"/nvidia-uvm (deleted)"));
+        assert!(!is_uvm(b"/dev/nvidia-uvm-tools") && !is_uvm(b"/dev/nvidia0") && !is_uvm(b"pipe:[1]"));
+    }
+
+    /// `/dev/full` as a stand-in for a GPU, which no other test opens: its major number is 1 and its minor 7.
+    #[test]
+    fn a_device_is_open_where_it_was_opened_and_not_where_it_is_only_referred_to() {
+        let own = Pid::this();
+        let process = pidfd::open(own).unwrap();
+        let has = |device, end: &[u8]| has_open(own, process.as_fd(), device, end).unwrap();
+        let referred = File::options().read(true).custom_flags(libc::O_PATH).open("/dev/full").unwrap();
+        assert!(!has((1, 7), b"full"), "it is referred to: {referred:?}");
+        let opened = File::open("/dev/full").unwrap();
+        assert!(has((1, 7), b"full") && !has((1, 7), b"null") && !has((1, 3), b"full"), "{opened:?}");
     }
 
     #[test]

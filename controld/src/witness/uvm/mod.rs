@@ -56,7 +56,7 @@ use std::time::Duration;
 
 pub use attach::Attached;
 pub use copies::{Copies, OpenFiles};
-pub use descriptors::{Given, may_look};
+pub use descriptors::{Given, has_open, may_look};
 pub use error::AttachError;
 pub use tracker::Tracker;
 
