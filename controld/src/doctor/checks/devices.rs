@@ -71,7 +71,14 @@ fn named_gpus(machine: &Machine) -> Vec<String> {
             format!("{} (MIG {})", place.uuid, numbers.join(" "))
         }
     };
-    gpus::list(&machine.proc("driver/nvidia")).into_iter().map(name).collect()
+    // Where the daemon looks, too.
+    let Ok(configured) = machine.config.as_ref().map(|config| config.witness.gpus.as_str()) else {
+        return Vec::new();
+    };
+    if configured.is_empty() {
+        return Vec::new();
+    }
+    gpus::list(&machine.root.join(configured.trim_start_matches('/'))).into_iter().map(name).collect()
 }
 
 /// `nvidia0`, `nvidia1`, … of `/dev`.

@@ -95,6 +95,35 @@ fn device_files_must_be_there_for_everybody_and_open() {
 }
 
 #[test]
+fn gpus_and_their_mig_instances_are_told_by_name_and_where_the_names_are_missing_what_that_costs() {
+    let mut made = Made::sound();
+    made.file("dev/nvidia1", "");
+    made.mode("dev/nvidia1", 0o666);
+    made.assert("devices", Note, "2 GPUs, whose names /proc/driver/nvidia does not tell");
+    assert!(made.finding("devices").costs.contains("a fault on all"));
+    let tell = |made: &Made, root: &str| {
+        for (bus, uuid, minor) in [("3b", "GPU-3d6da830-3ec1-ba21-50e0-3be12cfc8eca", 0), ("3c", "GPU-7a2edb18", 1)] {
+            let text = format!("Model: \t\t NVIDIA H200\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n");
+            made.file(&format!("{root}/gpus/0000:{bus}:00.0/information"), &text);
+        }
+        for instance in ["gi5", "gi6"] {
+            made.file(&format!("{root}/capabilities/gpu1/mig/{instance}/access"), "DeviceFileMinor: 30\n");
+        }
+    };
+    tell(&made, "proc/driver/nvidia");
+    let named = "2 GPUs: GPU-3d6da830-3ec1-ba21-50e0-3be12cfc8eca GPU-7a2edb18 (MIG gi5 gi6)";
+    made.assert("devices", Fine, named);
+    // A container has them elsewhere, and the daemon is told where.
+    made.remove("proc/driver/nvidia/gpus");
+    tell(&made, "host/nvidia");
+    made.assert("devices", Note, "does not tell");
+    made.machine.config.as_mut().unwrap().witness.gpus = "/host/nvidia".into();
+    made.assert("devices", Fine, named);
+    made.machine.config.as_mut().unwrap().witness.gpus = String::new();
+    made.assert("devices", Note, "does not tell");
+}
+
+#[test]
 fn a_witness_that_is_switched_off_is_noted() {
     let mut made = Made::sound();
     made.machine.config.as_mut().unwrap().witness.uvm = false;

@@ -44,6 +44,32 @@ fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
     }
 }
 
+#[test]
+fn a_fault_is_counted_by_gpu_and_by_mig_instance_where_there_is_one() {
+    let mut metrics = Metrics::new(false);
+    let on = ["GPU-1", "GPU-1/MIG-5e900000-0000-0005", "GPU-1/gi6", "GPU-2/gi6"];
+    for (number, gpu) in (1..).zip(on) {
+        let gpus = vec![crate::core::Gpu::parse(gpu)];
+        let verdict = Verdict { gpus, ..verdict(number, true, false, 2) };
+        metrics.observe(&JournalEvent::Verdict { verdict, users: vec![] });
+    }
+    let now = samples(&metrics.openmetrics(&snapshot(), Extras::default()));
+    let rest = "kind=\"memory fault\",role=\"victim\"";
+    for (uuid, mig) in [("GPU-1", ""), ("GPU-1", "MIG-5e900000-0000-0005"), ("GPU-1", "gi6"), ("GPU-2", "gi6")] {
+        let has_mig = |series: &str| {
+            if mig.is_empty() { !series.contains("MIG=") } else { series.contains(&format!("MIG=\"{mig}\"")) }
+        };
+        let is_it = |series: &&String| series.contains(&format!("UUID=\"{uuid}\"")) && has_mig(series);
+        let of = |name: &str| now.keys().filter(is_it).filter(|series| series.starts_with(name)).cloned().collect();
+        let faults: Vec<String> = of("mps_client_faults_total");
+        assert_eq!(faults.len(), 2, "culprit and victim of {uuid} {mig}: {now:#?}");
+        let victims = faults.iter().find(|series| series.contains("role=\"victim\"")).expect(rest);
+        assert_eq!(now[victims], 2.0);
+        let isolations: Vec<String> = of("mps_client_isolations_total");
+        assert_eq!(isolations.len(), 1, "{now:#?}");
+    }
+}
+
 pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
     let process = ProcessKey { pid: 42, start_time: 7 };
     let uid = 1000;
