@@ -4,6 +4,7 @@
 //! `cuCtxCreate` fails with `CUDA_ERROR_INVALID_VALUE`). A newcomer goes to its domain's active server, or waits on its
 //! open connection until there is one; nobody is refused while the daemon runs on.
 
+use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
 use super::domain::Domain;
 use super::evidence::{End, ProcessKey};
@@ -75,6 +76,11 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// How many contexts it has made on its server; `None` when nobody has counted.
+    pub(super) fn contexts_made(&self) -> Option<usize> {
+        (self.connections < UNCOUNTED).then(|| self.connections.saturating_sub(BEFORE_CONTEXTS))
+    }
+
     pub(super) fn key(&self, pid: Pid) -> ProcessKey {
         ProcessKey { pid, start_time: self.identity.start_time }
     }

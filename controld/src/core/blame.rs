@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 const MAX_VERDICTS: usize = 16;
 /// How long after a client's death, or after its descriptors were closed, a memory fault may be its doing. On an H200
 /// the fault came 150 to 190 ms after.
-const DEATH_REACH: Duration = Duration::from_secs(2);
+pub(super) const DEATH_REACH: Duration = Duration::from_secs(2);
 /// Deaths remembered.
 const MAX_DEATHS: usize = 256;
 
@@ -132,6 +132,8 @@ impl Core {
         confidence: Confidence,
         kind: &'static str,
     ) -> Option<Verdict> {
+        // What has become known just now counts.
+        self.find_spared(epoch);
         let incident = self.incidents.get(&epoch)?;
         let server = self.servers.get(&epoch)?;
         let culprit_pid = culprit.map(|(key, _)| key.pid);

@@ -17,7 +17,7 @@ use remps_proto::mps::server::Reply;
 use std::sync::Arc;
 
 /// Connections of a process that nobody has counted: it may have contexts, and can't be moved.
-const UNCOUNTED: usize = usize::MAX / 2;
+pub(super) const UNCOUNTED: usize = usize::MAX / 2;
 
 impl Core {
     pub(super) fn census_answered(&mut self, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {

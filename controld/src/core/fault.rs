@@ -240,6 +240,7 @@ impl Core {
         if self.servers.contains_key(&epoch) {
             let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
             self.taint(now, epoch, Cause::Fault(incident));
+            self.admits_fault(epoch);
             self.relapses(now, epoch);
             self.has_its_time(now, epoch);
         }

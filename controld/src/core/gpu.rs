@@ -111,33 +111,51 @@ impl Serialize for Gpu {
     }
 }
 
+/// Contexts of one process that are told apart; with more, nobody knows where all are.
+const MOST_CONTEXTS: usize = 256;
+
 /// On which GPUs a client is known to have contexts. What nobody knows is all of them.
+///
+/// Measured on two H200s with 580: the UVM driver has, from `cuInit` on, every GPU that the program sees, whether it has
+/// contexts there or not. A server lists the devices with the contexts on each, by numbers that it gives to no later one of
+/// the process (and a snapshot has one context of each process, which is why that is not asked for). So the first is all that
+/// a client can have contexts on, and the second tells where they are; but it may be older than the latest context, or of
+/// a server that does it otherwise, and is believed to be whole only when it has named as many contexts as there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Whereabouts {
-    /// The GPUs that the UVM driver has in its address spaces: all that it can have contexts on.
+    /// The GPUs that the UVM driver has in its address spaces.
     pub(super) spaces: Option<GpuSet>,
-    /// Those that its server lists contexts of it on.
-    pub(super) contexts: Option<GpuSet>,
-    /// It was known to be elsewhere when a fault spoilt a GPU for the others of its server, or came there afterwards.
+    /// The contexts that its server has ever listed, by their numbers in the process.
+    pub(super) named: BTreeSet<u32>,
+    /// The GPUs of those that it listed last; `None` when one of them has a GPU that nobody knows.
+    pub(super) listed: Option<GpuSet>,
+    /// GPUs on which a witness that can't be wrong has met it.
+    pub(super) met: GpuSet,
+    /// It was known to be elsewhere when a fault spoilt a GPU for the others of its server, or came there afterwards; or
+    /// its server has got over the fault and still has it.
     pub(super) is_spared: bool,
 }
 
 impl Whereabouts {
-    /// A GPU that one list lacks counts as not used, since UVM's may have more than there are contexts on. A list can lack
-    /// one that is used, though: of a program on two GPUs of an H200 machine one list had one (OBSERVED.md, "On two GPUs").
-    pub(super) fn are_apart_from(&self, gpus: &GpuSet) -> bool {
-        [&self.spaces, &self.contexts].into_iter().flatten().any(|known| are_apart(known, gpus))
+    /// Its server lists these contexts of it, and no others: the number of each in the process, and its GPU.
+    pub(super) fn is_listed(&mut self, contexts: &[(u32, Option<Gpu>)]) {
+        for (number, _) in contexts {
+            if self.named.len() < MOST_CONTEXTS {
+                self.named.insert(*number);
+            }
+        }
+        self.listed = contexts.iter().map(|(_, gpu)| gpu.clone()).collect();
     }
 
-    /// The shortest list that anybody has; `None` when nobody knows.
-    pub(super) fn known(&self) -> Option<&GpuSet> {
-        [&self.spaces, &self.contexts].into_iter().flatten().min_by_key(|gpus| gpus.len())
-    }
-
-    /// It makes another context, of which nobody knows where.
-    pub(super) fn forget(&mut self) {
-        self.spaces = None;
-        self.contexts = None;
+    /// Where it can have contexts when it has made so many of them on its server; `None` when nobody knows.
+    pub(super) fn places(&self, made: Option<usize>) -> Option<GpuSet> {
+        let is_whole = made.is_some_and(|made| self.named.len() >= made);
+        let own = match made {
+            Some(0) => Some(GpuSet::new()),
+            _ if is_whole => self.listed.clone(),
+            _ => None,
+        };
+        own.or_else(|| self.spaces.clone()).map(|own| own.union(&self.met).cloned().collect())
     }
 }
 
@@ -164,17 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn one_witness_that_knows_is_enough_and_none_is_all_gpus() {
+    fn a_list_is_whole_when_it_has_named_as_many_contexts_as_there_are_and_else_every_gpu_seen_counts() {
         let set = |names: &[&str]| names.iter().map(|name| Gpu::new(name)).collect::<GpuSet>();
-        let faulty = set(&["GPU-a"]);
+        let on = |number: u32, name: &str| (number, Some(Gpu::new(name)));
         let mut own = Whereabouts::default();
-        assert!(!own.are_apart_from(&faulty), "unknown is all");
+        assert_eq!((own.places(Some(0)), own.places(Some(1)), own.places(None)), (Some(set(&[])), None, None));
         own.spaces = Some(set(&["GPU-a", "GPU-b"]));
-        assert!(!own.are_apart_from(&faulty));
-        own.contexts = Some(set(&["GPU-b"]));
-        assert!(own.are_apart_from(&faulty) && !own.are_apart_from(&set(&["GPU-b"])));
-        assert_eq!(own.known(), Some(&set(&["GPU-b"])));
-        own.forget();
-        assert!(!own.are_apart_from(&faulty));
+        assert_eq!((own.places(Some(0)), own.places(Some(1))), (Some(set(&[])), Some(set(&["GPU-a", "GPU-b"]))));
+        own.is_listed(&[on(1, "GPU-b")]);
+        assert_eq!(own.places(Some(1)), Some(set(&["GPU-b"])));
+        // Another is made, or has just been.
+        assert_eq!(own.places(Some(2)), Some(set(&["GPU-a", "GPU-b"])));
+        assert_eq!(own.places(None), Some(set(&["GPU-a", "GPU-b"])), "an earlier daemon has not said how many");
+        // The first is given up, and the list has the other one.
+        own.is_listed(&[on(2, "GPU-a")]);
+        assert_eq!(own.places(Some(2)), Some(set(&["GPU-a"])));
+        own.met = set(&["GPU-c"]);
+        assert_eq!(own.places(Some(2)), Some(set(&["GPU-a", "GPU-c"])));
+        own.is_listed(&[(3, None)]);
+        own.spaces = None;
+        assert_eq!(own.places(Some(3)), None, "on a GPU that nobody knows");
     }
 }

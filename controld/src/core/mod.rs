@@ -54,6 +54,8 @@ mod place;
 mod policy;
 mod questions;
 mod quit;
+mod reach;
+mod recovered;
 mod remains;
 mod sanctions;
 pub mod saved;

@@ -28,6 +28,8 @@ pub(super) enum Purpose {
     Devices,
     /// On which devices its clients have contexts.
     Contexts,
+    /// The same of one that has got over a fault: who has any still, the fault has left alone.
+    Remaining,
     /// The work of a client that the daemon ends, before its process.
     EndClient(ProcessKey),
     /// `get_server_status`.
@@ -107,6 +109,7 @@ impl Core {
             Purpose::Recovered => self.recovery_answered(now, server, &reply),
             Purpose::Devices => self.devices_told(server, &reply),
             Purpose::Contexts => self.contexts_told(server, reply),
+            Purpose::Remaining => self.remaining_told(server, &reply),
             Purpose::EndClient(key) => self.client_terminated(key),
             Purpose::Status(session) => {
                 if matches!(reply, Ok(Reply::Active(false))) {

@@ -41,11 +41,6 @@ impl Spaces {
         }
     }
 
-    /// Whether the module has told of all that there are.
-    pub(super) fn are_all_known(&self) -> bool {
-        self.is_complete
-    }
-
     /// Whether nothing of this process is left. One whose start nobody could read may be any of its pid.
     fn has_none_of(&self, key: ProcessKey) -> bool {
         let is_own = |owner: &ProcessKey| {

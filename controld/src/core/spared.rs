@@ -1,9 +1,11 @@
-//! Clients that a fault of their server has left alone, because they have nothing on the GPU that it was on.
+//! Clients that a fault of their server has left alone, because it did not reach a GPU that they have contexts on.
 //!
 //! NVIDIA's server loses the contexts of one GPU and goes on with those of the others; it refuses whoever comes until the
-//! last client on the lost GPU has left, and says `FAULT` as long (measured on two H200s with 580). So a taint is of a
-//! server *and* the GPUs that the signs of its incident name. Where they name none it is of all, and so is a client of
-//! which nobody knows where it is: both are taken for lost, as on a machine with one GPU.
+//! last client that it has hit has left, and says `FAULT` as long (measured on two H200s with 580). How far a fault
+//! reaches is in [`reach`](super::reach). So a taint is of a server *and* GPUs. Where the signs name none it is of all, and
+//! so is a client of which nobody knows where it is: both are taken for lost, as on a machine with one GPU. But the server
+//! knows: who has contexts there still when it has been in the fault and says `ACTIVE` again, was not hit
+//! ([`recovered`](super::recovered)).
 //!
 //! | as long as a spared client lives | |
 //! |---|---|
@@ -17,31 +19,30 @@
 
 use super::admission::{Client, Process};
 use super::gpu::{GpuSet, are_apart};
-use super::questions::Purpose;
 use super::server::{Role, Server, ServerState};
-use super::{Core, Effect, NoReply, Pid, ProcessKey, ServerEpoch};
+use super::{Core, Effect, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;
-use remps_proto::mps::server::{Reply, Request};
 use std::collections::BTreeSet;
-
-/// First pause between two questions whether a server has recovered.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Largest pause.
-const LARGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a server needs that a fault has spoilt for some GPUs only.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Aftermath {
-    /// The GPUs of the fault; none is all, as long as nobody knows better.
+    /// The GPUs that the fault has reached, as far as they are known; none is all, as long as nobody knows better.
     pub gpus: GpuSet,
     /// Whether it stays for its spared clients.
     pub(super) is_kept: bool,
     /// Whether this daemon has seen to that, and not an earlier one.
     pub(super) is_followed: bool,
+    /// Whether it has said that it is in the fault.
+    pub(super) is_admitted: bool,
+    /// Whether it is asked how it is, whoever it may have left alone.
+    pub(super) is_watched: bool,
     /// When those that the fault has hit have had their time; `None` when that is over, or the server goes with them.
     pub(super) victims_due: Option<Duration>,
     /// Since when it is known to be in no fault any more.
     pub(super) sound_since: Option<Duration>,
+    /// Whether that was said.
+    pub(super) is_announced: bool,
     /// When it is asked for that; `None` while it is.
     pub(super) ask_at: Option<Duration>,
     /// How long that is from the last time.
@@ -101,40 +102,47 @@ impl Core {
         if let Some(taint) = server.tainted.as_mut().filter(|_| before > 0) {
             taint.at = self.now;
         }
-        let spoilt = server.aftermath.gpus.clone();
-        let pids: Vec<Pid> = self.processes_of(epoch).into_iter().map(|(pid, _)| pid).collect();
-        for pid in pids {
-            let is_spared = self.processes.get(&pid).is_some_and(|process| self.is_elsewhere(pid, process, &spoilt));
-            if let Some(process) = self.processes.get_mut(&pid) {
-                process.gpus.is_spared = is_spared;
-            }
+        server.aftermath.is_admitted = false;
+        for process in self.processes.values_mut().filter(|process| process.server == epoch) {
+            process.gpus.is_spared = false;
         }
+        self.find_spared(epoch);
         self.effects.push(Effect::Save);
     }
 
-    /// Notes who is known by now to be elsewhere. Once spared is spared until a fault names another GPU: what such a
-    /// client takes of the lost one afterwards it has from the server itself.
-    fn find_spared(&mut self, epoch: ServerEpoch) {
-        let Some(spoilt) = self.servers.get(&epoch).map(|server| &server.aftermath.gpus) else {
+    /// Notes who is known by now to be where the fault has not reached. Once spared is spared until a fault names another
+    /// GPU: what such a client takes of the lost one afterwards it has from the server itself.
+    pub(super) fn find_spared(&mut self, epoch: ServerEpoch) {
+        let Some(reached) = self.reach_of(epoch) else {
             return;
         };
         let own = self.processes.iter().filter(|(_, process)| process.server == epoch && !process.gpus.is_spared);
-        let found = own.filter(|(pid, process)| self.is_elsewhere(**pid, process, spoilt)).map(|(pid, _)| *pid);
-        let found: Vec<Pid> = found.collect();
-        for pid in &found {
-            if let Some(process) = self.processes.get_mut(pid) {
-                process.gpus.is_spared = true;
-            }
-        }
-        if !found.is_empty() {
+        let found = own.filter(|(pid, process)| self.is_elsewhere(**pid, process, &reached)).map(|(pid, _)| *pid);
+        let found: BTreeSet<Pid> = found.collect();
+        let grows = self.servers.get_mut(&epoch).is_some_and(|server| {
+            let before = core::mem::replace(&mut server.aftermath.gpus, reached);
+            before != server.aftermath.gpus
+        });
+        if self.are_spared(epoch, &found) || grows {
             self.effects.push(Effect::Save);
         }
+    }
+
+    /// The fault of this server has left these alone; whether anybody is new among them.
+    pub(super) fn are_spared(&mut self, epoch: ServerEpoch, pids: &BTreeSet<Pid>) -> bool {
+        let own = self.processes.iter_mut().filter(|(pid, process)| process.server == epoch && pids.contains(pid));
+        own.fold(false, |is_new, (_, process)| !core::mem::replace(&mut process.gpus.is_spared, true) || is_new)
     }
 
     /// Servers that a fault has spoilt for some of their clients, and that have not decided to end.
     fn aftermaths(&self) -> impl Iterator<Item = &Server> {
         let is_there = |server: &&Server| server.is_lost() && !matches!(server.state, ServerState::Ending { .. });
-        self.servers.values().filter(is_there).filter(|server| !server.aftermath.gpus.is_empty())
+        self.servers.values().filter(is_there).filter(|server| self.may_spare(server))
+    }
+
+    /// Whether the fault of a server may have left anybody alone.
+    fn may_spare(&self, server: &Server) -> bool {
+        self.known_gpus.are_several() || !server.aftermath.gpus.is_empty()
     }
 
     /// Until when contexts of spared clients wait for a server that is in its fault still.
@@ -152,9 +160,10 @@ impl Core {
 
     pub(super) fn spared_deadline(&self) -> Option<Duration> {
         let own = |server: &Server| {
-            let Aftermath { is_kept, victims_due, ask_at, .. } = server.aftermath;
+            let Aftermath { is_kept, is_watched, victims_due, ask_at, .. } = server.aftermath;
             let held = self.held_until(server).filter(|until| *until > self.now);
-            [victims_due, ask_at, held].into_iter().flatten().filter(|_| is_kept).min()
+            let kept = [victims_due, held].into_iter().flatten().filter(|_| is_kept);
+            kept.chain(ask_at.filter(|_| is_watched)).min()
         };
         self.aftermaths().filter_map(own).min()
     }
@@ -164,6 +173,7 @@ impl Core {
         let epochs: Vec<ServerEpoch> = self.aftermaths().map(|server| server.epoch).collect();
         for epoch in epochs {
             self.find_spared(epoch);
+            self.watch_aftermath(now, epoch);
             let is_told = self.servers.get(&epoch).is_some_and(|server| !server.census_due);
             if self.has_spared(epoch) {
                 self.keep(now, epoch);
@@ -193,21 +203,13 @@ impl Core {
         server.aftermath.is_kept = true;
         if !core::mem::replace(&mut server.aftermath.is_followed, true) {
             server.aftermath.victims_due = patience.map(|at| at.max(now));
-            server.aftermath.pause = FIRST_PAUSE;
-            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
-            let (pid, gpus) = (server.pid.unwrap_or_default(), words(&server.aftermath.gpus));
-            self.log(format!("Server {pid} stays for its clients that have nothing on {gpus}"));
+            let (pid, reached) = (server.pid.unwrap_or_default(), server.aftermath.gpus.clone());
+            // By its own word it may have left some alone of whom that was not known.
+            let own = self.processes.iter().filter(|(_, process)| process.server == epoch && process.gpus.is_spared);
+            let are_known = own.into_iter().all(|(pid, process)| self.is_elsewhere(*pid, process, &reached));
+            let whom = whom(&if are_known { reached } else { GpuSet::new() });
+            self.log(format!("Server {pid} stays for its clients that {whom}"));
             self.effects.push(Effect::Save);
-        }
-        let Some(server) = self.servers.get_mut(&epoch) else {
-            return;
-        };
-        let is_connected = server.is_connected();
-        if server.aftermath.ask_at.is_some_and(|at| at <= now) {
-            server.aftermath.ask_at = None;
-            if is_connected {
-                self.ask(epoch, Request::Status, Purpose::Recovered);
-            }
         }
         if let Some(server) = self.servers.get_mut(&epoch)
             && server.aftermath.victims_due.is_some_and(|at| at <= now)
@@ -226,40 +228,9 @@ impl Core {
         if core::mem::take(&mut server.aftermath.is_kept) {
             server.aftermath.is_followed = false;
             server.aftermath.victims_due = None;
-            server.aftermath.ask_at = None;
             let pid = server.pid.unwrap_or_default();
             self.log(format!("Server {pid} has no clients any more that its fault has left alone"));
             self.drain_after_fault(now, epoch, force_at.map(|at| at.max(now)));
-        }
-    }
-
-    /// The answer to the question whether a server has recovered.
-    pub(super) fn recovery_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
-        let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.aftermath.is_kept) else {
-            return;
-        };
-        match reply {
-            Ok(Reply::Active(true)) => {
-                server.aftermath.sound_since = Some(now);
-                server.healthy_at = Some(now);
-                let (pid, gpus) = (server.pid.unwrap_or_default(), words(&server.aftermath.gpus));
-                self.log(format!("Server {pid} takes clients again that have nothing on {gpus}"));
-            }
-            Ok(_) | Err(NoReply::TimedOut) => {
-                server.aftermath.ask_at = Some(now + server.aftermath.pause);
-                server.aftermath.pause = (server.aftermath.pause * 2).min(LARGEST_PAUSE);
-            }
-            Err(NoReply::Lost | NoReply::Unsupported) => {}
-        }
-    }
-
-    /// A server that had recovered says, or is about to, that it is in a fault.
-    pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch)
-            && server.aftermath.sound_since.take().is_some()
-        {
-            server.aftermath.pause = FIRST_PAUSE;
-            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
     }
 
@@ -276,7 +247,8 @@ impl Core {
         };
         let sees_none_of = |server: &Server| {
             let seen = self.known_gpus.visible(server.epoch, names);
-            seen.is_some_and(|seen| !seen.is_empty() && are_apart(&seen, &server.aftermath.gpus))
+            let spoilt = &server.aftermath.gpus;
+            seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, spoilt))
         };
         self.servers.values().filter(takes).find(|server| sees_none_of(server))
     }
@@ -285,6 +257,11 @@ impl Core {
     pub(super) fn must_know_claims(&self) -> bool {
         self.policy.by_gpu || self.servers.values().any(|server| server.aftermath.is_kept)
     }
+}
+
+/// Those whom a fault on these GPUs has left alone.
+pub(super) fn whom(gpus: &GpuSet) -> String {
+    if gpus.is_empty() { "its fault has left alone".to_owned() } else { format!("have nothing on {}", words(gpus)) }
 }
 
 /// GPUs in a sentence.

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | the driver's files in `/proc` | the machine's GPUs: UUID, address on the bus, MIG instances |
 //! | a server's own list of devices | what its numbers of GPUs mean, and UUIDs of MIG instances |
-//! | the UVM driver | which GPUs a client's address spaces have: all that it can have contexts on |
-//! | a server's own list of contexts | on which GPU each is |
-//! | the patched module | on which GPUs a client has channels |
+//! | the UVM driver | which GPUs a client's address spaces have: all that it sees, and so all that it can have contexts on |
+//! | a server's own list of devices and the contexts on each | on which GPU each is that it names |
+//! | the daemon's own count of a client's connections | how many contexts it can have, and so whether the list is whole |
+//! | the patched module | on which GPUs a client has channels, among others |
 //!
 //! Clients are looked at soon after each of their contexts is made and once more a while later, and until then nobody
-//! knows where they are. On a machine with one GPU without instances there is nothing to find out, and nobody is asked.
+//! knows where they are. How many contexts a client has of which an earlier daemon knew, nobody has counted. On a machine with one GPU without instances there is nothing to find out, and nobody is asked.
 
 use super::admission::Process;
 use super::gpu::{Gpu, GpuSet, Instance, are_apart};
@@ -17,8 +18,9 @@ use super::questions::Purpose;
 use super::settle::BEFORE_CONTEXTS;
 use super::{Channel, Core, Effect, NoReply, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;
+use remps_proto::mps::client::PROCESS_CONTEXT;
 use remps_proto::mps::device::{DeviceRecord, DeviceUuid};
-use remps_proto::mps::server::{Reply, Request};
+use remps_proto::mps::server::{DeviceClients, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// When a client is looked at after one of its contexts was made: it tells its server of the GPU a moment later, and
@@ -199,7 +201,7 @@ impl Core {
             return;
         }
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.gpus.forget();
+            process.gpus.spaces = None;
             self.known_gpus.looks.insert(pid, Look { at: now + LOOKS[0], since: now, done: 0 });
         }
     }
@@ -224,7 +226,7 @@ impl Core {
             // After a fault the lists of those that it has hit may be short.
             let is_asked = self.servers.get(&server).is_some_and(|server| server.is_connected() && !server.is_lost());
             if is_asked && self.known_gpus.listing.insert(server) {
-                self.ask(server, Request::Snapshot, Purpose::Contexts);
+                self.ask(server, Request::DeviceClients, Purpose::Contexts);
             }
         }
     }
@@ -233,27 +235,25 @@ impl Core {
     pub(super) fn contexts_told(&mut self, server: ServerEpoch, reply: Result<Reply, NoReply>) {
         self.known_gpus.listing.remove(&server);
         let is_sound = self.servers.get(&server).is_some_and(|server| !server.is_lost() && !server.suspected);
-        let (Ok(Reply::Snapshot(rows)), true) = (reply, is_sound) else {
+        let (Ok(Reply::DeviceClients(devices)), true) = (reply, is_sound) else {
             return;
         };
-        let mut found: BTreeMap<Pid, Option<GpuSet>> = BTreeMap::new();
-        for row in rows {
-            let gpu = self.known_gpus.of_context(server, row.device);
-            let known = found.entry(row.pid).or_insert_with(|| Some(GpuSet::new()));
-            match (known.as_mut(), gpu) {
-                (Some(gpus), Some(gpu)) => {
-                    gpus.insert(gpu);
-                }
-                _ => *known = None,
+        self.contexts_listed(server, &devices);
+    }
+
+    /// Notes where a server says that contexts of its clients are; whose.
+    pub(super) fn contexts_listed(&mut self, server: ServerEpoch, devices: &[DeviceClients]) -> BTreeSet<Pid> {
+        let mut found: BTreeMap<Pid, Vec<(u32, Option<Gpu>)>> = BTreeMap::new();
+        for device in devices {
+            let gpu = self.known_gpus.of_context(server, device.uuid);
+            for client in device.clients.iter().filter(|client| client.context != PROCESS_CONTEXT) {
+                found.entry(client.pid).or_default().push((client.context, gpu.clone()));
             }
         }
-        let looks = &self.known_gpus.looks;
         for (pid, process) in self.processes.iter_mut().filter(|(_, process)| process.server == server) {
-            // Of a context that it makes just now the server may not know yet.
-            if looks.get(pid).is_none_or(|look| look.done > 0) {
-                process.gpus.contexts = found.remove(pid).flatten();
-            }
+            process.gpus.is_listed(found.get(pid).map(Vec::as_slice).unwrap_or_default());
         }
+        found.into_keys().collect()
     }
 
     /// The UVM driver has told which GPUs a client's address spaces have; `None` when it could not.
@@ -266,50 +266,47 @@ impl Core {
         }
     }
 
-    /// On which GPUs the patched module knows channels of a client; `None` when it does not know all.
-    fn gpus_of_channels(&self, pid: Pid) -> Option<GpuSet> {
-        if !self.spaces.are_all_known() {
-            return None;
-        }
+    /// On which GPUs the patched module knows channels of a client. One whose context is just being made may get others.
+    fn gpus_of_channels(&self, pid: Pid) -> GpuSet {
         let hardware = self.channels.channels_of(pid).filter_map(|channel| match channel {
             Channel::Hardware(hardware) => Some(hardware),
             Channel::Context(_) => None,
         });
-        let gpus = hardware.map(|hardware| self.known_gpus.named(&hardware.gpu)).collect::<Option<GpuSet>>();
-        gpus.filter(|gpus| !gpus.is_empty())
+        hardware.filter_map(|hardware| self.known_gpus.named(&hardware.gpu)).collect()
+    }
+
+    /// Connections of a process that it has the end of, and that its server has not accepted yet.
+    fn connections_under_way(&self, pid: Pid) -> usize {
+        self.clients.values().filter(|client| client.peer.pid == pid && client.has_end).count()
     }
 
     /// On which GPUs a client can have contexts; `None` when nobody knows, which is all of them.
     pub(super) fn gpus_of(&self, pid: Pid, process: &Process) -> Option<GpuSet> {
-        let channels = self.gpus_of_channels(pid);
-        let lists = [process.gpus.known().cloned(), channels];
-        lists.into_iter().flatten().min_by_key(GpuSet::len)
+        if self.connections_under_way(pid) > 0 {
+            return None;
+        }
+        let own = process.gpus.places(process.contexts_made())?;
+        Some(own.into_iter().chain(self.gpus_of_channels(pid)).collect())
     }
 
     /// Whether a client is known to have no context on any of these.
     pub(super) fn is_elsewhere(&self, pid: Pid, process: &Process, gpus: &GpuSet) -> bool {
-        if gpus.is_empty() || !self.known_gpus.are_several() {
-            return false;
-        }
-        process.gpus.are_apart_from(gpus)
-            || self.gpus_of_channels(pid).is_some_and(|own| are_apart(&own, gpus))
-            || self.has_no_context(pid, process)
+        !gpus.is_empty()
+            && self.known_gpus.are_several()
+            && self.gpus_of(pid, process).is_some_and(|own| are_apart(&own, gpus))
     }
 
-    /// Whether a client has its process's own connection and no other, and none under way that can't be taken back.
-    fn has_no_context(&self, pid: Pid, process: &Process) -> bool {
-        let comes = |pid: Pid| self.clients.values().any(|client| client.peer.pid == pid && client.has_end);
-        process.connections <= BEFORE_CONTEXTS && !comes(pid)
+    /// Whether a client can have more than one context.
+    pub(super) fn may_have_several_contexts(&self, pid: Pid, process: &Process) -> bool {
+        let made = process.connections.saturating_add(self.connections_under_way(pid));
+        made.saturating_sub(BEFORE_CONTEXTS) > 1
     }
 
     /// A witness that can't be wrong has met a client on this GPU.
     pub(super) fn was_met_on(&mut self, key: ProcessKey, gpu: &Gpu) {
         if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
             process.gpus.is_spared = false;
-            let lists = [&mut process.gpus.spaces, &mut process.gpus.contexts];
-            for list in lists.into_iter().flatten() {
-                list.insert(gpu.clone());
-            }
+            process.gpus.met.insert(gpu.clone());
         }
     }
 

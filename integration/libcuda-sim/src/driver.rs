@@ -145,6 +145,9 @@ pub(crate) fn initialise() -> Outcome {
     vmm::note_taken();
     let path = mps::control_path();
     let descriptor = Descriptor::open()?;
+    let devices = hardware::devices(&script);
+    // All that it sees, whether it will have contexts there or not.
+    devices.iter().for_each(|device| descriptor.add_device(device.ordinal));
     let daemon = mps::probe(&path)?.then_some(path);
     let process_link = daemon.as_deref().map(|path| ProcessLink::connect(path, &descriptor)).transpose()?;
     uvm::listen()?;
@@ -152,7 +155,7 @@ pub(crate) fn initialise() -> Outcome {
         if daemon.is_some() { (fault::OWN_TOLD, fault::OWN_TOLD) } else { (fault::OWN, fault::SPREAD) };
     let driver = Driver {
         process: std::process::id(),
-        devices: hardware::devices(&script),
+        devices,
         own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
         own_trap: script.milliseconds("MPS_SIM_OWN_FAULT_MS", own_trap),
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", own_memory_fault),
@@ -246,7 +249,6 @@ impl Driver {
         if let Some(code) = self.tables().forbidden {
             return Err(code);
         }
-        self.descriptor.add_device(device);
         let Some(path) = &self.daemon else {
             return Ok(self.insert(Context::new(handle, device, 100.0, None)));
         };

@@ -112,7 +112,7 @@ impl Descriptor {
         Arc::clone(&self.space)
     }
 
-    /// Notes that there is a context on this device.
+    /// Has this device in the address space.
     pub(crate) fn add_device(&self, ordinal: u32) {
         // Without it a fault's GPU has no name.
         let _ = uvm::add_device(&self.space, ordinal);

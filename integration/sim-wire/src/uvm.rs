@@ -15,7 +15,7 @@
 //! | 0 | until when the client's kernels keep the GPU busy, so that the server knows when it has drained | the second |
 //! | 8 | [`Kind`], once the library has initialised it | both |
 //! | 16 | the number of the address space, which no other has | both |
-//! | 24 | a bit for each GPU that the client has had a context on | the first |
+//! | 24 | a bit for each GPU that the client sees | the first |
 //! | 64 | for each GPU, the bytes of its memory that the client has | the first |
 
 use nix::errno::Errno;
@@ -59,7 +59,7 @@ pub fn initialise(file: &File, kind: Kind, space: u64) -> std::io::Result<()> {
     file.write_all_at(&u64::from(kind.0).to_le_bytes(), KIND)
 }
 
-/// Notes that the client has a context on this GPU.
+/// Notes that the client sees this GPU.
 ///
 /// # Errors
 /// The system call's.

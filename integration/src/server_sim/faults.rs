@@ -1,6 +1,6 @@
 //! What a fault does to the others, and what a client's sudden death does.
 //!
-//! Measured: all clients of the server on that GPU get the culprit's error (after a misaligned access some get that of a
+//! Measured: all clients of the server on that GPU, and of every GPU that one of those has contexts on too, get the culprit's error (after a misaligned access some get that of a
 //! failed launch, and the culprit's own calls succeed until then); the log names a client that did not do it
 //! and, for faults other than memory faults, none; newcomers are refused until the last affected context has gone, and
 //! the next client after that has the device's context built anew. A failed assertion stays with its client. After a
@@ -15,6 +15,7 @@ use remps_proto::mps::client::PROCESS_CONTEXT;
 use sim_wire::fault::FaultKind;
 use sim_wire::rpc::Notice;
 use sim_wire::uvm;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -74,6 +75,7 @@ impl Server {
             connection.notify(Notice::Poison(fault.kind.seen_by(victims.len(), count).0));
             victims.push(connection.identity);
         }
+        self.carry(fault);
         if fault.kind.is_memory_fault()
             && let Some(named) = victims.iter().find(|victim| victim.pid != fault.culprit).or(victims.first())
         {
@@ -100,6 +102,27 @@ impl Server {
             self.journal.say(pid.to_string());
         }
         self.recover();
+    }
+
+    /// Who is hit loses its contexts on other GPUs too, and everybody there with it.
+    fn carry(&mut self, fault: &Fault) {
+        loop {
+            let hit = self.connections.iter().filter(|connection| connection.is_affected);
+            let hit: BTreeSet<i32> = hit.map(|connection| connection.identity.pid).collect();
+            let is_carried = |connection: &&Connection| {
+                hit.contains(&connection.identity.pid)
+                    && connection.device.is_some_and(|device| !self.faulted.contains(&device))
+            };
+            let Some(device) = self.connections.iter().find(is_carried).and_then(|connection| connection.device) else {
+                return;
+            };
+            self.faulted.insert(device);
+            for connection in self.connections.iter_mut().filter(|connection| connection.device == Some(device)) {
+                connection.is_affected = true;
+                let is_own = hit.contains(&connection.identity.pid);
+                connection.notify(Notice::Poison(if is_own { fault.kind.0 } else { FaultKind::TRAP.0 }));
+            }
+        }
     }
 
     /// Where the script says so, somebody's trap comes at this step of a client's way here.

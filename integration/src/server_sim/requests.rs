@@ -11,6 +11,7 @@ use remps_proto::mps::device::{DeviceKey, DeviceUuid};
 use remps_proto::mps::server::{ClientContext, DeviceClients, Reply, Request};
 use sim_wire::rpc::Notice;
 use sim_wire::seqpacket::{Packet, Seqpacket};
+use std::collections::BTreeSet;
 
 /// `CUDA_ERROR_INVALID_CONTEXT`, the answer to a termination of somebody who has no context.
 const INVALID_CONTEXT: u32 = 201;
@@ -124,9 +125,15 @@ impl Server {
         pids
     }
 
+    /// The first context of each process: a real server's snapshot has no other one (measured on two H200s).
+    fn first_contexts(&self) -> impl Iterator<Item = &Connection> {
+        let mut named = BTreeSet::new();
+        self.contexts().filter(move |connection| named.insert(connection.identity.pid))
+    }
+
     fn snapshot(&self) -> Vec<ClientContext> {
         let uuid = |ordinal| self.behaviour.devices.iter().find(|device| Some(device.ordinal) == ordinal);
-        self.contexts()
+        self.first_contexts()
             .map(|connection| ClientContext {
                 pid: connection.identity.pid.unsigned_abs(),
                 context: connection.identity.context,

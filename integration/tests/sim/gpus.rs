@@ -121,20 +121,68 @@ fn a_client_on_another_gpu_is_no_victim_and_keeps_its_server_until_it_leaves() {
     });
 }
 
+/// A program with contexts on both GPUs carries a fault from the one to the other, whichever it has made first.
 #[test]
-fn a_program_on_both_gpus_is_a_victim_of_a_fault_on_either() {
+fn a_program_on_both_gpus_is_a_victim_of_a_fault_on_either_and_so_is_everybody_else() {
     once(|subject| {
         for device in ["0", "1"] {
             let sim = bench(subject, TWO, PATIENT);
             let gpus = devices(TWO);
-            let both = bystander(&sim, &["--device", device, "--also-device", if device == "0" { "1" } else { "0" }]);
+            let other = if device == "0" { "1" } else { "0" };
+            let there = bystander(&sim, &["--device", other]);
+            let both = bystander(&sim, &["--device", device, "--also-device", other]);
             is_known_on(&sim, &both, &[&gpus[0], &gpus[1]]);
+            let of_other = &gpus[other.parse::<usize>().expect("a number")];
+            is_known_on(&sim, &there, &[of_other]);
             let culprit = sim.run("mps-aggressor", &["oob", "--device", device]);
             assert_eq!(error_of(&culprit), Some(700));
             let verdict = wait_event(&sim, "verdict", 1).remove(0)["verdict"].clone();
-            assert_eq!(pids(&verdict["victims"]), [i64::from(both.pid().as_raw())], "{verdict}");
+            let hit = [&there, &both].map(|process| i64::from(process.pid().as_raw()));
+            let mut victims = pids(&verdict["victims"]);
+            victims.sort_unstable();
+            assert_eq!(
+                victims,
+                {
+                    let mut hit = hit;
+                    hit.sort_unstable();
+                    hit
+                },
+                "{verdict}"
+            );
+            assert_eq!(pids(&verdict["spared"]), Vec::<i64>::new(), "{verdict}");
             assert!(error_of(&sim.finish(both)).is_some());
+            assert_eq!(error_of(&sim.finish(there)), Some(719));
         }
+    });
+}
+
+/// A successor has not counted its clients' contexts, so it can't know whom a fault leaves alone: the server does.
+#[test]
+fn a_successor_keeps_a_server_for_those_whom_a_later_fault_turns_out_to_have_left_alone() {
+    once(|subject| {
+        let sim = bench(subject, TWO, &format!("{PATIENT}quarantine_after = 0\n"));
+        let healthy = bystander(&sim, &["--device", "1"]);
+        let old = sim.server();
+        let daemon = sim.lab.daemon().expect("it runs");
+        nix::sys::signal::kill(daemon, Signal::SIGKILL).expect("it is ours");
+        let dir = sim.lab.dir();
+        wait_for(dir, dir, LIMIT, "the daemon's end", || sim.lab.daemon().is_none_or(|pid| pid != daemon));
+        sim.lab.start(&[]);
+        wait_for(dir, dir, LIMIT, "the client is found again", || client(&sim, &healthy)["phase"] == "live");
+        // Long enough for the daemon to hear the server say that it is in a fault.
+        let victim = bystander(&sim, &[]);
+        nix::sys::signal::kill(victim.pid(), Signal::SIGSTOP).expect("it is ours");
+        assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700));
+        wait_event(&sim, "server-tainted", 1);
+        wait_for(dir, dir, LIMIT, "it is in a fault", || {
+            sim.lab.ask(&format!("get_server_status {old}\n")).contains("FAULT")
+        });
+        nix::sys::signal::kill(victim.pid(), Signal::SIGCONT).expect("it is ours");
+        assert_eq!(error_of(&sim.finish(victim)), Some(700));
+        sim.lab.wait_log("control.log", &format!("Server {old} stays for its clients"));
+        goes_on(&sim, &healthy);
+        assert_eq!(client(&sim, &healthy)["phase"], "live");
+        assert_eq!(error_of(&sim.finish(healthy)), None);
     });
 }
 
@@ -221,6 +269,10 @@ fn clients_that_see_one_gpu_or_mig_instance_have_a_server_for_it() {
         let verdict = wait_event(&sim, "verdict", 1).remove(0);
         let instance = format!("{parent}/{}", all[1].visible_name());
         assert_eq!(verdict["verdict"]["gpus"], serde_json::json!([instance]), "{verdict}");
+        let metrics = sim.lab.ask("metrics\n");
+        let labels = [format!("UUID=\"{parent}\""), format!("MIG=\"{}\"", all[1].visible_name())];
+        let mut faults = metrics.lines().filter(|line| line.starts_with("mps_client_faults_total{"));
+        assert!(faults.any(|line| labels.iter().all(|label| line.contains(label))), "{metrics}");
         goes_on(&sim, &clients[0]);
         goes_on(&sim, &clients[2]);
     });

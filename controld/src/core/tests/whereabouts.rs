@@ -3,9 +3,9 @@
 use super::scene::*;
 use super::*;
 use crate::core::gpu::GpuSet;
-use remps_proto::mps::server::{ClientContext, Reply, Request};
+use remps_proto::mps::server::{Reply, Request};
 use std::sync::Arc;
-use world::{bus, fault, identity, key, places, records, row, uuid};
+use world::{bus, fault, identity, key, listing, places, records, uuid};
 
 /// Longer than a client is looked at.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -17,8 +17,15 @@ fn scene(policy: Policy, culprits: &[u32], others: &[u32]) -> Scene {
     let effects = scene.feed(Input::GpusFound(places()));
     let request = asked(&effects, &Request::QueryDevices).expect("a server says what its numbers mean");
     scene.feed(Input::Replied { request, reply: Ok(Reply::Devices(records())) });
-    let of = |pid: u32, gpus: &[u32]| gpus.iter().map(move |gpu| row(pid, *gpu)).collect::<Vec<_>>();
-    look(&mut scene, [of(CULPRIT.pid, culprits), of(VICTIM.pid, others)].concat());
+    for (peer, gpus) in [(CULPRIT, culprits), (VICTIM, others)] {
+        // One context the scene has made of each.
+        for _ in 1..gpus.len() {
+            let (context, _) = scene.arrive(peer);
+            scene.finish(context);
+        }
+    }
+    let of = |pid: u32, gpus: &[u32]| (1..).zip(gpus).map(move |(number, gpu)| (pid, number, *gpu)).collect::<Vec<_>>();
+    look(&mut scene, &[of(CULPRIT.pid, culprits), of(VICTIM.pid, others)].concat());
     scene
 }
 
@@ -26,12 +33,12 @@ fn default_scene() -> Scene {
     scene(Policy::default(), &[0], &[1])
 }
 
-/// Lets the time pass in which clients are looked at, and their server list these contexts.
-fn look(scene: &mut Scene, rows: Vec<ClientContext>) {
+/// Lets the time pass in which clients are looked at, and their server list these contexts: process, number and GPU.
+fn look(scene: &mut Scene, contexts: &[(Pid, u32, u32)]) {
     for pause in [Duration::from_millis(50), LOOKED_AT] {
         let effects = scene.pass(pause);
-        let request = asked(&effects, &Request::Snapshot).expect("the server lists its contexts");
-        scene.feed(Input::Replied { request, reply: Ok(Reply::Snapshot(rows.clone())) });
+        let request = asked(&effects, &Request::DeviceClients).expect("the server lists its contexts");
+        scene.feed(Input::Replied { request, reply: Ok(listing(contexts)) });
     }
 }
 
@@ -68,7 +75,42 @@ fn gpus(names: &[u32]) -> GpuSet {
 /// The server answers that it has, or has not, got over its fault.
 fn recovers(scene: &mut Scene, is_sound: bool) -> Vec<Effect> {
     let effects = scene.pass(Duration::from_secs(5));
+    goes_on(scene, &effects);
     scene.answer_status(&effects, is_sound)
+}
+
+/// It says that it has clients, if it is asked to end when it has none.
+fn goes_on(scene: &mut Scene, effects: &[Effect]) {
+    if let Some(request) = asked(effects, &Request::Shutdown) {
+        scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(4)) });
+    }
+}
+
+/// It has got over its fault, and names these contexts.
+fn names(scene: &mut Scene, contexts: &[(Pid, u32, u32)]) {
+    let effects = recovers(scene, true);
+    let request = asked(&effects, &Request::DeviceClients).expect("whose contexts are left?");
+    scene.feed(Input::Replied { request, reply: Ok(listing(contexts)) });
+}
+
+/// A third client comes, with so many contexts.
+fn third(scene: &mut Scene, contexts: usize) {
+    scene.joins(NEWCOMER);
+    for _ in 1..contexts {
+        let (context, _) = scene.arrive(NEWCOMER);
+        scene.finish(context);
+    }
+}
+
+/// The UVM driver says which GPUs it sees.
+fn sees(scene: &mut Scene, gpus: &[u32]) {
+    let gpus = gpus.iter().map(|gpu| uuid(*gpu).to_string()).collect();
+    scene.feed(Input::SpacesFound { process: key(NEWCOMER.pid, 0), gpus: Some(gpus) });
+}
+
+/// Whom the last verdict calls victims, and whom spared.
+fn told(scene: &Scene) -> (Vec<Pid>, Vec<Pid>) {
+    (scene.verdict().victims.clone(), scene.verdict().spared.clone())
 }
 
 #[test]
@@ -97,7 +139,7 @@ fn those_that_the_fault_has_hit_have_their_time_beside_one_that_it_has_not() {
     policy.domains.default.faults.victims = VictimAction::Terminate;
     let mut scene = scene(policy, &[0], &[0]);
     scene.joins(NEWCOMER);
-    look(&mut scene, vec![row(CULPRIT.pid, 0), row(VICTIM.pid, 0), row(NEWCOMER.pid, 1)]);
+    look(&mut scene, &[(CULPRIT.pid, 1, 0), (VICTIM.pid, 1, 0), (NEWCOMER.pid, 1, 1)]);
     memory_fault_on(&mut scene, 0);
     assert_eq!(
         (scene.verdict().victims.as_slice(), scene.verdict().spared.as_slice()),
@@ -122,6 +164,112 @@ fn who_is_on_both_gpus_or_nobody_knows_where_is_a_victim_as_ever() {
         let effects = scene.pass(PATIENCE);
         assert!(effects.contains(&Effect::Signal { server: scene.server, signal: ServerSignal::Interrupt }));
     }
+}
+
+/// Whether its server lists both contexts of it, or has named one so far: then all GPUs that it sees count.
+#[test]
+fn a_program_with_contexts_on_both_gpus_carries_a_fault_from_the_one_to_the_other() {
+    for (first, is_whole) in [(0, true), (1, true), (0, false), (1, false)] {
+        let (faulty, mut scene) = (0, default_scene());
+        third(&mut scene, 2);
+        let mut listed =
+            vec![(CULPRIT.pid, 1, 0), (VICTIM.pid, 1, 1), (NEWCOMER.pid, 1, first), (NEWCOMER.pid, 2, 1 - first)];
+        listed.truncate(if is_whole { 4 } else { 3 });
+        look(&mut scene, &listed);
+        sees(&mut scene, &[0, 1]);
+        let effects = memory_fault_on(&mut scene, faulty);
+        assert_eq!(told(&scene), (vec![VICTIM.pid, NEWCOMER.pid], vec![]), "its first context is on {first}");
+        assert_eq!(scene.verdict().gpus, gpus(&[faulty]).into_iter().collect::<Vec<_>>(), "where the fault was");
+        assert!(is_told_to_end(&effects, scene.server));
+        assert_eq!(scene.core.fate_of(key(VICTIM.pid, 0)), Some((scene.server, Fate::Tainted)));
+    }
+}
+
+#[test]
+fn a_culprit_on_both_gpus_carries_its_fault_to_the_other() {
+    let mut scene = scene(Policy::default(), &[0, 1], &[1]);
+    memory_fault_on(&mut scene, 0);
+    assert_eq!(told(&scene), (vec![VICTIM.pid], vec![]));
+}
+
+#[test]
+fn one_context_carries_a_fault_nowhere_wherever_it_may_be_and_several_anywhere() {
+    for (contexts, expected) in
+        [(1, (vec![NEWCOMER.pid], vec![VICTIM.pid])), (2, (vec![VICTIM.pid, NEWCOMER.pid], vec![]))]
+    {
+        let mut scene = default_scene();
+        third(&mut scene, contexts);
+        memory_fault_on(&mut scene, 0);
+        assert_eq!(told(&scene), expected, "{contexts}");
+    }
+}
+
+#[test]
+fn who_has_given_up_its_context_on_the_one_gpu_or_sees_the_other_only_carries_nothing() {
+    for has_given_up in [true, false] {
+        let mut scene = default_scene();
+        third(&mut scene, 2);
+        let on = |number, gpu| [(CULPRIT.pid, 1, 0), (VICTIM.pid, 1, 1), (NEWCOMER.pid, number, gpu)];
+        if has_given_up {
+            let effects = scene.pass(Duration::from_millis(50));
+            let request = asked(&effects, &Request::DeviceClients).expect("it is looked at");
+            scene.feed(Input::Replied { request, reply: Ok(listing(&on(1, 0))) });
+            let effects = scene.pass(LOOKED_AT);
+            let request = asked(&effects, &Request::DeviceClients).expect("once more");
+            scene.feed(Input::Replied { request, reply: Ok(listing(&on(2, 1))) });
+        } else {
+            look(&mut scene, &on(1, 1));
+        }
+        sees(&mut scene, if has_given_up { &[0, 1] } else { &[1] });
+        memory_fault_on(&mut scene, 0);
+        assert_eq!(told(&scene), (vec![], vec![VICTIM.pid, NEWCOMER.pid]), "{has_given_up}");
+    }
+}
+
+#[test]
+fn who_has_died_of_a_fault_before_anybody_knew_has_carried_it_all_the_same() {
+    for (end, victims) in [(End::Exited(1), vec![VICTIM.pid]), (End::Exited(0), vec![])] {
+        let mut scene = default_scene();
+        third(&mut scene, 2);
+        look(&mut scene, &[(CULPRIT.pid, 1, 0), (VICTIM.pid, 1, 1), (NEWCOMER.pid, 1, 1)]);
+        sees(&mut scene, &[0, 1]);
+        scene.dies(NEWCOMER, end);
+        memory_fault_on(&mut scene, 0);
+        assert_eq!(scene.verdict().victims, victims, "{end:?}");
+    }
+}
+
+#[test]
+fn the_server_says_in_the_end_whom_its_fault_has_left_alone_and_stays_for_them() {
+    let mut scene = default_scene();
+    let old = scene.server;
+    third(&mut scene, 2);
+    let effects = memory_fault_on(&mut scene, 0);
+    assert!(told(&scene).1.is_empty(), "nobody knows");
+    scene.serve(&effects, SERVER + 1);
+    goes_on(&mut scene, &effects);
+    recovers(&mut scene, false);
+    scene.dies(CULPRIT, End::Exited(1));
+    scene.dies(NEWCOMER, End::Exited(1));
+    names(&mut scene, &[(VICTIM.pid, 1, 1)]);
+    for _ in 0..3 {
+        assert!(!is_told_to_end(&scene.pass(PATIENCE), old), "it would have been ended after {PATIENCE:?}");
+    }
+    assert_eq!(scene.core.fate_of(key(VICTIM.pid, 0)), Some((old, Fate::Healthy)));
+    assert!(is_told_to_end(&scene.dies(VICTIM, End::Exited(0)), old));
+}
+
+/// It knows of a fault 60 to 130 ms after.
+#[test]
+fn a_server_that_has_not_noticed_its_fault_yet_has_not_got_over_it() {
+    let mut scene = default_scene();
+    let effects = memory_fault_on(&mut scene, 0);
+    scene.serve(&effects, SERVER + 1);
+    let effects = scene.pass(Duration::from_millis(100));
+    let effects = scene.answer_status(&effects, true);
+    assert_eq!(asked(&effects, &Request::DeviceClients), None);
+    let (context, effects) = scene.arrive(VICTIM);
+    assert!(!is_dispatched(&effects, context), "it would be refused");
 }
 
 #[test]
@@ -287,7 +435,9 @@ fn a_server_that_was_to_make_room_before_it_named_its_clients_stays_for_those_wh
     let (core, effects) = Core::restored(scene.now, Policy::default(), &saved, &alive);
     scene.core = core;
     let census = asked(&effects, &Request::Clients).expect("who is there?");
-    scene.feed(Input::GpusFound(places()));
+    let effects = scene.feed(Input::GpusFound(places()));
+    let request = asked(&effects, &Request::QueryDevices).expect("what are its numbers?");
+    scene.feed(Input::Replied { request, reply: Ok(Reply::Devices(records())) });
     let (connection, peer) = (ConnectionId(900), Peer { pid: 20, uid: 1001, gid: 1001 });
     let effects = scene.feed(Input::ClientArrived { connection, peer, identity: identity(20, 0) });
     let server = spawned(&effects).expect("another user needs one");
@@ -297,11 +447,15 @@ fn a_server_that_was_to_make_room_before_it_named_its_clients_stays_for_those_wh
     for pid in [CULPRIT.pid, VICTIM.pid] {
         scene.feed(Input::IdentityKnown { pid, identity: identity(pid, 0) });
     }
-    memory_fault_on(&mut scene, 0);
+    let effects = memory_fault_on(&mut scene, 0);
+    goes_on(&mut scene, &effects);
     scene.feed(Input::Replied { request, reply: Ok(Reply::ActiveWorkers(4)) });
-    let names = vec![uuid(1).to_string()];
-    let effects = scene.feed(Input::SpacesFound { process: key(VICTIM.pid, 0), gpus: Some(names) });
-    assert!(!is_told_to_end(&effects, scene.server));
+    // Nobody has counted how many contexts they have, but the server knows.
+    let effects = scene.pass(Duration::from_millis(100));
+    goes_on(&mut scene, &effects);
+    scene.answer_status(&effects, false);
+    scene.dies(CULPRIT, End::Exited(1));
+    names(&mut scene, &[(VICTIM.pid, 1, 1)]);
     for _ in 0..3 {
         assert!(!is_told_to_end(&scene.pass(PATIENCE), scene.server));
     }
@@ -326,7 +480,7 @@ fn on_a_machine_with_one_gpu_nobody_is_asked_for_anything() {
     effects.extend(scene.pass(LOOKED_AT));
     let asks = |effect: &Effect| {
         matches!(effect, Effect::FindGpus { .. })
-            || matches!(effect, Effect::Ask { request: Request::Snapshot | Request::QueryDevices, .. })
+            || matches!(effect, Effect::Ask { request: Request::DeviceClients | Request::QueryDevices, .. })
     };
     assert!(!effects.iter().any(asks), "{effects:?}");
     memory_fault_on(&mut scene, 0);

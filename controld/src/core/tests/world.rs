@@ -30,6 +30,10 @@ struct Process {
     /// Whether an operator has asked for its end.
     ordered: bool,
     clients: BTreeSet<u32>,
+    /// How many faults it has met.
+    faults: u32,
+    /// Whether the core can't know how many contexts all that were there have had.
+    is_uncounted: bool,
     /// Whoever was its client at any time.
     ever: BTreeSet<u32>,
 }
@@ -88,9 +92,20 @@ pub(super) fn records() -> Vec<DeviceRecord> {
     GPUS.iter().map(record).collect()
 }
 
-/// A row of a server's list of contexts.
-pub(super) fn row(pid: u32, gpu: u32) -> ClientContext {
-    ClientContext { pid, context: 1, reserved: 0, device: uuid(gpu), id: 1 }
+/// What a server lists of these contexts: each one's process, its number there, and its GPU.
+pub(super) fn listing(contexts: &[(u32, u32, u32)]) -> Reply {
+    let on = |gpu: u32| contexts.iter().filter(move |context| context.2 == gpu);
+    let row = |(pid, context, _): &(u32, u32, u32)| ClientContext {
+        pid: *pid,
+        context: *context,
+        reserved: 0,
+        device: DeviceUuid::default(),
+        id: 0,
+    };
+    let info = DeviceInfo { first: 0, second: 0, name: "GPU".to_owned() };
+    let device =
+        |gpu: &u32| DeviceClients { uuid: uuid(*gpu), info: info.clone(), clients: on(*gpu).map(row).collect() };
+    Reply::DeviceClients(GPUS.iter().map(device).collect())
 }
 
 /// The world.
@@ -127,10 +142,12 @@ pub(super) struct World {
     copies: BTreeSet<ProcessKey>,
     /// Whether the machine has [`GPUS`].
     has_gpus: bool,
-    /// On which of them each process has contexts.
-    contexts: BTreeMap<u32, BTreeSet<u32>>,
-    /// The processes of which the core was told that since their last context.
+    /// On which of them the contexts of each process are, in the order in which it has made them on its server.
+    contexts: BTreeMap<u32, Vec<u32>>,
+    /// The processes of which the core was told since their last context which GPUs they see.
     placed: BTreeSet<u32>,
+    /// Those of which it was told since then on which GPU each of their contexts is.
+    listed: BTreeSet<u32>,
     /// The processes of which the driver is to find that out.
     sought: Vec<ProcessKey>,
     /// The address spaces that the module knows.
@@ -176,6 +193,7 @@ impl World {
             has_gpus: false,
             contexts: BTreeMap::new(),
             placed: BTreeSet::new(),
+            listed: BTreeSet::new(),
             sought: Vec::new(),
             spaces: BTreeMap::new(),
             verdicts: Vec::new(),
@@ -210,13 +228,42 @@ impl World {
         (!pid.is_multiple_of(3) && pid.is_multiple_of(2)).then(|| pid % 3 - 1)
     }
 
-    /// Whether a process is known to have nothing on any of these.
-    fn is_elsewhere(&self, pid: u32, gpus: &BTreeSet<u32>) -> bool {
-        let comes = self.dispatched.iter().any(|(key, (peer, _))| peer.pid == pid && !self.told.contains(key));
-        let has_none = self.accepted.get(&pid).is_none_or(|accepted| *accepted <= 1) && !comes;
-        let is_placed = self.placed.contains(&pid);
-        let own = self.contexts.get(&pid);
-        self.has_gpus && !gpus.is_empty() && (has_none || (is_placed && own.is_some_and(|own| own.is_disjoint(gpus))))
+    /// The GPUs that a process sees.
+    fn seen(pid: u32) -> BTreeSet<u32> {
+        Self::claim(pid).map_or_else(|| BTreeSet::from(GPUS), |gpu| BTreeSet::from([gpu]))
+    }
+
+    /// Where the core knows that a process can have contexts; `None` when it can't know.
+    fn places(&self, pid: u32) -> Option<BTreeSet<u32>> {
+        if self.dispatched.iter().any(|(key, (peer, _))| peer.pid == pid && !self.told.contains(key)) {
+            return None;
+        }
+        let own = self.contexts.get(&pid).map(Vec::as_slice).unwrap_or_default();
+        if own.is_empty() || self.listed.contains(&pid) {
+            return Some(own.iter().copied().collect());
+        }
+        self.placed.contains(&pid).then(|| Self::seen(pid))
+    }
+
+    /// How far the fault of a server reaches, as the core knows; `None` when it can't know.
+    fn reach(&self, server: ServerEpoch) -> Option<BTreeSet<u32>> {
+        let process = self.servers.get(&server).filter(|process| self.has_gpus && !process.is_uncounted)?;
+        let mut reached = process.named.clone();
+        let under_way = |pid: u32| self.dispatched.values().filter(|(peer, _)| peer.pid == pid).count();
+        let has_several = |pid: &u32| self.contexts.get(pid).map_or(0, Vec::len) + under_way(*pid) > 1;
+        let carriers: Option<Vec<_>> =
+            process.clients.iter().copied().filter(has_several).map(|pid| self.places(pid)).collect();
+        let mut carriers = carriers?;
+        while let Some(index) = carriers.iter().position(|own| !own.is_disjoint(&reached)) {
+            reached.extend(carriers.swap_remove(index));
+        }
+        Some(reached).filter(|reached| !reached.is_empty())
+    }
+
+    /// Whether the core knows that the fault of a server has left a process alone.
+    fn is_left_alone(&self, server: ServerEpoch, pid: u32) -> bool {
+        let (reached, own) = (self.reach(server), self.places(pid));
+        reached.zip(own).is_some_and(|(reached, own)| own.is_disjoint(&reached))
     }
 
     /// Whether a client lives there whom the server's fault is known to have left alone.
@@ -224,7 +271,7 @@ impl World {
         self.servers.get(&server).is_some_and(|process| {
             let is_here = |pid: &&u32| self.homes.get(pid) == Some(&server) && self.accepted.contains_key(pid);
             let mut clients = process.clients.iter().filter(is_here).filter(|pid| !process.hit.contains(pid));
-            process.faulted && clients.any(|pid| self.is_elsewhere(*pid, &process.named))
+            process.faulted && clients.any(|pid| self.is_left_alone(server, *pid))
         })
     }
 
@@ -296,11 +343,13 @@ impl World {
         }
         let old = self.key(pid);
         self.accepted.remove(&pid);
-        self.contexts.remove(&pid);
+        let has_several = self.contexts.remove(&pid).is_some_and(|own| own.len() > 1);
         self.placed.remove(&pid);
+        self.listed.remove(&pid);
         *self.births.entry(pid).or_default() += 1;
         for process in self.servers.values_mut() {
-            process.clients.remove(&pid);
+            // Where it has carried a fault is not followed up here.
+            process.is_uncounted |= process.clients.remove(&pid) && has_several;
             process.hit.remove(&pid);
         }
         if self.watched.remove(&pid) {
@@ -343,6 +392,8 @@ impl World {
         self.watched.clear();
         self.copies.clear();
         self.placed.clear();
+        self.listed.clear();
+        self.servers.values_mut().for_each(|process| process.is_uncounted = true);
         self.sought.clear();
         // A successor does not know what its predecessor has said.
         self.verdicts.clear();

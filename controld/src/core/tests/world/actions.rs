@@ -1,6 +1,7 @@
 //! What can happen in the world.
 
 use super::*;
+use crate::core::questions::Purpose;
 
 /// What the operators of the world type; `{S}` is a server's pid, `{C}` a client's.
 pub(in crate::core::tests) const COMMANDS: &[&str] = &[
@@ -194,8 +195,24 @@ impl World {
         let contexts = &self.contexts;
         if let Some(process) = self.servers.get_mut(&epoch).filter(|process| process.hello) {
             process.faulted = true;
-            let is_there = |pid: &&u32| gpu.is_none_or(|gpu| contexts.get(pid).is_some_and(|gpus| gpus.contains(&gpu)));
-            process.hit.extend(process.clients.iter().filter(is_there));
+            process.faults += 1;
+            let Some(gpu) = gpu else {
+                process.hit.extend(&process.clients);
+                return;
+            };
+            // Who is hit carries it to all GPUs that it has contexts on.
+            let mut reached = BTreeSet::from([gpu]);
+            loop {
+                let has = |pid: &u32| contexts.get(pid).into_iter().flatten();
+                let is_hit = |pid: &u32| has(pid).any(|gpu| reached.contains(gpu));
+                let hit: BTreeSet<u32> = process.clients.iter().copied().filter(is_hit).collect();
+                let before = reached.len();
+                reached.extend(hit.iter().flat_map(has));
+                if reached.len() == before {
+                    process.hit.extend(hit);
+                    return;
+                }
+            }
         }
     }
 
@@ -222,8 +239,9 @@ impl World {
         let accepted = self.accepted.entry(pid).or_default();
         *accepted += 1;
         if *accepted > 1 {
-            self.contexts.entry(pid).or_default().insert(gpu);
+            self.contexts.entry(pid).or_default().push(gpu);
             self.placed.remove(&pid);
+            self.listed.remove(&pid);
         }
     }
 
@@ -312,6 +330,7 @@ impl World {
             return;
         }
         let Asked { id, server, request, at } = self.asked.remove(index);
+        let is_look = self.core.questions.get(&id).is_some_and(|asked| asked.purpose == Purpose::Contexts);
         if silent {
             if request == Request::Clients {
                 self.untold.insert(server);
@@ -330,17 +349,10 @@ impl World {
                 Reply::ActiveWorkers(workers)
             }
             Request::Clients => Reply::Clients(clients.into_iter().collect()),
-            Request::DeviceClients => Reply::DeviceClients(vec![DeviceClients {
-                uuid: Default::default(),
-                info: DeviceInfo { first: 0, second: 0, name: "GPU".to_owned() },
-                clients: Vec::new(),
-            }]),
+            Request::DeviceClients => self.list(server, &clients, is_look),
             Request::GetThreadPercentage => Reply::ThreadPercentage(50.0),
             Request::TerminateClient(_) => Reply::Terminated(0),
-            Request::Snapshot => {
-                let has = |pid: u32| self.contexts.get(&pid).into_iter().flatten().map(move |gpu| row(pid, *gpu));
-                Reply::Snapshot(clients.into_iter().flat_map(has).collect())
-            }
+            Request::Snapshot => Reply::Snapshot(Vec::new()),
             Request::Status => {
                 let has_gpus = self.has_gpus;
                 let is_faulty = |process: &Process| process.faulted && (!has_gpus || !process.hit.is_empty());
@@ -356,6 +368,23 @@ impl World {
             other => panic!("{other:?} has no answer"),
         };
         self.feed(Input::Replied { request: id, reply: Ok(reply) });
+    }
+
+    /// What a server lists of its clients' contexts: some name all, some the first one of each client.
+    fn list(&mut self, server: ServerEpoch, clients: &BTreeSet<u32>, is_look: bool) -> Reply {
+        let names_all = server.0.is_multiple_of(2);
+        let is_heard = |known: &Server| known.epoch == server && !known.is_lost() && !known.suspected;
+        let is_heard = is_look && self.core.servers().any(is_heard);
+        let mut rows = Vec::new();
+        for pid in clients {
+            let own = self.contexts.get(pid).map(Vec::as_slice).unwrap_or_default();
+            let listed = if names_all { own } else { &own[..own.len().min(1)] };
+            rows.extend((1..).zip(listed).map(|(number, gpu)| (*pid, number, *gpu)));
+            if is_heard && self.homes.get(pid) == Some(&server) && listed.len() == own.len() {
+                self.listed.insert(*pid);
+            }
+        }
+        listing(&rows)
     }
 
     pub(super) fn catch_up(&mut self, index: usize) {

@@ -97,8 +97,7 @@ impl World {
 
     /// The driver answers in a later input; here it is the next one.
     pub(super) fn find_gpus(&mut self, process: ProcessKey) {
-        let gpus = self.contexts.get(&process.pid).cloned().unwrap_or_default();
-        let gpus = Some(gpus.iter().map(|gpu| uuid(*gpu).to_string()).collect());
+        let gpus = Some(Self::seen(process.pid).iter().map(|gpu| uuid(*gpu).to_string()).collect());
         if self.lives(process) {
             self.placed.insert(process.pid);
         }
@@ -156,9 +155,13 @@ impl World {
             // Who was taken back on the way there and went elsewhere is told of as what he was before.
             let is_here = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
             let is_client = |pid: &u32| server.clients.contains(pid) && is_here(pid);
-            let is_unharmed = |pid: &&u32| is_client(pid) && self.is_elsewhere(**pid, &server.named);
+            let is_unharmed = |pid: &&u32| is_client(pid) && self.is_left_alone(verdict.epoch, **pid);
             let unharmed = verdict.victims.iter().find(is_unharmed);
             assert_eq!(unharmed, None, "who has nothing on the GPU is no victim: {verdict:?}");
+            // Of a later fault on the same GPUs, or one of which a successor has heard nothing, no sign may have told.
+            let is_first = server.faults == 1 && !server.is_uncounted && last.is_none();
+            let hit = verdict.spared.iter().find(|pid| is_first && is_client(pid) && server.hit.contains(pid));
+            assert_eq!(hit, None, "nobody is called spared whom the fault has reached: {verdict:?}");
         }
         self.verdicts.push(verdict);
     }
@@ -187,6 +190,8 @@ impl World {
             hit: BTreeSet::new(),
             ordered: false,
             clients: BTreeSet::new(),
+            faults: 0,
+            is_uncounted: false,
             ever: BTreeSet::new(),
         };
         if self.policy.sharing == Sharing::Single {
@@ -218,10 +223,8 @@ impl World {
         }
         if let Some(home) = self.homes.get(&peer.pid) {
             let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
-            let is_unharmed = self
-                .servers
-                .get(home)
-                .is_some_and(|process| !process.hit.contains(&peer.pid) && self.is_elsewhere(peer.pid, &process.named));
+            let is_unharmed = self.servers.get(home).is_some_and(|process| !process.hit.contains(&peer.pid))
+                && self.is_left_alone(*home, peer.pid);
             let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (s.tainted.is_none() || has_contexts);
             let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
             let home_works = self.core.servers().any(works);
@@ -231,7 +234,7 @@ impl World {
         let is_own = process.clients.contains(&peer.pid);
         let claims_another = Self::claim(peer.pid).is_some_and(|gpu| !process.named.contains(&gpu));
         // A fault that no sign has told of has hit its clients unknown to anybody.
-        let is_unharmed = is_own && (!process.hit.contains(&peer.pid) || self.is_elsewhere(peer.pid, &process.named));
+        let is_unharmed = is_own && (!process.hit.contains(&peer.pid) || self.is_left_alone(server, peer.pid));
         let may_go = self.has_gpus && (is_unharmed || (claims_another && process.hit.is_empty()));
         let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted.is_some() && !s.is_lost() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
@@ -249,6 +252,13 @@ impl World {
         self.told.insert(connection);
         if !is_own {
             self.fresh.insert(connection);
+            // Contexts that it had are on a server that is lost.
+            self.contexts.remove(&peer.pid);
+            self.placed.remove(&peer.pid);
+            self.listed.remove(&peer.pid);
+            if let Some(accepted) = self.accepted.get_mut(&peer.pid) {
+                *accepted = 1.min(*accepted);
+            }
         }
     }
 }
