@@ -21,6 +21,7 @@ use super::gpu::{Gpu, GpuSet};
 use super::ids::{Pid, ServerEpoch};
 use super::incident::Statement;
 use super::journal::{JournalEvent, StartReason};
+use super::own_word::OwnWord;
 use super::policy::VictimAction;
 use super::questions::Purpose;
 use super::server::{Role, Server, ServerState, Taint};
@@ -28,9 +29,10 @@ use super::{Core, Effect, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
-/// `CUDA_ERROR_ILLEGAL_ADDRESS` and `CUDA_ERROR_MISALIGNED_ADDRESS`, which every client of the server gets in any order,
-/// the culprit not before the others.
-const SPREADING: [u32; 2] = [700, 716];
+/// `Xid` of the kernel's own tidying up after a process, which is also what a kill of one gets.
+const CLEANUP_XID: u32 = 45;
+/// How long after a client's end a line of the kernel that names it is still about its server.
+const NAMED_AFTER_DEATH: Duration = Duration::from_secs(10);
 
 /// Why a server gets no newcomers any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +98,9 @@ impl Core {
                 }
             }
             Evidence::Shim { process, error, own_work } => {
-                // Of these the culprit's own calls are not the first to hear: measured on an H200.
-                let own_work = own_work && !SPREADING.contains(&error);
                 let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
-                let mut statement = Statement::new("shim", own_work.then_some(process.pid), text);
-                statement.points_at = own_work.then_some(process.pid);
+                let mut statement = Statement::new("shim", Some(process.pid), text);
+                statement.own_word = Some(OwnWord { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
                 if let Some(server) = self.server_of(process) {
                     self.testify(now, server, statement);
@@ -127,6 +127,7 @@ impl Core {
                 }
                 let mut statement = Statement::new("xid", pid, text);
                 statement.xid = Some(number);
+                statement.is_kernels_fault = pid.is_some() && class == XidClass::Application && number != CLEANUP_XID;
                 for server in self.servers_meant(pid, gpu.as_ref()) {
                     let own = self.servers.get(&server).and_then(|server| server.pid);
                     statement.is_kernels_word = pid.is_some() && own == pid;
@@ -164,7 +165,13 @@ impl Core {
             return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
         };
         let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
-        own.or_else(|| self.processes.get(&pid).map(|process| process.server)).into_iter().collect()
+        let of_client = || self.processes.get(&pid).map(|process| process.server);
+        let of_dead = || {
+            let mut late = self.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.now);
+            late.find(|death| death.key.pid == pid).map(|death| death.process.server)
+        };
+        let named = own.or_else(of_client).or_else(of_dead);
+        named.filter(|server| self.servers.contains_key(server)).into_iter().collect()
     }
 
     /// The server in whose name a record of the log FIFO may be heard.

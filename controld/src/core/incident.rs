@@ -1,18 +1,25 @@
 //! The signs of one server's fault, from the first one until nothing more can come of it.
 //!
-//! An incident is confirmed when the server is known to be lost; signs that nothing came of are forgotten. Whose doing it
-//! was is [`blame`](super::blame)'s.
+//! An incident is confirmed when the server is known to be lost; what becomes of it, and of one that never is, is in
+//! [`outcome`]. Whose doing it was is [`blame`](super::blame)'s.
 //!
 //! Signs that anybody can give, such as a record of the log, have no price for others: of each witness a few statements
 //! are kept and the rest is counted, whom the log names is remembered only if it is a client of that server, and until
 //! the server is known to be lost they hold an incident open for [`LONGEST_OPEN`] at most.
 
+mod outcome;
+
+#[cfg(test)]
+pub(super) use outcome::BETWEEN_DOUBTS;
+
 use super::Core;
-use super::admission::Process;
+use super::admission::{Place, Process};
 use super::evidence::{MemoryFault, ProcessKey};
 use super::gpu::GpuSet;
 use super::ids::{Pid, ServerEpoch};
 use super::journal::JournalEvent;
+use super::own_word::{OwnWord, OwnWords};
+use super::settle::BEFORE_CONTEXTS;
 use super::verdict::{Confidence, Identity, Testimony};
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -21,8 +28,6 @@ use std::sync::Arc;
 /// Statements of one witness that are kept of one incident; the rest is counted. Who makes many of one kind leaves room
 /// for all others.
 pub(super) const MAX_OF_WITNESS: usize = 16;
-/// How much longer an incident stays open whose server has not said how it is.
-const STILL_ASKED: Duration = Duration::from_millis(500);
 /// How long an incident stays open at most, from its first sign, whose server has not been found lost. Whoever makes
 /// signs without end makes the server be asked without end.
 pub(super) const LONGEST_OPEN: Duration = Duration::from_secs(10);
@@ -45,6 +50,10 @@ pub(super) struct Statement {
     pub(super) isolated: bool,
     /// Whether the kernel says it, and of this server and no other.
     pub(super) is_kernels_word: bool,
+    /// Whether it is the kernel's word that work of this server or of a client of it has met an error.
+    pub(super) is_kernels_fault: bool,
+    /// The client that says it of itself.
+    pub(super) own_word: Option<OwnWord>,
     /// The GPUs that it names, where nobody but the kernel can have named them.
     gpus: GpuSet,
 }
@@ -63,6 +72,8 @@ impl Statement {
             xid: None,
             isolated: false,
             is_kernels_word: false,
+            is_kernels_fault: false,
+            own_word: None,
             gpus: GpuSet::new(),
         }
     }
@@ -97,13 +108,20 @@ pub(super) struct Incident {
     pub(super) channel: Option<u32>,
     pub(super) is_isolated: bool,
     pub(super) has_kernels_word: bool,
+    pub(super) has_kernels_fault: bool,
     pub(super) pointed_at: BTreeSet<Pid>,
+    /// What clients have said of themselves.
+    pub(super) own_words: OwnWords,
     /// Clients of the server whom the log names in the one phrase that was right whenever a server wrote it.
     pub(super) hinted_at: BTreeSet<Pid>,
     /// The GPUs that its signs name.
     pub(super) gpus: GpuSet,
     /// The server's clients when it was lost.
     pub(super) clients: Vec<(Pid, Process)>,
+    /// Those of them that had nothing there to lose: they were on their way, or were taken back from there.
+    pub(super) unharmed: BTreeSet<Pid>,
+    /// Those that a server had that has ended by itself.
+    pub(super) lost: BTreeSet<Pid>,
     pub(super) judged: Vec<ProcessKey>,
     /// The last verdict.
     pub(super) verdict: Option<Pronounced>,
@@ -115,9 +133,46 @@ pub(super) struct Pronounced {
     pub(super) number: u64,
     pub(super) culprit: Option<ProcessKey>,
     pub(super) confidence: Confidence,
+    /// Whether the server was known to be lost then.
+    pub(super) is_confirmed: bool,
+    /// How many victims it had.
+    pub(super) victims: usize,
 }
 
 impl Incident {
+    /// One that has just begun.
+    fn new(id: u64, now: Duration, judge_at: Duration) -> Self {
+        Self {
+            id,
+            first: now,
+            first_fact: None,
+            judge_at: Some(judge_at),
+            is_confirmed: false,
+            testimonies: Vec::new(),
+            more: 0,
+            fault: None,
+            xid: None,
+            channel: None,
+            is_isolated: false,
+            has_kernels_word: false,
+            has_kernels_fault: false,
+            pointed_at: BTreeSet::new(),
+            own_words: OwnWords::default(),
+            hinted_at: BTreeSet::new(),
+            gpus: GpuSet::new(),
+            clients: Vec::new(),
+            unharmed: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            judged: Vec::new(),
+            verdict: None,
+        }
+    }
+
+    /// Whether there is a verdict that knows what has become of the server.
+    fn is_judged(&self) -> bool {
+        self.verdict.is_some_and(|last| last.is_confirmed || !self.is_confirmed)
+    }
+
     /// More is known of a client.
     pub(super) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         if let Some((_, process)) = self.clients.iter_mut().find(|(known, _)| *known == pid) {
@@ -131,35 +186,18 @@ impl Core {
     pub(super) fn testify(&mut self, now: Duration, epoch: ServerEpoch, statement: Statement) -> u64 {
         let window = self.evidence_window(epoch);
         if !self.incidents.contains_key(&epoch) {
-            let incident = Incident {
-                id: self.next_incident,
-                first: now,
-                first_fact: None,
-                judge_at: Some(now + window),
-                is_confirmed: false,
-                testimonies: Vec::new(),
-                more: 0,
-                fault: None,
-                xid: None,
-                channel: None,
-                is_isolated: false,
-                has_kernels_word: false,
-                pointed_at: BTreeSet::new(),
-                hinted_at: BTreeSet::new(),
-                gpus: GpuSet::new(),
-                clients: self.processes_of(epoch),
-                judged: Vec::new(),
-                verdict: None,
-            };
+            let mut incident = Incident::new(self.next_incident, now, now + window);
+            incident.own_words = OwnWords::after(self.talked_of_at(epoch), now);
             self.next_incident += 1;
             self.incidents.insert(epoch, incident);
+            self.note_clients(epoch);
         }
         let Some(incident) = self.incidents.get_mut(&epoch) else {
             return 0;
         };
         let id = incident.id;
         let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, gpus, .. } = statement;
-        let Statement { points_at, hints_at, is_hearsay, .. } = statement;
+        let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, own_word, .. } = statement;
         if !is_hearsay {
             incident.first_fact.get_or_insert(now);
         }
@@ -170,6 +208,8 @@ impl Core {
         incident.xid = incident.xid.or(xid);
         incident.is_isolated |= isolated;
         incident.has_kernels_word |= is_kernels_word;
+        incident.has_kernels_fault |= is_kernels_fault;
+        incident.own_words.hear(now, own_word, xid);
         incident.pointed_at.extend(points_at);
         incident.hinted_at.extend(hints_at);
         // An isolated fault has spoilt nothing for anybody else.
@@ -198,7 +238,36 @@ impl Core {
         if points_at.is_some() && self.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(now, epoch);
         }
+        self.judge_by_own_word(now, epoch);
         id
+    }
+
+    /// Notes who is on the server of an incident, and who of them has nothing there to lose.
+    fn note_clients(&mut self, epoch: ServerEpoch) {
+        let known = self.processes_of(epoch);
+        let unharmed: Vec<Pid> = known
+            .iter()
+            .filter(|(pid, process)| !self.has_reached(epoch, *pid, process))
+            .map(|(pid, _)| *pid)
+            .collect();
+        let Some(incident) = self.incidents.get_mut(&epoch) else {
+            return;
+        };
+        for (pid, process) in known {
+            incident.unharmed.remove(&pid);
+            if incident.clients.iter().all(|(known, _)| *known != pid) {
+                incident.clients.push((pid, process));
+            }
+        }
+        incident.unharmed.extend(unharmed);
+    }
+
+    /// Whether a process has anything on its server that a fault could cost it: a context, or its end of a connection
+    /// that is under way. With its own connection alone it goes to another server.
+    fn has_reached(&self, epoch: ServerEpoch, pid: Pid, process: &Process) -> bool {
+        let mut own = self.clients.values().filter(|client| client.peer.pid == pid);
+        process.connections > BEFORE_CONTEXTS
+            || own.any(|client| client.place == Place::Dispatched(epoch) && client.has_end)
     }
 
     fn record_sign(&mut self, epoch: ServerEpoch, incident: u64, testimony: &Testimony) {
@@ -219,7 +288,6 @@ impl Core {
     /// The server of an incident is known to be lost.
     pub(super) fn confirm_incident(&mut self, now: Duration, epoch: ServerEpoch) {
         let window = self.evidence_window(epoch);
-        let clients = self.processes_of(epoch);
         let Some(incident) = self.incidents.get_mut(&epoch) else {
             return;
         };
@@ -228,15 +296,26 @@ impl Core {
         }
         incident.is_confirmed = true;
         incident.judge_at = Some(now + window);
-        for (pid, process) in clients {
-            if incident.clients.iter().all(|(known, _)| *known != pid) {
-                incident.clients.push((pid, process));
-            }
-        }
         let (id, testimonies) = (incident.id, incident.testimonies.clone());
+        self.note_clients(epoch);
         for testimony in &testimonies {
             self.record_sign(epoch, id, testimony);
         }
+        self.judge_by_own_word(now, epoch);
+    }
+
+    /// Goes on with an incident of an earlier daemon, which has given no verdict on it.
+    pub(super) fn restore_incident(&mut self, now: Duration, epoch: ServerEpoch, id: u64) {
+        let mut incident = Incident::new(id, now, now + self.evidence_window(epoch));
+        incident.is_confirmed = true;
+        let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());
+        incident.testimonies.push(Testimony { witness, names: None, after: Duration::ZERO, text });
+        self.incidents.insert(epoch, incident);
+    }
+
+    /// Whether the fault of a server still is to have its verdict.
+    pub(super) fn is_unjudged(&self, epoch: ServerEpoch) -> bool {
+        self.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
     }
 
     pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
@@ -246,46 +325,5 @@ impl Core {
     /// Whether the kernel has said that this very server met an error.
     pub(super) fn has_kernels_word(&self, server: ServerEpoch) -> bool {
         self.incidents.get(&server).is_some_and(|incident| incident.has_kernels_word)
-    }
-
-    pub(super) fn incidents_deadline(&self) -> Option<Duration> {
-        self.incidents.values().filter_map(|incident| incident.judge_at).min()
-    }
-
-    /// Gives the verdicts that are due and forgets signs that nothing came of.
-    pub(super) fn advance_incidents(&mut self, now: Duration) {
-        let due: Vec<ServerEpoch> = self
-            .incidents
-            .iter()
-            .filter(|(_, incident)| incident.judge_at.is_some_and(|at| at <= now))
-            .map(|(epoch, _)| *epoch)
-            .collect();
-        for epoch in due {
-            let Some(incident) = self.incidents.get_mut(&epoch) else {
-                continue;
-            };
-            incident.judge_at = None;
-            let (is_confirmed, is_open) = (incident.is_confirmed, incident.verdict.is_none());
-            let ends_at = incident.first + LONGEST_OPEN;
-            let is_asked = self.servers.get(&epoch).is_some_and(|server| server.suspected);
-            if !is_confirmed && is_asked && now < ends_at {
-                // The server has not said yet.
-                if let Some(incident) = self.incidents.get_mut(&epoch) {
-                    incident.judge_at = Some((now + STILL_ASKED).min(ends_at));
-                }
-            } else if !is_confirmed {
-                self.incidents.remove(&epoch);
-            } else if is_open {
-                self.judge_by_signs(now, epoch);
-            }
-        }
-    }
-
-    /// A server is gone, and nothing more will be heard of its fault.
-    pub(super) fn close_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        if self.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && incident.verdict.is_none()) {
-            self.judge_by_signs(now, epoch);
-        }
-        self.incidents.remove(&epoch);
     }
 }

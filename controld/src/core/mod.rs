@@ -12,7 +12,7 @@
 //! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
 //! | `spared` | which clients a fault has left alone, and what becomes of their server |
 //! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
-//! | `blame`, `sanctions` | who it was, and what becomes of it |
+//! | `incident`, `own_word`, `blame`, `sanctions` | which signs belong together, who it was, and what becomes of it |
 //! | `funeral` | what is done for a client that died in the middle of its work |
 //! | `remains` | whether anything is left of a client whose fault was isolated |
 //! | [`gpu`], `whereabouts` | what GPUs are called, and where each client is |
@@ -49,6 +49,7 @@ mod incident;
 mod input;
 mod journal;
 mod lifecycle;
+mod own_word;
 mod picture;
 mod place;
 mod policy;
@@ -140,6 +141,8 @@ pub struct Core {
     known_gpus: KnownGpus,
     next_incident: u64,
     next_verdict: u64,
+    /// The users of whose servers there was a verdict lately on what anybody can write and cause, and when.
+    doubted: BTreeMap<Uid, Duration>,
     quit: Option<Quit>,
     exited: bool,
     /// The time of the input that is being handled.
@@ -177,6 +180,7 @@ impl Core {
             known_gpus: KnownGpus::default(),
             next_incident: 1,
             next_verdict: 1,
+            doubted: BTreeMap::new(),
             quit: None,
             exited: false,
             now: Duration::ZERO,

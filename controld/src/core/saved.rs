@@ -73,6 +73,9 @@ pub struct SavedServer {
     /// The clients that it has left alone, each as `PID START`.
     #[prost(string, repeated, tag = "14")]
     pub spared: Vec<String>,
+    /// Whether nobody has given a verdict on the incident.
+    #[prost(bool, tag = "15")]
+    pub unjudged: bool,
 }
 
 /// What the clients of a domain have in common.
@@ -135,6 +138,12 @@ pub struct Saved {
     /// The servers.
     #[prost(message, repeated, tag = "5")]
     pub servers: Vec<SavedServer>,
+    /// The next incident's number.
+    #[prost(uint64, tag = "6")]
+    pub next_incident: u64,
+    /// The next verdict's.
+    #[prost(uint64, tag = "7")]
+    pub next_verdict: u64,
 }
 
 impl Saved {
@@ -204,6 +213,7 @@ impl Core {
                 incident: server.tainted.map_or(0, |taint| taint.incident),
                 gpus: server.aftermath.gpus.iter().map(ToString::to_string).collect(),
                 spared: self.spared_of(server.epoch).map(written).collect(),
+                unjudged: self.is_unjudged(server.epoch),
             })
             .collect();
         Saved {
@@ -217,6 +227,8 @@ impl Core {
                 .collect(),
             next_epoch: self.next_epoch,
             servers,
+            next_incident: self.next_incident,
+            next_verdict: self.next_verdict,
         }
     }
 
@@ -230,6 +242,8 @@ impl Core {
         let mut core = Self::new(policy, saved.defaults());
         core.now = now;
         core.next_epoch = saved.next_epoch.max(1);
+        core.next_incident = saved.next_incident.max(1);
+        core.next_verdict = saved.next_verdict.max(1);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
             core.next_epoch = core.next_epoch.max(old.epoch.saturating_add(1));
@@ -263,6 +277,10 @@ impl Core {
                 ..Server::new(epoch, domain, old.uid, now, state)
             };
             core.servers.insert(epoch, server);
+            core.next_incident = core.next_incident.max(old.incident.saturating_add(1));
+            if old.unjudged && old.incident != 0 {
+                core.restore_incident(now, epoch, old.incident);
+            }
             core.log(format!("Server {} is taken over from an earlier daemon", old.pid));
             core.ask(epoch, Request::Clients, Purpose::Census);
         }

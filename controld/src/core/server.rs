@@ -129,6 +129,8 @@ pub struct Server {
     pub healthy_at: Option<Duration>,
     /// When it was last asked for its status on a newcomer's account, and has not answered yet; it holds up nobody else.
     pub health_asked: Option<Duration>,
+    /// Until when there were signs of a fault of which nothing came.
+    pub talked_of_at: Option<Duration>,
     /// The user it runs as.
     pub uid: Uid,
     /// Its pid; `None` until it is spawned.
@@ -180,6 +182,7 @@ impl Server {
             fell_silent: false,
             healthy_at: None,
             health_asked: None,
+            talked_of_at: None,
             uid,
             pid: None,
             state,

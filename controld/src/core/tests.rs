@@ -3,6 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for one effect among all")]
 
 mod behind;
+mod blame;
 mod bounds;
 mod census;
 mod fate;

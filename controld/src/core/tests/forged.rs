@@ -111,8 +111,12 @@ fn a_verdict_that_would_say_the_same_again_is_not_given() {
     let word = |scene: &mut Scene, peer: Peer| {
         scene.feed(Input::Evidence(Evidence::Shim { process: key(peer.pid, 0), error: 719, own_work: true }))
     };
-    assert_eq!(verdicts_in(&word(&mut scene, CULPRIT)), 1, "now somebody is likely");
+    assert_eq!(verdicts_in(&word(&mut scene, CULPRIT)), 0, "it comes as late as a victim's");
+    let mut scene = Scene::new(Policy::default());
+    let effects = word(&mut scene, CULPRIT);
+    assert_eq!(verdicts_in(&scene.answer_status(&effects, false)), 1, "somebody is likely");
     assert_eq!(verdicts_in(&word(&mut scene, CULPRIT)), 0);
+    assert_eq!(verdicts_in(&scene.pass(Duration::from_millis(500))), 0);
     assert_eq!(verdicts_in(&word(&mut scene, VICTIM)), 0);
 }
 

@@ -149,6 +149,11 @@ impl Scene {
         self.feed(Input::Replied { request, reply: Ok(Reply::Active(active)) })
     }
 
+    /// The questions that no server has answered.
+    pub(super) fn open_questions(&self) -> Vec<RequestId> {
+        self.core.questions.keys().copied().collect()
+    }
+
     pub(super) fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {
         self.feed(Input::ProcessGone { process: key(peer.pid, 0), end })
     }

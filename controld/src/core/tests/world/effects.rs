@@ -150,7 +150,8 @@ impl World {
         }
         let last = self.verdicts.iter().rfind(|last| last.epoch == verdict.epoch && last.incident == verdict.incident);
         let word = |verdict: &Verdict| (verdict.culprit.as_ref().map(|culprit| culprit.process), verdict.confidence);
-        assert!(last.is_none_or(|last| word(last) != word(&verdict)), "nothing is said twice: {verdict:?}");
+        let is_new = |last: &Verdict| word(last) != word(&verdict) || last.victims.len() != verdict.victims.len();
+        assert!(last.is_none_or(is_new), "nothing is said twice: {verdict:?}");
         if let Some(server) = self.servers.get(&verdict.epoch) {
             // Who was taken back on the way there and went elsewhere is told of as what he was before.
             let is_here = |pid: &u32| self.homes.get(pid) == Some(&verdict.epoch) && self.accepted.contains_key(pid);
