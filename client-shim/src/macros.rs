@@ -103,7 +103,9 @@ macro_rules! hooks {
                     });
                 }
                 // SAFETY: the program's own call, with its own arguments.
-                unsafe { call($($argument),*) }
+                let answer = unsafe { call($($argument),*) };
+                $crate::witness::hear(answer);
+                answer
             }
 
             /// The call in the handles of the driver that lives.

@@ -121,11 +121,11 @@ fn look_up(handle: *mut c_void, hook: &'static Hook) -> *mut c_void {
         _ if handle == libc::RTLD_DEFAULT || found.is_some_and(ours) => match hook.driver() {
             // The last failed lookup is the one whose text `dlerror` gives to the program.
             None => return find(libc::RTLD_NEXT, hook.name).map_or(ptr::null_mut(), NonNull::as_ptr),
-            Some(theirs) if !hook.is_active() => return theirs.as_ptr(),
+            Some(theirs) if !hook.is_handed_out() => return theirs.as_ptr(),
             Some(_) => {}
         },
         None => return ptr::null_mut(),
-        Some(address) if !hook.is_active() => return address.as_ptr(),
+        Some(address) if !hook.is_handed_out() => return address.as_ptr(),
         Some(address) => {
             let taken = if is_driver(handle, address) { hook.learn(address) } else { Err(Bypass::NotDriver) };
             if let Err(reason) = taken {

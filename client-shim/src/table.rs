@@ -10,7 +10,7 @@ use crate::{
     api::{self, Class},
     guard::Bypass,
     replay::{self, Effect},
-    resolve,
+    resolve, settings,
 };
 
 /// One function of the driver.
@@ -62,9 +62,14 @@ impl Hook {
         self.entry.0.cast_mut().cast()
     }
 
-    /// Whether our function is handed out in the driver's place.
+    /// Whether our function does more in this process than to pass calls on.
     pub(crate) fn is_active(&self) -> bool {
         self.class.is_active()
+    }
+
+    /// Whether our function is handed out in the driver's place: it does something, or its answers are listened to.
+    pub(crate) fn is_handed_out(&self) -> bool {
+        self.is_active() || (self.class.tells_of_errors() && settings::is_telling_of_faults())
     }
 
     /// What it does to a stream's work.
@@ -157,10 +162,10 @@ pub(crate) fn by_name(name: &CStr) -> Option<&'static Hook> {
     api::hooks().find(|hook| hook.name == name)
 }
 
-/// The active hook whose driver's function stands at `address`. One name can stand for several functions, by version;
+/// The hook that is handed out and whose driver's function stands at `address`. One name can stand for several functions, by version;
 /// the address says which it is.
 pub(crate) fn by_driver_address(address: NonNull<c_void>) -> Option<&'static Hook> {
-    api::hooks().find(|hook| hook.is_active() && hook.driver() == Some(address))
+    api::hooks().find(|hook| hook.is_handed_out() && hook.driver() == Some(address))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! Hands the process's UVM descriptors to a daemon that may not take them itself.
+//! What a process tells the daemon of itself for the sake of faults, with `MPS_SHIM_FAULTS=tell`: its UVM descriptors, if
+//! the daemon may not take them itself, and the first error that its driver answers with.
 //!
+//! # Descriptors
 //! The daemon hears of a client's memory faults, and keeps its neighbours safe from its sudden death, by copies of the
 //! client's descriptors of `/dev/nvidia-uvm`. It takes them with the right to trace (`CAP_SYS_PTRACE`). Where it has not
 //! got that, as in a container without further rights or under an ordinary user, it says so in its greeting, and with
@@ -9,6 +11,12 @@
 //!
 //! What is sent are duplicates that the kernel makes; nothing is opened or closed in the program. To a daemon that has
 //! the right nothing is sent.
+//!
+//! # The first error
+//! An exception leaves nothing in a tools queue, and whoever has caused it hears of it first. So the first answer of
+//! the driver that means that work on the GPU has failed is told before the program gets it, once for each copy of the
+//! driver; for the daemon's greeting and its answer it waits [`PATIENCE_WITH_REPORTS`] each. What it is worth is the
+//! daemon's to say: a victim's errors are mostly the same.
 
 use std::{
     fs,
@@ -17,25 +25,69 @@ use std::{
         unix::{ffi::OsStrExt, fs::FileTypeExt},
     },
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
 use crate::{
-    log, settings,
+    guard, log, replay, settings,
+    sys::CUresult,
     vault::{self, connection::Connection},
 };
 
 /// How long a program waits for the daemon to watch it. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a program whose context is dead waits for the daemon to hear that.
+const PATIENCE_WITH_REPORTS: Duration = Duration::from_secs(1);
+/// Answers of the driver that mean that work on the GPU has failed: 700, a kernel's time limit, a failed assertion, a
+/// kernel's stack, instruction, alignment, address space, program counter and launch, tensor memory. Not those of a dead
+/// server or of one that refuses, which nobody's work is to blame for.
+const FAULTS: [u32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
 /// How the name of the file ends, and what the kernel adds to that of one that was removed.
 const NAME_END: &[u8] = b"nvidia-uvm";
 const REMOVED: &[u8] = b" (deleted)";
 
 /// What was sent last, and whether the daemon wants any.
 static SENT: Mutex<(Vec<RawFd>, bool)> = Mutex::new((Vec::new(), true));
+
+/// The copy of the driver, from 1, of which an error was told last.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// Looks at an answer of the driver on its way to the program.
+pub(crate) fn hear(answer: CUresult) {
+    // Nearly every answer is a success.
+    if answer.0 >= FAULTS[0] {
+        hear_error(answer.0);
+    }
+}
+
+#[cold]
+fn hear_error(error: u32) {
+    if !FAULTS.contains(&error) || !settings::is_telling_of_faults() {
+        return;
+    }
+    let copy = replay::generation() + 1;
+    if TOLD.swap(copy, Ordering::AcqRel) == copy {
+        return;
+    }
+    // Without a daemon there is nobody to tell.
+    let _told = guard::unpanicked(|| report(error));
+}
+
+/// Tells the daemon of an error of this process; `None` if that takes no reports.
+fn report(error: u32) -> Option<()> {
+    let mut connection = Connection::open_within(&vault::door(), PATIENCE_WITH_REPORTS).ok()?;
+    if !connection.welcome.capabilities.has(Capabilities::REPORTS) {
+        return None;
+    }
+    let told = connection.ask_within(Ask::Report { error, own_work: true }, None, PATIENCE_WITH_REPORTS).ok()?;
+    told.last().map(|_| ())
+}
 
 /// Sends what there is, if it is wanted and there is more than at the last time.
 pub(crate) fn offer() {
@@ -99,8 +151,13 @@ fn is_named(path: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{descriptors, is_named};
+    use super::{FAULTS, descriptors, is_named};
     use std::{fs::File, os::fd::AsRawFd};
+
+    #[test]
+    fn errors_are_in_order_so_that_most_answers_are_passed_on_after_one_look() {
+        assert!(FAULTS.is_sorted());
+    }
 
     #[test]
     fn the_drivers_files_are_found_by_name() {

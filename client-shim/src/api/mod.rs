@@ -109,6 +109,24 @@ impl Class {
             | Self::Other => settings::is_keeping(),
         }
     }
+
+    /// Whether functions of this class are those by which a program hears that its context is dead.
+    pub(crate) fn tells_of_errors(self) -> bool {
+        match self {
+            Self::Context | Self::Memory | Self::Copy | Self::Stream | Self::Event | Self::Kernel | Self::Graph => true,
+            Self::Lookup
+            | Self::Query
+            | Self::Mapping
+            | Self::Pool
+            | Self::Host
+            | Self::Ipc
+            | Self::Module
+            | Self::Library
+            | Self::Array
+            | Self::External
+            | Self::Other => false,
+        }
+    }
 }
 
 /// Every hook.

@@ -56,7 +56,7 @@ pub(crate) use arguments::{Argument, Launched, Subject, structures::translate};
 pub(crate) use effects::Effect;
 pub(crate) use names::{current_of, name_of};
 
-use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook};
+use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook, witness};
 use recovery::Verdict;
 use threads::Here;
 
@@ -75,6 +75,11 @@ pub(crate) fn is_armed() -> bool {
 /// Whether this process is to be recovered, so that what the driver opens is to be known.
 pub(crate) fn is_wanted() -> bool {
     settings::is_replaying()
+}
+
+/// Which copy of the driver lives: 0 is the one that the program has loaded.
+pub(crate) fn generation() -> u64 {
+    recovery::generation()
 }
 
 /// From now on calls pass the gate: the driver has been initialised in this process.
@@ -155,6 +160,7 @@ fn pass(
         }
         work.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
+        witness::hear(answer);
         // A question in the middle of a capture would break it.
         let is_capturing = keep::with(|store| store.captures > 0).unwrap_or(true);
         if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {

@@ -69,11 +69,16 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects and says hello.
     pub(crate) fn open(path: &OsStr) -> Result<Self, Lost> {
+        Self::open_within(path, PATIENCE)
+    }
+
+    /// The same, with another limit for each of the two.
+    pub(crate) fn open_within(path: &OsStr, limit: Duration) -> Result<Self, Lost> {
         let address = UnixAddr::new(Path::new(path)).map_err(io::Error::from)?;
         let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
         let fd = fd.map_err(io::Error::from)?;
         // A full queue of connections is waited for, under the limit for sending.
-        set_limits(&fd, PATIENCE)?;
+        set_limits(&fd, limit)?;
         connect(fd.as_raw_fd(), &address).map_err(io::Error::from)?;
         if !may_be_the_daemon(&fd, Path::new(path)) {
             return Err(Lost::Impostor);
@@ -88,7 +93,7 @@ impl Connection {
         };
         let mut connection = Self { socket, requests: 0, welcome };
         let capabilities = Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS);
-        match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
+        match connection.ask_within(Ask::Hello { version: VERSION, capabilities }, None, limit)?.pop() {
             Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
             Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
             _ => return Err(Lost::Stranger),

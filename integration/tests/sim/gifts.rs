@@ -81,6 +81,47 @@ fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     });
 }
 
+/// A bench whose server notices a fault when its culprit has ended, and whose verdicts come after so many seconds.
+fn noticing_late(subject: &Subject, window: &str) -> Sim {
+    let sim = Sim::new(subject, &[("MPS_SIM_FAULT_AFTER_CULPRIT", "1"), ("MPS_SIM_OWN_FAULT_MS", "0")]);
+    sim.config(&format!("[faults]\nevidence_window = {window}\n"));
+    sim.lab.start(&[]);
+    sim
+}
+
+#[test]
+fn a_culprit_of_a_trap_that_tells_is_known_by_its_own_word() {
+    for_each(only_ours(), |subject| {
+        let sim = noticing_late(subject, "9");
+        let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
+        let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["trap"])));
+        let pid = culprit.pid();
+        assert_eq!(error_of(&sim.finish(culprit)), Some(719));
+        assert_eq!(error_of(&sim.finish(other)), Some(719));
+        let verdict = verdict(&sim);
+        assert!(verdict.contains(&format!("client {pid} (user ")), "{verdict}");
+        assert!(verdict.contains(", exception; likely, by shim"), "{verdict}");
+    });
+}
+
+#[test]
+fn a_victim_that_tells_is_not_taken_for_the_culprit() {
+    for_each(only_ours(), |subject| {
+        let sim = noticing_late(subject, "0.2");
+        let other = Process::start(&mut telling(sim.command("mps-bystander", &["--every-ms", "50"])));
+        sim.wait_event(&other, "ready");
+        // On a GPU its error comes long after the server's own word.
+        other.signal(Signal::SIGSTOP);
+        let culprit = sim.start("mps-aggressor", &["trap"], "launched");
+        assert_eq!(error_of(&sim.finish(culprit)), Some(719));
+        assert!(verdict(&sim).contains("nobody can be named"), "{}", verdict(&sim));
+        other.signal(Signal::SIGCONT);
+        // It has told when it ends.
+        assert_eq!(error_of(&sim.finish(other)), Some(719));
+        assert_eq!(sim.lab.log("control.log").matches("] Fault ").count(), 1, "{}", sim.lab.log("control.log"));
+    });
+}
+
 #[test]
 fn a_daemon_that_may_look_is_given_nothing() {
     for_each(only_ours(), |subject| {
