@@ -80,6 +80,11 @@ impl Gpus {
         self.write(&format!("{}.processes", Self::uuid(index)), lines);
     }
 
+    /// What a GPU has and what of it is in use, in bytes.
+    pub fn memory(&self, index: usize, total: u64, used: u64) {
+        self.write(&format!("{}.memory", Self::uuid(index)), &format!("{total} {used}\n"));
+    }
+
     /// Every mode that was set through the library, oldest first, as GPU and mode.
     #[must_use]
     pub fn sets(&self) -> Vec<(String, u32)> {

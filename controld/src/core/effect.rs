@@ -30,6 +30,8 @@ pub enum Effect {
     Log(String),
     /// Look at the GPUs; answered by exactly one `GpusSeen`.
     LookAtGpus,
+    /// Look at the GPUs' memory; answered by exactly one `MemorySeen` that was asked for.
+    LookAtMemory,
     /// Change compute modes where they still are what they are to be changed from; answered by exactly one
     /// `ModesChanged`.
     ChangeModes(Vec<ModeChange>),

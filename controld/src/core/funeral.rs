@@ -10,7 +10,8 @@
 //! - until the server's end after a sudden death when nobody else is on it. The server is retired at once: the fault
 //!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
 //!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;
-//! - for `hold_timeout` after a sudden death beside others, since they also pin the dead client's memory;
+//! - for `hold_timeout` after a sudden death beside others, since they also pin the dead client's memory, and of that
+//!   only so much at a time (`held.rs`);
 //! - in the places that the living need: with 24 of them on a server its newcomers get another one;
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
 //!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
@@ -21,6 +22,7 @@ use super::admission::Process;
 use super::evidence::{End, ProcessKey};
 use super::fault::Cause;
 use super::gpu::Whereabouts;
+use super::held::TAKEN_FOR;
 use super::ids::{Pid, ServerEpoch, Uid};
 use super::journal::{FuneralEnd, JournalEvent};
 use super::server::ServerState;
@@ -34,7 +36,7 @@ const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
 /// How long a server without clients may take to end by itself that is retired because of a dead one's work. SIGINT
 /// ended one under an endless kernel in 22 ms.
 const RETIREMENT: Duration = Duration::from_secs(1);
-/// Dead clients whose copies are kept at one time; the oldest makes room.
+/// Dead clients whose copies are kept at one time; one of the user who has most of them makes room.
 const MAX_FUNERALS: usize = 256;
 /// Dead clients of one server whose copies are kept before its domain gets another one. Each keeps its place there, and
 /// a server has places for some 60 clients: beside 8 living and 55 dead ones a newcomer's context failed with
@@ -63,25 +65,33 @@ pub struct Mourned {
 /// A dead client whose copies are held.
 #[derive(Debug, Clone)]
 pub(super) struct Funeral {
-    process: Process,
-    domain: String,
-    since: Duration,
+    pub(super) process: Process,
+    pub(super) domain: String,
+    pub(super) since: Duration,
     /// When they are closed, or the domain gets another server; `None` is when the others have left.
     act_at: Option<Duration>,
     /// Whether its work counts as endless.
     is_endless: bool,
+    /// The GPU memory that it holds, in bytes, once that is known.
+    pub(super) pinned: Option<u64>,
+    /// Whether that was looked at, and if it is not known it is not known whose of several it is.
+    pub(super) is_looked_at: bool,
 }
 
 impl Funeral {
-    /// What reports and metrics say of it. How much memory it pins is not known: the driver counts a dead client's
-    /// memory as its server's.
+    /// The GPU memory that it holds, in bytes, or is taken to hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.pinned.unwrap_or(TAKEN_FOR)
+    }
+
+    /// What reports and metrics say of it.
     pub(super) fn facts(&self, process: ProcessKey, now: Duration) -> FuneralFacts {
         FuneralFacts {
             process,
             uid: self.process.uid,
             domain: self.domain.clone(),
             descriptors: self.process.copies,
-            pinned_bytes: None,
+            pinned_bytes: self.pinned,
             held: now.saturating_sub(self.since),
             endless: self.is_endless,
         }
@@ -170,20 +180,24 @@ impl Core {
             self.effects.push(Effect::ReleaseCopies { process: key });
             return;
         }
-        if self.funerals.len() >= MAX_FUNERALS
-            && let Some(oldest) = self.funerals.iter().min_by_key(|(_, funeral)| funeral.since).map(|(key, _)| *key)
-        {
-            self.end_funeral(now, oldest, FuneralEnd::Evicted);
+        if self.funerals.len() >= MAX_FUNERALS {
+            self.make_room_for_hold(now);
         }
         let (uid, descriptors) = (process.uid, process.copies);
         let begun =
             JournalEvent::FuneralBegun { process: key, uid, domain: domain.clone(), descriptors, pinned_bytes: None };
         self.record(begun);
         let act_at = Some(now + hold);
-        let funeral = Funeral { process: process.clone(), domain, since: now, act_at, is_endless: false };
-        self.funerals.insert(key, funeral);
-        self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+        let process = process.clone();
         let server = process.server;
+        let (is_endless, pinned, is_looked_at) = (false, None, false);
+        let funeral = Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at };
+        self.funerals.insert(key, funeral);
+        self.hold_begins(now);
+        // There may be no room for it.
+        if self.funerals.contains_key(&key) {
+            self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+        }
         if self.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(now, server, Cause::DeadClient);
         }
@@ -214,7 +228,10 @@ impl Core {
             let domain = domain.clone();
             self.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
         }
-        self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless: endless });
+        let pinned = self.held.take_known(key);
+        let (is_endless, is_looked_at) = (endless, pinned.is_some());
+        self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
+        self.hold_begins(now);
         true
     }
 
@@ -259,15 +276,17 @@ impl Core {
         self.funerals.contains_key(&key) || self.client_process(key).is_some()
     }
 
-    fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
+    pub(super) fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
         let Some(funeral) = self.funerals.remove(&key) else {
             return;
         };
-        let Funeral { process, domain, since, .. } = funeral;
+        let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
         let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
-        self.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, reason, held });
+        let pinned_bytes = pinned;
+        self.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, pinned_bytes, reason, held });
         self.renew_death(now, key);
         self.effects.push(Effect::ReleaseCopies { process: key });
+        self.hold_ends(now, is_looked_at && pinned.is_none());
     }
 
     pub(super) fn end_funerals_of(&mut self, now: Duration, server: ServerEpoch, reason: FuneralEnd) {

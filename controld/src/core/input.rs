@@ -3,6 +3,7 @@
 use super::channels::{Channel, Facts};
 use super::evidence::{End, Evidence, ProcessKey};
 use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
+use super::held::GpuMemory;
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::place::Rights;
 use super::verdict::Identity;
@@ -240,6 +241,14 @@ pub enum Input {
     },
     /// The GPUs, for [`Effect::LookAtGpus`](super::Effect::LookAtGpus), or why nothing can be told of them.
     GpusSeen(Result<Vec<GpuSeen>, String>),
+    /// The GPUs' memory, or why nothing can be told of it.
+    MemorySeen {
+        /// Of each GPU.
+        memory: Result<Vec<GpuMemory>, String>,
+        /// Whether it is the answer to [`Effect::LookAtMemory`](super::Effect::LookAtMemory), and was not just seen
+        /// when the GPUs were looked at.
+        asked: bool,
+    },
     /// What came of [`Effect::ChangeModes`](super::Effect::ChangeModes), or why that is not known.
     ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The daemon was asked by a signal to end.

@@ -283,6 +283,17 @@ pub enum JournalEvent {
         /// The GPU memory that they pin, in bytes, where that is known.
         pinned_bytes: Option<u64>,
     },
+    /// It is known how much GPU memory they pin.
+    FuneralMeasured {
+        /// The dead client.
+        process: ProcessKey,
+        /// Its user.
+        uid: Uid,
+        /// Its domain.
+        domain: String,
+        /// The memory, in bytes.
+        pinned_bytes: u64,
+    },
     /// They are closed.
     FuneralEnded {
         /// The dead client.
@@ -293,6 +304,8 @@ pub enum JournalEvent {
         domain: String,
         /// How many descriptors.
         descriptors: usize,
+        /// The GPU memory that they have pinned, in bytes, where that is known.
+        pinned_bytes: Option<u64>,
         /// Why now.
         reason: FuneralEnd,
         /// Since the client's end.

@@ -13,7 +13,7 @@
 //! | `spared` | which clients a fault has left alone, and what becomes of their server |
 //! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
 //! | `incident`, `own_word`, `blame`, `sanctions` | which signs belong together, who it was, and what becomes of it |
-//! | `funeral` | what is done for a client that died in the middle of its work |
+//! | `funeral`, `held` | what is done for a client that died in the middle of its work, and for how much of them |
 //! | `remains` | whether anything is left of a client whose fault was isolated |
 //! | [`gpu`], `whereabouts` | what GPUs are called, and where each client is |
 //! | `gpus` | which compute modes are changed, and what becomes of who passes MPS by |
@@ -43,6 +43,7 @@ mod funeral;
 pub mod gpu;
 mod gpus;
 mod handshakes;
+mod held;
 mod idle;
 mod ids;
 mod incident;
@@ -82,6 +83,7 @@ pub use fate::{Fate, Part};
 pub use funeral::Mourned;
 pub use gpu::Gpu;
 pub use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
+pub use held::GpuMemory;
 pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
 pub use journal::{ExitReason, FuneralEnd, JournalEvent, ModeCause, RefusalReason, Sanction, StartReason};
@@ -102,6 +104,7 @@ use domain::{Domain, Domains};
 use fate::FormerHomes;
 use funeral::Funeral;
 use gpus::Gpus;
+use held::HeldMemory;
 use incident::Incident;
 use questions::{Gather, Question};
 use quit::Quit;
@@ -138,6 +141,7 @@ pub struct Core {
     endings: BTreeMap<ProcessKey, Ending>,
     channels: Channels,
     gpus: Gpus,
+    held: HeldMemory,
     known_gpus: KnownGpus,
     next_incident: u64,
     next_verdict: u64,
@@ -177,6 +181,7 @@ impl Core {
             endings: BTreeMap::new(),
             channels: Channels::default(),
             gpus: Gpus::default(),
+            held: HeldMemory::default(),
             known_gpus: KnownGpus::default(),
             next_incident: 1,
             next_verdict: 1,
@@ -232,6 +237,7 @@ impl Core {
             }
             Input::GpusWatched { modes, may_end } => self.watch_gpus(now, modes, may_end),
             Input::GpusSeen(seen) => self.gpus_seen(now, seen),
+            Input::MemorySeen { memory, asked } => self.memory_seen(now, memory, asked),
             Input::ModesChanged(outcomes) => self.modes_changed(outcomes),
             Input::Terminate => self.terminate(now),
             Input::Tick => {}
@@ -252,7 +258,7 @@ impl Core {
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
         let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline(), self.gpus_deadline()];
         let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
-        let after_faults = [self.whereabouts_deadline(), self.spared_deadline()];
+        let after_faults = [self.whereabouts_deadline(), self.spared_deadline(), self.held_deadline()];
         let own = own.into_iter().chain(sound).chain(after_faults);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
@@ -301,6 +307,7 @@ impl Core {
             self.advance_servers(now);
             self.advance_deferred(now);
             self.advance_gpus(now);
+            self.advance_held(now);
             self.advance_quit(now);
             if self.exited || self.next_deadline().is_none_or(|at| at > now) {
                 break;

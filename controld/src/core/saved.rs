@@ -6,6 +6,7 @@
 use super::domain::{DomainKey, Group};
 use super::evidence::ProcessKey;
 use super::gpu::Gpu;
+use super::held::HeldMemory;
 use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
@@ -144,6 +145,12 @@ pub struct Saved {
     /// The next verdict's.
     #[prost(uint64, tag = "7")]
     pub next_verdict: u64,
+    /// GPU memory in use that no process had when nobody's copies were held, in bytes; absent is not known.
+    #[prost(uint64, optional, tag = "8")]
+    pub nobodys_memory: Option<u64>,
+    /// What dead clients hold, each as `PID START BYTES`.
+    #[prost(string, repeated, tag = "9")]
+    pub held: Vec<String>,
 }
 
 impl Saved {
@@ -229,6 +236,12 @@ impl Core {
             servers,
             next_incident: self.next_incident,
             next_verdict: self.next_verdict,
+            nobodys_memory: self.held.base(),
+            held: self
+                .funerals
+                .iter()
+                .filter_map(|(key, funeral)| Some(format!("{} {}", written(*key), funeral.pinned?)))
+                .collect(),
         }
     }
 
@@ -244,6 +257,8 @@ impl Core {
         core.next_epoch = saved.next_epoch.max(1);
         core.next_incident = saved.next_incident.max(1);
         core.next_verdict = saved.next_verdict.max(1);
+        let held = |text: &String| Some((read(text), text.rsplit_once(' ')?.1.parse().ok()?));
+        core.held = HeldMemory::restored(saved.nobodys_memory, saved.held.iter().filter_map(held).collect());
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
             core.next_epoch = core.next_epoch.max(old.epoch.saturating_add(1));

@@ -10,6 +10,7 @@ mod fate;
 mod faults;
 mod forged;
 mod gpus;
+mod held;
 mod newcomers;
 mod rules;
 mod scene;

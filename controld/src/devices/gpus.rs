@@ -23,6 +23,8 @@ const END_OF_RECORDS: &str = "";
 const DEFAULT_MODE: u32 = 0;
 /// Processes outside MPS that are told of one GPU; more are not needed to know that something is wrong.
 const MOST_OUTSIDE: usize = 128;
+/// How often memory is looked at while processes take and give back some.
+const MOST_LOOKS_AT_MEMORY: usize = 10;
 /// What `CUDA_VISIBLE_DEVICES` calls an instance of a GPU.
 const INSTANCE_PREFIX: &str = "MIG-";
 
@@ -41,8 +43,24 @@ pub struct ProbedGpu {
     /// Processes with a context on it, or on the instances that were asked for, that are no clients of MPS; servers
     /// are among them. `None` when the driver does not tell who is a client.
     pub outside: Option<Vec<ProbedProcess>>,
+    /// Its memory, where all of it was asked for and the driver tells it.
+    pub memory: Option<ProbedMemory>,
     /// The library's file; empty when the loader does not tell.
     pub library: String,
+}
+
+/// What it prints of a GPU's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbedMemory {
+    /// What the GPU has, in bytes.
+    pub total: u64,
+    /// What of it is in use.
+    pub used: u64,
+    /// What the processes on it have, where that is told of each.
+    pub of_processes: Option<u64>,
+    /// Those processes.
+    pub pids: Vec<u32>,
 }
 
 /// What it prints of a process.
@@ -140,6 +158,22 @@ fn outside(gpu: &Gpu<'_>, parts: &Parts) -> Option<Vec<ProbedProcess>> {
     Some(others.take(MOST_OUTSIDE).map(row).collect())
 }
 
+/// A GPU's memory and who has it. Between the two questions somebody may take or give back some: so they are asked again
+/// until who is there has the same before and after.
+fn memory(gpu: &Gpu<'_>) -> Option<ProbedMemory> {
+    let mut before = gpu.processes().ok()?;
+    for _ in 0..MOST_LOOKS_AT_MEMORY {
+        let (total, used) = gpu.memory().ok()?;
+        let after = gpu.processes().ok()?;
+        if after == before {
+            let of_processes = after.iter().map(|process| process.bytes).sum();
+            return Some(ProbedMemory { total, used, of_processes, pids: after.iter().map(|row| row.pid).collect() });
+        }
+        before = after;
+    }
+    None
+}
+
 fn look(words: &[String]) -> Result<Vec<ProbedGpu>, NvmlError> {
     let nvml = Nvml::open(None)?;
     let library = nvml.path().to_string_lossy().into_owned();
@@ -149,6 +183,7 @@ fn look(words: &[String]) -> Result<Vec<ProbedGpu>, NvmlError> {
         mode: gpu.compute_mode().ok(),
         whole: parts.is_none(),
         outside: outside(&gpu, &parts),
+        memory: parts.is_none().then(|| memory(&gpu)).flatten(),
         library: library.clone(),
     };
     Ok(served(&nvml, words)?.into_iter().map(row).collect())

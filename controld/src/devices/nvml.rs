@@ -30,6 +30,7 @@ type GetText = unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> c_int;
 type GetOfDevice = unsafe extern "C" fn(Handle, *mut c_uint) -> c_int;
 type GetParent = unsafe extern "C" fn(Handle, *mut Handle) -> c_int;
 type SetOfDevice = unsafe extern "C" fn(Handle, c_uint) -> c_int;
+type GetMemory = unsafe extern "C" fn(Handle, *mut Memory) -> c_int;
 type GetProcesses = unsafe extern "C" fn(Handle, *mut c_uint, *mut ProcessInfo) -> c_int;
 
 /// `nvmlProcessInfo_v2_t`, which the third version of the calls takes.
@@ -40,6 +41,14 @@ struct ProcessInfo {
     used_memory: c_ulonglong,
     gpu_instance: c_uint,
     compute_instance: c_uint,
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
 }
 
 /// Why a call gave nothing.
@@ -175,6 +184,15 @@ impl Gpu<'_> {
         // SAFETY: the pointer is to a local of the right type, and the handle came from the library.
         check("nvmlDeviceGetComputeMode", unsafe { get(self.handle, &raw mut mode) })?;
         Ok(mode)
+    }
+
+    /// Its memory and what of that is in use, in bytes.
+    pub(super) fn memory(&self) -> Result<(u64, u64), NvmlError> {
+        let get = function!(self.nvml, "nvmlDeviceGetMemoryInfo", GetMemory);
+        let mut memory = Memory { total: 0, free: 0, used: 0 };
+        // SAFETY: the pointer is to a local of the right type, and the handle came from the library.
+        check("nvmlDeviceGetMemoryInfo", unsafe { get(self.handle, &raw mut memory) })?;
+        Ok((memory.total, memory.used))
     }
 
     /// Changes its compute mode, which takes root.

@@ -64,6 +64,7 @@ impl Made {
                     mode: None,
                     whole: true,
                     outside: Some(Vec::new()),
+                    memory: None,
                     library: String::new(),
                 }]),
                 open: opens,

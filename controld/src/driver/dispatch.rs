@@ -167,6 +167,7 @@ impl Driver {
             Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
             Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
             Event::GpusSeen(seen) => self.gpus_seen(seen),
+            Event::MemorySeen(memory) => self.feed(Input::MemorySeen { memory, asked: true }),
             Event::ModesChanged(changed) => self.modes_changed(changed),
             Event::Devices { devices } => self.devices_listed(&devices),
         }

@@ -2,8 +2,10 @@
 
 use super::handshake::Refusal;
 use super::processes::Extent;
-use crate::core::{ConnectionId, End, ExitCause, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey};
-use crate::core::{ServerEpoch, SessionId};
+use crate::core::{
+    ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
+    SessionId,
+};
 use crate::devices::Device;
 use crate::devices::gpus::ProbedGpu;
 use crate::io::seqpacket::Packet;
@@ -92,6 +94,8 @@ pub(super) enum Event {
     Described { session: SessionId, rows: Vec<ClientRow> },
     /// The GPUs were looked at, or why nothing can be told of them.
     GpusSeen(Result<Vec<ProbedGpu>, String>),
+    /// Their memory was, or why nothing can be told of it.
+    MemorySeen(Result<Vec<GpuMemory>, String>),
     /// What came of changes of compute modes.
     ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The devices are listed, for a session or in advance.

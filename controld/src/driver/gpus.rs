@@ -7,10 +7,10 @@ use super::events::Event;
 use super::processes::kernel_pid;
 use super::{Driver, Kind, keys};
 use crate::core::{
-    ComputeMode, GpuSeen, Input, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider, Pid, ProcessKey,
+    ComputeMode, GpuMemory, GpuSeen, Input, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider, Pid, ProcessKey,
 };
 use crate::devices;
-use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedProcess};
+use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedMemory, ProbedProcess};
 use crate::failpoint::reached;
 use crate::holder::{self, ModeNote, ModesNote, RESTORES_MODES};
 use crate::io::process::{name_of, open_process, pid_namespace_inode, start_time, uid_of};
@@ -63,7 +63,8 @@ impl Driver {
             self.modes_library.clone_from(&gpu.library);
         }
         let own = [std::process::id(), self.holder.pid().as_raw().cast_unsigned()];
-        let gpu = |ProbedGpu { index, uuid, mode, whole, outside, library: _ }| GpuSeen {
+        self.feed(Input::MemorySeen { memory: memory_of(&seen), asked: false });
+        let gpu = |ProbedGpu { index, uuid, mode, whole, outside, memory: _, library: _ }| GpuSeen {
             index,
             mode: mode.map(ComputeMode),
             before: None,
@@ -75,6 +76,14 @@ impl Driver {
         };
         let seen = seen.map(|gpus| gpus.into_iter().map(gpu).map(|gpu| self.with_other_daemons(gpu)).collect());
         self.feed(Input::GpusSeen(seen));
+    }
+
+    pub(super) fn look_at_memory(&self) {
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let seen = devices::look().await.map_err(|error| error.to_string());
+            events.send(Event::MemorySeen(memory_of(&seen))).await;
+        });
     }
 
     /// Records what is set, leaves to other daemons what they count on, and has a child change the rest.
@@ -145,6 +154,16 @@ impl Driver {
             tracing::debug!(pid = process.pid, %error, "a process outside MPS could not be sent a signal");
         }
     }
+}
+
+/// What a look at the GPUs has told of their memory.
+fn memory_of(seen: &Result<Vec<ProbedGpu>, String>) -> Result<Vec<GpuMemory>, String> {
+    let memory = |gpu: &ProbedGpu| {
+        let ProbedMemory { total, used, of_processes, pids } = gpu.memory.clone()?;
+        Some(GpuMemory { total, used, of_processes, pids })
+    };
+    let told = seen.as_ref().map_err(Clone::clone)?.iter().map(memory).collect::<Option<Vec<_>>>();
+    told.ok_or_else(|| "the driver does not tell what of a GPU's memory is in use".to_owned())
 }
 
 /// Why this daemon ends nobody outside MPS: another process may have a pid that a driver tells from another namespace.

@@ -15,6 +15,7 @@ impl Driver {
         match effect {
             Effect::Log(line) => self.say(&line),
             Effect::LookAtGpus => self.look_at_gpus(),
+            Effect::LookAtMemory => self.look_at_memory(),
             Effect::ChangeModes(changes) => self.change_modes(changes),
             Effect::HoldModes(modes) => self.hold_modes(&modes),
             Effect::EndStranger { process, force } => self.end_stranger(process, force),

@@ -172,6 +172,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::ClientRefused { uid, .. }
         | JournalEvent::ClientEnded { uid, incident: None, .. }
         | JournalEvent::FuneralBegun { uid, .. }
+        | JournalEvent::FuneralMeasured { uid, .. }
         | JournalEvent::FuneralEnded { uid, .. }
         | JournalEvent::RegionEscrowed { uid, .. }
         | JournalEvent::RegionsReleased { uid, .. }

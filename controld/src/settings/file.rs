@@ -124,6 +124,10 @@ pub struct Funerals {
     pub hold_timeout: f64,
     /// How much longer they are kept while others are on its server; `inf` is until these have left.
     pub endless_hold: f64,
+    /// Most GPU memory that the dead of all users hold, in GiB; 0 is without limit.
+    pub hold_memory: u64,
+    /// Most that those of one user hold, in GiB; 0 is without limit.
+    pub hold_memory_per_user: u64,
 }
 
 /// The table `[vault]`.
@@ -279,6 +283,8 @@ impl Default for Funerals {
             hold: policy.hold,
             hold_timeout: policy.hold_timeout.as_secs_f64(),
             endless_hold: policy.endless_hold.map_or(f64::INFINITY, |hold| hold.as_secs_f64()),
+            hold_memory: policy.memory.map_or(0, |bytes| bytes / GIB),
+            hold_memory_per_user: policy.memory_per_user.map_or(0, |bytes| bytes / GIB),
         }
     }
 }
@@ -349,9 +355,12 @@ impl ConfigFile {
     /// What is done for clients that die in the middle of their work.
     #[must_use]
     pub fn funeral_policy(&self) -> FuneralPolicy {
-        let Funerals { hold, hold_timeout, endless_hold } = self.funerals;
+        let Funerals { hold, hold_timeout, endless_hold, hold_memory, hold_memory_per_user } = self.funerals;
+        let bytes = |gib: u64| (gib != 0).then(|| gib.saturating_mul(GIB));
         FuneralPolicy {
             hold,
+            memory: bytes(hold_memory),
+            memory_per_user: bytes(hold_memory_per_user),
             hold_timeout: seconds(hold_timeout),
             endless_hold: (endless_hold != f64::INFINITY).then(|| seconds(endless_hold)),
         }

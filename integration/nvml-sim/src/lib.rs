@@ -9,6 +9,7 @@
 //! | `gpus` | UUIDs, in the order of the indices |
 //! | `UUID.mode` | the number of the GPU's compute mode; written by `nvmlDeviceSetComputeMode` |
 //! | `UUID.processes` | `PID C` or `PID M+C` and, on an instance, its two numbers, as `nvidia-smi` lists them |
+//! | `UUID.memory` | what the GPU has and what of it is in use, in bytes; without it the library can't tell |
 //! | `UUID.instances` | `MIG-UUID GPU-INSTANCE COMPUTE-INSTANCE` |
 //! | `fail` | `FUNCTION NUMBER`: the function answers with that error |
 //! | `hang` | names of functions that never return |
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 
 const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 2;
+const NOT_SUPPORTED: c_int = 3;
 const NO_PERMISSION: c_int = 4;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
@@ -46,6 +48,15 @@ struct ProcessInfo {
     used_memory: c_ulonglong,
     gpu_instance: c_uint,
     compute_instance: c_uint,
+}
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Debug)]
+struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
 }
 
 fn folder() -> PathBuf {
@@ -183,6 +194,18 @@ extern "C" fn nvmlDeviceGetComputeMode(device: Handle, mode: *mut c_uint) -> c_i
     let result = begin("nvmlDeviceGetComputeMode").and_then(|()| named(device)).and_then(|(uuid, _)| {
         let lines = lines(&format!("{uuid}.mode"));
         put(mode, lines.first().and_then(|words| words[0].parse().ok()).unwrap_or(0))
+    });
+    status(result)
+}
+
+/// `nvmlDeviceGetMemoryInfo`.
+#[unsafe(no_mangle)]
+extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, memory: *mut Memory) -> c_int {
+    let result = begin("nvmlDeviceGetMemoryInfo").and_then(|()| named(device)).and_then(|(uuid, _)| {
+        let lines = lines(&format!("{uuid}.memory"));
+        let number = |word: usize| lines.first().and_then(|words| words.get(word)?.parse::<c_ulonglong>().ok());
+        let (total, used) = number(0).zip(number(1)).ok_or(NOT_SUPPORTED)?;
+        put(memory, Memory { total, free: total.saturating_sub(used), used })
     });
     status(result)
 }

@@ -31,6 +31,7 @@ impl JournalEvent {
             | Self::CulpritGone { uid: of, .. }
             | Self::VictimTerminated { uid: of, .. }
             | Self::FuneralBegun { uid: of, .. }
+            | Self::FuneralMeasured { uid: of, .. }
             | Self::FuneralEnded { uid: of, .. }
             | Self::RegionEscrowed { uid: of, .. }
             | Self::RegionsReleased { uid: of, .. }

@@ -27,6 +27,7 @@ impl JournalEvent {
             Self::VictimTerminated { .. } => "victim-terminated",
             Self::CulpritGone { .. } => "culprit-gone",
             Self::FuneralBegun { .. } => "funeral-begun",
+            Self::FuneralMeasured { .. } => "funeral-measured",
             Self::FuneralEnded { .. } => "funeral-ended",
             Self::RegionEscrowed { .. } => "region-escrowed",
             Self::RegionsReleased { .. } => "regions-released",

@@ -97,11 +97,24 @@ pub struct FuneralPolicy {
     pub hold_timeout: Duration,
     /// How much longer the copies are kept for those others; zero is not at all, `None` is until they have left.
     pub endless_hold: Option<Duration>,
+    /// Most GPU memory that the dead of all users hold, in bytes; `None` is without limit.
+    pub memory: Option<u64>,
+    /// Most that those of one user hold.
+    pub memory_per_user: Option<u64>,
 }
+
+/// What the dead may hold, all together and of one user, in bytes: as many of one as newcomers join on a server.
+const HELD: [u64; 2] = [32 << 30, 16 << 30];
 
 impl Default for FuneralPolicy {
     fn default() -> Self {
-        Self { hold: true, hold_timeout: Duration::from_secs(10), endless_hold: Some(Duration::from_secs(300)) }
+        Self {
+            hold: true,
+            hold_timeout: Duration::from_secs(10),
+            endless_hold: Some(Duration::from_secs(300)),
+            memory: Some(HELD[0]),
+            memory_per_user: Some(HELD[1]),
+        }
     }
 }
 

@@ -168,9 +168,14 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(sharing: Sharing, domain: DomainPolicy) -> Self {
         let domains = DomainPolicies { default: domain, overrides: Vec::new() };
-        let policy = Policy { sharing, domains, ..Policy::default() };
+        // So that there is no room for all the dead.
+        let funerals =
+            FuneralPolicy { memory: Some(3 << 30), memory_per_user: Some(2 << 30), ..FuneralPolicy::default() };
+        let policy = Policy { sharing, domains, funerals, ..Policy::default() };
+        let mut core = Core::new(policy.clone(), Defaults::default());
+        core.hold_is_watched(Duration::ZERO);
         Self {
-            core: Core::new(policy.clone(), Defaults::default()),
+            core,
             policy,
             now: Duration::ZERO,
             next: 100,
@@ -400,6 +405,7 @@ impl World {
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
+        self.core.hold_is_watched(self.now);
         self.forget_signs();
         // The driver finds out from the server that it was not told, or tells it again.
         for connection in self.told.clone() {

@@ -152,7 +152,15 @@ fn an_exclusive_gpu_fits_one_server_and_no_more() {
 fn looked_at(mode: u32, outside: Option<&[u32]>) -> ProbedGpu {
     let row = |pid: &u32| ProbedProcess { pid: *pid, bytes: None, instance: None };
     let outside = outside.map(|pids| pids.iter().map(row).collect());
-    ProbedGpu { index: 3, uuid: "GPU-3".into(), mode: Some(mode), whole: true, outside, library: String::new() }
+    ProbedGpu {
+        index: 3,
+        uuid: "GPU-3".into(),
+        mode: Some(mode),
+        whole: true,
+        outside,
+        memory: None,
+        library: String::new(),
+    }
 }
 
 #[test]

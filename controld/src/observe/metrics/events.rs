@@ -144,6 +144,7 @@ impl EventMetrics {
             | JournalEvent::ServerTainted { .. }
             | JournalEvent::CulpritGone { .. }
             | JournalEvent::FuneralBegun { .. }
+            | JournalEvent::FuneralMeasured { .. }
             | JournalEvent::RegionEscrowed { .. }
             | JournalEvent::RegionsReleased { .. }
             | JournalEvent::RegionsAdopted { .. }

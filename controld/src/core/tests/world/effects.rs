@@ -10,6 +10,15 @@ impl World {
             Effect::LookAtGpus | Effect::ChangeModes(_) | Effect::HoldModes(_) | Effect::EndStranger { .. } => {
                 panic!("nobody looks at GPUs here")
             }
+            Effect::LookAtMemory => {
+                // One look in three tells nothing.
+                let pids = self.servers.values().map(|process| process.pid).collect();
+                let of_processes = (!self.number().is_multiple_of(3)).then_some(1 << 30);
+                let used = (1 << 30) + self.copies.len() as u64 * (600 << 20);
+                let memory = Ok(vec![GpuMemory { total: 1 << 40, used, of_processes, pids }]);
+                let effects = self.core.handle(self.now, Input::MemorySeen { memory, asked: true });
+                effects.into_iter().for_each(|effect| self.perform(effect));
+            }
             Effect::Save => self.saved_at_least_once = true,
             Effect::SpawnServer { server, uid, .. } => self.spawn(server, uid),
             Effect::AdoptLink { server, .. } => assert!(self.servers.contains_key(&server)),

@@ -124,6 +124,7 @@ pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
             uid,
             domain: domain(),
             descriptors: 3,
+            pinned_bytes: Some(1 << 30),
             reason: FuneralEnd::Drained,
             held
         }),
