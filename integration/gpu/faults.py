@@ -249,6 +249,72 @@ def faults(ours, theirs, kind, times=30, standby=False, their_times=None):
     return results
 
 
+def told(ours, library, kind, times=30):
+    """Faults of one kind among clients that all have the preload library and `MPS_SHIM_FAULTS=tell`: from the launch to
+    the first verdict, to the first that names somebody, and to the culprit's own error; whom it names. In every other one
+    only the victims have the library, who must not be taken for the culprit."""
+    if not Path(library).exists():
+        return {"Skipped": f"there is no {library}"}
+    telling = {"LD_PRELOAD": str(library), "MPS_SHIM_FAULTS": "tell"}
+    rows, kernel = [], Kernel()
+    try:
+        with configured(ours, NO_QUARANTINE) as daemon:
+            plain = daemon.environment
+            for index in range(2 * times):
+                is_silent = index % 2 == 1
+                daemon.environment = {**plain, **telling}
+                clients, seq = crowd(daemon), last_seq(daemon)
+                daemon.environment = plain if is_silent else daemon.environment
+                culprit = daemon.client("mps-aggressor", kind, "--after-ms", str(WARM_UP_MS))
+                daemon.environment = plain
+                launched = culprit.wait("launched")
+                offset = time.time() - time.monotonic()
+                own = settled([culprit], 10)[0]
+                for client in clients:
+                    until(lambda c=client: c.process.poll() is not None, 10, "a victim's end")
+                settled(clients, 10)
+                try:
+                    until(lambda: verdicts(daemon, seq), 3, "a verdict")
+                except Failed:
+                    pass  # Counted: it has none.
+                since = lambda event: (microseconds(event["time"]) - launched["at_us"]) / 1e3  # noqa: E731
+                given = verdicts(daemon, seq)
+                naming = [event for event in given if event["verdict"]["culprit"]]
+                named = [event["verdict"]["culprit"]["pid"] for event in naming]
+                errors = [line for line in culprit.lines if line["event"] == "error"]
+                rows.append(
+                    {
+                        "silent": is_silent,
+                        "own code": own,
+                        "own_ms": (errors[0]["seen"] + offset) * 1e3 - launched["at_us"] / 1e3 if errors else None,
+                        "verdict_ms": since(given[0]) if given else None,
+                        "named_ms": since(naming[0]) if naming else None,
+                        "right": bool(named) and set(named) == {culprit.pid},
+                        "wrong": any(pid != culprit.pid for pid in named),
+                        "confidence": [event["verdict"]["confidence"] for event in given],
+                        "final": given[-1]["verdict"]["confidence"] if given else "none",
+                    }
+                )
+    finally:
+        kernel.close()
+    results = {}
+    for name, part in (("all tell", [r for r in rows if not r["silent"]]), ("the culprit does not", [r for r in rows if r["silent"]])):
+        results[name] = {
+            "faults": len(part),
+            "without any verdict": sum(row["final"] == "none" for row in part),
+            "culprit named": share(part, "right"),
+            "somebody else named": share(part, "wrong"),
+            "last confidence": {word: sum(row["final"] == word for row in part) for word in sorted({row["final"] for row in part})},
+        }
+        for key, text in (("own_ms", "culprit's own error"), ("verdict_ms", "first verdict"), ("named_ms", "named")):
+            values = [row[key] for row in part if row[key] is not None]
+            if values:
+                results[name][f"launch to {text}, ms"] = {**spread(values), "p99": percentile(values, 0.99)}
+    if any(row["wrong"] for row in rows):
+        raise Failed(f"{kind}: an innocent client was named: {results}")
+    return results
+
+
 def floor(ours, times=10):
     """A newcomer that does not use MPS at all, started in the same moment: what the driver alone makes it wait."""
     values = []
@@ -372,7 +438,7 @@ def killed_beside_eight(ours, times=100):
     live, and where the GPU's memory goes while the copies are held, and afterwards."""
     results = {}
     # Held for longer than it takes, until there are so many that newcomers get another server; and for 1.5 s each.
-    for name, settings in (("held", "[funerals]\nhold_timeout = 3600\n"), ("given back", "[funerals]\nhold_timeout = 1.5\nendless_hold = 0\n")):
+    for name, settings in (("held", "[funerals]\nhold_timeout = 3600\nhold_memory = 0\nhold_memory_per_user = 0\n"), ("given back", "[funerals]\nhold_timeout = 1.5\nendless_hold = 0\n")):
         count = times if name == "given back" else min(times, 30)
         with configured(ours, settings) as daemon:
             clients = crowd(daemon)
@@ -387,6 +453,7 @@ def killed_beside_eight(ours, times=100):
                         "used, MiB": seen["used"],
                         "of processes, MiB": sum(seen["of processes"].values()),
                         "funerals": len(open_funerals(daemon)),
+                        "told, MiB": told_memory(daemon),
                     }
                 )
 
@@ -429,6 +496,17 @@ def killed_beside_eight(ours, times=100):
         if results[name]["alive of 8"] != 8 or results[name]["a newcomer refused"]:
             raise Failed(f"{name}: {results}")
     return results
+
+
+def told_memory(daemon):
+    """MiB that the dead hold by the daemon's own word, and of how many of them it knows."""
+    known = {}
+    for event in journal(daemon):
+        if event["event"] == "funeral-measured":
+            known[event["process"]["pid"]] = event["pinned_bytes"] / (1 << 20)
+        elif event["event"] == "funeral-ended":
+            known.pop(event["process"]["pid"], None)
+    return [round(sum(known.values()), 1), len(known)]
 
 
 def open_funerals(daemon):
