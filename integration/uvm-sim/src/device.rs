@@ -135,8 +135,10 @@ fn stay_if_looked_at_again(header: &Header) {
     }
     let is_watched = open_slots().values().flatten().any(|tracker| tracker.space == header.space);
     let is_first = REFUSED.lock().unwrap_or_else(PoisonError::into_inner).insert(header.space);
-    while is_watched && !is_first {
-        std::thread::park();
+    if is_watched && !is_first {
+        loop {
+            std::thread::park();
+        }
     }
 }
 
