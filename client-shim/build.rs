@@ -1,6 +1,6 @@
 //! Link arguments that keep the library loadable on glibc 2.17, whatever glibc it is built on.
 //!
-//! The linker binds a reference to the newest version of a symbol that the build machine has. `src/glibc.rs` takes the
+//! The linker binds a reference to the newest version of a symbol that the build machine has. `src/process/glibc.rs` takes the
 //! strong references back to their old versions; what is left is said here.
 
 /// Functions that std refers to weakly and does without when they are missing; all are newer than glibc 2.17. A weak

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    log::{self, Event},
+    notes::{self, Event},
     sys::CUresult,
     table::Hook,
 };
@@ -113,13 +113,13 @@ pub(crate) fn run<F: Copy>(
     let outcome = match Inside::enter() {
         None => Err(Bypass::Reentered),
         Some(_inside) => unpanicked(|| {
-            log::note(hook, Event::Reached);
+            notes::note(hook, Event::Reached);
             logic(&mut driver)
         })
         .unwrap_or(Err(Bypass::Panicked)),
     };
     outcome.unwrap_or_else(|reason| {
-        log::note(hook, Event::Bypassed(reason));
+        notes::note(hook, Event::Bypassed(reason));
         driver.call(pass)
     })
 }

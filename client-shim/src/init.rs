@@ -10,11 +10,14 @@ use std::{ffi::c_uint, path::Path, time::Duration};
 
 use crate::{
     api::cuInit,
-    daemon, fork,
+    daemon,
     guard::{Bypass, Driver},
-    keep, log,
+    keep,
+    process::{
+        fork, log,
+        settings::{self, Requirement},
+    },
     replay::{self, belongings},
-    settings::{self, Requirement},
     sys::CUresult,
     witness,
 };

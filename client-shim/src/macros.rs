@@ -124,7 +124,7 @@ macro_rules! hooks {
     };
     (@counted $name:ident $function:ident ($($argument:ident),*) []) => {};
     (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident]) => {
-        if $crate::settings::is_recording() {
+        if $crate::process::settings::is_recording() {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { $function($($argument),*) };
             if answer.is_success() && !$out.is_null() {
@@ -136,7 +136,7 @@ macro_rules! hooks {
         }
     };
     (@counted $name:ident $function:ident ($($argument:ident),*) [gone $key:ident]) => {
-        if $crate::settings::is_recording() {
+        if $crate::process::settings::is_recording() {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { $function($($argument),*) };
             if answer.is_success() {

@@ -14,7 +14,7 @@ use std::{
 use crate::{
     api::{cuGetProcAddress, cuGetProcAddress_v2},
     guard::{Bypass, Driver},
-    log::{self, Event},
+    notes::{self, Event},
     sys::{CUdriverProcAddressQueryResult, CUresult, cuuint64_t},
     table,
 };
@@ -56,6 +56,6 @@ fn put_ours_in_place(answer: CUresult, pfn: *mut *mut c_void) -> Result<CUresult
     let hook = table::by_driver_address(found).ok_or(Bypass::NotHooked)?;
     // SAFETY: as above.
     unsafe { *pfn = hook.entry() };
-    log::note(hook, Event::FoundByProcAddress);
+    notes::note(hook, Event::FoundByProcAddress);
     Ok(answer)
 }

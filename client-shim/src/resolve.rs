@@ -16,9 +16,9 @@ use std::{
 };
 
 use crate::{
-    glibc,
     guard::{self, Bypass},
-    log::{self, Event},
+    notes::{self, Event},
+    process::glibc,
     table::{self, Hook},
 };
 
@@ -129,12 +129,12 @@ fn look_up(handle: *mut c_void, hook: &'static Hook) -> *mut c_void {
         Some(address) => {
             let taken = if is_driver(handle, address) { hook.learn(address) } else { Err(Bypass::NotDriver) };
             if let Err(reason) = taken {
-                log::note(hook, Event::Bypassed(reason));
+                notes::note(hook, Event::Bypassed(reason));
                 return address.as_ptr();
             }
         }
     }
-    log::note(hook, Event::FoundByDlsym);
+    notes::note(hook, Event::FoundByDlsym);
     hook.entry()
 }
 

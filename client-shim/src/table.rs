@@ -10,7 +10,8 @@ use crate::{
     api::{self, Class},
     guard::Bypass,
     replay::{self, Effect},
-    resolve, settings,
+    process::settings,
+    resolve,
 };
 
 /// One function of the driver.
@@ -173,7 +174,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::by_name;
-    use crate::{api, fork};
+    use crate::{api, process::fork};
 
     #[test]
     fn every_hook_is_found_by_its_name_and_by_no_other() {

@@ -35,7 +35,9 @@ use std::{
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
 use crate::{
-    guard, log, replay, settings,
+    guard,
+    process::{log, settings},
+    replay,
     sys::CUresult,
     vault::{self, connection::Connection},
 };

@@ -25,7 +25,7 @@ pub(crate) mod query;
 pub(crate) mod stream;
 pub(crate) mod types;
 
-use crate::{settings, table::Hook};
+use crate::{process::settings, table::Hook};
 
 pub(crate) use lookup::{cuGetProcAddress, cuGetProcAddress_v2, cuInit};
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{is_on, recipes::KINDS, record, with};
-use crate::{api::types::CUdeviceptr, replay::threads, settings, sys::CUresult};
+use crate::{api::types::CUdeviceptr, process::settings, replay::threads, sys::CUresult};
 
 /// Declares the reasons and their texts.
 macro_rules! reasons {
@@ -247,7 +247,7 @@ fn write_report() {
             let file = OpenOptions::new().append(true).create(true).open(Path::new(&place));
             let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
             if let Err(error) = written {
-                crate::log::complain(format_args!("no report in {}: {error}", Path::new(&place).display()));
+                crate::process::log::complain(format_args!("no report in {}: {error}", Path::new(&place).display()));
             }
         }
         None => {}

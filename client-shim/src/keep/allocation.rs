@@ -14,8 +14,8 @@ use crate::{
         memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
         types::{CUcontext, CUdevice, CUdeviceptr},
     },
-    failpoint::reached,
     guard::{Bypass, Driver},
+    process::failpoint::reached,
     sys::CUresult,
     vault,
 };

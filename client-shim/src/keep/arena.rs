@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::region;
-use crate::{api::types::CUdevice, vault::LANES};
+use crate::{api::types::CUdevice, process::settings::succession::LANES};
 
 /// Where the arenas begin.
 pub(super) const FIRST: u64 = 0x1100_0000_0000;
@@ -79,7 +79,7 @@ pub(crate) fn all() -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::{DEVICES, END, FIRST, LENGTH, PROGRAMS_END, around, of, of_program};
-    use crate::vault::LANES;
+    use crate::process::settings::succession::LANES;
 
     #[test]
     fn arenas_follow_each_other_and_a_range_lies_in_one_or_in_none() {

@@ -17,8 +17,8 @@ use crate::{
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
     guard::{Bypass, Driver},
+    process::settings,
     replay::threads,
-    settings,
     sys::CUresult,
 };
 

@@ -26,7 +26,7 @@ use crate::{
         },
     },
     guard::{Bypass, Driver},
-    replay,
+    process::settings::{self, succession},
     sys::CUresult,
     vault,
 };
@@ -234,7 +234,7 @@ pub(crate) fn reserve(
     wanted: CUdeviceptr,
     flags: c_ulonglong,
 ) -> Result<CUresult, Bypass> {
-    let is_again = replay::is_wanted() || vault::is_named();
+    let is_again = settings::is_replaying() || succession::is_named();
     let (asked, wish) = if is_again { recoverable(size, alignment, wanted)? } else { (size, wanted) };
     // SAFETY: the program's call with the program's arguments, or with another size and wish.
     let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
@@ -254,7 +254,7 @@ fn recoverable(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(us
     let Some((rounded, asked)) = rounded.and_then(|rounded| Some((rounded, usize::try_from(rounded).ok()?))) else {
         return Ok((size, wanted));
     };
-    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment, vault::lane()))? } else { wanted };
+    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment, succession::lane()))? } else { wanted };
     Ok((asked, wish))
 }
 

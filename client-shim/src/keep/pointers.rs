@@ -14,7 +14,8 @@ use crate::{
         types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
     },
     guard::{Bypass, Driver},
-    log, replay,
+    process::log,
+    replay,
     sys::CUresult,
 };
 

@@ -24,7 +24,7 @@ use crate::{
         types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
     guard::{Bypass, Driver},
-    settings,
+    process::settings,
     sys::CUresult,
 };
 

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
-    failpoint::reached,
-    log, maps,
+    process::{failpoint::reached, log, maps},
     sys::CUresult,
 };
 

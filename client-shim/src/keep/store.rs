@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     api::types::{CUdevice, CUevent},
-    vault,
+    process::settings::succession,
 };
 
 /// From this size on a request has a slab of its own, in bytes.
@@ -141,7 +141,7 @@ impl Store {
     /// [`Store::unclaim`].
     pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
         // A standby leaves the addresses alone that its predecessor may have, and that it will need.
-        let Some(first) = arena::of(device, vault::lane()) else { return 0 };
+        let Some(first) = arena::of(device, succession::lane()) else { return 0 };
         let end = first + arena::LENGTH;
         let slabs = self.slabs.range(first..end).map(|(&base, slab)| (base, slab.region.size));
         let mut taken: Vec<(u64, u64)> =

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{FREE_STUBS, Id, KINDS, Kind, STUBS_OF_A_TABLE, Treatment, storage, stubs, table::Table};
-use crate::{api::types::CUcontext, maps, sys::CUresult};
+use crate::{api::types::CUcontext, process::maps, sys::CUresult};
 
 /// A table.
 #[derive(Clone, Copy)]

@@ -23,9 +23,8 @@ use crate::{
     },
     guard::{Bypass, Driver},
     keep::account::{self, Reason},
-    log,
+    process::{log, settings},
     replay::{self, Subject},
-    settings,
     sys::CUresult,
 };
 

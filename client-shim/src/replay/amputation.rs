@@ -14,7 +14,7 @@ use std::{
 use super::{belongings::Belongings, socket_name::Exchanged};
 use crate::{
     keep::descriptors::identity_of,
-    maps::{self, Range},
+    process::maps::{self, Range},
 };
 
 /// What the driver's files are called.

@@ -22,7 +22,7 @@ use std::{
     thread,
 };
 
-use crate::{api, glibc, resolve};
+use crate::{api, process::glibc, resolve};
 
 /// The file of the copy that the program has loaded.
 static ORIGINAL: OnceLock<PathBuf> = OnceLock::new();

@@ -37,7 +37,7 @@ use crate::{
     api::types::CUcontext,
     guard,
     keep::{self, record},
-    settings,
+    process::settings,
     table::Hook,
 };
 use deed::{Deed, Span};

@@ -39,7 +39,6 @@ mod progress;
 mod rebuild;
 mod recovery;
 mod refusal;
-mod signals;
 mod socket_name;
 pub(crate) mod threads;
 mod word;
@@ -56,7 +55,14 @@ pub(crate) use arguments::{Argument, Launched, Subject, structures::translate};
 pub(crate) use effects::Effect;
 pub(crate) use names::{current_of, name_of};
 
-use crate::{api::cuInit, glibc, keep, log, settings, sys::CUresult, table::Hook, witness};
+use crate::{
+    api::cuInit,
+    keep,
+    process::{glibc, log, settings},
+    sys::CUresult,
+    table::Hook,
+    witness,
+};
 use recovery::Verdict;
 use threads::Here;
 

@@ -18,7 +18,7 @@ use crate::{
         region::{self, DESCRIPTOR, NotReserved},
         store::again::SlabRange,
     },
-    maps,
+    process::maps,
     sys::CUresult,
 };
 

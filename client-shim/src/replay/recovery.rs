@@ -44,14 +44,14 @@ use super::{
     progress,
     rebuild::{Failed, Memory, Renamed, checked},
     refusal::{Refusal, obstacles},
-    signals::NoBrokenPipe,
     socket_name, threads, word,
 };
+use crate::process::signals::NoBrokenPipe;
 use crate::{
     api::types::{CUcontext, CUdevice},
-    failpoint::reached,
     keep::{self, record},
-    log, private, settings,
+    private,
+    process::{failpoint::reached, log, settings},
     sys::CUresult,
     vault,
 };

@@ -34,8 +34,8 @@ use super::{
 };
 use crate::{
     api::types::{CUcontext, CUstream},
-    failpoint::reached,
-    glibc, guard, keep,
+    guard, keep,
+    process::{failpoint::reached, glibc},
     sys::CUresult,
     vault::{
         self,

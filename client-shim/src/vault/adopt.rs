@@ -12,13 +12,12 @@ use remps_proto::shim::{Range, Region as Described};
 use super::{gpu, link::Shared};
 use crate::{
     api::types::{CUdevice, CUmemGenericAllocationHandle},
-    failpoint::reached,
     keep::{
         self, Adopted, arena,
         descriptors::Held,
         region::{self, DESCRIPTOR, NotReserved, Region},
     },
-    log,
+    process::{failpoint::reached, log},
     sys::CUresult,
 };
 

@@ -15,7 +15,8 @@ use std::{
 
 use remps_proto::shim::Ask;
 
-use super::{settings, started};
+use super::started;
+use crate::process::settings::succession;
 use crate::{api::types::CUstream, guard, keep, sys::CUresult};
 
 /// An ending program waits for the daemon no longer than for any packet of it.
@@ -31,7 +32,7 @@ unsafe extern "C" {
 
 /// Has [`at_exit`] called, if there is anything for it to do.
 pub(super) fn prepare() {
-    if !settings::is_named() && settings::exit_page().is_none() {
+    if !succession::is_named() && succession::exit_page().is_none() {
         return;
     }
     // SAFETY: the handler is a function of ours in a library that is never unloaded.
@@ -50,7 +51,7 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
         } else if status == 0
             && let Some(shared) = started()
             && shared.may_escrow.swap(false, Ordering::AcqRel)
-            && let Some(name) = settings::name()
+            && let Some(name) = succession::name()
         {
             let _nobody_to_tell = shared.ask(Ask::Discard { name }, PATIENCE);
         }
@@ -65,7 +66,7 @@ fn context_error() -> CUresult {
 
 /// Notes a driver's error for whoever started this program. The first one stays.
 pub(crate) fn noted(error: CUresult) {
-    let Some(number) = settings::exit_page() else { return };
+    let Some(number) = succession::exit_page() else { return };
     let (length, protection) = (size_of::<AtomicU32>(), libc::PROT_READ | libc::PROT_WRITE);
     // SAFETY: a new mapping at an address of the kernel's choice; one that is no file can't be mapped.
     let page = unsafe { libc::mmap(ptr::null_mut(), length, protection, libc::MAP_SHARED, number, 0) };

@@ -28,12 +28,11 @@ use super::{
     connection::{Connection, Lost, PATIENCE, Told},
     gpu,
     ledger::{Ledger, Serial},
-    settings,
 };
+use crate::process::settings::succession;
 use crate::{
-    failpoint::reached,
     keep::{self, Outside},
-    log,
+    process::{failpoint::reached, log},
 };
 
 /// Escrows and releases that are under way at a time: fewer than the descriptors that one user may have in flight.
@@ -103,7 +102,7 @@ impl Shared {
             adopted: Mutex::default(),
             progress: Mutex::default(),
             moved: Condvar::new(),
-            may_escrow: AtomicBool::new(!settings::is_standby()),
+            may_escrow: AtomicBool::new(!succession::is_standby()),
         })
     }
 
@@ -216,7 +215,7 @@ impl Link {
         if self.connection.is_some() || Instant::now() < self.try_at {
             return;
         }
-        match Connection::open(&settings::socket()) {
+        match Connection::open(&succession::socket()) {
             Ok(connection) => {
                 self.ledger.connected();
                 locked(&self.shared.progress).connections += 1;

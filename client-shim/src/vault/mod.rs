@@ -27,7 +27,6 @@ mod gpu;
 mod ledger;
 mod link;
 mod listener;
-mod settings;
 mod shadow;
 mod state;
 
@@ -37,9 +36,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{fork, glibc, guard, keep};
+use crate::process::settings::succession::{self, is_named};
+use crate::{
+    guard, keep,
+    process::{fork, glibc},
+};
 use link::{CHANGES, Link, Shared};
-pub(crate) use settings::{LANES, is_named, lane};
 
 /// The word of the fork page that belongs to the process.
 const PROCESS: usize = 0;
@@ -92,7 +94,7 @@ fn started() -> Option<&'static Shared> {
 }
 
 fn start() {
-    let Some((name, shared)) = settings::name().zip(Shared::new()) else { return };
+    let Some((name, shared)) = succession::name().zip(Shared::new()) else { return };
     let shared: &'static Shared = Box::leak(Box::new(shared));
     let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let salt = u64::from(std::process::id() ^ nanoseconds.rotate_left(7) ^ (1 << 31));
@@ -138,7 +140,7 @@ pub(crate) fn constant_ranges() -> Vec<(u64, u64)> {
 
 /// The vault's door, at which the daemon also answers what a program's server is about.
 pub(crate) fn door() -> std::ffi::OsString {
-    settings::socket()
+    succession::socket()
 }
 
 /// A number that no other piece of memory of this process has, or had.

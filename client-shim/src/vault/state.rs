@@ -17,10 +17,11 @@ use remps_proto::shim::{
 
 use super::{
     adopt::{Trouble, map_all},
-    linked, settings,
+    linked,
     shadow::{self, Outcome, Shadows},
 };
-use crate::{api::types::CUcontext, failpoint::reached, guard, keep};
+use crate::process::settings::succession;
+use crate::{api::types::CUcontext, guard, keep, process::failpoint::reached};
 
 /// Longest wait that one request is asked for, so that the link has time for others.
 const SLICE: Duration = Duration::from_millis(500);
@@ -149,7 +150,7 @@ fn code_of(failure: Failure) -> Code {
 /// Becomes the owner of the name, and maps what there is of it.
 fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
     let shared = linked().ok_or(Code::Off)?;
-    let name = settings::name().ok_or(Code::Off)?;
+    let name = succession::name().ok_or(Code::Off)?;
     let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
     let (inherited, regions) = loop {
         let left = limit.saturating_sub(begin.elapsed());
@@ -255,7 +256,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
         return Err(Code::Invalid);
     }
     let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
-    let name = settings::name().ok_or(Code::Off)?;
+    let name = succession::name().ok_or(Code::Off)?;
     let shadowed: Vec<Range> = ranges.iter().filter(|range| range.flags & u64::from(SHADOWED) != 0).cloned().collect();
     let mut shadows = shadows();
     ranges.extend(shadows.copy(&shadowed).map_err(|trouble| match trouble {

@@ -1,7 +1,7 @@
 //! The program, its server and the daemon killed at every named step of allocation, escrow, adoption and recovery: nothing
 //! torn is taken for good, nothing leaks, and the next client is served.
 //!
-//! The steps are those of `client-shim/src/failpoint.rs`; one that no scenario here takes fails a test. For the program's
+//! The steps are those of `client-shim/src/process/failpoint.rs`; one that no scenario here takes fails a test. For the program's
 //! own end it is killed there. For the others' it is stopped there, they are killed, and it goes on.
 
 use integration::lab::LIMIT;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-const STEPS: &str = include_str!("../../../client-shim/src/failpoint.rs");
+const STEPS: &str = include_str!("../../../client-shim/src/process/failpoint.rs");
 /// The simulated driver's memory is memory files.
 const TAKES_MEMORY_FILES: (&str, &str) = ("MPS_TEST_VAULT_MEMFD", "1");
 

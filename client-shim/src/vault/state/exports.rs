@@ -8,11 +8,12 @@ use std::{
 use remps_proto::shim::{Answer, Ask, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANGES, Range};
 
 use super::{
-    super::{link::Shared, linked, settings},
+    super::{link::Shared, linked},
     CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of, shadows, state,
     succeed,
 };
 use crate::keep;
+use crate::process::settings::succession;
 
 /// Takes what a predecessor left under the program's name, if there is anything.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -166,7 +167,7 @@ unsafe extern "C" fn mps_state_last_recovery(
 extern "C" fn mps_state_discard(timeout_ms: u32) -> c_int {
     answered(|| {
         let shared: &Shared = linked().ok_or(Code::Off)?;
-        let name = settings::name().ok_or(Code::Off)?;
+        let name = succession::name().ok_or(Code::Off)?;
         let limit = Duration::from_millis(timeout_ms.into());
         match shared.ask(Ask::Discard { name }, limit).and_then(|mut told| told.pop()) {
             Some((Answer::Done { .. }, _)) => Ok(()),

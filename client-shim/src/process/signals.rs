@@ -4,13 +4,13 @@
 use std::{mem::MaybeUninit, ptr};
 
 /// While it lives, a broken pipe ends nobody.
-pub(super) struct NoBrokenPipe {
+pub(crate) struct NoBrokenPipe {
     before: Option<libc::sigaction>,
 }
 
 impl NoBrokenPipe {
     /// Ignores the signal, unless the program does something else about it.
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let mut known = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: only writes what is set to the variable.
         let failed = unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), known.as_mut_ptr()) } != 0;

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use crate::log;
+pub(crate) mod succession;
+
+use super::log;
 
 const REQUIRE: &CStr = c"MPS_SHIM_REQUIRE";
 const LOG: &CStr = c"MPS_SHIM_LOG";
@@ -291,7 +293,7 @@ mod tests {
     };
     use crate::api;
 
-    const MANUAL: &str = include_str!("../../man/mps-client-shim.7");
+    const MANUAL: &str = include_str!("../../../man/mps-client-shim.7");
 
     #[test]
     fn the_manual_names_the_variables_and_the_functions_and_no_others() {

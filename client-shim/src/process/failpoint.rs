@@ -61,7 +61,7 @@ mod armed {
     };
 
     use super::POINTS;
-    use crate::settings;
+    use crate::process::settings;
 
     struct Armed {
         signal: libc::c_int,

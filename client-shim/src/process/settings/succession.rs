@@ -1,10 +1,10 @@
-//! The link's settings, read when the link is first asked for.
+//! Under which name a program's memory outlives it, and whether the program stands by.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use remps_proto::shim::{MAX_NAME_BYTES, SOCKET_NAME};
 
-use crate::{log, settings};
+use crate::process::{log, settings};
 
 /// Addresses that a standby begins at are this far from its predecessor's, for each number above 0.
 pub(crate) const LANES: u64 = 4;
@@ -14,7 +14,7 @@ const NO: u8 = 1;
 const YES: u8 = 2;
 
 /// The name under which a successor finds what this program has; `None` for none.
-pub(super) fn name() -> Option<String> {
+pub(crate) fn name() -> Option<String> {
     let value = settings::variable(settings::NAME).filter(|value| !value.is_empty())?;
     let name = value.to_str().filter(|name| is_name(name)).map(str::to_owned);
     if name.is_none() {
@@ -55,17 +55,17 @@ pub(crate) fn lane() -> u64 {
 }
 
 /// Whether the program only stands by until its predecessor is gone.
-pub(super) fn is_standby() -> bool {
+pub(crate) fn is_standby() -> bool {
     lane() > 0
 }
 
 /// The vault's door.
-pub(super) fn socket() -> std::ffi::OsString {
+pub(crate) fn socket() -> std::ffi::OsString {
     settings::socket_called(SOCKET_NAME)
 }
 
 /// The descriptor of the page on which the wrapper wants to read of a fault.
-pub(super) fn exit_page() -> Option<std::ffi::c_int> {
+pub(crate) fn exit_page() -> Option<std::ffi::c_int> {
     settings::variable(settings::EXIT_PAGE)?.to_str()?.parse().ok().filter(|number| *number >= 0)
 }
 

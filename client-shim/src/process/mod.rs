@@ -1,0 +1,19 @@
+//! The ground floor: this process and the system under it, and nothing of CUDA or of the daemon.
+//!
+//! | file | is about |
+//! |---|---|
+//! | [`glibc`] | functions of the C library, in versions that glibc 2.17 has |
+//! | [`maps`] | what is mapped where |
+//! | [`fork`] | what a forked child must not take for its own |
+//! | [`log`] | lines on standard error |
+//! | [`settings`] | the environment variables, read when they are needed |
+//! | [`signals`] | a signal that must end nobody meanwhile |
+//! | [`failpoint`] | steps at which a test ends or stops the process |
+
+pub(crate) mod failpoint;
+pub(crate) mod fork;
+pub(crate) mod glibc;
+pub(crate) mod log;
+pub(crate) mod maps;
+pub(crate) mod settings;
+pub(crate) mod signals;
