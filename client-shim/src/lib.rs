@@ -2,18 +2,15 @@
 //!
 //! It stands between a program and the driver's library and lets everything pass, except that it can refuse to start
 //! CUDA without the MPS control daemon (`MPS_SHIM_REQUIRE`), that it can keep what a program has on the GPU
-//! (`MPS_SHIM_KEEP`), and that it can give a program whose driver is dead a fresh one (`MPS_SHIM_REPLAY`). [`api`] lists every function of the driver; the lines with an arrow are the table of contents.
+//! (`MPS_SHIM_KEEP`), and that it can give a program whose driver is dead a fresh one (`MPS_SHIM_REPLAY`).
 //!
-//! ```text
-//!  program, cudart, ctypes        this library                                        libcuda.so.1
-//!  linked call of cuInit ───────► api::cuInit ─ guard ─ init ───────────────────────► cuInit
-//!  dlsym(.., "cuInit") ─────────► resolve: real lookup, then our entry in its place ─ found there
-//!  cuGetProcAddress("cuInit") ──► proc_address: driver's lookup, then our entry ───── found there
-//! ```
+//! [`cuda::functions`] describes every function of the driver in one row, and the rows with an arrow are the table of
+//! contents. [`hooks`] is what the program reaches.
 //!
 //! Rules of the house:
-//! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment. There
-//!   are threads later, only where the program has a name for its successors ([`vault`]) or may be recovered ([`replay`]).
+//! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment.
+//!   There are threads later, only where the program has a name for its successors ([`vault`]) or may be recovered
+//!   ([`replay`]).
 //! - A lookup is done for real first, and only a success is replaced, so the library never invents a function.
 //! - If anything of ours fails, the call goes to the driver as if the library were not there.
 //! - All state is atomics and one page that a forked child finds empty, except for what is kept of a program: that is
@@ -23,19 +20,11 @@
 compile_error!("the library is written for glibc on x86-64: its dlsym and its symbol versions are in assembler");
 
 #[macro_use]
-mod macros;
-mod api;
+mod cuda;
 mod daemon;
-mod guard;
-mod init;
+mod hooks;
 mod keep;
-mod notes;
-mod private;
-mod proc_address;
 mod process;
 mod replay;
-mod resolve;
-mod sys;
-mod table;
 mod vault;
 mod witness;

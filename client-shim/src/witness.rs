@@ -35,10 +35,9 @@ use std::{
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
 use crate::{
-    guard,
-    process::{log, settings},
+    cuda::result::CUresult,
+    process::{log, panics::unpanicked, settings},
     replay,
-    sys::CUresult,
     vault::{self, connection::Connection},
 };
 
@@ -78,7 +77,7 @@ fn hear_error(error: u32) {
         return;
     }
     // Without a daemon there is nobody to tell.
-    let _told = guard::unpanicked(|| report(error));
+    let _told = unpanicked(|| report(error));
 }
 
 /// Tells the daemon of an error of this process; `None` if that takes no reports.

@@ -13,7 +13,11 @@ use std::{
 };
 
 use super::{is_on, recipes::KINDS, record, with};
-use crate::{api::types::CUdeviceptr, process::settings, replay::threads, sys::CUresult};
+use crate::{
+    cuda::{result::CUresult, types::CUdeviceptr},
+    process::settings,
+    replay::threads,
+};
 
 /// Declares the reasons and their texts.
 macro_rules! reasons {
@@ -211,7 +215,7 @@ pub(super) fn report_at_exit() {
 extern "C" fn at_exit() {
     // A forked child has nothing to report, and a panic would take an ending program along.
     if is_on() {
-        let _unreported = crate::guard::unpanicked(write_report);
+        let _unreported = crate::process::panics::unpanicked(write_report);
     }
 }
 

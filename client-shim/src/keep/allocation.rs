@@ -10,13 +10,13 @@ use super::{
     with,
 };
 use crate::{
-    api::{
-        memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
+    cuda::{
+        call::{Bypass, Driver},
+        functions::memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
+        result::CUresult,
         types::{CUcontext, CUdevice, CUdeviceptr},
     },
-    guard::{Bypass, Driver},
     process::failpoint::reached,
-    sys::CUresult,
     vault,
 };
 

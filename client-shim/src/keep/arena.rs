@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::region;
-use crate::{api::types::CUdevice, process::settings::succession::LANES};
+use crate::{cuda::types::CUdevice, process::settings::succession::LANES};
 
 /// Where the arenas begin.
 pub(super) const FIRST: u64 = 0x1100_0000_0000;

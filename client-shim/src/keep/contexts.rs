@@ -11,15 +11,17 @@ use super::{
     with,
 };
 use crate::{
-    api::{
-        context::{cuCtxDestroy_v2, cuCtxEnablePeerAccess, cuDevicePrimaryCtxReset_v2},
-        stream::{cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture},
+    cuda::{
+        call::{Bypass, Driver},
+        functions::{
+            context::{cuCtxDestroy_v2, cuCtxEnablePeerAccess, cuDevicePrimaryCtxReset_v2},
+            stream::{cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture},
+        },
+        result::CUresult,
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
-    guard::{Bypass, Driver},
     process::settings,
     replay::threads,
-    sys::CUresult,
 };
 
 /// Logic of `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.

@@ -6,16 +6,16 @@ use std::ffi::c_uint;
 
 use super::with;
 use crate::{
-    api::{
-        context::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::context::{
             cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
             cuDevicePrimaryCtxSetFlags_v2,
         },
+        result::CUresult,
         types::{CUcontext, CUdevice},
     },
-    guard::{Bypass, Driver},
     replay::{belongings, threads},
-    sys::CUresult,
     witness,
 };
 

@@ -6,14 +6,14 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::{account, region::Region, store::Pending, with};
-use crate::{
-    api::{
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::{
         memory::cuMemFree_v2,
         pool::{cuMemFreeAsync, cuMemFreeAsync_ptsz},
-        types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
     },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+    result::CUresult,
+    types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -61,8 +61,9 @@ pub(crate) fn in_order_per_thread(
     stream: CUstream,
 ) -> Result<CUresult, Bypass> {
     let mut status: CUstreamCaptureStatus = 0;
-    let is_captured = || driver!(stream::cuStreamIsCapturing_ptsz(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, stream, is_captured, |event| driver!(event::cuEventRecord_ptsz(event, stream)))
+    let is_captured =
+        || driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
+    after(driver, address, stream, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
 }
 
 /// Frees a block once what is before an event recorded now is done. Memory that is not ours is the driver's to free.

@@ -24,10 +24,10 @@ use std::{
 pub(crate) use calls::*;
 
 use super::{recipes::MOST_WRITTEN, record, with};
-use crate::{
-    api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, Key as _},
-    guard::Bypass,
-    sys::CUresult,
+use crate::cuda::{
+    call::Bypass,
+    result::CUresult,
+    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, Key as _},
 };
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.

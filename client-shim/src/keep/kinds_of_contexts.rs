@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::types::CUdevice;
+use crate::cuda::types::CUdevice;
 
 /// A device's primary context, as the program uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

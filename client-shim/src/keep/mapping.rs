@@ -14,20 +14,20 @@ use super::{
     region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
 };
 use crate::{
-    api::{
-        mapping::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::mapping::{
             cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemGetAllocationPropertiesFromHandle,
             cuMemImportFromShareableHandle, cuMemMap, cuMemRelease, cuMemRetainAllocationHandle, cuMemSetAccess,
             cuMemUnmap,
         },
+        result::CUresult,
         types::{
             CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
             CUmemGenericAllocationHandle, Key as _,
         },
     },
-    guard::{Bypass, Driver},
     process::settings::{self, succession},
-    sys::CUresult,
     vault,
 };
 

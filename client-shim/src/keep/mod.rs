@@ -44,7 +44,7 @@ pub(crate) use outside::{Adopted, Outside, add_adopted, is_kept, outside};
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{guard::Bypass, process::fork, vault};
+use crate::{cuda::call::Bypass, process::fork, vault};
 use store::Store;
 
 /// The word of the fork page that belongs to this module and `init`.

@@ -11,13 +11,11 @@ use super::{
     region::{self, DEVICE},
     with,
 };
-use crate::{
-    api::{
-        pool::{cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemPoolSetAccess},
-        types::{CUcontext, CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemoryPool, CUstream, CUstreamCaptureStatus},
-    },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::pool::{cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemPoolSetAccess},
+    result::CUresult,
+    types::{CUcontext, CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemoryPool, CUstream, CUstreamCaptureStatus},
 };
 
 /// Streams below are names for the default stream and not handles: `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::{Store, descriptors::Held, region::Region, with};
-use crate::guard::Bypass;
+use crate::cuda::call::Bypass;
 
 /// A piece of memory that is held by one descriptor.
 #[derive(Debug)]

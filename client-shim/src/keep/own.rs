@@ -9,7 +9,7 @@ pub(crate) mod again;
 use std::collections::BTreeMap;
 
 use super::{arena, descriptors::Held, regions::KeptRange};
-use crate::api::types::{CUdevice, CUmemAccessDesc};
+use crate::cuda::types::{CUdevice, CUmemAccessDesc};
 
 /// A number for an allocation that no other one has, or had. A handle is given out again once it is released.
 pub(crate) type Id = u64;

@@ -29,13 +29,11 @@ use super::{
     recipes::Recipe,
     record::{context, destroyed, with},
 };
-use crate::{
-    api::{
-        host::{cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags},
-        types::{CUdeviceptr, Key as _},
-    },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::host::{cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags},
+    result::CUresult,
+    types::{CUdeviceptr, Key as _},
 };
 
 /// All flags of `cuMemHostAlloc` that are known: portable, mapped, write-combined.

@@ -8,15 +8,17 @@ use std::ffi::{c_uint, c_void};
 
 use super::{allocation::current, store::Block, with};
 use crate::{
-    api::{
-        ipc::cuIpcGetMemHandle,
-        memory::{cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes},
+    cuda::{
+        call::{Bypass, Driver},
+        functions::{
+            ipc::cuIpcGetMemHandle,
+            memory::{cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes},
+        },
+        result::CUresult,
         types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
     },
-    guard::{Bypass, Driver},
     process::log,
     replay,
-    sys::CUresult,
 };
 
 /// `CU_POINTER_ATTRIBUTE_…`.

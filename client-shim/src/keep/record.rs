@@ -16,16 +16,18 @@ use super::{
     recipes::{KINDS, Recipe, Recipes, Setting},
 };
 use crate::{
-    api::{
-        context::{cuCtxSetCacheConfig, cuCtxSetLimit},
-        event::{cuEventCreate, cuEventDestroy_v2},
-        host::{cuMemHostRegister_v2, cuMemHostUnregister},
-        stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSetAttribute},
+    cuda::{
+        call::{Bypass, Driver},
+        functions::{
+            context::{cuCtxSetCacheConfig, cuCtxSetLimit},
+            event::{cuEventCreate, cuEventDestroy_v2},
+            host::{cuMemHostRegister_v2, cuMemHostUnregister},
+            stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSetAttribute},
+        },
+        result::CUresult,
         types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
-    guard::{Bypass, Driver},
     process::settings,
-    sys::CUresult,
 };
 
 static RECIPES: Mutex<Option<Recipes>> = Mutex::new(None);

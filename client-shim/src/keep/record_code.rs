@@ -1,6 +1,6 @@
 //! Modules and their functions, passed on and noted, and what libraries share with them.
 //!
-//! What cudart loads through a private table of the driver's comes by [`private`](crate::private).
+//! What cudart loads through a private table of the driver's comes by [`private`](crate::replay::private).
 #![expect(unsafe_code, reason = "calls the driver and reads what the program has given it")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -11,17 +11,17 @@ use super::{
     recipes::{Image, JitOption, Recipe, Setting},
     record::{context, destroyed, keep, with},
 };
-use crate::{
-    api::{
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::{
         kernel::{cuFuncSetAttribute, cuFuncSetCacheConfig},
         module::{
             cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx,
             cuModuleUnload,
         },
-        types::{CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
     },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+    result::CUresult,
+    types::{CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
 };
 
 /// Options of the just-in-time compiler that only say where it is to write something.

@@ -8,20 +8,20 @@ use super::{
     record::{context, destroyed, with},
     record_code::{copied, found, jit_options, loaded, named},
 };
-use crate::{
-    api::{
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::{
         kernel::{cuKernelGetFunction, cuKernelSetAttribute, cuKernelSetCacheConfig},
         library::{
             cuLibraryGetGlobal, cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile,
             cuLibraryUnload,
         },
-        types::{
-            CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
-            CUlibraryOption, CUmodule,
-        },
     },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+    result::CUresult,
+    types::{
+        CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
+        CUlibraryOption, CUmodule,
+    },
 };
 
 /// `CU_LIBRARY_BINARY_IS_PRESERVED`: the image stays where it is, which a copy of ours does too.

@@ -12,9 +12,11 @@ use super::{
     descriptors::{Held, NotHeld},
 };
 use crate::{
-    api::types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
+    cuda::{
+        result::CUresult,
+        types::{CUdevice, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation},
+    },
     process::{failpoint::reached, log, maps},
-    sys::CUresult,
 };
 
 /// Granularity of exportable memory, in bytes. `cuMemGetAllocationGranularity` says so for every GPU so far; another

@@ -19,7 +19,7 @@ use super::{
     regions::KeptRange,
 };
 use crate::{
-    api::types::{CUdevice, CUevent},
+    cuda::types::{CUdevice, CUevent},
     process::settings::succession,
 };
 

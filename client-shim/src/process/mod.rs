@@ -6,6 +6,7 @@
 //! | [`maps`] | what is mapped where |
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
+//! | [`panics`] | panics, which stay inside |
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
@@ -15,5 +16,6 @@ pub(crate) mod fork;
 pub(crate) mod glibc;
 pub(crate) mod log;
 pub(crate) mod maps;
+pub(crate) mod panics;
 pub(crate) mod settings;
 pub(crate) mod signals;

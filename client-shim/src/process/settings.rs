@@ -291,7 +291,7 @@ mod tests {
         DEFAULT_PIPE_DIRECTORY, FAULTS, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REISSUE, REPLAY,
         REPORT, REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
-    use crate::api;
+    use crate::cuda::functions;
 
     const MANUAL: &str = include_str!("../../../man/mps-client-shim.7");
 
@@ -305,7 +305,7 @@ mod tests {
                 .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
-        assert!(always.iter().all(|name| api::hooks().any(|hook| hook.name.to_bytes() == name.as_bytes())));
+        assert!(always.iter().all(|name| functions::all().any(|function| function.name.to_bytes() == name.as_bytes())));
         assert_eq!(after(".Fn "), BTreeSet::from_iter(always.into_iter().chain(["dlsym"])));
         assert!(MANUAL.contains(&format!("\n.Pa {DEFAULT_PIPE_DIRECTORY} .\n")));
     }

@@ -14,7 +14,8 @@
 use std::{cell::Cell, ptr};
 
 use super::{moved, names};
-use crate::api::types::{
+use crate::cuda::result::{CUdriverProcAddressQueryResult, CUresult};
+use crate::cuda::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray,
     CUarrayMapInfo, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory,
     CUexternalSemaphore, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphicsResource, CUgreenCtx,
@@ -22,7 +23,6 @@ use crate::api::types::{
     CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmipmappedArray, CUmodule,
     CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
 };
-use crate::sys::{CUdriverProcAddressQueryResult, CUresult};
 
 /// A call cannot be translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! Copies of the driver's library in one process: a private copy of its file is loaded beside the dead one, and every
-//! hook is pointed at it.
+//! function is looked up in it.
 //!
 //! The linker knows a library by its file and by the name it was opened under, so each copy is a file of its own without
 //! a name in any folder, opened by a path that no other copy had. `RTLD_DEEPBIND` makes it use its own functions and the
@@ -22,7 +22,13 @@ use std::{
     thread,
 };
 
-use crate::{api, process::glibc, resolve};
+use crate::{
+    cuda::{
+        functions::{self, lookup::cuInit},
+        library,
+    },
+    process::glibc,
+};
 
 /// The file of the copy that the program has loaded.
 static ORIGINAL: OnceLock<PathBuf> = OnceLock::new();
@@ -35,8 +41,8 @@ fn next() -> MutexGuard<'static, Option<File>> {
 
 /// Notes the file of the driver that is loaded; whether there is one.
 pub(super) fn learn() -> bool {
-    let Some(address) = api::cuInit::HOOK.driver() else { return false };
-    let Some(path) = resolve::library_of(address) else { return false };
+    let Some(address) = cuInit::FUNCTION.driver() else { return false };
+    let Some(path) = library::library_of(address) else { return false };
     // The first one stays.
     let _known = ORIGINAL.set(Path::new(OsStr::from_bytes(path.to_bytes())).to_owned());
     true
@@ -137,7 +143,7 @@ pub(super) fn load(file: &File, number: u64) -> Result<Copy, String> {
     Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Where the hooks were pointed at.
+/// Where the functions were found.
 #[derive(Debug)]
 pub(super) struct Before {
     addresses: Vec<*mut c_void>,
@@ -145,20 +151,21 @@ pub(super) struct Before {
 }
 
 impl Copy {
-    /// Points every hook at this copy. The gate is closed and nobody is inside.
+    /// Has every function found in this copy. The gate is closed and nobody is inside.
     pub(super) fn take_over(self) -> Before {
-        let library = resolve::exchange_library(self.0);
-        let addresses = api::hooks().map(|hook| hook.exchange(|| resolve::find(self.0, hook.name))).collect();
+        let library = library::exchange_library(self.0);
+        let addresses =
+            functions::all().map(|function| function.exchange(|| library::find(self.0, function.name))).collect();
         Before { addresses, library }
     }
 }
 
 impl Before {
-    /// Points the hooks back at the copy of before. The gate is closed and nobody is inside.
+    /// Has every function found in the copy of before. The gate is closed and nobody is inside.
     pub(super) fn restore(self) {
-        resolve::exchange_library(self.library);
-        for (hook, address) in api::hooks().zip(self.addresses) {
-            hook.restore(address);
+        library::exchange_library(self.library);
+        for (function, address) in functions::all().zip(self.addresses) {
+            function.restore(address);
         }
     }
 }

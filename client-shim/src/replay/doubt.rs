@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::guard;
+use crate::process::panics::unpanicked;
 
 /// `struct mps_shim_range`.
 #[repr(C)]
@@ -50,7 +50,7 @@ pub(super) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, 
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_in_doubt(ranges: *mut Range, room: usize) -> usize {
     let found = if crate::keep::is_on() {
-        guard::unpanicked(|| IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+        unpanicked(|| IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     } else {
         // In a forked child another thread may have held the lock.
         Vec::new()

@@ -4,7 +4,7 @@
 //! ("the process must be terminated and relaunched"), and 46, 805, 806 and 807 were seen on a dead process or server
 //! (`recovery-findings` 1 and 4).
 
-use crate::{api::types::CUstream, sys::CUresult};
+use crate::cuda::{result::CUresult, types::CUstream};
 
 /// What an answer says about the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) fn is_confirmed(meaning: Meaning) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{MEANINGS, Meaning, meaning};
-    use crate::sys::CUresult;
+    use crate::cuda::result::CUresult;
 
     #[test]
     fn ordinary_answers_mean_nothing() {

@@ -13,7 +13,10 @@ use super::{
     rebuild::{Failed, Renamed, checked},
 };
 use crate::{
-    api::types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
+    cuda::{
+        result::CUresult,
+        types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
+    },
     keep::{
         graphs::{
             buffer::Buffer,
@@ -22,7 +25,6 @@ use crate::{
         },
         record,
     },
-    sys::CUresult,
 };
 
 /// All that there are.

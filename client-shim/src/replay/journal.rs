@@ -33,12 +33,11 @@ use super::{
     layout::{Layout, ask_layout},
     names, progress,
 };
+use crate::process::panics::unpanicked;
 use crate::{
-    api::types::CUcontext,
-    guard,
+    cuda::{functions::Function, types::CUcontext},
     keep::{self, record},
     process::settings,
-    table::Hook,
 };
 use deed::{Deed, Span};
 
@@ -97,8 +96,8 @@ fn is_freeing(name: &[u8]) -> bool {
 }
 
 /// A call has succeeded; the piece of work that it has given, if any. `numbers` are its arguments.
-pub(super) fn note(hook: &'static Hook, piece: Option<(usize, u64)>, numbers: &dyn Fn() -> Vec<u64>) {
-    let name = hook.name.to_bytes();
+pub(super) fn note(called: &'static Function, piece: Option<(usize, u64)>, numbers: &dyn Fn() -> Vec<u64>) {
+    let name = called.name.to_bytes();
     let Some(piece) = piece else {
         if is_freeing(name) {
             let mut journal = journal();
@@ -239,7 +238,7 @@ unsafe extern "C" fn mps_shim_idempotent(kernel: *const c_char) -> c_int {
     }
     // SAFETY: by the contract.
     let name = unsafe { CStr::from_ptr(kernel) }.to_bytes().to_vec();
-    let noted = guard::unpanicked(|| {
+    let noted = unpanicked(|| {
         let mut journal = journal();
         let is_sound = (1..=LONGEST_NAME).contains(&name.len()) && journal.idempotent.len() < MOST_KERNELS;
         if is_sound {

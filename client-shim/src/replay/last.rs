@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::guard;
+use crate::process::panics::unpanicked;
 
 /// Bytes of a reason with its NUL.
 const REASON: usize = 160;
@@ -160,7 +160,7 @@ pub(super) fn set(recovery: Recovery) {
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_last_recovery(recovery: *mut Recovery, size: usize) -> u64 {
     // In a forked child another thread may have held the lock.
-    let last = if crate::keep::is_on() { guard::unpanicked(get) } else { None }.unwrap_or(Recovery::none());
+    let last = if crate::keep::is_on() { unpanicked(get) } else { None }.unwrap_or(Recovery::none());
     if !recovery.is_null() {
         let length = size.min(size_of::<Recovery>());
         // SAFETY: by the contract there is room for as much.

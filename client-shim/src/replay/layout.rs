@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::{
-    api::types::{CUfunction, CUkernel},
-    sys::CUresult,
+use crate::cuda::{
+    result::CUresult,
+    types::{CUfunction, CUkernel},
 };
 
 /// Most arguments of a kernel.

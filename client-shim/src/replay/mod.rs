@@ -6,7 +6,7 @@
 //! the same addresses and the same objects, and takes over ([`recovery`] has the steps).
 //!
 //! ```text
-//!  program ── api ── gate ── names, progress ── logic of the hook ──► the copy that lives
+//!  program ── hooks ── gate ── names, progress ── logic of the hook ──► the copy that lives
 //!                      │ the answer is one of errors                     ▲
 //!                      └──► recovery: everybody out, load, rebuild, amputate the dead one
 //! ```
@@ -15,7 +15,7 @@
 //! costs one look at a flag.
 //!
 //! Not recovered, with the reason on standard error and in `mps_shim_last_recovery`: a program with anything that
-//! [`account`](crate::keep::account) counts, private tables that [`private`](crate::private) does not know among it; one
+//! [`account`](crate::keep::account) counts, private tables that [`private`](crate::replay::private) does not know among it; one
 //! in the middle of a capture; one with a thread that does not come out of the driver; one that the operator has
 //! terminated. A forked child never is: it has no driver.
 #![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
@@ -25,7 +25,6 @@ mod arguments;
 pub(crate) mod belongings;
 mod copy;
 mod doubt;
-mod effects;
 mod errors;
 mod gate;
 mod graphs;
@@ -35,6 +34,7 @@ mod layout;
 pub(crate) mod moved;
 mod names;
 mod objects;
+pub(crate) mod private;
 mod progress;
 mod rebuild;
 mod recovery;
@@ -44,23 +44,21 @@ pub(crate) mod threads;
 mod word;
 
 use std::{
-    ffi::c_void,
-    mem::MaybeUninit,
-    ptr::NonNull,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 pub(crate) use arguments::{Argument, Launched, Subject, structures::translate};
-pub(crate) use effects::Effect;
 pub(crate) use names::{current_of, name_of};
 
 use crate::{
-    api::cuInit,
+    cuda::{
+        functions::{Effect, Function, lookup::cuInit},
+        library,
+        result::CUresult,
+    },
     keep,
-    process::{glibc, log, settings},
-    sys::CUresult,
-    table::Hook,
+    process::{log, settings},
     witness,
 };
 use recovery::Verdict;
@@ -70,8 +68,6 @@ use threads::Here;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
-/// Where the library that the program has loaded begins.
-static FORMER: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether calls pass the gate.
 pub(crate) fn is_armed() -> bool {
@@ -99,8 +95,7 @@ pub(crate) fn arm() {
         log::complain(format_args!("MPS_SHIM_REPLAY: the driver's file is not found, so nothing is recovered"));
         return;
     }
-    let base = cuInit::HOOK.driver().and_then(base_of).unwrap_or(0);
-    FORMER.store(base, Ordering::Release);
+    library::remember_first(cuInit::FUNCTION.driver());
     copy::prepare();
     IS_ARMED.store(true, Ordering::Release);
     word::listen();
@@ -111,35 +106,20 @@ extern "C" fn disarm() {
     IS_ARMED.store(false, Ordering::Relaxed);
 }
 
-/// Where the library around an address begins.
-fn base_of(address: NonNull<c_void>) -> Option<usize> {
-    let mut library = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: `dladdr` looks the address up and never reads there.
-    let found = unsafe { glibc::dladdr(address.as_ptr(), library.as_mut_ptr()) } != 0;
-    // SAFETY: zeroed is a valid value, filled in or not.
-    let base = unsafe { library.assume_init() }.dli_fbase;
-    found.then_some(base.addr())
-}
-
-/// Whether an address is one of the copy that the program has loaded itself, and another copy lives now.
-pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
-    recovery::generation() > 0 && base_of(address) == Some(FORMER.load(Ordering::Acquire))
-}
-
 /// One call of a hooked function, with names for handles if `call` is told so.
 /// `numbers` gives the arguments as far as they are numbers.
 pub(crate) fn through(
-    hook: &'static Hook,
+    called: &'static Function,
     subject: &Subject,
     numbers: &dyn Fn() -> Vec<u64>,
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
-    threads::here(|here| pass(here, hook, subject, numbers, call))
+    threads::here(|here| pass(here, called, subject, numbers, call))
 }
 
 fn pass(
     here: &Here,
-    hook: &'static Hook,
+    called: &'static Function,
     subject: &Subject,
     numbers: &dyn Fn() -> Vec<u64>,
     call: &mut dyn FnMut(bool) -> CUresult,
@@ -153,16 +133,16 @@ fn pass(
         let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
         let generation = recovery::generation();
         here.arrive(generation);
-        let work = progress::begin(hook.effect(), subject, hook.is_per_thread(), here.current());
+        let work = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
         if generation > 0
-            && let Some(error) = owed(here, hook.effect(), &work)
+            && let Some(error) = owed(here, called.effect(), &work)
         {
             work.end(error);
             return error;
         }
         let answer = call(generation > 0);
         if answer.is_success() && journal::is_on() {
-            journal::note(hook, work.piece(), numbers);
+            journal::note(called, work.piece(), numbers);
         }
         work.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
@@ -174,7 +154,7 @@ fn pass(
         }
         drop(pass);
         known = answer;
-        match recovery::after(answer, meaning, hook.effect(), generation, is_again) {
+        match recovery::after(answer, meaning, called.effect(), generation, is_again) {
             Verdict::Again => is_again = true,
             Verdict::Answer(answer) => return answer,
         }
@@ -194,8 +174,8 @@ fn owed(here: &Here, effect: Effect, work: &progress::Work) -> Option<CUresult> 
 }
 
 /// A call that cannot be translated.
-pub(crate) fn untranslatable(hook: &Hook) -> CUresult {
-    let name = hook.name.to_str().unwrap_or("?");
+pub(crate) fn untranslatable(called: &Function) -> CUresult {
+    let name = called.name.to_str().unwrap_or("?");
     log::complain(format_args!("{name} cannot be used after a recovery: CUDA_ERROR_NOT_SUPPORTED (801)"));
     CUresult::CUDA_ERROR_NOT_SUPPORTED
 }

@@ -9,15 +9,17 @@ use super::{
     rebuild::{Failed, Renamed, checked},
 };
 use crate::{
-    api::types::{
-        CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
+    cuda::{
+        result::CUresult,
+        types::{
+            CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
+        },
     },
     keep::{
         pinned,
         recipes::{Image, JitOption, Recipe, Setting},
         record,
     },
-    sys::CUresult,
 };
 
 /// Words of the value of a stream's attribute.

@@ -19,8 +19,9 @@ use std::{
     },
 };
 
-use super::{arguments::Subject, effects::Effect, names};
-use crate::{keep::record, sys::CUresult};
+use super::{arguments::Subject, names};
+use crate::cuda::functions::Effect;
+use crate::{cuda::result::CUresult, keep::record};
 
 /// Places.
 const MOST: usize = 1024;

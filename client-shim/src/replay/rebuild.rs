@@ -10,7 +10,10 @@
 use std::{collections::BTreeMap, ptr};
 
 use crate::{
-    api::types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, c_int},
+    cuda::{
+        result::CUresult,
+        types::{CUcontext, CUdevice, CUmemGenericAllocationHandle, c_int},
+    },
     keep::{
         self, arena,
         kinds_of_contexts::Retained,
@@ -19,7 +22,6 @@ use crate::{
         store::again::SlabRange,
     },
     process::maps,
-    sys::CUresult,
 };
 
 /// A call that failed.

@@ -34,7 +34,6 @@ use remps_proto::shim::Part;
 
 use super::{
     amputation, belongings, copy, doubt,
-    effects::Effect,
     errors::Meaning,
     gate, journal,
     last::{self, Clock, Recovery, Step},
@@ -48,11 +47,15 @@ use super::{
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
-    api::types::{CUcontext, CUdevice},
+    cuda::{
+        functions::Effect,
+        library,
+        result::CUresult,
+        types::{CUcontext, CUdevice},
+    },
     keep::{self, record},
-    private,
     process::{failpoint::reached, log, settings},
-    sys::CUresult,
+    replay::private,
     vault,
 };
 
@@ -250,6 +253,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     } else {
         progress::lose(CUresult::CUDA_SUCCESS);
     }
+    library::first_is_former();
     GENERATION.store(recovery.count, Ordering::Release);
     word::forget();
     last::set(recovery);

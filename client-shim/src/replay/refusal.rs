@@ -3,7 +3,7 @@
 use super::rebuild::Failed;
 use crate::{
     keep::{self, account},
-    private,
+    replay::private,
 };
 
 /// Reasons that are told at most.

@@ -5,8 +5,9 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{effects::Effect, gate::Passer, names};
-use crate::api::types::CUcontext;
+use super::{gate::Passer, names};
+use crate::cuda::functions::Effect;
+use crate::cuda::types::CUcontext;
 
 /// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
 #[derive(Debug)]

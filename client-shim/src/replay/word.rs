@@ -32,11 +32,14 @@ use super::{
     errors::{self, Meaning},
     gate, recovery, threads,
 };
+use crate::process::panics::unpanicked;
 use crate::{
-    api::types::{CUcontext, CUstream},
-    guard, keep,
+    cuda::{
+        result::CUresult,
+        types::{CUcontext, CUstream},
+    },
+    keep,
     process::{failpoint::reached, glibc},
-    sys::CUresult,
     vault::{
         self,
         connection::{Connection, Lost, PATIENCE},
@@ -74,7 +77,7 @@ pub(super) fn listen() {
     if !IS_LISTENING.swap(true, Ordering::AcqRel) {
         // Without it a recovery begins with a call of the program's.
         let _none = glibc::detached_thread(Box::new(|| {
-            let _ended = guard::unpanicked(work);
+            let _ended = unpanicked(work);
         }));
     }
 }

@@ -11,14 +11,16 @@ use remps_proto::shim::{Range, Region as Described};
 
 use super::{gpu, link::Shared};
 use crate::{
-    api::types::{CUdevice, CUmemGenericAllocationHandle},
+    cuda::{
+        result::CUresult,
+        types::{CUdevice, CUmemGenericAllocationHandle},
+    },
     keep::{
         self, Adopted, arena,
         descriptors::Held,
         region::{self, DESCRIPTOR, NotReserved, Region},
     },
     process::{failpoint::reached, log},
-    sys::CUresult,
 };
 
 /// Why it is not mapped.

@@ -16,8 +16,12 @@ use std::{
 use remps_proto::shim::Ask;
 
 use super::started;
+use crate::process::panics::unpanicked;
 use crate::process::settings::succession;
-use crate::{api::types::CUstream, guard, keep, sys::CUresult};
+use crate::{
+    cuda::{result::CUresult, types::CUstream},
+    keep,
+};
 
 /// An ending program waits for the daemon no longer than for any packet of it.
 const PATIENCE: Duration = Duration::ZERO;
@@ -40,7 +44,7 @@ pub(super) fn prepare() {
 }
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
-    let _silent = guard::unpanicked(|| {
+    let _silent = unpanicked(|| {
         if !keep::is_on() {
             // A forked child, which has nothing.
             return;

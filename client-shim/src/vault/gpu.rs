@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use crate::api::types::CUuuid;
+use crate::cuda::types::CUuuid;
 
 /// The name of a device; empty when the driver does not tell.
 pub(super) fn name(device: c_int) -> String {

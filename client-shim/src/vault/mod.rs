@@ -36,9 +36,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::process::panics::unpanicked;
 use crate::process::settings::succession::{self, is_named};
 use crate::{
-    guard, keep,
+    keep,
     process::{fork, glibc},
 };
 use link::{CHANGES, Link, Shared};
@@ -101,7 +102,7 @@ fn start() {
     let link = Link::new(shared, name, salt);
     if glibc::detached_thread(Box::new(move || {
         // Without the link nothing more is kept outside; everything else goes on.
-        let _ended = guard::unpanicked(|| link.work());
+        let _ended = unpanicked(|| link.work());
     })) {
         SHARED.store(ptr::from_ref(shared).cast_mut(), Ordering::Release);
     }

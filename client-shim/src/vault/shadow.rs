@@ -161,14 +161,10 @@ impl Shadows {
 
 /// Calls one of the library's own functions as the program does.
 macro_rules! as_program {
-    ($class:ident::$name:ident($($argument:expr),* $(,)?)) => {{
-        type Signature = crate::api::$class::$name::Signature;
-        let entry = crate::api::$class::$name::HOOK.entry();
-        // SAFETY: the entry is this function, whose type this is.
-        let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(entry) };
+    ($class:ident::$name:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: the arguments are as the driver documents them, and pointers are to our own variables.
-        unsafe { function($($argument),*) }
-    }};
+        unsafe { crate::hooks::entries::$class::$name::entry($($argument),*) }
+    };
 }
 
 fn length(size: u64) -> usize {

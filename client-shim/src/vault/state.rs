@@ -20,8 +20,9 @@ use super::{
     linked,
     shadow::{self, Outcome, Shadows},
 };
+use crate::process::panics::unpanicked;
 use crate::process::settings::succession;
-use crate::{api::types::CUcontext, guard, keep, process::failpoint::reached};
+use crate::{cuda::types::CUcontext, keep, process::failpoint::reached};
 
 /// Longest wait that one request is asked for, so that the link has time for others.
 const SLICE: Duration = Duration::from_millis(500);
@@ -118,7 +119,7 @@ fn state() -> MutexGuard<'static, State> {
 }
 
 fn answered(work: impl FnOnce() -> Result<(), Code>) -> c_int {
-    let code = guard::unpanicked(work).map_or(Code::Refused, |result| result.err().unwrap_or(Code::Ok));
+    let code = unpanicked(work).map_or(Code::Refused, |result| result.err().unwrap_or(Code::Ok));
     code as c_int
 }
 

@@ -12,8 +12,10 @@ use super::{
     rearranged, refuse,
 };
 use crate::{
-    api::{
-        graph as of, stream as of_stream,
+    cuda::{
+        call::{Bypass, Driver},
+        functions::{graph as of, stream as of_stream},
+        result::CUresult,
         types::{
             CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
             CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
@@ -21,12 +23,10 @@ use crate::{
             CUgraphNodeParams, CUgraphRecaptureCallback, CUstream, CUstreamCaptureMode, Key as _,
         },
     },
-    guard::{Bypass, Driver},
     keep::{
         account::{self, Reason},
         record::with,
     },
-    sys::CUresult,
 };
 
 /// Logic of `cuGraphCreate`.

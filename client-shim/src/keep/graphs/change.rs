@@ -7,16 +7,14 @@ use super::{
     changed,
     params::{Kernel, Params},
 };
-use crate::{
-    api::{
-        graph as of,
-        types::{
-            CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUevent,
-            CUgraphNode, CUgraphNodeParams, CUkernelNodeAttrID, CUkernelNodeAttrValue,
-        },
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::graph as of,
+    result::CUresult,
+    types::{
+        CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUevent, CUgraphNode,
+        CUgraphNodeParams, CUkernelNodeAttrID, CUkernelNodeAttrValue,
     },
-    guard::{Bypass, Driver},
-    sys::CUresult,
 };
 
 /// From each line `logic(function: further arguments) pass(..);` makes the logic of a function that changes a node.

@@ -13,11 +13,11 @@ use super::{
     plan::{Arguments, Edge, Launch, Node, Plan, Work},
 };
 use crate::{
-    api::types::{
-        CUcontext, CUevent, CUfunction, CUgraph, CUgraphNode, CUgraphNodeType, CUkernel, CUlibrary, CUmodule,
+    cuda::{
+        result::CUresult,
+        types::{CUcontext, CUevent, CUfunction, CUgraph, CUgraphNode, CUgraphNodeType, CUkernel, CUlibrary, CUmodule},
     },
     keep::{account::Reason, recipes::Recipe, record::with},
-    sys::CUresult,
 };
 
 /// Attributes of kernels' nodes that are kept: access policy, cooperation, clusters and how they are scheduled, priority,

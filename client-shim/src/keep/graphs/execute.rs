@@ -13,21 +13,21 @@ use super::{
     plan::{Launch, Work},
 };
 use crate::{
-    api::{
-        graph as of,
+    cuda::{
+        call::{Bypass, Driver},
+        functions::graph as of,
+        result::CUresult,
         types::{
             CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
             CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
             CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, Key as _,
         },
     },
-    guard::{Bypass, Driver},
     keep::{
         account::{self, Reason},
         record::{context, with},
     },
     replay::current_of,
-    sys::CUresult,
 };
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`: done at once, and no part of what is made.

@@ -4,13 +4,11 @@
 use std::ffi::c_uint;
 
 use super::params::{Kernel, Params, name_nodes, nodes};
-use crate::{
-    api::{
-        graph as of, stream as of_stream,
-        types::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUstream},
-    },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::{graph as of, stream as of_stream},
+    result::CUresult,
+    types::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUstream},
 };
 
 /// Names the nodes of a list that the driver has filled.

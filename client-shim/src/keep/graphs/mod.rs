@@ -29,10 +29,10 @@ use super::{
     account::{self, Reason},
     record::{context, with},
 };
-use crate::{
-    api::types::{CUgraph, CUgraphNode, Key as _},
-    guard::Bypass,
-    sys::CUresult,
+use crate::cuda::{
+    call::Bypass,
+    result::CUresult,
+    types::{CUgraph, CUgraphNode, Key as _},
 };
 use plan::Node;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    api::types::{
+    cuda::types::{
         CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode, CUgraphNodeParams,
         CUgraphNodeType,
     },

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    api::types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
+    cuda::types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
     replay::{moved::Moves, translate},
 };
 

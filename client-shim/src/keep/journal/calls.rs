@@ -4,13 +4,11 @@
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 
 use super::{Target, copied, copied_from_any, set};
-use crate::{
-    api::{
-        copy as driver_copy,
-        types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUcontext, CUdeviceptr, CUstream},
-    },
-    guard::{Bypass, Driver},
-    sys::CUresult,
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::copy as driver_copy,
+    result::CUresult,
+    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUcontext, CUdeviceptr, CUstream},
 };
 
 /// From each line `logic(function: arguments) target => note;` makes the logic of a function: where it writes is found

@@ -1,7 +1,7 @@
 //! What a copy of the driver that knows nothing must be told, and what changes when it has been.
 
 use super::{Id, Mapping, Own};
-use crate::api::types::CUmemAccessDesc;
+use crate::cuda::types::CUmemAccessDesc;
 
 /// An allocation of the program's.
 #[derive(Clone, Debug, PartialEq, Eq)]

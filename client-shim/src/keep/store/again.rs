@@ -1,7 +1,7 @@
 //! What a copy of the driver that knows nothing must be told, and what changes when it has been.
 
 use super::{Block, Store};
-use crate::{api::types::CUdevice, keep::region::Region};
+use crate::{cuda::types::CUdevice, keep::region::Region};
 
 /// A slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

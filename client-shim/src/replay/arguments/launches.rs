@@ -2,7 +2,7 @@
 
 use super::{Argument, Launched, Pointee, Stage, Untranslatable, is_of_stream};
 use crate::{
-    api::types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
+    cuda::types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
     replay::{Subject, moved, names},
 };
 

@@ -3,7 +3,7 @@
 
 use super::{Launched, Pointee, Untranslatable};
 use crate::{
-    api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
+    cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
     replay::moved,
 };
 
@@ -76,7 +76,7 @@ mod tests {
     use cudarc::driver::sys;
 
     use super::Addresses;
-    use crate::api::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+    use crate::cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
 
     #[test]
     fn the_words_are_the_addresses_of_the_header() {

@@ -4,9 +4,11 @@
 use std::{ffi::c_void, ptr};
 
 use crate::{
-    api::types::{CUfunction, CUstream},
+    cuda::{
+        result::CUresult,
+        types::{CUfunction, CUstream},
+    },
     replay::names,
-    sys::CUresult,
 };
 
 /// Most bytes of the host's in one copy.

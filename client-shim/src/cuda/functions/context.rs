@@ -1,0 +1,89 @@
+//! Contexts, primary and other, green contexts, and what they are set to.
+
+macro_rules! context {
+    ($then:ident) => {
+        $then! {
+            context: Context Silent;
+            {
+                fn cuCtxAttach(pctx: *mut CUcontext, flags: c_uint);
+                fn cuCtxCreate_v4(
+                    pctx: *mut CUcontext, ctx_create_params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice,
+                ) made OtherContext(pctx);
+                fn cuCtxDestroy_v2(ctx: CUcontext) => keep::contexts::destroy;
+                fn cuCtxDetach(ctx: CUcontext);
+                fn cuCtxDisablePeerAccess(peer_context: CUcontext);
+                fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint) => keep::contexts::enable_peer;
+                fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx);
+                fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
+                fn cuCtxGetCacheConfig(pconfig: *mut CUfunc_cache);
+                fn cuCtxGetCurrent(pctx: *mut CUcontext);
+                fn cuCtxGetDevResource(ctx: CUcontext, resource: *mut CUdevResource, type_: CUdevResourceType);
+                fn cuCtxGetDevice(device: *mut CUdevice);
+                fn cuCtxGetDevice_v2(device: *mut CUdevice, ctx: CUcontext);
+                fn cuCtxGetExecAffinity(exec_affinity: *mut CUexecAffinityParam, type_: CUexecAffinityType);
+                fn cuCtxGetFlags(flags: *mut c_uint);
+                fn cuCtxGetId(ctx: CUcontext, ctx_id: *mut c_ulonglong);
+                fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit);
+                fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
+                fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
+                fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) => keep::current::pop;
+                fn cuCtxPushCurrent_v2(ctx: CUcontext) => keep::current::push;
+                fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
+                fn cuCtxResetPersistingL2Cache();
+                fn cuCtxSetCacheConfig(config: CUfunc_cache) => keep::record::context_cache;
+                fn cuCtxSetCurrent(ctx: CUcontext) => keep::current::set;
+                fn cuCtxSetFlags(flags: c_uint);
+                fn cuCtxSetLimit(limit: CUlimit, value: usize) => keep::record::limit;
+                fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
+                fn cuCtxSynchronize(): FinishesContext;
+                fn cuCtxSynchronize_v2(ctx: CUcontext): FinishesContext;
+                fn cuCtxWaitEvent(ctx: CUcontext, event: CUevent);
+                fn cuDevResourceGenerateDesc(
+                    desc: *mut CUdevResourceDesc, resources: *mut CUdevResource, nb_resources: c_uint,
+                );
+                fn cuDevSmResourceSplitByCount(
+                    result: *mut CUdevResource, nb_groups: *mut c_uint, input: *const CUdevResource,
+                    remaining: *mut CUdevResource, use_flags: c_uint, min_count: c_uint,
+                );
+                fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, type_: CUdevResourceType);
+                fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
+                fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => keep::contexts::release;
+                fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => keep::contexts::reset;
+                fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) => keep::current::retain;
+                fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint) => keep::current::set_flags;
+                fn cuGreenCtxCreate(
+                    ctx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: c_uint,
+                ) made GreenContext(ctx);
+                fn cuGreenCtxDestroy(ctx: CUgreenCtx) gone(ctx);
+                fn cuGreenCtxGetDevResource(ctx: CUgreenCtx, resource: *mut CUdevResource, type_: CUdevResourceType);
+                fn cuGreenCtxGetId(green_ctx: CUgreenCtx, green_ctx_id: *mut c_ulonglong);
+                fn cuGreenCtxRecordEvent(ctx: CUgreenCtx, event: CUevent);
+                fn cuGreenCtxStreamCreate(
+                    stream: *mut CUstream, green_ctx: CUgreenCtx, flags: c_uint, priority: c_int,
+                ) made GreenContext(stream);
+                fn cuGreenCtxWaitEvent(ctx: CUgreenCtx, event: CUevent);
+                fn cuStreamGetGreenCtx(stream: CUstream, ctx: *mut CUgreenCtx);
+            }
+            elsewhere {
+                fn cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) made OtherContext(pctx);
+                fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) made OtherContext(pctx);
+                fn cuCtxCreate_v3(
+                    pctx: *mut CUcontext, params_array: *mut CUexecAffinityParam, num_params: c_int, flags: c_uint,
+                    dev: CUdevice,
+                ) made OtherContext(pctx);
+                fn cuCtxDestroy(ctx: CUcontext) => keep::contexts::destroy;
+                fn cuCtxPopCurrent(pctx: *mut CUcontext) => keep::current::pop;
+                fn cuCtxPushCurrent(ctx: CUcontext) => keep::current::push;
+                fn cuDevSmResourceSplit(
+                    result: *mut CUdevResource, nb_groups: c_uint, input: *const CUdevResource,
+                    remainder: *mut CUdevResource, flags: c_uint, group_params: *mut CU_DEV_SM_RESOURCE_GROUP_PARAMS,
+                );
+                fn cuDevicePrimaryCtxRelease(dev: CUdevice) => keep::contexts::release;
+                fn cuDevicePrimaryCtxReset(dev: CUdevice) => keep::contexts::reset;
+                fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint) => keep::current::set_flags;
+            }
+        }
+    };
+}
+
+context!(describe);

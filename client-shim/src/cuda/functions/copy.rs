@@ -1,0 +1,155 @@
+//! Copies, sets, prefetches.
+
+macro_rules! copy {
+    ($then:ident) => {
+        $then! {
+            copy: Copy Submits;
+            {
+                fn cuMemBatchDecompressAsync(
+                    params_array: *mut CUmemDecompressParams, count: usize, flags: c_uint, error_index: *mut usize,
+                    stream: CUstream,
+                ) / _ptsz;
+                fn cuMemDiscardAndPrefetchBatchAsync(
+                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
+                    prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemDiscardBatchAsync(
+                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemPrefetchAsync_v2(
+                    dev_ptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemPrefetchBatchAsync(
+                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
+                    prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds => keep::journal::copy;
+                fn cuMemcpy2DAsync_v2(
+                    copy: *const CUDA_MEMCPY2D, stream: CUstream,
+                ) / _ptsz => keep::journal::flat_in_order;
+                fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) / _ptds => keep::journal::flat;
+                fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) / _ptds => keep::journal::flat;
+                fn cuMemcpy3DAsync_v2(
+                    copy: *const CUDA_MEMCPY3D, stream: CUstream,
+                ) / _ptsz => keep::journal::solid_in_order;
+                fn cuMemcpy3DBatchAsync_v2(
+                    num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds;
+                fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) / _ptsz;
+                fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds => keep::journal::solid;
+                fn cuMemcpyAsync(
+                    dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::copy_in_order;
+                fn cuMemcpyAtoA_v2(
+                    dst_array: CUarray, dst_offset: usize, src_array: CUarray, src_offset: usize, byte_count: usize,
+                ) / _ptds;
+                fn cuMemcpyAtoD_v2(
+                    dst_device: CUdeviceptr, src_array: CUarray, src_offset: usize, byte_count: usize,
+                ) / _ptds => keep::journal::from_array;
+                fn cuMemcpyAtoHAsync_v2(
+                    dst_host: *mut c_void, src_array: CUarray, src_offset: usize, byte_count: usize, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyAtoH_v2(
+                    dst_host: *mut c_void, src_array: CUarray, src_offset: usize, byte_count: usize,
+                ) / _ptds;
+                fn cuMemcpyBatchAsync_v2(
+                    dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
+                    attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyDtoA_v2(
+                    dst_array: CUarray, dst_offset: usize, src_device: CUdeviceptr, byte_count: usize,
+                ) / _ptds;
+                fn cuMemcpyDtoDAsync_v2(
+                    dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::on_device_in_order;
+                fn cuMemcpyDtoD_v2(
+                    dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize,
+                ) / _ptds => keep::journal::on_device;
+                fn cuMemcpyDtoHAsync_v2(
+                    dst_host: *mut c_void, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyDtoH_v2(
+                    dst_host: *mut c_void, src_device: CUdeviceptr, byte_count: usize,
+                ) / _ptds: CopiesToHost;
+                fn cuMemcpyHtoAAsync_v2(
+                    dst_array: CUarray, dst_offset: usize, src_host: *const c_void, byte_count: usize, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyHtoA_v2(
+                    dst_array: CUarray, dst_offset: usize, src_host: *const c_void, byte_count: usize,
+                ) / _ptds;
+                fn cuMemcpyHtoDAsync_v2(
+                    dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::to_device_in_order;
+                fn cuMemcpyHtoD_v2(
+                    dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize,
+                ) / _ptds => keep::journal::to_device;
+                fn cuMemcpyPeer(
+                    dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
+                    byte_count: usize,
+                ) / _ptds => keep::journal::to_peer;
+                fn cuMemcpyPeerAsync(
+                    dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
+                    byte_count: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::to_peer_in_order;
+                fn cuMemsetD16Async(
+                    dst_device: CUdeviceptr, us: c_ushort, n: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::set_halves_in_order;
+                fn cuMemsetD16_v2(
+                    dst_device: CUdeviceptr, us: c_ushort, n: usize,
+                ) / _ptds => keep::journal::set_halves;
+                fn cuMemsetD2D16Async(
+                    dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
+                    stream: CUstream,
+                ) / _ptsz => keep::journal::fill_halves_in_order;
+                fn cuMemsetD2D16_v2(
+                    dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
+                ) / _ptds => keep::journal::fill_halves;
+                fn cuMemsetD2D32Async(
+                    dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
+                    stream: CUstream,
+                ) / _ptsz => keep::journal::fill_words_in_order;
+                fn cuMemsetD2D32_v2(
+                    dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
+                ) / _ptds => keep::journal::fill_words;
+                fn cuMemsetD2D8Async(
+                    dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
+                    stream: CUstream,
+                ) / _ptsz => keep::journal::fill_bytes_in_order;
+                fn cuMemsetD2D8_v2(
+                    dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
+                ) / _ptds => keep::journal::fill_bytes;
+                fn cuMemsetD32Async(
+                    dst_device: CUdeviceptr, ui: c_uint, n: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::set_words_in_order;
+                fn cuMemsetD32_v2(dst_device: CUdeviceptr, ui: c_uint, n: usize) / _ptds => keep::journal::set_words;
+                fn cuMemsetD8Async(
+                    dst_device: CUdeviceptr, uc: c_uchar, n: usize, stream: CUstream,
+                ) / _ptsz => keep::journal::set_bytes_in_order;
+                fn cuMemsetD8_v2(dst_device: CUdeviceptr, uc: c_uchar, n: usize) / _ptds => keep::journal::set_bytes;
+            }
+            elsewhere {
+                fn cuMemPrefetchAsync(
+                    dev_ptr: CUdeviceptr, count: usize, dst_device: CUdevice, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpy3DBatchAsync(
+                    num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, fail_idx: *mut usize, flags: c_ulonglong,
+                    stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpy3DWithAttributesAsync(
+                    op: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyBatchAsync(
+                    dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
+                    attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, fail_idx: *mut usize,
+                    stream: CUstream,
+                ) / _ptsz;
+                fn cuMemcpyWithAttributesAsync(
+                    dst: CUdeviceptr, src: CUdeviceptr, size: usize, attr: *mut CUmemcpyAttributes, stream: CUstream,
+                ) / _ptsz;
+            }
+        }
+    };
+}
+
+copy!(describe);

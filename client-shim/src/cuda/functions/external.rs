@@ -1,0 +1,107 @@
+//! Memory and semaphores of others: graphics, other drivers, multicast, endpoints.
+
+macro_rules! external {
+    ($then:ident) => {
+        $then! {
+            external: External None;
+            {
+                fn cuDestroyExternalMemory(ext_mem: CUexternalMemory) gone(ext_mem);
+                fn cuDestroyExternalSemaphore(ext_sem: CUexternalSemaphore) gone(ext_sem);
+                fn cuExternalMemoryGetMappedBuffer(
+                    dev_ptr: *mut CUdeviceptr, ext_mem: CUexternalMemory,
+                    buffer_desc: *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+                );
+                fn cuExternalMemoryGetMappedMipmappedArray(
+                    mipmap: *mut CUmipmappedArray, ext_mem: CUexternalMemory,
+                    mipmap_desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+                );
+                fn cuGraphicsMapResources(count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream) / _ptsz;
+                fn cuGraphicsResourceGetMappedMipmappedArray(
+                    mipmapped_array: *mut CUmipmappedArray, resource: CUgraphicsResource,
+                );
+                fn cuGraphicsResourceGetMappedPointer_v2(
+                    dev_ptr: *mut CUdeviceptr, size: *mut usize, resource: CUgraphicsResource,
+                );
+                fn cuGraphicsResourceSetMapFlags_v2(resource: CUgraphicsResource, flags: c_uint);
+                fn cuGraphicsSubResourceGetMappedArray(
+                    array: *mut CUarray, resource: CUgraphicsResource, array_index: c_uint, mip_level: c_uint,
+                );
+                fn cuGraphicsUnmapResources(
+                    count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream,
+                ) / _ptsz;
+                fn cuGraphicsUnregisterResource(resource: CUgraphicsResource);
+                fn cuImportExternalMemory(
+                    ext_mem_out: *mut CUexternalMemory, mem_handle_desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+                ) made External(ext_mem_out);
+                fn cuImportExternalSemaphore(
+                    ext_sem_out: *mut CUexternalSemaphore, sem_handle_desc: *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+                ) made External(ext_sem_out);
+                fn cuMulticastAddDevice(mc_handle: CUmemGenericAllocationHandle, dev: CUdevice);
+                fn cuMulticastBindAddr(
+                    mc_handle: CUmemGenericAllocationHandle, mc_offset: usize, memptr: CUdeviceptr, size: usize,
+                    flags: c_ulonglong,
+                );
+                fn cuMulticastBindMem(
+                    mc_handle: CUmemGenericAllocationHandle, mc_offset: usize, mem_handle: CUmemGenericAllocationHandle,
+                    mem_offset: usize, size: usize, flags: c_ulonglong,
+                );
+                fn cuMulticastCreate(
+                    mc_handle: *mut CUmemGenericAllocationHandle, prop: *const CUmulticastObjectProp,
+                ) made Multicast(mc_handle);
+                fn cuMulticastGetGranularity(
+                    granularity: *mut usize, prop: *const CUmulticastObjectProp, option: CUmulticastGranularity_flags,
+                );
+                fn cuMulticastUnbind(
+                    mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize, size: usize,
+                );
+                fn cuSignalExternalSemaphoresAsync(
+                    ext_sem_array: *const CUexternalSemaphore,
+                    params_array: *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, num_ext_sems: c_uint, stream: CUstream,
+                ) / _ptsz: Launches;
+                fn cuWaitExternalSemaphoresAsync(
+                    ext_sem_array: *const CUexternalSemaphore, params_array: *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+                    num_ext_sems: c_uint, stream: CUstream,
+                ) / _ptsz: Launches;
+            }
+            elsewhere {
+                fn cuLogicalEndpointAddDevice(le_id: CUlogicalEndpointId, dev: CUdevice);
+                fn cuLogicalEndpointBindAddr(
+                    le_id: CUlogicalEndpointId, dev: CUdevice, offset: cuuint64_t, ptr: *mut c_void, size: cuuint64_t,
+                    flags: c_ulonglong,
+                );
+                fn cuLogicalEndpointBindMem(
+                    le_id: CUlogicalEndpointId, dev: CUdevice, offset: cuuint64_t,
+                    mem_handle: CUmemGenericAllocationHandle, mem_offset: cuuint64_t, size: cuuint64_t,
+                    flags: c_ulonglong,
+                );
+                fn cuLogicalEndpointCreate(le_id: CUlogicalEndpointId, prop: *const CUlogicalEndpointProp);
+                fn cuLogicalEndpointDestroy(le_id: CUlogicalEndpointId);
+                fn cuLogicalEndpointExport(
+                    handle: *mut c_void, le_id: CUlogicalEndpointId, handle_type: CUlogicalEndpointIpcHandleType,
+                );
+                fn cuLogicalEndpointGetLimits(
+                    bind_alignment: *mut cuuint64_t, max_size: *mut cuuint64_t, prop: *const CUlogicalEndpointProp,
+                );
+                fn cuLogicalEndpointIdRelease(base_le_id: CUlogicalEndpointId, count: cuuint32_t);
+                fn cuLogicalEndpointIdReserve(base_le_id: *mut CUlogicalEndpointId, count: cuuint32_t);
+                fn cuLogicalEndpointImport(
+                    le_id: CUlogicalEndpointId, handle: *const c_void, handle_type: CUlogicalEndpointIpcHandleType,
+                );
+                fn cuLogicalEndpointQuery(le_id: CUlogicalEndpointId, count: cuuint32_t, query_status: *mut c_int);
+                fn cuLogicalEndpointUnbind(
+                    le_id: CUlogicalEndpointId, dev: CUdevice, offset: cuuint64_t, size: cuuint64_t,
+                );
+                fn cuMulticastBindAddr_v2(
+                    mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize, memptr: CUdeviceptr,
+                    size: usize, flags: c_ulonglong,
+                );
+                fn cuMulticastBindMem_v2(
+                    mc_handle: CUmemGenericAllocationHandle, dev: CUdevice, mc_offset: usize,
+                    mem_handle: CUmemGenericAllocationHandle, mem_offset: usize, size: usize, flags: c_ulonglong,
+                );
+            }
+        }
+    };
+}
+
+external!(describe);

@@ -1,0 +1,130 @@
+//! One function of the driver: its description, and where the copy of the driver that lives has it.
+
+use std::{
+    ffi::{CStr, c_void},
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use super::{Class, Effect};
+use crate::cuda::{call::Bypass, library};
+use crate::process::settings;
+
+/// One function of the driver.
+pub(crate) struct Function {
+    /// Its name as a symbol of the driver's library.
+    pub(crate) name: &'static CStr,
+    /// What it deals with.
+    class: Class,
+    /// What it does to a stream's work.
+    effect: Effect,
+    /// Whether the default stream is the thread's own.
+    is_per_thread: bool,
+    /// The driver's own function, or [`MISSING`]. Its library is never unloaded. Once known it changes only when
+    /// another copy of the driver takes over, while nobody is inside one.
+    driver: AtomicPtr<c_void>,
+}
+
+/// Whether a name, which ends in NUL, is that of a function whose default stream is the thread's own.
+const fn is_for_threads(name: &[u8]) -> bool {
+    let end = name.len() - 1;
+    end > 5 && name[end - 5] == b'_' && name[end - 4] == b'p' && name[end - 3] == b't'
+}
+
+/// Stands for a function that the driver does not have. No function has this address.
+const MISSING: *mut c_void = ptr::without_provenance_mut(1);
+
+impl Function {
+    /// One whose driver's function is still unknown. `name` ends in NUL.
+    pub(crate) const fn new(name: &'static str, class: Class, effect: Effect) -> Self {
+        let is_per_thread = is_for_threads(name.as_bytes());
+        let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
+            panic!("the rows' macro ends every name in NUL");
+        };
+        Self { name, class, effect, is_per_thread, driver: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Whether our function does more in this process than to pass calls on.
+    pub(crate) fn is_active(&self) -> bool {
+        self.class.is_active()
+    }
+
+    /// Whether our function is handed out in the driver's place: it does something, or its answers are listened to.
+    pub(crate) fn is_handed_out(&self) -> bool {
+        self.is_active() || (self.class.tells_of_errors() && settings::is_telling_of_faults())
+    }
+
+    /// What it does to a stream's work.
+    pub(crate) fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Whether the default stream is the thread's own for it.
+    pub(crate) fn is_per_thread(&self) -> bool {
+        self.is_per_thread
+    }
+
+    /// Puts what is found in another copy of the driver in the place of what is known; the address before.
+    pub(crate) fn exchange(&self, find: impl FnOnce() -> Option<NonNull<c_void>>) -> *mut c_void {
+        let known = self.driver.load(Ordering::Acquire);
+        if !known.is_null() {
+            self.driver.store(find().map_or(MISSING, NonNull::as_ptr), Ordering::Release);
+        }
+        known
+    }
+
+    /// Puts an address back that [`Self::exchange`] has given.
+    pub(crate) fn restore(&self, address: *mut c_void) {
+        self.driver.store(address, Ordering::Release);
+    }
+
+    /// The driver's own function, looked for among the loaded libraries if need be; `None` if no driver is loaded, or
+    /// if it has no such function.
+    pub(crate) fn driver(&self) -> Option<NonNull<c_void>> {
+        let known = self.driver.load(Ordering::Acquire);
+        if known == MISSING {
+            return None;
+        }
+        NonNull::new(known).or_else(|| {
+            let found = library::in_loaded_driver(self);
+            if found.is_none() && library::is_driver_known() {
+                // Which of two threads notes it makes no difference: nothing was found.
+                let _other =
+                    self.driver.compare_exchange(ptr::null_mut(), MISSING, Ordering::AcqRel, Ordering::Acquire);
+            }
+            self.known_after(found?)
+        })
+    }
+
+    /// The driver's own function for a call of it, which loads the driver if need be; `None` if there is no driver.
+    pub(crate) fn driver_for_call(&self) -> Option<NonNull<c_void>> {
+        self.driver().or_else(|| self.known_after(library::in_driver_loaded_now(self)?))
+    }
+
+    fn known(&self) -> Option<NonNull<c_void>> {
+        NonNull::new(self.driver.load(Ordering::Acquire)).filter(|address| address.as_ptr() != MISSING)
+    }
+
+    /// The driver's own function once `found` was taken for it, or another one by a thread that was faster.
+    fn known_after(&self, found: NonNull<c_void>) -> Option<NonNull<c_void>> {
+        let _refused = self.learn(found);
+        self.known()
+    }
+
+    /// Takes `address` for the driver's own function, unless another one is known: the first one found stays.
+    pub(crate) fn learn(&self, address: NonNull<c_void>) -> Result<(), Bypass> {
+        let known = self.driver.load(Ordering::Acquire);
+        // The program may look for it in the copy that it has loaded itself, which another one stands for now.
+        if known == address.as_ptr() || library::is_former(address) {
+            return Ok(());
+        }
+        if !known.is_null() && known != MISSING {
+            return Err(Bypass::SecondCopy);
+        }
+        library::keep_loaded(address)?;
+        self.driver
+            .compare_exchange(known, address.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
+            .or_else(|earlier| if earlier == address.as_ptr() { Ok(earlier) } else { Err(Bypass::SecondCopy) })
+            .map(drop)
+    }
+}

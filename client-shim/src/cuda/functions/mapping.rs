@@ -1,0 +1,55 @@
+//! Virtual memory management: allocations, reserved addresses, mappings, access.
+
+macro_rules! mapping {
+    ($then:ident) => {
+        $then! {
+            mapping: Mapping None;
+            {
+                fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) => keep::mapping::unreserve;
+                fn cuMemAddressReserve(
+                    ptr: *mut CUdeviceptr, size: usize, alignment: usize, addr: CUdeviceptr, flags: c_ulonglong,
+                ) => keep::mapping::reserve;
+                fn cuMemCreate(
+                    handle: *mut CUmemGenericAllocationHandle, size: usize, prop: *const CUmemAllocationProp,
+                    flags: c_ulonglong,
+                ) => keep::mapping::create;
+                fn cuMemExportToShareableHandle(
+                    shareable_handle: *mut c_void, handle: CUmemGenericAllocationHandle,
+                    handle_type: CUmemAllocationHandleType, flags: c_ulonglong,
+                );
+                fn cuMemGetAccess(flags: *mut c_ulonglong, location: *const CUmemLocation, ptr: CUdeviceptr);
+                fn cuMemGetAllocationGranularity(
+                    granularity: *mut usize, prop: *const CUmemAllocationProp, option: CUmemAllocationGranularity_flags,
+                );
+                fn cuMemGetAllocationPropertiesFromHandle(
+                    prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle,
+                ) => keep::mapping::properties;
+                fn cuMemGetHandleForAddressRange(
+                    handle: *mut c_void, dptr: CUdeviceptr, size: usize, handle_type: CUmemRangeHandleType,
+                    flags: c_ulonglong,
+                );
+                fn cuMemImportFromShareableHandle(
+                    handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
+                    sh_handle_type: CUmemAllocationHandleType,
+                ) => keep::mapping::import;
+                fn cuMemMap(
+                    ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle,
+                    flags: c_ulonglong,
+                ) => keep::mapping::map;
+                fn cuMemMapArrayAsync(map_info_list: *mut CUarrayMapInfo, count: c_uint, stream: CUstream) / _ptsz;
+                fn cuMemRelease(handle: CUmemGenericAllocationHandle) => keep::mapping::release;
+                fn cuMemRetainAllocationHandle(
+                    handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void,
+                ) => keep::mapping::retain;
+                fn cuMemSetAccess(
+                    ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize,
+                ) => keep::mapping::allow;
+                fn cuMemUnmap(ptr: CUdeviceptr, size: usize) => keep::mapping::unmap;
+            }
+            elsewhere {
+            }
+        }
+    };
+}
+
+mapping!(describe);

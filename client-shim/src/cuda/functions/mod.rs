@@ -1,0 +1,316 @@
+//! Every function of the driver, each described in one row.
+//!
+//! A row has the name, the arguments by their types, what the call does to a stream's work ([`Effect`], where it is
+//! not what the class does as a rule), and, for the hooks alone, what becomes of a call that the program makes:
+//!
+//! ```text
+//! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => keep::record::stream_ends;
+//! fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
+//!    name          arguments                           variant effect
+//! ```
+//! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
+//! without logic passes the call on; `made Reason(argument)` counts what a successful call writes through the argument
+//! as not recoverable, and `gone(argument)` takes it out of the count.
+//!
+//! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the
+//! driver's side of each function, and to the hooks' `export`, which makes ours. So whatever is to be made of every
+//! function needs no list of its own. Under test the compiler compares each row of the first block with the declaration
+//! in NVIDIA's header; rows after `elsewhere` are in another release's header, and the texts of all of them are compared
+//! below.
+//!
+//! The lists cover the driver API from CUDA 11 to 13.4. What is exported by the driver and in none of them is in
+//! [`left_alone`], with the reason.
+
+mod effect;
+mod function;
+#[cfg(test)]
+mod left_alone;
+
+pub(crate) use effect::Effect;
+pub(crate) use function::Function;
+
+use crate::process::settings;
+
+/// Makes of each row of a class a module with the function's `Signature` and its `FUNCTION`, and with the variant's in
+/// a module `per_thread` there; and of all rows together `ROWS`.
+macro_rules! describe {
+    (
+        $file:ident: $class:ident $usual:ident;
+        { $($row:tt)* }
+        elsewhere { $($other:tt)* }
+    ) => {
+        use $crate::cuda::types::*;
+
+        describe! { @rows $class $usual $($row)* $($other)* }
+
+        /// The compiler compares each row with the declaration in the vendor's header.
+        #[cfg(test)]
+        mod against_the_header {
+            #[expect(unused_imports, reason = "not every class names a type")]
+            use {
+                $crate::cuda::result::header::*,
+                std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void},
+            };
+
+            describe! { @checks $($row)* }
+        }
+    };
+    (
+        @rows $class:ident $usual:ident
+        $(
+            $(#[$doc:meta])*
+            fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+        )*
+    ) => {
+        /// The class's functions.
+        pub(super) static ROWS: &[&super::Function] = &[
+            $(&$name::FUNCTION, $(describe!(@variant $name $variant),)?)*
+        ];
+
+        $(
+            $(#[$doc])*
+            #[expect(non_snake_case, reason = "the driver's name")]
+            pub(crate) mod $name {
+                use super::*;
+                use $crate::cuda::functions::{Class, Effect, Function};
+
+                /// The driver's function.
+                pub(crate) type Signature = describe!(@signature $arguments);
+
+                const EFFECT: Effect = describe!(@effect $usual $($effect)?);
+
+                pub(crate) static FUNCTION: Function =
+                    Function::new(concat!(stringify!($name), "\0"), Class::$class, EFFECT);
+
+                $(
+                    /// The same with the thread's own default stream.
+                    pub(crate) mod per_thread {
+                        use super::{Class, EFFECT, Function};
+
+                        pub(crate) static FUNCTION: Function = Function::new(
+                            concat!(stringify!($name), stringify!($variant), "\0"),
+                            Class::$class,
+                            EFFECT,
+                        );
+                    }
+                )?
+            }
+        )*
+
+        /// Names and arguments of all rows.
+        #[cfg(test)]
+        pub(super) const TEXTS: &[(&str, &str)] =
+            &[$($(describe!(@text $name $variant $arguments),)? describe!(@text $name $arguments),)*];
+    };
+    (
+        @checks
+        $(
+            $(#[$doc:meta])*
+            fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+        )*
+    ) => {
+        $(const _: describe!(@declared $arguments) = $name;)*
+    };
+    (@signature ($($argument:ident: $type:ty),* $(,)?)) => { unsafe extern "C" fn($($type),*) -> CUresult };
+    (@declared ($($argument:ident: $type:ty),* $(,)?)) => { unsafe fn($($type),*) -> CUresult };
+    (@variant $name:ident $variant:ident) => { &$name::per_thread::FUNCTION };
+    (@effect $usual:ident) => { Effect::$usual };
+    (@effect $usual:ident $effect:ident) => { Effect::$effect };
+    (@text $name:ident $arguments:tt) => { (stringify!($name), stringify!($arguments)) };
+    (@text $name:ident $variant:ident $arguments:tt) => {
+        (concat!(stringify!($name), stringify!($variant)), stringify!($arguments))
+    };
+}
+
+macro_rules! classes {
+    ($($(#[$doc:meta])* $class:ident $file:ident,)+) => {
+        $(#[macro_use] pub(crate) mod $file;)+
+
+        /// What a function deals with.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Class {
+            $($(#[$doc])* $class,)+
+        }
+
+        /// Every function, class by class.
+        static CLASSES: &[&[&Function]] = &[$($file::ROWS),+];
+
+        /// Names and argument types of all functions.
+        #[cfg(test)]
+        const TEXTS: &[&[(&str, &str)]] = &[$($file::TEXTS),+];
+    };
+}
+
+classes! {
+    /// The start, and the lookup of functions.
+    Lookup lookup,
+    /// Questions.
+    Query query,
+    /// Contexts.
+    Context context,
+    /// Device memory.
+    Memory memory,
+    /// Virtual memory management.
+    Mapping mapping,
+    /// Copies and sets.
+    Copy copy,
+    /// Stream-ordered memory.
+    Pool pool,
+    /// Host memory.
+    Host host,
+    /// Handles for other processes.
+    Ipc ipc,
+    /// Streams.
+    Stream stream,
+    /// Events.
+    Event event,
+    /// Modules and the linker.
+    Module module,
+    /// Libraries.
+    Library library,
+    /// Functions, kernels, launches.
+    Kernel kernel,
+    /// Graphs.
+    Graph graph,
+    /// Arrays, textures, surfaces.
+    Array array,
+    /// Memory and semaphores of others.
+    External external,
+    /// The rest.
+    Other other,
+}
+
+impl Class {
+    /// Whether functions of this class are replaced by ours under the settings of this process.
+    pub(crate) fn is_active(self) -> bool {
+        self == Self::Lookup || settings::is_keeping()
+    }
+
+    /// Whether functions of this class are those by which a program hears that its context is dead.
+    pub(crate) fn tells_of_errors(self) -> bool {
+        match self {
+            Self::Context | Self::Memory | Self::Copy | Self::Stream | Self::Event | Self::Kernel | Self::Graph => true,
+            Self::Lookup
+            | Self::Query
+            | Self::Mapping
+            | Self::Pool
+            | Self::Host
+            | Self::Ipc
+            | Self::Module
+            | Self::Library
+            | Self::Array
+            | Self::External
+            | Self::Other => false,
+        }
+    }
+}
+
+/// Every function.
+pub(crate) fn all() -> impl Iterator<Item = &'static Function> {
+    CLASSES.iter().copied().flatten().copied()
+}
+
+/// Names and argument types of all functions.
+#[cfg(test)]
+pub(crate) fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TEXTS.iter().copied().flatten().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        path::Path,
+        process::Command,
+    };
+
+    use super::{TEXTS, all, left_alone};
+
+    /// The types of `(name: type, ..)`, without paths in front of them and without spaces.
+    fn types_of(arguments: &str) -> String {
+        let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
+        let typed = plain.trim_matches(['(', ')']).split(',').filter_map(|argument| argument.split_once(':'));
+        typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
+    }
+
+    /// Every function that cudarc's bindings declare, in the header of whichever release: name and argument types.
+    fn declared() -> BTreeMap<String, BTreeSet<String>> {
+        let metadata = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", "x86_64-unknown-linux-gnu"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo runs");
+        assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+        let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout).expect("cargo writes JSON");
+        let packages = metadata["packages"].as_array().expect("a list of packages");
+        let cudarc = packages.iter().find(|package| package["name"] == "cudarc").expect("a dependency of the tests");
+        let manifest = Path::new(cudarc["manifest_path"].as_str().expect("a path"));
+        let source = manifest.with_file_name("src").join("driver/sys/mod.rs");
+        let source = std::fs::read_to_string(source).expect("cudarc's bindings are where they were");
+        let mut found = BTreeMap::<_, BTreeSet<_>>::new();
+        for line in source.lines() {
+            let Some((name, rest)) = line.strip_prefix("pub unsafe fn ").and_then(|rest| rest.split_once('(')) else {
+                continue;
+            };
+            if let Some((arguments, _)) = rest.split_once(") -> CUresult {") {
+                found.entry(name.to_owned()).or_default().insert(types_of(arguments));
+            }
+        }
+        assert!(found.len() > 500, "cudarc's bindings were understood");
+        found
+    }
+
+    fn ours() -> BTreeMap<&'static str, &'static str> {
+        TEXTS.concat().into_iter().collect()
+    }
+
+    #[test]
+    fn every_function_of_the_api_is_in_a_class() {
+        let ours = ours();
+        let in_no_class: Vec<_> = declared().into_keys().filter(|name| !ours.contains_key(name.as_str())).collect();
+        assert!(in_no_class.is_empty(), "{in_no_class:?}");
+        assert_eq!(ours.len(), all().count(), "each in one class alone");
+    }
+
+    #[test]
+    fn every_line_is_as_in_the_header_of_some_release() {
+        let declared = declared();
+        for (name, arguments) in ours() {
+            let base = name.trim_end_matches("_ptds").trim_end_matches("_ptsz");
+            // The functions that a release has replaced keep their arguments in those of the same name here.
+            let known = declared.get(base).or_else(|| declared.get(&format!("{base}_v2"))).expect(name);
+            assert!(known.contains(&types_of(arguments)), "{name}: {} is none of {known:?}", types_of(arguments));
+        }
+    }
+
+    #[test]
+    fn what_is_left_alone_is_not_hooked() {
+        let ours = ours();
+        let lists = [left_alone::OUTDATED, left_alone::PICTURES, left_alone::INTERNAL, left_alone::ON_OTHERS];
+        for name in lists.concat() {
+            assert!(!ours.contains_key(name), "{name}");
+        }
+    }
+
+    /// `MPS_SHIM_REAL_DRIVER` is the path of one of NVIDIA's driver libraries, of whichever release.
+    #[test]
+    fn every_export_of_a_real_driver_is_hooked_or_left_alone() {
+        let Some(driver) = std::env::var_os("MPS_SHIM_REAL_DRIVER") else {
+            let reason = b"Skipped(MPS_SHIM_REAL_DRIVER names no driver)\n";
+            std::io::Write::write_all(&mut std::io::stderr(), reason).expect("standard error is open");
+            return;
+        };
+        let output = Command::new("objdump").arg("-T").arg(driver).output().expect("objdump runs");
+        let symbols = String::from_utf8(output.stdout).expect("names are ASCII");
+        let exported = symbols.lines().filter(|line| line.contains(".text") && !line.contains("*UND*"));
+        let ours = ours();
+        let lists = [left_alone::OUTDATED, left_alone::PICTURES, left_alone::INTERNAL, left_alone::ON_OTHERS].concat();
+        let known = |name: &str| ours.contains_key(name) || lists.contains(&name);
+        let names: Vec<_> = exported.filter_map(|line| line.split_whitespace().last()).collect();
+        assert!(names.contains(&"cuInit"), "it is a driver");
+        let unknown: Vec<_> = names.into_iter().filter(|name| name.starts_with("cu") && !known(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Modules and the linker that makes them.
+
+macro_rules! module {
+    ($then:ident) => {
+        $then! {
+            module: Module None;
+            {
+                fn cuLinkAddData_v2(
+                    state: CUlinkState, type_: CUjitInputType, data: *mut c_void, size: usize, name: *const c_char,
+                    num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
+                );
+                fn cuLinkAddFile_v2(
+                    state: CUlinkState, type_: CUjitInputType, path: *const c_char, num_options: c_uint,
+                    options: *mut CUjit_option, option_values: *mut *mut c_void,
+                );
+                fn cuLinkComplete(state: CUlinkState, cubin_out: *mut *mut c_void, size_out: *mut usize);
+                fn cuLinkCreate_v2(
+                    num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
+                    state_out: *mut CUlinkState,
+                );
+                fn cuLinkDestroy(state: CUlinkState);
+                fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
+                fn cuModuleGetFunction(
+                    hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
+                ) => keep::record_code::function;
+                fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
+                fn cuModuleGetGlobal_v2(
+                    dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char,
+                ) => keep::record_code::variable;
+                fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode);
+                fn cuModuleGetSurfRef(
+                    surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char,
+                ) made Array(surf_ref);
+                fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
+                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => keep::record_code::module_file;
+                fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) => keep::record_code::module;
+                fn cuModuleLoadDataEx(
+                    module: *mut CUmodule, image: *const c_void, num_options: c_uint, options: *mut CUjit_option,
+                    option_values: *mut *mut c_void,
+                ) => keep::record_code::module_with_options;
+                fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void) => keep::record_code::module;
+                fn cuModuleUnload(hmod: CUmodule) => keep::record_code::module_ends;
+            }
+            elsewhere {
+                fn cuLinkAddData(
+                    state: CUlinkState, type_: CUjitInputType, data: *mut c_void, size: usize, name: *const c_char,
+                    num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
+                );
+                fn cuLinkAddFile(
+                    state: CUlinkState, type_: CUjitInputType, path: *const c_char, num_options: c_uint,
+                    options: *mut CUjit_option, option_values: *mut *mut c_void,
+                );
+                fn cuLinkCreate(
+                    num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
+                    state_out: *mut CUlinkState,
+                );
+            }
+        }
+    };
+}
+
+module!(describe);

@@ -1,0 +1,48 @@
+//! Profiler, core dumps, logs.
+
+macro_rules! other {
+    ($then:ident) => {
+        $then! {
+            other: Other Silent;
+            {
+                fn cuCoredumpGetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
+                fn cuCoredumpGetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
+                fn cuCoredumpSetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
+                fn cuCoredumpSetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
+                fn cuDeviceRegisterAsyncNotification(
+                    device: CUdevice, callback_func: CUasyncCallback, user_data: *mut c_void,
+                    callback: *mut CUasyncCallbackHandle,
+                );
+                fn cuDeviceUnregisterAsyncNotification(device: CUdevice, callback: CUasyncCallbackHandle);
+                fn cuLogsCurrent(iterator_out: *mut CUlogIterator, flags: c_uint);
+                fn cuLogsDumpToFile(iterator: *mut CUlogIterator, path_to_file: *const c_char, flags: c_uint);
+                fn cuLogsDumpToMemory(
+                    iterator: *mut CUlogIterator, buffer: *mut c_char, size: *mut usize, flags: c_uint,
+                );
+                fn cuLogsRegisterCallback(
+                    callback_func: CUlogsCallback, user_data: *mut c_void, callback_out: *mut CUlogsCallbackHandle,
+                );
+                fn cuLogsUnregisterCallback(callback: CUlogsCallbackHandle);
+                fn cuProfilerInitialize(
+                    config_file: *const c_char, output_file: *const c_char, output_mode: CUoutput_mode,
+                );
+                fn cuProfilerStart();
+                fn cuProfilerStop();
+            }
+            elsewhere {
+                fn cuCoredumpDeregisterCompleteCallback(callback: CUcoredumpCallbackHandle);
+                fn cuCoredumpDeregisterStartCallback(callback: CUcoredumpCallbackHandle);
+                fn cuCoredumpRegisterCompleteCallback(
+                    callback: CUcoredumpStatusCallback, user_data: *mut c_void,
+                    callback_out: *mut CUcoredumpCallbackHandle,
+                );
+                fn cuCoredumpRegisterStartCallback(
+                    callback: CUcoredumpStatusCallback, user_data: *mut c_void,
+                    callback_out: *mut CUcoredumpCallbackHandle,
+                );
+            }
+        }
+    };
+}
+
+other!(describe);

@@ -1,0 +1,192 @@
+//! Our side of every function: what the program calls in the driver's place.
+//!
+//! Each row of [`functions`](crate::cuda::functions) becomes an exported C function that passes the gate of recoveries,
+//! runs the row's logic inside [`around`](super::around), or calls the driver.
+#![expect(unsafe_code, reason = "C functions that are exported and that call the driver")]
+
+use super::Hook;
+
+/// Makes of each row of a class a module with its `entry`, and of all rows together `HOOKS`.
+macro_rules! export {
+    (
+        $file:ident: $class:ident $usual:ident;
+        { $($row:tt)* }
+        elsewhere { $($other:tt)* }
+    ) => {
+        pub(crate) mod $file {
+            // The logic of rows is named from here on.
+            use $crate::{cuda::{functions::$file as described, types::*}, *};
+
+            export! { @rows $($row)* $($other)* }
+        }
+    };
+    (
+        @rows
+        $(
+            $(#[$doc:meta])*
+            fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+        )*
+    ) => {
+        /// The class's hooks.
+        pub(in $crate::hooks::export) static HOOKS: &[&hooks::Hook] =
+            &[$(&$name::HOOK, $(export!(@variant $name $variant),)?)*];
+
+        $(export! { @row $name [$($variant)?] { $arguments [$(made $reason $out)? $(gone $key)?] $($logic)? } })*
+    };
+    (@row $name:ident [$($variant:ident)?] $rest:tt) => {
+        #[expect(non_snake_case, reason = "the driver's name")]
+        pub(crate) mod $name {
+            use super::*;
+            use described::$name::{FUNCTION, Signature};
+
+            export! { @entry (stringify!($name)) $name $rest }
+            export! { @per_thread $name [$($variant)?] $rest }
+        }
+    };
+    (@per_thread $name:ident [] $rest:tt) => {};
+    (@per_thread $name:ident [$variant:ident] $rest:tt) => {
+        /// The same with the thread's own default stream.
+        pub(crate) mod per_thread {
+            use super::{Signature, *};
+            use described::$name::per_thread::FUNCTION;
+
+            export! { @entry (concat!(stringify!($name), stringify!($variant))) $name $rest }
+        }
+    };
+    (@variant $name:ident $variant:ident) => { &$name::per_thread::HOOK };
+    (
+        @entry ($symbol:expr) $name:ident { ($($argument:ident: $type:ty),* $(,)?) $count:tt $($logic:path)? }
+    ) => {
+        pub(crate) static HOOK: hooks::Hook = hooks::Hook { function: &FUNCTION, entry: entry as *const () };
+
+        #[cfg_attr(not(test), unsafe(export_name = $symbol))]
+        pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
+            if $crate::replay::is_armed() {
+                let subject = $crate::replay::Subject::default()$(.with($argument))*;
+                let numbers = || -> Vec<u64> { vec![$($crate::replay::Argument::number($argument)),*] };
+                return $crate::replay::through(&FUNCTION, &subject, &numbers, &mut |is_renamed| {
+                    if !is_renamed {
+                        // SAFETY: the program's own call, with its own arguments.
+                        return unsafe { call($($argument),*) };
+                    }
+                    let launched = $crate::replay::Launched::default();
+                    $(
+                        let Ok($argument) = $crate::replay::Argument::hold($argument, &launched) else {
+                            return $crate::replay::untranslatable(&FUNCTION);
+                        };
+                    )*
+                    launched.end();
+                    // SAFETY: the program's own call, with handles of the driver that lives.
+                    let answer = unsafe { call($(<$type as $crate::replay::Argument>::pass(&$argument)),*) };
+                    if answer.is_success() {
+                        $(<$type as $crate::replay::Argument>::name_results(&$argument);)*
+                    }
+                    answer
+                });
+            }
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { call($($argument),*) };
+            $crate::witness::hear(answer);
+            answer
+        }
+
+        /// The call in the handles of the driver that lives.
+        unsafe extern "C" fn call($($argument: $type),*) -> CUresult {
+            let Some(address) = FUNCTION.driver_for_call() else {
+                return CUresult::CUDA_ERROR_STUB_LIBRARY;
+            };
+            // SAFETY: the address was found under this function's name, whose type this is.
+            let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address.as_ptr()) };
+            export!(@guarded function ($($argument),*) $($logic)?);
+            export!(@counted $name function ($($argument),*) $count);
+            // SAFETY: the program's own call, with its own arguments.
+            unsafe { function($($argument),*) }
+        }
+    };
+    (@counted $name:ident $function:ident ($($argument:ident),*) []) => {};
+    (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident]) => {
+        if $crate::process::settings::is_recording() {
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { $function($($argument),*) };
+            if answer.is_success() && !$out.is_null() {
+                // SAFETY: the driver has just written there.
+                let object = unsafe { $out.read_unaligned() };
+                $crate::keep::account::made(stringify!($name), $crate::keep::account::Reason::$reason, object.key());
+            }
+            return answer;
+        }
+    };
+    (@counted $name:ident $function:ident ($($argument:ident),*) [gone $key:ident]) => {
+        if $crate::process::settings::is_recording() {
+            // SAFETY: the program's own call, with its own arguments.
+            let answer = unsafe { $function($($argument),*) };
+            if answer.is_success() {
+                $crate::keep::account::gone($key.key());
+            }
+            return answer;
+        }
+    };
+
+    (@guarded $function:ident ($($argument:ident),*)) => {};
+    (@guarded $function:ident ($($argument:ident),*) $logic:path) => {
+        if FUNCTION.is_active() {
+            return $crate::hooks::around::run(
+                &FUNCTION,
+                $function,
+                |driver| $logic(driver, $($argument),*),
+                // SAFETY: the program's own call, with its own arguments.
+                |function| unsafe { function($($argument),*) },
+            );
+        }
+    };
+}
+
+/// Every entry, by class.
+pub(crate) mod entries {
+    lookup!(export);
+    query!(export);
+    context!(export);
+    memory!(export);
+    mapping!(export);
+    copy!(export);
+    pool!(export);
+    host!(export);
+    ipc!(export);
+    stream!(export);
+    event!(export);
+    module!(export);
+    library!(export);
+    kernel!(export);
+    graph!(export);
+    array!(export);
+    external!(export);
+    other!(export);
+}
+
+/// Every hook, class by class.
+static HOOKS: &[&[&Hook]] = &[
+    entries::lookup::HOOKS,
+    entries::query::HOOKS,
+    entries::context::HOOKS,
+    entries::memory::HOOKS,
+    entries::mapping::HOOKS,
+    entries::copy::HOOKS,
+    entries::pool::HOOKS,
+    entries::host::HOOKS,
+    entries::ipc::HOOKS,
+    entries::stream::HOOKS,
+    entries::event::HOOKS,
+    entries::module::HOOKS,
+    entries::library::HOOKS,
+    entries::kernel::HOOKS,
+    entries::graph::HOOKS,
+    entries::array::HOOKS,
+    entries::external::HOOKS,
+    entries::other::HOOKS,
+];
+
+/// Every hook.
+pub(super) fn hooks() -> impl Iterator<Item = &'static Hook> {
+    HOOKS.iter().copied().flatten().copied()
+}

@@ -1,0 +1,88 @@
+//! `cuInit`: never silently without MPS.
+//!
+//! The driver looks for the control daemon when it is initialised. If it finds none it runs all the same, unshared and
+//! without any of the limits that the daemon would have set, and says nothing. When `MPS_SHIM_REQUIRE` is set, the
+//! daemon is looked for first, as the driver does it, and without one `cuInit` fails. The daemon can still end between
+//! this look and the driver's own; afterwards nothing tells from outside which way the driver went.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::{ffi::c_uint, path::Path, time::Duration};
+
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::lookup::cuInit,
+        result::CUresult,
+    },
+    daemon, keep,
+    process::{
+        fork, log,
+        settings::{self, Requirement},
+    },
+    replay::{self, belongings},
+    witness,
+};
+
+/// The word of the fork page that belongs to the process.
+const PROCESS: usize = 0;
+/// The driver has answered `cuInit` with success.
+const INITIALISED: u32 = 1;
+/// The time to wait for a daemon has been spent; from then on one look must do.
+const WAITED: u32 = 1 << 1;
+/// The failure has been reported.
+const REPORTED: u32 = 1 << 2;
+
+/// Logic of `cuInit`.
+pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Result<CUresult, Bypass> {
+    let patience = match settings::requirement() {
+        Requirement::None if settings::is_keeping() || settings::is_telling_of_faults() => {
+            return Ok(call(driver, flags));
+        }
+        Requirement::None => return Err(Bypass::NotRequired),
+        _ if settings::is_server() => return Err(Bypass::IsServer),
+        _ if fork::recall(PROCESS) & INITIALISED != 0 => return Err(Bypass::AlreadyInitialised),
+        Requirement::Unreadable(value) => {
+            report(format_args!("MPS_SHIM_REQUIRE is not a number of seconds: {value:?}"));
+            return Ok(CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED);
+        }
+        Requirement::Within(_) if fork::recall(PROCESS) & WAITED != 0 => Duration::ZERO,
+        Requirement::Within(patience) => patience,
+    };
+    let socket = settings::control_socket();
+    if let Err(failure) = daemon::wait_for_greeting(&socket, patience) {
+        fork::remember(PROCESS, WAITED);
+        let socket = Path::new(&socket).display();
+        report(format_args!("no MPS control daemon at {socket} within {} s: {failure}", patience.as_secs()));
+        return Ok(CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED);
+    }
+    let answer = call(driver, flags);
+    if answer.is_success() {
+        fork::remember(PROCESS, INITIALISED);
+    }
+    Ok(answer)
+}
+
+/// The program's call, after which memory is kept if that is wanted.
+fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
+    let interval = if replay::is_armed() { None } else { belongings::Interval::begin() };
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(flags) });
+    if let Some(interval) = interval {
+        interval.end();
+    }
+    if answer.is_success() && settings::is_keeping() {
+        keep::begin();
+        replay::arm();
+    }
+    if answer.is_success() {
+        witness::offer();
+    }
+    answer
+}
+
+/// Says once in a process why `cuInit` fails.
+fn report(reason: std::fmt::Arguments<'_>) {
+    if fork::remember(PROCESS, REPORTED) & REPORTED == 0 {
+        log::complain(format_args!("{reason}; cuInit fails with CUDA_ERROR_MPS_CONNECTION_FAILED (805)"));
+    }
+}
