@@ -130,7 +130,7 @@ pub(super) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
     let mut work = Work { effect, event: subject.event, place: None, number: 0, waits_for: 0, all: Vec::new() };
     match effect {
         Effect::Silent | Effect::None | Effect::ReadsEvents => {}
-        Effect::Submits | Effect::Launches | Effect::CopiesToHost => {
+        Effect::Submits | Effect::Launches | Effect::LaunchesGraph | Effect::CopiesToHost => {
             work.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
             match work.place {
                 Some(at) => (work.number, work.waits_for) = PLACES[at].give(),
@@ -184,8 +184,18 @@ impl Work {
         }
         let Some(at) = self.place else { return };
         let place = &PLACES[at];
-        if matches!(self.effect, Effect::Submits | Effect::Launches | Effect::CopiesToHost) {
-            place.came_back(self.number, is_success);
+        match self.effect {
+            Effect::Submits | Effect::Launches | Effect::CopiesToHost => place.came_back(self.number, is_success),
+            // What has failed may have been done in part, and must not be done again in silence.
+            Effect::LaunchesGraph => place.came_back(self.number, true),
+            Effect::Silent
+            | Effect::None
+            | Effect::FinishesStream
+            | Effect::FinishesEvent
+            | Effect::FinishesContext
+            | Effect::RecordsEvent
+            | Effect::ReadsEvents
+            | Effect::EndsStream => {}
         }
         match self.effect {
             Effect::CopiesToHost if is_success => {
@@ -207,6 +217,7 @@ impl Work {
             | Effect::None
             | Effect::Submits
             | Effect::Launches
+            | Effect::LaunchesGraph
             | Effect::CopiesToHost
             | Effect::FinishesStream
             | Effect::FinishesEvent
@@ -219,7 +230,7 @@ impl Work {
 
     /// The piece of work that was given: its place and its number.
     pub(super) fn piece(&self) -> Option<(usize, u64)> {
-        let is_given = matches!(self.effect, Effect::Submits | Effect::Launches);
+        let is_given = matches!(self.effect, Effect::Submits | Effect::Launches | Effect::LaunchesGraph);
         self.place.filter(|_| is_given).map(|at| (at, self.number))
     }
 }

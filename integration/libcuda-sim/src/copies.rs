@@ -73,17 +73,18 @@ impl Wanted {
 }
 
 /// What is wanted, each read once.
-fn wanted() -> &'static [Option<Wanted>; 3] {
-    static WANTED: OnceLock<[Option<Wanted>; 3]> = OnceLock::new();
+fn wanted() -> &'static [Option<Wanted>; 4] {
+    static WANTED: OnceLock<[Option<Wanted>; 4]> = OnceLock::new();
     WANTED.get_or_init(|| {
         let script = Script::load();
-        ["MPS_SIM_END_AT", "MPS_SIM_FAIL_AT", "MPS_SIM_STAY_AT"].map(|name| Wanted::parse(&script.text(name)?))
+        let names = ["MPS_SIM_END_AT", "MPS_SIM_FAIL_AT", "MPS_SIM_STAY_AT", "MPS_SIM_TEAR_AT"];
+        names.map(|name| Wanted::parse(&script.text(name)?))
     })
 }
 
 /// Before each function: the process ends, the function fails, or never returns, if that is wanted here.
 pub(crate) fn before(function: &str) -> Outcome {
-    let [end, fail, stay] = wanted();
+    let [end, fail, stay, _] = wanted();
     if end.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
         // It cannot fail for this process itself.
         let _ended = raise(Signal::SIGKILL);
@@ -97,6 +98,12 @@ pub(crate) fn before(function: &str) -> Outcome {
         return Err(Code::UNKNOWN);
     }
     Ok(())
+}
+
+/// In the middle of a function that does several things: whether the context dies between them.
+pub(crate) fn is_torn(function: &str) -> bool {
+    let [_, _, _, tear] = wanted();
+    tear.as_ref().is_some_and(|wanted| wanted.is_now(function))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@
 //! | `MPS_SIM_END_AT` | `COPY:FUNCTION[:CALL]`: the process is killed when that copy of the library is called so | |
 //! | `MPS_SIM_FAIL_AT` | the same, and the function answers 999 | |
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
+//! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
 //! What it does not have: memory pools but the default one, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.

@@ -298,6 +298,7 @@ impl<'a> Probe<'a> {
                     // What it has lost it must not keep.
                     return Err(error);
                 }
+                self.check_told(&error);
                 told = Some(error.code);
                 self.workload.begin_anew()?;
             }
@@ -311,6 +312,9 @@ impl<'a> Probe<'a> {
             if let Ok(false) = heard {
                 self.is_intact = false;
                 self.report.say("wrong", json!({ "what": ["the tail"] }));
+            }
+            if let Err(error) = &heard {
+                self.check_told(error);
             }
             told = heard.as_ref().err().map(|error| error.code);
             if heard.is_err() || self.options.tail.is_some() {
@@ -338,6 +342,14 @@ impl<'a> Probe<'a> {
             }),
         );
         Ok(told)
+    }
+
+    /// What the driver answers tells the program of what is lost; a wrong value that it finds itself is none of that.
+    fn check_told(&mut self, error: &GpuError) {
+        if error.code == 0 {
+            self.is_intact = false;
+            self.report.say("wrong", json!({ "what": [error.to_string()] }));
+        }
     }
 
     fn step(&mut self) -> Result<(), GpuError> {

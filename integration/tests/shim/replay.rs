@@ -155,6 +155,24 @@ fn graphs_do_after_faults_what_they_did_before() {
 }
 
 #[test]
+fn a_graph_of_which_part_was_done_when_its_launch_failed_is_not_done_twice_in_silence() {
+    once(|subject| {
+        // In the second round, each of whose three graphs does several things.
+        for launch in 4..=6 {
+            let sim = Sim::new(subject, &[("MPS_SIM_TEAR_AT", &format!("1:cuGraphLaunch:{launch}"))]);
+            let finished = finished(&mut replaying(&sim, &["--recoveries", "1", "--light", "--graph"]));
+            is_whole(&finished, 1, &format!("{subject}: launch {launch}"));
+            let recovered = events(&finished, "recovered");
+            assert_eq!(
+                (&recovered[0]["told"], &recovered[0]["is_told_right"]),
+                (&719.into(), &true.into()),
+                "{launch}"
+            );
+        }
+    });
+}
+
+#[test]
 fn a_program_goes_on_after_its_neighbours_faults() {
     once(|subject| others_faults(subject, &[], false));
 }

@@ -11,6 +11,8 @@ pub(crate) enum Effect {
     Submits,
     /// Gives a kernel or a function to a stream.
     Launches,
+    /// Gives the work of a whole graph to a stream. When it fails, part of the work may have been given.
+    LaunchesGraph,
     /// A copy that ends before the call does, with all that the default stream had before it.
     CopiesToHost,
     /// Success says that a stream has done its work.
@@ -79,6 +81,7 @@ mod tests {
             ("cuMemcpyDtoHAsync_v2", Effect::Submits),
             ("cuMemsetD8_v2", Effect::Submits),
             ("cuLaunchKernelEx", Effect::Launches),
+            ("cuGraphLaunch_ptsz", Effect::LaunchesGraph),
             ("cuMemAlloc_v2", Effect::None),
             ("cuCtxGetCurrent", Effect::Silent),
         ] {

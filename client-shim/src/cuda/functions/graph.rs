@@ -174,7 +174,7 @@ macro_rules! graph {
                 fn cuGraphKernelNodeSetParams_v2(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
                 ) => keep::graphs::change_kernel;
-                fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: Launches;
+                fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: LaunchesGraph;
                 fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
                 fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, dptr_out: *mut CUdeviceptr);
                 fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMCPY3D);

@@ -46,7 +46,15 @@ fn launch(executable: usize, stream: usize) -> Outcome {
     let (driver, context) = current()?;
     let stream = super::stream::find(&context, stream)?;
     let steps = driver.tables().graphs.executables.get(&executable).cloned().ok_or(Code::INVALID_VALUE)?;
-    steps.iter().filter(|step| step.is_enabled).try_for_each(|step| submit(&context, &stream, &step.task))
+    let is_torn = crate::copies::is_torn("cuGraphLaunch");
+    steps.iter().filter(|step| step.is_enabled).try_for_each(|step| {
+        submit(&context, &stream, &step.task)?;
+        if is_torn {
+            context.drain()?;
+            context.fail(Code::LAUNCH_FAILED);
+        }
+        Ok(())
+    })
 }
 
 fn instantiate(place: &Out<usize>, graph: usize) -> Outcome {
