@@ -3,14 +3,29 @@
 //! | part | is about |
 //! |---|---|
 //! | [`functions`] | every function, described in one row |
-//! | [`types`], [`result`] | what they take and answer |
-//! | [`library`] | where the driver's own functions are found |
+//! | [`types`], [`result`], [`errors`] | what they take and answer, and which answers mean that a context is dead |
+//! | [`library`], [`copies`] | where the driver's own functions are found, and other copies of its library |
 //! | [`call`] | how one is called, and why a call goes by us |
+//! | [`gate`], [`threads`] | who is inside the driver, and what each thread has there |
+//! | [`names`], [`moved`] | what handles and addresses of a former copy are called in the one that lives |
+//! | [`arguments`], [`layout`], [`buffer`] | arguments of calls and of kernels, and how they are translated |
+//! | [`belongings`], [`socket_name`] | files and sockets that the driver has opened |
 
 #[macro_use]
 pub(crate) mod call;
+pub(crate) mod arguments;
+pub(crate) mod belongings;
+pub(crate) mod buffer;
+pub(crate) mod copies;
+pub(crate) mod errors;
 #[macro_use]
 pub(crate) mod functions;
+pub(crate) mod gate;
+pub(crate) mod layout;
 pub(crate) mod library;
+pub(crate) mod moved;
+pub(crate) mod names;
 pub(crate) mod result;
+pub(crate) mod socket_name;
+pub(crate) mod threads;
 pub(crate) mod types;

@@ -13,7 +13,7 @@ use crate::{
         functions::Function,
         result::CUresult,
     },
-    process::panics::unpanicked,
+    process::{log, panics::unpanicked},
 };
 
 /// Runs the `logic` of a function for one call of the program; `pass` calls the driver's function with the program's
@@ -37,6 +37,13 @@ pub(crate) fn run<F: Copy>(
         notes::note(called, Event::Bypassed(reason));
         driver.call(pass)
     })
+}
+
+/// A call that cannot be translated.
+pub(crate) fn untranslatable(called: &Function) -> CUresult {
+    let name = called.name.to_str().unwrap_or("?");
+    log::complain(format_args!("{name} cannot be used after a recovery: CUDA_ERROR_NOT_SUPPORTED (801)"));
+    CUresult::CUDA_ERROR_NOT_SUPPORTED
 }
 
 /// While it lives, this thread is inside a hook.

@@ -63,24 +63,24 @@ macro_rules! export {
         #[cfg_attr(not(test), unsafe(export_name = $symbol))]
         pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
             if $crate::replay::is_armed() {
-                let subject = $crate::replay::Subject::default()$(.with($argument))*;
-                let numbers = || -> Vec<u64> { vec![$($crate::replay::Argument::number($argument)),*] };
+                let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
+                let numbers = || -> Vec<u64> { vec![$($crate::cuda::arguments::Argument::number($argument)),*] };
                 return $crate::replay::through(&FUNCTION, &subject, &numbers, &mut |is_renamed| {
                     if !is_renamed {
                         // SAFETY: the program's own call, with its own arguments.
                         return unsafe { call($($argument),*) };
                     }
-                    let launched = $crate::replay::Launched::default();
+                    let launched = $crate::cuda::arguments::Launched::default();
                     $(
-                        let Ok($argument) = $crate::replay::Argument::hold($argument, &launched) else {
-                            return $crate::replay::untranslatable(&FUNCTION);
+                        let Ok($argument) = $crate::cuda::arguments::Argument::hold($argument, &launched) else {
+                            return $crate::hooks::around::untranslatable(&FUNCTION);
                         };
                     )*
                     launched.end();
                     // SAFETY: the program's own call, with handles of the driver that lives.
-                    let answer = unsafe { call($(<$type as $crate::replay::Argument>::pass(&$argument)),*) };
+                    let answer = unsafe { call($(<$type as $crate::cuda::arguments::Argument>::pass(&$argument)),*) };
                     if answer.is_success() {
-                        $(<$type as $crate::replay::Argument>::name_results(&$argument);)*
+                        $(<$type as $crate::cuda::arguments::Argument>::name_results(&$argument);)*
                     }
                     answer
                 });

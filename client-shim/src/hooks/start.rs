@@ -10,6 +10,7 @@ use std::{ffi::c_uint, path::Path, time::Duration};
 
 use crate::{
     cuda::{
+        belongings,
         call::{Bypass, Driver},
         functions::lookup::cuInit,
         result::CUresult,
@@ -19,8 +20,8 @@ use crate::{
         fork, log,
         settings::{self, Requirement},
     },
-    replay::{self, belongings},
-    witness,
+    replay::{self},
+    vault, witness,
 };
 
 /// The word of the fork page that belongs to the process.
@@ -71,7 +72,11 @@ fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
         interval.end();
     }
     if answer.is_success() && settings::is_keeping() {
-        keep::begin();
+        let surroundings =
+            keep::Surroundings { has_context: witness::offer, is_short: vault::settle, report: vault::report };
+        if keep::begin(surroundings) {
+            vault::begin();
+        }
         replay::arm();
     }
     if answer.is_success() {

@@ -12,11 +12,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{is_on, recipes::KINDS, record, with};
+use super::{is_on, recipes::KINDS, record, surroundings, with};
 use crate::{
-    cuda::{result::CUresult, types::CUdeviceptr},
+    cuda::{result::CUresult, threads, types::CUdeviceptr},
     process::settings,
-    replay::threads,
 };
 
 /// Declares the reasons and their texts.
@@ -236,7 +235,8 @@ fn write_report() {
     let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
     let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
     let lost = account().list();
-    let vault = crate::vault::report().map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
+    let vault =
+        surroundings().and_then(|of| (of.report)()).map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
     let mut line = format!(
         r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"not_recoverable":[{lost}]}}"#,
         process::id()

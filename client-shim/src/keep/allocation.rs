@@ -17,7 +17,6 @@ use crate::{
         types::{CUcontext, CUdevice, CUdeviceptr},
     },
     process::failpoint::reached,
-    vault,
 };
 
 /// Alignment of the rows of a pitched allocation, in bytes; what drivers give on GPUs of today.
@@ -136,7 +135,7 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
             // Less will do, and what is empty, or will be when it is waited for, is given back for it.
             freeing::wait_for_pending()?;
             with(|store| store.take_empty(device))?.into_iter().for_each(Region::destroy);
-            vault::settle();
+            super::wait_for_the_outside();
             make(device, least)?
         }
         made => made,

@@ -18,10 +18,10 @@ use crate::{
             stream::{cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture},
         },
         result::CUresult,
+        threads,
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
     process::settings,
-    replay::threads,
 };
 
 /// Logic of `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.

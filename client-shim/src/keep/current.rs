@@ -5,18 +5,16 @@
 use std::ffi::c_uint;
 
 use super::with;
-use crate::{
-    cuda::{
-        call::{Bypass, Driver},
-        functions::context::{
-            cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
-            cuDevicePrimaryCtxSetFlags_v2,
-        },
-        result::CUresult,
-        types::{CUcontext, CUdevice},
+use crate::cuda::{
+    belongings,
+    call::{Bypass, Driver},
+    functions::context::{
+        cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
+        cuDevicePrimaryCtxSetFlags_v2,
     },
-    replay::{belongings, threads},
-    witness,
+    result::CUresult,
+    threads,
+    types::{CUcontext, CUdevice},
 };
 
 /// Logic of `cuCtxSetCurrent`.
@@ -83,7 +81,7 @@ pub(crate) fn retaining(
         let handle = unsafe { *context }.0;
         with(|store| store.contexts.retain(device, handle))?;
         if is_first {
-            witness::offer();
+            super::has_context();
         }
     }
     Ok(answer)

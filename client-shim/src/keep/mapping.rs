@@ -9,10 +9,10 @@ use std::ffi::{c_int, c_ulonglong, c_void};
 use super::{
     account::{self, Reason},
     arena::GRANULE,
-    descriptors::Held,
     own::{Own, Reservation},
     region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
 };
+use crate::process::descriptors::Held;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -28,7 +28,6 @@ use crate::{
         },
     },
     process::settings::{self, succession},
-    vault,
 };
 
 /// Memory of another process does not say on which device it is.
@@ -62,7 +61,7 @@ pub(crate) fn create(
         let mut answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
         if answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             // What the program has just released may still be in the vault.
-            vault::settle();
+            super::wait_for_the_outside();
             answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
         }
         if answer.is_success() {

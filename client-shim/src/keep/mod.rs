@@ -18,7 +18,6 @@ pub(crate) mod allocation;
 pub(crate) mod arena;
 pub(crate) mod contexts;
 pub(crate) mod current;
-pub(crate) mod descriptors;
 mod extents;
 pub(crate) mod freeing;
 pub(crate) mod graphs;
@@ -42,9 +41,9 @@ pub(crate) mod store;
 
 pub(crate) use outside::{Adopted, Outside, add_adopted, is_kept, outside};
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{cuda::call::Bypass, process::fork, vault};
+use crate::{cuda::call::Bypass, process::fork};
 use store::Store;
 
 /// The word of the fork page that belongs to this module and `init`.
@@ -54,11 +53,44 @@ const KEEPING: u32 = 1 << 3;
 
 static STORE: Mutex<Option<Store>> = Mutex::new(None);
 
-/// Memory is kept from now on: the driver has been initialised in this process.
-pub(crate) fn begin() {
-    if fork::remember(PROCESS, KEEPING) & KEEPING == 0 && fork::recall(PROCESS) & KEEPING != 0 {
+/// What is called where somebody else has a part in what is kept.
+pub(crate) struct Surroundings {
+    /// The program has a context of a device for the first time.
+    pub(crate) has_context: fn(),
+    /// Memory is short: waits until what the program has freed is let go of outside too.
+    pub(crate) is_short: fn(),
+    /// A member of the report at the program's end, in JSON.
+    pub(crate) report: fn() -> Option<String>,
+}
+
+static SURROUNDINGS: OnceLock<Surroundings> = OnceLock::new();
+
+/// Memory is kept from now on: the driver has been initialised in this process. Whether this is the first time.
+pub(crate) fn begin(surroundings: Surroundings) -> bool {
+    let is_first = fork::remember(PROCESS, KEEPING) & KEEPING == 0 && fork::recall(PROCESS) & KEEPING != 0;
+    if is_first {
+        // A child that begins anew has its parent's.
+        let _earlier = SURROUNDINGS.set(surroundings);
         account::report_at_exit();
-        vault::begin();
+    }
+    is_first
+}
+
+fn surroundings() -> Option<&'static Surroundings> {
+    SURROUNDINGS.get()
+}
+
+/// The program has a context of a device for the first time.
+fn has_context() {
+    if let Some(surroundings) = surroundings() {
+        (surroundings.has_context)();
+    }
+}
+
+/// Memory is short: waits until what the program has freed is let go of outside too.
+fn wait_for_the_outside() {
+    if let Some(surroundings) = surroundings() {
+        (surroundings.is_short)();
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
-use super::{Store, descriptors::Held, region::Region, with};
+use super::{Store, region::Region, with};
 use crate::cuda::call::Bypass;
+use crate::process::descriptors::Held;
 
 /// A piece of memory that is held by one descriptor.
 #[derive(Debug)]

@@ -8,8 +8,9 @@ pub(crate) mod again;
 
 use std::collections::BTreeMap;
 
-use super::{arena, descriptors::Held, regions::KeptRange};
+use super::{arena, regions::KeptRange};
 use crate::cuda::types::{CUdevice, CUmemAccessDesc};
+use crate::process::descriptors::Held;
 
 /// A number for an allocation that no other one has, or had. A handle is given out again once it is released.
 pub(crate) type Id = u64;

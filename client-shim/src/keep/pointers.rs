@@ -14,11 +14,11 @@ use crate::{
             ipc::cuIpcGetMemHandle,
             memory::{cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes},
         },
+        names,
         result::CUresult,
         types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
     },
     process::log,
-    replay,
 };
 
 /// `CU_POINTER_ATTRIBUTE_…`.
@@ -129,7 +129,7 @@ fn known_of(address: CUdeviceptr) -> Result<Known, Bypass> {
 /// Puts our answer in the place of the driver's where they differ.
 fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
     let number = match (known, attribute) {
-        (Known::Block(_, block), CONTEXT) => u64::try_from(replay::name_of(block.context)).unwrap_or_default(),
+        (Known::Block(_, block), CONTEXT) => u64::try_from(names::name_of(block.context)).unwrap_or_default(),
         (Known::Block(_, block), BUFFER_ID) => FIRST_BUFFER + block.number,
         (Known::Block(start, _), RANGE_START_ADDR) => *start,
         (Known::Block(_, block), RANGE_SIZE) => block.size,

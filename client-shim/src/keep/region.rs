@@ -7,10 +7,8 @@
 
 use std::ptr;
 
-use super::{
-    arena,
-    descriptors::{Held, NotHeld},
-};
+use super::arena;
+use crate::process::descriptors::{Held, NotHeld};
 use crate::{
     cuda::{
         result::CUresult,

@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     arena,
-    descriptors::Held,
     extents::{Extents, GRAIN},
     kinds_of_contexts::Contexts,
     own::Own,
     region::{PAGE, Region},
     regions::KeptRange,
 };
+use crate::process::descriptors::Held;
 use crate::{
     cuda::types::{CUdevice, CUevent},
     process::settings::succession,

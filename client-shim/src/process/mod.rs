@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`glibc`] | functions of the C library, in versions that glibc 2.17 has |
 //! | [`maps`] | what is mapped where |
+//! | [`descriptors`] | those of the library, out of the program's way |
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
 //! | [`panics`] | panics, which stay inside |
@@ -11,6 +12,7 @@
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
 
+pub(crate) mod descriptors;
 pub(crate) mod failpoint;
 pub(crate) mod fork;
 pub(crate) mod glibc;

@@ -11,10 +11,10 @@ use std::{
     ptr,
 };
 
-use super::{belongings::Belongings, socket_name::Exchanged};
-use crate::{
-    keep::descriptors::identity_of,
-    process::maps::{self, Range},
+use crate::cuda::{belongings::Belongings, socket_name::Exchanged};
+use crate::process::{
+    descriptors::identity_of,
+    maps::{self, Range},
 };
 
 /// What the driver's files are called.

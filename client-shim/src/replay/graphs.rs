@@ -8,18 +8,18 @@
 use std::{collections::BTreeMap, ffi::c_void, ptr};
 
 use super::{
-    moved::Moves,
     objects::enter,
     rebuild::{Failed, Renamed, checked},
 };
+use crate::cuda::moved::Moves;
 use crate::{
     cuda::{
+        buffer::Buffer,
         result::CUresult,
         types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
     },
     keep::{
         graphs::{
-            buffer::Buffer,
             params::Kernel,
             plan::{Arguments, Edge, Executable, Launch, Plan, Work},
         },

@@ -29,9 +29,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{
+use super::progress;
+use crate::cuda::{
     layout::{Layout, ask_layout},
-    names, progress,
+    names,
 };
 use crate::process::panics::unpanicked;
 use crate::{

@@ -21,26 +21,16 @@
 #![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
 
 mod amputation;
-mod arguments;
-pub(crate) mod belongings;
-mod copy;
 mod doubt;
-mod errors;
-mod gate;
 mod graphs;
 mod journal;
 mod last;
-mod layout;
-pub(crate) mod moved;
-mod names;
 mod objects;
 pub(crate) mod private;
 mod progress;
 mod rebuild;
 mod recovery;
 mod refusal;
-mod socket_name;
-pub(crate) mod threads;
 mod word;
 
 use std::{
@@ -48,21 +38,20 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use arguments::{Argument, Launched, Subject, structures::translate};
-pub(crate) use names::{current_of, name_of};
-
 use crate::{
     cuda::{
+        arguments::Subject,
+        copies, errors,
         functions::{Effect, Function, lookup::cuInit},
-        library,
+        gate, library,
         result::CUresult,
+        threads::{self, Here},
     },
     keep,
     process::{log, settings},
     witness,
 };
 use recovery::Verdict;
-use threads::Here;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -74,11 +63,6 @@ pub(crate) fn is_armed() -> bool {
     IS_ARMED.load(Ordering::Relaxed)
 }
 
-/// Whether this process is to be recovered, so that what the driver opens is to be known.
-pub(crate) fn is_wanted() -> bool {
-    settings::is_replaying()
-}
-
 /// Which copy of the driver lives: 0 is the one that the program has loaded.
 pub(crate) fn generation() -> u64 {
     recovery::generation()
@@ -86,17 +70,17 @@ pub(crate) fn generation() -> u64 {
 
 /// From now on calls pass the gate: the driver has been initialised in this process.
 pub(crate) fn arm() {
-    if !is_wanted() || is_armed() {
+    if !settings::is_replaying() || is_armed() {
         return;
     }
     // SAFETY: the handler is a function of ours in a library that is never unloaded.
     let is_known_in_children = unsafe { libc::pthread_atfork(None, None, Some(disarm)) } == 0;
-    if !is_known_in_children || !copy::learn() {
+    if !is_known_in_children || !copies::learn() {
         log::complain(format_args!("MPS_SHIM_REPLAY: the driver's file is not found, so nothing is recovered"));
         return;
     }
     library::remember_first(cuInit::FUNCTION.driver());
-    copy::prepare();
+    copies::prepare();
     IS_ARMED.store(true, Ordering::Release);
     word::listen();
 }
@@ -171,11 +155,4 @@ fn owed(here: &Here, effect: Effect, work: &progress::Work) -> Option<CUresult> 
     let is_owed = here.is_owed(lossy, effect);
     let of_stream = work.owed();
     if is_owed { Some(error) } else { of_stream.filter(|_| here.came_after(lossy)) }
-}
-
-/// A call that cannot be translated.
-pub(crate) fn untranslatable(called: &Function) -> CUresult {
-    let name = called.name.to_str().unwrap_or("?");
-    log::complain(format_args!("{name} cannot be used after a recovery: CUDA_ERROR_NOT_SUPPORTED (801)"));
-    CUresult::CUDA_ERROR_NOT_SUPPORTED
 }

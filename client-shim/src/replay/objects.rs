@@ -5,9 +5,9 @@ use std::ffi::c_uint;
 
 use super::{
     graphs::Graphs,
-    moved::{Move, Moves},
     rebuild::{Failed, Renamed, checked},
 };
+use crate::cuda::moved::{Move, Moves};
 use crate::{
     cuda::{
         result::CUresult,

@@ -19,8 +19,8 @@ use std::{
     },
 };
 
-use super::{arguments::Subject, names};
 use crate::cuda::functions::Effect;
+use crate::cuda::{arguments::Subject, names};
 use crate::{cuda::result::CUresult, keep::record};
 
 /// Places.

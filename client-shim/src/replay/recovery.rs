@@ -33,17 +33,20 @@ use std::{
 use remps_proto::shim::Part;
 
 use super::{
-    amputation, belongings, copy, doubt,
-    errors::Meaning,
-    gate, journal,
+    amputation, doubt, journal,
     last::{self, Clock, Recovery, Step},
-    moved::{self, Moves},
-    names,
     objects::Objects,
     progress,
     rebuild::{Failed, Memory, Renamed, checked},
     refusal::{Refusal, obstacles},
-    socket_name, threads, word,
+    word,
+};
+use crate::cuda::{
+    belongings, copies,
+    errors::Meaning,
+    gate,
+    moved::{self, Moves},
+    names, socket_name, threads,
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
@@ -260,7 +263,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     reached("generation-known");
     drop(closed);
     reached("gate-open");
-    copy::prepare();
+    copies::prepare();
     Ok(recovery)
 }
 
@@ -285,7 +288,7 @@ fn exchange(
     reached("name-freed");
     clock.ended(Step::Name, recovery);
     let (file, was_prepared) =
-        copy::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
+        copies::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
     recovery.was_prepared = u32::from(was_prepared);
     reached("copy-found");
     clock.ended(Step::File, recovery);
@@ -293,7 +296,7 @@ fn exchange(
     let mapped = amputation::mappings();
     let dead = belongings::take();
     let interval = belongings::Interval::begin_anyway();
-    let loaded = copy::load(&file, recovery.count);
+    let loaded = copies::load(&file, recovery.count);
     clock.ended(Step::Load, recovery);
     let fresh = match loaded {
         Ok(fresh) => fresh,

@@ -27,10 +27,11 @@ use std::{
 
 use remps_proto::shim::{Answer, Ask, Capabilities, Part, ServerState};
 
-use super::{
+use super::recovery;
+use crate::cuda::{
     belongings,
     errors::{self, Meaning},
-    gate, recovery, threads,
+    gate, threads,
 };
 use crate::process::panics::unpanicked;
 use crate::{

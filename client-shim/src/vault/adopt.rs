@@ -17,10 +17,9 @@ use crate::{
     },
     keep::{
         self, Adopted, arena,
-        descriptors::Held,
         region::{self, DESCRIPTOR, NotReserved, Region},
     },
-    process::{failpoint::reached, log},
+    process::{descriptors::Held, failpoint::reached, log},
 };
 
 /// Why it is not mapped.

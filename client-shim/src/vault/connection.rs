@@ -24,7 +24,7 @@ use remps_proto::shim::{
 };
 
 use super::listener::may_be_the_daemon;
-use crate::keep::descriptors::Held;
+use crate::process::descriptors::Held;
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ use super::{
 use crate::process::settings::succession;
 use crate::{
     keep::{self, Outside},
-    process::{failpoint::reached, log},
+    process::{descriptors, failpoint::reached, log},
 };
 
 /// Escrows and releases that are under way at a time: fewer than the descriptors that one user may have in flight.
@@ -285,7 +285,7 @@ impl Link {
     fn escrow_some(&mut self, there: Vec<Outside>, now: Instant) -> Result<usize, Lost> {
         let mut sent = Vec::new();
         for Outside { serial, device, size, address, copy } in there {
-            let Some(number) = copy.as_ref().and_then(keep::descriptors::Held::number) else { continue };
+            let Some(number) = copy.as_ref().and_then(descriptors::Held::number) else { continue };
             let region = match self.ledger.region(serial) {
                 Some(region) => region.clone(),
                 None => Region {

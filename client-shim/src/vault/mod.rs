@@ -32,7 +32,7 @@ mod state;
 
 use std::{
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, Ordering},
     time::{Duration, SystemTime},
 };
 
@@ -40,7 +40,7 @@ use crate::process::panics::unpanicked;
 use crate::process::settings::succession::{self, is_named};
 use crate::{
     keep,
-    process::{fork, glibc},
+    process::{descriptors, fork, glibc},
 };
 use link::{CHANGES, Link, Shared};
 
@@ -55,11 +55,12 @@ static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
 
 /// Memory is kept in this process from now on.
 pub(crate) fn begin() {
+    descriptors::on_change(changed);
     farewell::prepare();
 }
 
 /// A piece of memory has come or gone.
-pub(crate) fn changed() {
+fn changed() {
     if !is_named() || !keep::is_on() {
         return;
     }
@@ -142,10 +143,4 @@ pub(crate) fn constant_ranges() -> Vec<(u64, u64)> {
 /// The vault's door, at which the daemon also answers what a program's server is about.
 pub(crate) fn door() -> std::ffi::OsString {
     succession::socket()
-}
-
-/// A number that no other piece of memory of this process has, or had.
-pub(crate) fn new_serial() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }

@@ -8,10 +8,10 @@ use std::{
 };
 
 use super::{
-    buffer,
     params::{self, Kernel, Params},
     plan::{Arguments, Edge, Launch, Node, Plan, Work},
 };
+use crate::cuda::buffer;
 use crate::{
     cuda::{
         result::CUresult,

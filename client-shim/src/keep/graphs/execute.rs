@@ -16,6 +16,7 @@ use crate::{
     cuda::{
         call::{Bypass, Driver},
         functions::graph as of,
+        names::current_of,
         result::CUresult,
         types::{
             CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
@@ -27,7 +28,6 @@ use crate::{
         account::{self, Reason},
         record::{context, with},
     },
-    replay::current_of,
 };
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`: done at once, and no part of what is made.
@@ -97,7 +97,7 @@ pub(crate) fn instantiate_with(
         unsafe { function(place, graph, held) }
     });
     if let Some(held) = held {
-        let told = Instantiation { stream, error_node: crate::replay::name_of(held.error_node), ..held };
+        let told = Instantiation { stream, error_node: crate::cuda::names::name_of(held.error_node), ..held };
         // SAFETY: the driver writes its results there.
         unsafe { params.cast::<Instantiation>().write_unaligned(told) };
     }

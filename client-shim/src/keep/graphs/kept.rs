@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::plan::{Edge, Executable, Launch, Node, Plan, Work};
-use crate::replay::moved::Moves;
+use crate::cuda::moved::Moves;
 
 /// Bytes that descriptions of graphs may take together; a graph beyond is not recoverable.
 const MOST_BYTES: usize = 256 << 20;
@@ -235,7 +235,7 @@ fn change(plan: &mut Plan, node: usize, work: Arc<Work>, bytes: &mut usize) -> b
 
 #[cfg(test)]
 mod tests {
-    use crate::replay::moved::Moves;
+    use crate::cuda::moved::Moves;
 
     use std::sync::Arc;
 

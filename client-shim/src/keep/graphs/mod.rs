@@ -8,7 +8,6 @@
 //! Not told by the driver is in which context a copy or a set of a capture is done; it is taken to be the one that is
 //! current when the capture ends.
 
-pub(crate) mod buffer;
 mod build;
 mod change;
 pub(crate) mod describe;

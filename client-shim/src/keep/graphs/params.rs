@@ -6,15 +6,13 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use crate::{
-    cuda::types::{
+use crate::cuda::{
+    arguments::structures::translate,
+    moved::{self, Arguments},
+    names::{current_of, name_of},
+    types::{
         CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode, CUgraphNodeParams,
         CUgraphNodeType,
-    },
-    replay::{
-        current_of,
-        moved::{self, Arguments},
-        name_of, translate,
     },
 };
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{
-    cuda::types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
-    replay::{moved::Moves, translate},
+use crate::cuda::{
+    arguments::structures::translate,
+    moved::Moves,
+    types::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
 };
 
 /// What a node or an edge takes at least, about, in bytes.

@@ -1,7 +1,7 @@
 //! The recipes in the order in which they can be followed, and what changes when they have been.
 
 use super::{Kept, Recipe, Recipes, Setting};
-use crate::replay::moved::Moves;
+use crate::cuda::moved::Moves;
 
 impl Recipe {
     /// The same with the handles of today.
@@ -70,7 +70,7 @@ mod tests {
     use std::ffi::CString;
 
     use super::super::{Image, Recipe, Recipes, Setting};
-    use crate::replay::moved::Moves;
+    use crate::cuda::moved::Moves;
 
     #[test]
     fn objects_come_after_what_they_are_made_of_and_are_found_by_their_new_handles() {

@@ -87,7 +87,7 @@ impl Recipes {
 mod tests {
     use std::ffi::CString;
 
-    use crate::replay::moved::Moves;
+    use crate::cuda::moved::Moves;
 
     use super::{
         super::{HostMemory, Image, KINDS, Recipe, Recipes},

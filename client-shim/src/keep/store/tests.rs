@@ -3,11 +3,13 @@
 use std::{fs::File, os::fd::IntoRawFd};
 
 use super::{LARGE, LARGEST, Store};
-use crate::keep::{
-    arena,
-    descriptors::Held,
-    extents::GRAIN,
-    region::{PAGE, Region},
+use crate::{
+    keep::{
+        arena,
+        extents::GRAIN,
+        region::{PAGE, Region},
+    },
+    process::descriptors::Held,
 };
 
 const CONTEXT: usize = 0xc0;

@@ -3,12 +3,10 @@
 
 use std::{ffi::c_void, ptr};
 
-use crate::{
-    cuda::{
-        result::CUresult,
-        types::{CUfunction, CUstream},
-    },
-    replay::names,
+use crate::cuda::{
+    names,
+    result::CUresult,
+    types::{CUfunction, CUstream},
 };
 
 /// Most bytes of the host's in one copy.

@@ -18,14 +18,16 @@ use std::ffi::c_void;
 
 use crate::{
     cuda::{
+        arguments::Subject,
         call::{Bypass, Driver},
         functions::query::cuGetExportTable,
+        names,
         result::CUresult,
         types::{CUcontext, CUuuid, Key as _},
     },
     keep::account::{self, Reason},
     process::{log, settings},
-    replay::{self, Subject},
+    replay,
 };
 
 pub(crate) use followed::{lead, restore, targets, unknown_call};
@@ -186,10 +188,10 @@ fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
 
 /// The driver's handle of a context by the program's name.
 fn to_driver(context: CUcontext) -> CUcontext {
-    CUcontext(replay::current_of(context.0))
+    CUcontext(names::current_of(context.0))
 }
 
 /// The program's name of a context by the driver's handle.
 fn to_program(context: CUcontext) -> CUcontext {
-    CUcontext(replay::name_of(context.0))
+    CUcontext(names::name_of(context.0))
 }

@@ -32,9 +32,9 @@ pub(crate) struct Untranslatable;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     /// The stream, if it names one. 0 is one too.
-    pub(super) stream: Option<usize>,
+    pub(crate) stream: Option<usize>,
     /// The event, if it names one.
-    pub(super) event: usize,
+    pub(crate) event: usize,
 }
 
 impl Subject {

@@ -47,7 +47,7 @@ pub(crate) fn name_of(current: usize) -> usize {
 ///
 /// # Safety
 /// The gate is closed and nobody is inside.
-pub(super) unsafe fn publish(pairs: impl Iterator<Item = (usize, usize)>) {
+pub(crate) unsafe fn publish(pairs: impl Iterator<Item = (usize, usize)>) {
     let mut current_by_name: Vec<_> = pairs.collect();
     let mut name_by_current: Vec<_> = current_by_name.iter().map(|&(name, current)| (current, name)).collect();
     current_by_name.sort_unstable();

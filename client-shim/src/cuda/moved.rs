@@ -21,7 +21,7 @@ use std::{
 };
 
 use super::layout::{Layout, ask_layout};
-use crate::keep::graphs::buffer::{self, Buffer};
+use crate::cuda::buffer::{self, Buffer};
 
 /// A variable that has another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Moves(Vec<Move>);
 
 impl Moves {
     /// These.
-    pub(super) fn new(mut moves: Vec<Move>) -> Self {
+    pub(crate) fn new(mut moves: Vec<Move>) -> Self {
         moves.sort_unstable_by_key(|of| of.from);
         moves.dedup_by_key(|of| of.from);
         Self(moves)
@@ -91,7 +91,7 @@ fn table() -> Option<&'static Table> {
 }
 
 /// Whether any has moved.
-pub(super) fn is_any() -> bool {
+pub(crate) fn is_any() -> bool {
     table().is_some()
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn name_of(address: u64) -> u64 {
 ///
 /// # Safety
 /// The gate is closed and nobody is inside.
-pub(super) unsafe fn publish(moves: Moves) {
+pub(crate) unsafe fn publish(moves: Moves) {
     LAYOUTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let next = if moves.0.is_empty() {
         ptr::null_mut()
@@ -201,7 +201,7 @@ pub(crate) unsafe fn buffer(extra: *const *mut c_void) -> Option<Arguments> {
 #[cfg(test)]
 mod tests {
     use super::{Move, Moves, buffer, publish};
-    use crate::keep::graphs::buffer::{self as buffers, Buffer};
+    use crate::cuda::buffer::{self as buffers, Buffer};
 
     #[test]
     fn addresses_in_a_variable_go_with_it_and_no_others() {

@@ -3,12 +3,13 @@
 //! The numbers are those of NVIDIA's `CUresult`; which of them stay until the process ends is documented with them
 //! ("the process must be terminated and relaunched"), and 46, 805, 806 and 807 were seen on a dead process or server
 //! (`recovery-findings` 1 and 4).
+#![expect(unsafe_code, reason = "asks the driver")]
 
 use crate::cuda::{result::CUresult, types::CUstream};
 
 /// What an answer says about the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(crate) enum Meaning {
     /// It is dead.
     Dead,
     /// It may be: a healthy context is asked, and answers.
@@ -51,7 +52,7 @@ const MEANINGS: [(u32, Meaning); 20] = [
 ];
 
 /// What an answer means.
-pub(super) fn meaning(answer: CUresult) -> Option<Meaning> {
+pub(crate) fn meaning(answer: CUresult) -> Option<Meaning> {
     // Nearly every answer is none of them: success is 0, a wrong argument 1, and what is not ready 600.
     if answer.0 < 46 || answer.0 == 600 {
         return None;
@@ -61,7 +62,7 @@ pub(super) fn meaning(answer: CUresult) -> Option<Meaning> {
 
 /// Whether the context is dead after this answer: one that may mean something else is confirmed by a question about the
 /// default stream, which a healthy context answers with success, or that it is not ready.
-pub(super) fn is_confirmed(meaning: Meaning) -> bool {
+pub(crate) fn is_confirmed(meaning: Meaning) -> bool {
     match meaning {
         Meaning::Dead | Meaning::ForGood(_) => true,
         Meaning::Perhaps => {

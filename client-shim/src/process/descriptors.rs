@@ -12,10 +12,11 @@ use std::{
     collections::BTreeSet,
     ffi::c_int,
     mem::MaybeUninit,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
+    },
 };
-
-use crate::vault;
 
 /// Most descriptors held at a time. With slabs that grow with what is in them this is memory without end; the limit is
 /// there because the handler for forks cannot walk anything that grows.
@@ -27,6 +28,25 @@ const NONE: c_int = -1;
 static HELD: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
 /// Above the places in use.
 static END: AtomicUsize = AtomicUsize::new(0);
+
+static ON_CHANGE: OnceLock<fn()> = OnceLock::new();
+
+/// Has a function called whenever something that keeps memory alive has come or gone. The first one stays.
+pub(crate) fn on_change(told: fn()) {
+    let _earlier = ON_CHANGE.set(told);
+}
+
+fn tell() {
+    if let Some(told) = ON_CHANGE.get() {
+        told();
+    }
+}
+
+/// A number that no other piece of memory of this process has, or had.
+fn new_serial() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
 
 /// A descriptor that keeps memory alive. It is closed when this is dropped.
 #[derive(Debug)]
@@ -52,7 +72,7 @@ pub(crate) enum NotHeld {
 impl Held {
     /// Takes a descriptor that the driver has just made, whose number becomes free.
     pub(crate) fn take(descriptor: c_int) -> Result<Self, NotHeld> {
-        let held = Self::move_up(descriptor, vault::new_serial());
+        let held = Self::move_up(descriptor, new_serial());
         // SAFETY: the driver has made it for us; nobody else knows it.
         unsafe { libc::close(descriptor) };
         held
@@ -78,7 +98,7 @@ impl Held {
 
     /// Holds a copy of a descriptor that stays the program's.
     pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
-        Self::move_up(descriptor, vault::new_serial())
+        Self::move_up(descriptor, new_serial())
     }
 
     fn move_up(descriptor: c_int, serial: u64) -> Result<Self, NotHeld> {
@@ -101,7 +121,7 @@ impl Held {
         };
         END.fetch_max(place + 1, Ordering::AcqRel);
         if serial != 0 {
-            vault::changed();
+            tell();
         }
         Ok(Self { place, identity, serial })
     }
@@ -122,7 +142,7 @@ impl Drop for Held {
             unsafe { libc::close(number) };
         }
         if self.serial != 0 {
-            vault::changed();
+            tell();
         }
     }
 }

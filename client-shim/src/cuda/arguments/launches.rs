@@ -1,9 +1,10 @@
 //! Launches: their configuration, their function, and its arguments.
 
 use super::{Argument, Launched, Pointee, Stage, Untranslatable, is_of_stream};
-use crate::{
-    cuda::types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
-    replay::{Subject, moved, names},
+use crate::cuda::{
+    arguments::Subject,
+    moved, names,
+    types::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, c_uint, c_void},
 };
 
 impl Argument for CUfunction {

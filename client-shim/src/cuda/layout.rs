@@ -12,10 +12,10 @@ use crate::cuda::{
 const MOST_ARGUMENTS: usize = 256;
 
 /// Offset and size of each argument of a kernel.
-pub(super) type Layout = Arc<[(usize, usize)]>;
+pub(crate) type Layout = Arc<[(usize, usize)]>;
 
 /// Where the arguments of a function lie, if the driver tells: offset and bytes of each.
-pub(super) fn ask_layout(function: usize) -> Option<Layout> {
+pub(crate) fn ask_layout(function: usize) -> Option<Layout> {
     let mut arguments = Vec::new();
     for index in 0..MOST_ARGUMENTS {
         let (mut offset, mut size) = (0, 0);

@@ -40,7 +40,7 @@ fn next() -> MutexGuard<'static, Option<File>> {
 }
 
 /// Notes the file of the driver that is loaded; whether there is one.
-pub(super) fn learn() -> bool {
+pub(crate) fn learn() -> bool {
     let Some(address) = cuInit::FUNCTION.driver() else { return false };
     let Some(path) = library::library_of(address) else { return false };
     // The first one stays.
@@ -49,7 +49,7 @@ pub(super) fn learn() -> bool {
 }
 
 /// Has a file for the next copy made.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: fills the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
@@ -113,10 +113,10 @@ fn can_be_run(file: &File) -> bool {
 
 /// A loaded copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copy(*mut c_void);
+pub(crate) struct Copy(*mut c_void);
 
 /// A file for a copy, and whether it was made in advance.
-pub(super) fn file() -> io::Result<(File, bool)> {
+pub(crate) fn file() -> io::Result<(File, bool)> {
     let made = next().take();
     match made {
         Some(file) => Ok((file, true)),
@@ -125,7 +125,7 @@ pub(super) fn file() -> io::Result<(File, bool)> {
 }
 
 /// Loads copy number `number`.
-pub(super) fn load(file: &File, number: u64) -> Result<Copy, String> {
+pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
     let steps = "./".repeat(usize::try_from(number).unwrap_or_default());
     let path = CString::new(format!("/proc/self/{steps}fd/{}", file.as_raw_fd())).map_err(|error| error.to_string())?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND | libc::RTLD_NODELETE;
@@ -145,14 +145,14 @@ pub(super) fn load(file: &File, number: u64) -> Result<Copy, String> {
 
 /// Where the functions were found.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(crate) struct Before {
     addresses: Vec<*mut c_void>,
     library: *mut c_void,
 }
 
 impl Copy {
     /// Has every function found in this copy. The gate is closed and nobody is inside.
-    pub(super) fn take_over(self) -> Before {
+    pub(crate) fn take_over(self) -> Before {
         let library = library::exchange_library(self.0);
         let addresses =
             functions::all().map(|function| function.exchange(|| library::find(self.0, function.name))).collect();
@@ -162,7 +162,7 @@ impl Copy {
 
 impl Before {
     /// Has every function found in the copy of before. The gate is closed and nobody is inside.
-    pub(super) fn restore(self) {
+    pub(crate) fn restore(self) {
         library::exchange_library(self.library);
         for (function, address) in functions::all().zip(self.addresses) {
             function.restore(address);

@@ -2,9 +2,9 @@
 //! driver has written them.
 
 use super::{Launched, Pointee, Untranslatable};
-use crate::{
-    cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
-    replay::moved,
+use crate::cuda::{
+    moved,
+    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
 };
 
 /// Which words of a structure are addresses, of the host's memory where that is meant.

@@ -31,7 +31,7 @@ fn changes() -> MutexGuard<'static, ()> {
 
 /// What the gate knows of a thread.
 #[derive(Debug)]
-pub(super) struct Passer {
+pub(crate) struct Passer {
     /// Its count; beyond them before it has one.
     shard: Cell<usize>,
     is_inside: Cell<bool>,
@@ -39,12 +39,12 @@ pub(super) struct Passer {
 
 impl Passer {
     /// A thread that has not been here.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { shard: Cell::new(SHARDS), is_inside: Cell::new(false) }
     }
 
     /// Whether this thread is inside already.
-    pub(super) fn is_inside(&self) -> bool {
+    pub(crate) fn is_inside(&self) -> bool {
         self.is_inside.get()
     }
 
@@ -59,13 +59,13 @@ impl Passer {
 
 /// While it lives, this thread is inside.
 #[derive(Debug)]
-pub(super) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     shard: &'static AtomicUsize,
     passer: &'a Passer,
 }
 
 /// Goes in; waits while the gate is closed, for `patience` at most. `None` if it stays closed.
-pub(super) fn enter(passer: &Passer, patience: Duration) -> Option<Pass<'_>> {
+pub(crate) fn enter(passer: &Passer, patience: Duration) -> Option<Pass<'_>> {
     let shard = passer.shard();
     shard.fetch_add(1, Ordering::SeqCst);
     if IS_CLOSED.load(Ordering::SeqCst) {
@@ -111,17 +111,17 @@ impl Drop for Pass<'_> {
 
 /// While it lives, nobody goes in. There is one at a time.
 #[derive(Debug)]
-pub(super) struct Closed(());
+pub(crate) struct Closed(());
 
 /// Closes the gate. The caller is outside, and no other thread closes it.
-pub(super) fn close() -> Closed {
+pub(crate) fn close() -> Closed {
     IS_CLOSED.store(true, Ordering::SeqCst);
     Closed(())
 }
 
 impl Closed {
     /// Waits until nobody is inside any longer, for `patience` at most; how many still are.
-    pub(super) fn wait(&self, patience: Duration) -> usize {
+    pub(crate) fn wait(&self, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         let mut guard = changes();
         loop {

@@ -25,13 +25,13 @@ const EVERY: Duration = Duration::from_micros(100);
 
 /// An abstract address with its length.
 #[derive(Clone, Copy)]
-pub(super) struct Name {
+pub(crate) struct Name {
     address: libc::sockaddr_un,
     length: libc::socklen_t,
 }
 
 /// The name that a descriptor is bound to, if it is the driver's.
-pub(super) fn of(number: c_int) -> Option<Name> {
+pub(crate) fn of(number: c_int) -> Option<Name> {
     // SAFETY: zeros are a valid address.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).ok()?;
@@ -47,9 +47,9 @@ pub(super) fn of(number: c_int) -> Option<Name> {
 
 /// A listener that is a pipe now.
 #[derive(Debug)]
-pub(super) struct Exchanged {
+pub(crate) struct Exchanged {
     /// Its number.
-    pub(super) listener: c_int,
+    pub(crate) listener: c_int,
     /// The pipe's other end. As long as it is open the dead copy's thread sleeps on the pipe.
     _writer: File,
 }
@@ -58,7 +58,7 @@ pub(super) struct Exchanged {
 ///
 /// # Errors
 /// The system's, or a name that does not become free.
-pub(super) fn free() -> io::Result<Vec<Exchanged>> {
+pub(crate) fn free() -> io::Result<Vec<Exchanged>> {
     let mut exchanged = Vec::new();
     let numbers: Vec<c_int> =
         fs::read_dir("/proc/self/fd")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();

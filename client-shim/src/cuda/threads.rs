@@ -2,6 +2,7 @@
 //!
 //! A copy of the driver knows nothing of the stacks that the one before it had. So they are noted here, by name, and put
 //! on the new copy's when a thread comes in again.
+#![expect(unsafe_code, reason = "calls the driver")]
 
 use std::cell::{Cell, RefCell};
 
@@ -11,9 +12,9 @@ use crate::cuda::types::CUcontext;
 
 /// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
 #[derive(Debug)]
-pub(super) struct Here {
+pub(crate) struct Here {
     /// To the gate.
-    pub(super) passer: Passer,
+    pub(crate) passer: Passer,
     /// The current context by name, 0 for none.
     current: Cell<usize>,
     /// In which copy of the driver it has been last.
@@ -42,7 +43,7 @@ thread_local! {
 }
 
 /// What is known of this thread.
-pub(super) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
+pub(crate) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
     HERE.with(work)
 }
 
@@ -89,12 +90,12 @@ pub(crate) fn destroyed(context: usize) {
 
 impl Here {
     /// The current context by name, 0 if there is none.
-    pub(super) fn current(&self) -> usize {
+    pub(crate) fn current(&self) -> usize {
         self.current.get()
     }
 
     /// Brings this thread to the copy of this number: its stack is put there.
-    pub(super) fn arrive(&self, generation: u64) {
+    pub(crate) fn arrive(&self, generation: u64) {
         let before = self.generation.replace(generation);
         if before == generation {
             return;
@@ -118,7 +119,7 @@ impl Here {
 
     /// Whether this thread was there before the recovery of this number and has not been told of it. It is told now, if
     /// the call is one that tells.
-    pub(super) fn is_owed(&self, lossy: u64, effect: Effect) -> bool {
+    pub(crate) fn is_owed(&self, lossy: u64, effect: Effect) -> bool {
         let is_owed = self.told.get() < lossy && effect != Effect::Silent;
         if is_owed {
             self.told.set(lossy);
@@ -127,12 +128,12 @@ impl Here {
     }
 
     /// Whether this thread had not been there before the recovery of this number.
-    pub(super) fn came_after(&self, lossy: u64) -> bool {
+    pub(crate) fn came_after(&self, lossy: u64) -> bool {
         self.first.get() >= lossy
     }
 
     /// This thread was told of the recovery of this number.
-    pub(super) fn tell(&self, generation: u64) {
+    pub(crate) fn tell(&self, generation: u64) {
         self.told.set(self.told.get().max(generation));
     }
 }

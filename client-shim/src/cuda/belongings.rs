@@ -21,10 +21,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::keep::descriptors;
+use crate::process::descriptors;
 
 /// Which file a descriptor is of: device and inode.
-pub(super) type Identity = (u64, u64);
+pub(crate) type Identity = (u64, u64);
 
 /// An open descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +38,15 @@ type Snapshot = BTreeMap<c_int, Open>;
 
 /// What the copy of the driver that lives now has.
 #[derive(Debug, Default)]
-pub(super) struct Belongings {
+pub(crate) struct Belongings {
     /// Its descriptors.
-    pub(super) descriptors: BTreeMap<c_int, Identity>,
+    pub(crate) descriptors: BTreeMap<c_int, Identity>,
     /// Threads that there were when it had last opened something: its own, and one of the program's.
     threads: BTreeSet<c_int>,
 }
 
 /// Threads of this library, which open nothing in passing but what they move up at once
-/// ([`descriptors`](crate::keep::descriptors)).
+/// ([`descriptors`](crate::process::descriptors)).
 static OURS: Mutex<BTreeSet<c_int>> = Mutex::new(BTreeSet::new());
 
 fn ours() -> MutexGuard<'static, BTreeSet<c_int>> {
@@ -60,7 +60,7 @@ fn own_number() -> c_int {
 }
 
 /// This thread is one of this library's own, and lives as long as the process.
-pub(super) fn thread_is_ours() {
+pub(crate) fn thread_is_ours() {
     ours().insert(own_number());
 }
 
@@ -96,10 +96,10 @@ pub(crate) struct Interval {
 impl Interval {
     /// Begins before the call. `None` if nobody will ask.
     pub(crate) fn begin() -> Option<Self> {
-        super::is_wanted().then(Self::begin_anyway)
+        crate::process::settings::is_replaying().then(Self::begin_anyway)
     }
 
-    pub(super) fn begin_anyway() -> Self {
+    pub(crate) fn begin_anyway() -> Self {
         let threads = numbers("/proc/self/task");
         let known = living().as_ref().map(|of| of.threads.clone()).unwrap_or_default();
         let (own, ours) = (own_number(), ours().clone());
@@ -135,7 +135,7 @@ fn is_drivers(number: c_int, open: &Open, ends: usize) -> bool {
         || (link.starts_with("socket:") && is_drivers_socket(number))
 }
 
-pub(super) fn option(socket: c_int, name: c_int) -> Option<c_int> {
+pub(crate) fn option(socket: c_int, name: c_int) -> Option<c_int> {
     let mut value: c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of::<c_int>()).ok()?;
     let place = (&raw mut value).cast::<c_void>();
@@ -151,11 +151,11 @@ fn is_drivers_socket(number: c_int) -> bool {
 }
 
 /// The living copy is dead: what it had.
-pub(super) fn take() -> Belongings {
+pub(crate) fn take() -> Belongings {
     mem::take(&mut *living()).unwrap_or_default()
 }
 
 /// The copy of before lives on.
-pub(super) fn put_back(belongings: Belongings) {
+pub(crate) fn put_back(belongings: Belongings) {
     *living() = Some(belongings);
 }
