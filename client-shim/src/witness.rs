@@ -35,9 +35,8 @@ use std::{
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
 use crate::{
-    cuda::result::CUresult,
+    cuda::{library, result::CUresult},
     process::{log, panics::unpanicked, settings},
-    replay,
     vault::{self, connection::Connection},
 };
 
@@ -72,7 +71,7 @@ fn hear_error(error: u32) {
     if !FAULTS.contains(&error) || !settings::is_telling_of_faults() {
         return;
     }
-    let copy = replay::generation() + 1;
+    let copy = library::generation() + 1;
     if TOLD.swap(copy, Ordering::AcqRel) == copy {
         return;
     }

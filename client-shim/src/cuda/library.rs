@@ -8,7 +8,7 @@ use std::{
     ffi::{CStr, c_char, c_int, c_void},
     mem,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering},
 };
 
 use super::{call::Bypass, functions::Function};
@@ -104,22 +104,27 @@ fn is_ours(address: NonNull<c_void>) -> bool {
 
 /// Where the library begins that the program has loaded itself; 0 as long as nobody asks for it to be remembered.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
-/// Whether another copy of the driver has taken its place.
-static IS_FORMER: AtomicBool = AtomicBool::new(false);
+/// How often another copy of the driver has taken the place of the one before.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Remembers the copy that has a function as the one that the program has loaded itself.
 pub(crate) fn remember_first(address: Option<NonNull<c_void>>) {
     FIRST.store(address.and_then(base_of).unwrap_or(0), Ordering::Release);
 }
 
-/// Another copy of the driver has taken the first one's place.
-pub(crate) fn first_is_former() {
-    IS_FORMER.store(true, Ordering::Release);
+/// The number of the copy of the driver that lives: 0 is the one that the program has loaded.
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// The copy of this number lives from now on.
+pub(crate) fn lives(generation: u64) {
+    GENERATION.store(generation, Ordering::Release);
 }
 
 /// Whether an address is one of the copy that the program has loaded itself, and another copy lives now.
 pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
-    IS_FORMER.load(Ordering::Acquire) && base_of(address) == Some(FIRST.load(Ordering::Acquire))
+    generation() > 0 && base_of(address) == Some(FIRST.load(Ordering::Acquire))
 }
 
 /// Whether a library of the driver was found, so that what is not in it is missing.

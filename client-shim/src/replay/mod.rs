@@ -63,11 +63,6 @@ pub(crate) fn is_armed() -> bool {
     IS_ARMED.load(Ordering::Relaxed)
 }
 
-/// Which copy of the driver lives: 0 is the one that the program has loaded.
-pub(crate) fn generation() -> u64 {
-    recovery::generation()
-}
-
 /// From now on calls pass the gate: the driver has been initialised in this process.
 pub(crate) fn arm() {
     if !settings::is_replaying() || is_armed() {
@@ -109,13 +104,13 @@ fn pass(
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
     if here.passer.is_inside() {
-        return call(recovery::generation() > 0);
+        return call(library::generation() > 0);
     }
     let mut is_again = false;
     let mut known = CUresult::CUDA_ERROR_UNKNOWN;
     loop {
         let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
-        let generation = recovery::generation();
+        let generation = library::generation();
         here.arrive(generation);
         let work = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
         if generation > 0

@@ -73,8 +73,6 @@ const NOT_READY: [u32; 3] = [805, 806, 807];
 /// The server has died: what ran on its channels may still run.
 const SERVER_DIED: u32 = 806;
 
-/// How many recoveries there were; the number of the copy that lives.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// The last recovery that lost work, 0 for none, and its error.
 static LOSSY: AtomicU64 = AtomicU64::new(0);
 static LOSSY_ERROR: AtomicU32 = AtomicU32::new(0);
@@ -89,11 +87,6 @@ struct Attempts {
 }
 
 static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, told: String::new() });
-
-/// The number of the copy that lives.
-pub(super) fn generation() -> u64 {
-    GENERATION.load(Ordering::Acquire)
-}
 
 /// The last recovery that lost work, and its error.
 pub(super) fn lossy() -> (u64, CUresult) {
@@ -112,7 +105,7 @@ pub(super) enum Verdict {
 /// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
 pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
     let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if generation() == seen {
+    if library::generation() == seen {
         if attempts.is_given_up {
             return Verdict::Answer(answer);
         }
@@ -123,7 +116,7 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
     drop(attempts);
     let lost = lossy().0 > seen;
     if lost || is_again || effect == Effect::ReadsEvents {
-        threads::here(|here| here.tell(generation()));
+        threads::here(|here| here.tell(library::generation()));
         Verdict::Answer(answer)
     } else {
         Verdict::Again
@@ -143,7 +136,7 @@ enum Begun {
 /// answer. Recovers, unless another thread has meanwhile.
 pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64) {
     let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if generation() == seen && !attempts.is_given_up {
+    if library::generation() == seen && !attempts.is_given_up {
         let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByWord);
     }
 }
@@ -151,7 +144,7 @@ pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64)
 /// Waits until nobody recovers, and says then which copy lives and whether there may be another one.
 pub(super) fn settled() -> (u64, bool) {
     let attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
-    (generation(), !attempts.is_given_up)
+    (library::generation(), !attempts.is_given_up)
 }
 
 fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
@@ -256,8 +249,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     } else {
         progress::lose(CUresult::CUDA_SUCCESS);
     }
-    library::first_is_former();
-    GENERATION.store(recovery.count, Ordering::Release);
+    library::lives(recovery.count);
     word::forget();
     last::set(recovery);
     reached("generation-known");

@@ -31,7 +31,7 @@ use super::recovery;
 use crate::cuda::{
     belongings,
     errors::{self, Meaning},
-    gate, threads,
+    gate, library, threads,
 };
 use crate::process::panics::unpanicked;
 use crate::{
@@ -179,7 +179,7 @@ fn watch(
 fn dead_context() -> Option<(CUresult, Meaning, u64)> {
     threads::here(|here| {
         let _pass = gate::enter(&here.passer, PATIENCE)?;
-        let generation = recovery::generation();
+        let generation = library::generation();
         let (captures, contexts) = keep::with(|store| {
             let retained = store.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context);
             (store.captures, retained.collect::<Vec<_>>())

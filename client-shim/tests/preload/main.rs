@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod floors;
+#[cfg(test)]
 mod harmless;
 #[cfg(test)]
 mod lab;
