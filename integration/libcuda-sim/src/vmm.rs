@@ -3,7 +3,7 @@
 
 use crate::codes::{Code, Outcome};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
-use sim_wire::memory_file::memory_file;
+use sim_wire::memory_file::{MEMORY_FILE_NAME, memory_file};
 use std::ffi::c_void;
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -13,8 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Granularity of sizes and addresses, in bytes, as on the H200.
 pub(crate) const GRANULARITY: usize = 2 << 20;
-/// Name of the memory files.
-const FILE_NAME: &str = "nvidia-vmm";
 
 /// Device memory that can be mapped and exported.
 #[derive(Debug, Clone)]
@@ -42,7 +40,7 @@ impl Allocation {
     /// New memory, zeroed.
     pub(crate) fn create(size: usize, device: u32) -> Outcome<Self> {
         let size = length(size)?.get();
-        let file = memory_file(FILE_NAME).map_err(|_| Code::OUT_OF_MEMORY)?;
+        let file = memory_file(MEMORY_FILE_NAME).map_err(|_| Code::OUT_OF_MEMORY)?;
         file.set_len(size as u64).map_err(|_| Code::OUT_OF_MEMORY)?;
         Ok(Self { file: Arc::new(file), size, device, handle_types: 1, references: 1 })
     }

@@ -5,6 +5,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+/// Name of the memory files that are exported GPU memory: `readlink` of the descriptor gives
+/// `/memfd:nvidia-vmm (deleted)`.
+pub const MEMORY_FILE_NAME: &str = "nvidia-vmm";
+
 /// A new memory file of this name, which is closed at `execve`.
 ///
 /// By the system call's number: glibc has a function for it since 2.27 only, and the programs of the GPU suite run on

@@ -4,7 +4,7 @@
 use crate::device;
 use crate::real;
 use crate::release::{Argument, ENABLE_EVENTS, INIT, Release, SET_THRESHOLD, TABLE};
-use crate::stand_in::{self, MAJOR};
+use crate::stand_in::{self, TOOLS};
 use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -123,19 +123,16 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
 unsafe fn disguise(dir: c_int, path: *const c_char, status: *mut libc::statx) {
     // SAFETY: by the contract of this function.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let minor = if path.is_empty() {
-        match device::is_open(dir) {
-            true => Some(1),
-            false => stand_in::is_link_to_stand_in(&stand_in::path_of(dir)).then_some(0),
-        }
+    let device = if path.is_empty() {
+        if device::is_open(dir) { Some(TOOLS) } else { stand_in::device_behind(&stand_in::path_of(dir)) }
     } else {
-        stand_in::is_link_to_stand_in(Path::new(OsStr::from_bytes(path))).then_some(0)
+        stand_in::device_behind(Path::new(OsStr::from_bytes(path)))
     };
-    if let Some(minor) = minor {
+    if let Some((major, minor)) = device {
         // SAFETY: by the contract of this function.
         let status = unsafe { &mut *status };
         status.stx_mode = u16::try_from(libc::S_IFCHR).expect("a file type has 16 bits") | 0o666;
-        (status.stx_rdev_major, status.stx_rdev_minor) = (MAJOR, minor);
+        (status.stx_rdev_major, status.stx_rdev_minor) = (major, minor);
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! In that process, once `MPS_SIM_UVM_DIR` names a directory,
 //! - `/proc/devices` lists `nvidia-uvm`;
-//! - the stand-ins for clients' descriptors ([`sim_wire::uvm`]) have the device number of `/dev/nvidia-uvm`;
+//! - the stand-ins for clients' descriptors ([`sim_wire::uvm`]) have the device number of `/dev/nvidia-uvm`, and memory
+//!   that the simulated driver has exported that of `/dev/nvidiactl`;
 //! - `/dev/nvidia-uvm-tools` can be opened, and behaves as `uvm_tools.c` of NVIDIA's open kernel modules does: the same
 //!   checks and answers, in the structure of the release that is asked for, a copy of the client's open file kept, and
 //!   a queue that is filled with the faults that the simulated driver library tells of ([`sim_wire::tools`]).
