@@ -168,16 +168,7 @@ impl Lab {
     /// The daemon's pid: whoever holds its lock. `None` when nobody does.
     #[must_use]
     pub fn daemon(&self) -> Option<Pid> {
-        let file = fs::File::open(self.pipe_dir.join("control_lock")).ok()?;
-        let mut lock = libc::flock {
-            l_type: libc::c_short::try_from(libc::F_WRLCK).expect("a small number"),
-            l_whence: libc::c_short::try_from(libc::SEEK_SET).expect("a small number"),
-            l_start: 0,
-            l_len: 0,
-            l_pid: 0,
-        };
-        fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
-        (lock.l_pid > 0).then(|| Pid::from_raw(lock.l_pid))
+        lock_holder(&self.pipe_dir)
     }
 
     /// The daemon's pid.
@@ -238,6 +229,21 @@ impl Lab {
     pub fn wait_log(&self, name: &str, text: &str) {
         watch::wait_for(&self.log_dir, &self.log_dir, LIMIT, text, || self.log(name).contains(text));
     }
+}
+
+/// The process that holds the lock of the daemon of this pipe directory.
+#[must_use]
+pub fn lock_holder(pipe_dir: &Path) -> Option<Pid> {
+    let file = fs::File::open(pipe_dir.join("control_lock")).ok()?;
+    let mut lock = libc::flock {
+        l_type: libc::c_short::try_from(libc::F_WRLCK).expect("a small number"),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).expect("a small number"),
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
+    (lock.l_pid > 0).then(|| Pid::from_raw(lock.l_pid))
 }
 
 /// Puts a file of cargo's where other users reach it, who may not be able to enter the build folder: the same file under

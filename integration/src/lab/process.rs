@@ -78,7 +78,7 @@ fn wait(child: &mut Child, deadline: Instant) -> io::Result<ExitStatus> {
 }
 
 /// Kills the child when the test's thread ends, however it ends.
-fn die_with_parent(command: &mut Command) {
+pub(crate) fn die_with_parent(command: &mut Command) {
     let set = || {
         let signal = libc::c_ulong::try_from(libc::SIGKILL).expect("a signal is a small number");
         // SAFETY: prctl is async-signal-safe and takes no pointer here.

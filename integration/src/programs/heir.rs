@@ -4,7 +4,7 @@
 //!
 //! | line | does | event |
 //! |---|---|---|
-//! | `adopt MS`, `wait MS` | takes what a predecessor left; the latter as a standby | `adopted`: code, what is known of it, whether every labelled range is the same to the last byte, and when a kernel had run |
+//! | `adopt MS`, `wait MS` | takes what a predecessor left; the latter as a standby | `adopted`: code, what is known of it, whether every labelled range is the same to the last byte and how many bytes that were, and when a kernel had run |
 //! | `make LABEL BYTES SEED` | memory with the seed's pattern, registered; a label that begins with `c` is constant | `made` |
 //! | `drop LABEL` | frees it | `dropped` |
 //! | `commit N MS` | notes N, and which seed each range has | `committed`: code, ms |
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
@@ -153,7 +153,7 @@ impl Heir {
             self.work()?;
             fields["first_kernel_ms"] = milliseconds(begin.elapsed()).into();
             let (recovery, data) = self.api.last_recovery();
-            let (mut is_intact, mut doubt, mut missing) = (true, Vec::new(), Vec::new());
+            let (mut is_intact, mut doubt, mut missing, mut compared) = (true, Vec::new(), Vec::new(), 0);
             for line in String::from_utf8_lossy(&data).lines() {
                 let words: Vec<&str> = line.split(' ').collect();
                 let [label, bytes, seed] = words.as_slice() else { return Err(failed("commit", line)) };
@@ -166,11 +166,13 @@ impl Heir {
                 if found.is_in_doubt != 0 {
                     doubt.push(label.to_string());
                 }
+                compared += bytes;
                 is_intact &= found.bytes == bytes as u64 && read_back(found.address, bytes)? == pattern(bytes, seed);
                 self.ranges.insert(label.to_string(), (found.address, bytes, seed));
             }
             fields["recovery"] = recovery;
             fields["is_intact"] = is_intact.into();
+            fields["bytes"] = compared.into();
             fields["in_doubt"] = doubt.into();
             fields["missing"] = missing.into();
         }
@@ -224,7 +226,8 @@ impl Heir {
     fn fault(&mut self, kind: &str) -> Result<(), GpuError> {
         let arguments = if kind == "oob" { vec![Argument::U64(WILD)] } else { Vec::new() };
         let kernel = self.gpu.kernel(kind)?;
-        self.report.say("launched", json!({}));
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.report.say("launched", json!({ "at_us": at.as_micros() }));
         let answer = self.gpu.launch(kernel, 1, &arguments).and_then(|()| self.gpu.synchronize());
         self.lost(answer)
     }

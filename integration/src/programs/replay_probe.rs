@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--stay] [--maps FOLDER]
+//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--maps FOLDER]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -17,10 +18,10 @@
 //!   says `tail`, and compares afterwards.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
+//! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
-//! - `--stay` stays until its standard input ends, so that the library's threads have their time.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
@@ -39,9 +40,11 @@ use super::gpu::{Argument, GpuError, initialise};
 use super::report::{Report, milliseconds};
 use last::Recovery;
 use serde_json::{Value, json};
-use std::io;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use worker::Worker;
 use workload::Workload;
@@ -70,7 +73,7 @@ struct Options {
     has_context: bool,
     is_stuck: bool,
     is_light: bool,
-    stays: bool,
+    is_staying: bool,
     maps: Option<PathBuf>,
 }
 
@@ -92,7 +95,7 @@ impl Options {
             has_context: false,
             is_stuck: false,
             is_light: false,
-            stays: false,
+            is_staying: false,
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -112,7 +115,7 @@ impl Options {
                 "--context" => options.has_context = true,
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
-                "--stay" => options.stays = true,
+                "--until-stdin-closes" => options.is_staying = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }
@@ -128,16 +131,12 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
-                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--stay] [--maps FOLDER]";
+                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
+                    [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
-    let outcome = initialise().and_then(|()| Probe::new(report, &options)?.run());
-    if options.stays {
-        // Whoever started it may be gone, which ends it as well.
-        let _ended = io::copy(&mut io::stdin(), &mut io::sink());
-    }
-    report.end(outcome, json!({}))
+    report.end(initialise().and_then(|()| Probe::new(report, &options)?.run()), json!({}))
 }
 
 /// Something that is not the driver's fault.
@@ -201,12 +200,31 @@ impl<'a> Probe<'a> {
                 None => unaware += 1,
             }
         }
+        if self.options.is_staying {
+            self.stay()?;
+        }
         let recovery = last::get().map(|last| last.describe());
         let fields = json!({
             "is_intact": self.is_intact, "recoveries": count(), "told": told, "unaware": unaware, "rounds": self.workload.rounds(),
             "last": recovery,
         });
         Ok(fields)
+    }
+
+    /// Does rounds, each with all its comparisons, until nobody has anything more to say on standard input.
+    fn stay(&mut self) -> Result<(), GpuError> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&is_over);
+        std::thread::spawn(move || {
+            // Whatever comes is thrown away; its end, or an error, is the sign.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            flag.store(true, Ordering::SeqCst);
+        });
+        while !is_over.load(Ordering::SeqCst) {
+            self.whole_round()?;
+            std::thread::park_timeout(BETWEEN_ROUNDS);
+        }
+        Ok(())
     }
 
     /// One round of everybody.
@@ -338,6 +356,7 @@ impl<'a> Probe<'a> {
             "recovered",
             json!({
                 "told": told, "is_told_right": is_told_right, "is_intact": self.is_intact,
+                "bytes": self.workload.bytes(),
                 "recovery": recovery.map(|last| last.describe()),
             }),
         );

@@ -306,8 +306,9 @@ fn replay(victim: Victim) {
         for step in REPLAY {
             let context = format!("{victim:?} at {step}");
             let sim = started(subject);
-            let mut command =
-                shim::recording(sim.command("mps-replay-probe", &["--faults", "trap", "--light", "--stay"]));
+            let mut command = shim::recording(
+                sim.command("mps-replay-probe", &["--faults", "trap", "--light", "--until-stdin-closes"]),
+            );
             command.env("MPS_SHIM_REPLAY", "in-place").envs(armed(victim, step, 1));
             // The last step is one of a thread of the library, which the program's end would forestall.
             let probe = Process::start_with_input(&mut command);

@@ -138,6 +138,11 @@ impl Workload {
         self.rounds
     }
 
+    /// Bytes of device memory whose contents a round and its check compare.
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.size).sum::<usize>() + WORDS_BYTES
+    }
+
     /// An address in memory that may be written to.
     pub(super) fn scratch(&self) -> u64 {
         self.scratch
