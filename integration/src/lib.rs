@@ -10,3 +10,4 @@ pub mod shim;
 pub mod sim;
 pub mod under_test;
 pub mod vendor;
+pub mod vendor_sim;

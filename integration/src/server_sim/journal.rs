@@ -41,7 +41,8 @@ impl Journal {
     }
 }
 
-fn local_time(time: SystemTime) -> LocalTime {
+/// A time as the header of a record carries it.
+pub(crate) fn local_time(time: SystemTime) -> LocalTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = libc::time_t::try_from(since.as_secs()).unwrap_or(libc::time_t::MAX);
     // SAFETY: all fields of `tm` are numbers and a pointer, for which zero is valid.

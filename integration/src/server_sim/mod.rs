@@ -35,7 +35,7 @@ mod behaviour;
 mod connection;
 mod event_loop;
 mod faults;
-mod journal;
+pub(crate) mod journal;
 mod requests;
 mod startup;
 
