@@ -3,13 +3,13 @@
 //! The programs say what they do in lines of JSON; each line gets the demonstration's own time when it arrives, so that
 //! lines of different processes can be told in order.
 
-use crate::lab::process::ended_within;
+use crate::lab::process::{die_with_parent, ended_within};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde::Deserialize;
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
@@ -24,12 +24,15 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(super) enum Said {
-    /// It has a context and memory, and the bystander has done a step.
-    Ready {},
+    /// It has a context and memory, and a bystander has done a step.
+    Ready {
+        /// Its pid, which under `run` is not the one that was started.
+        pid: i32,
+    },
     /// The newcomer has its first allocation.
     Allocated {
-        /// From its `main` to there, in milliseconds.
-        total_ms: f64,
+        /// Its pid.
+        pid: i32,
     },
     /// The bystander goes on.
     Progress {
@@ -38,13 +41,37 @@ pub(super) enum Said {
         /// The longest since the last line, in milliseconds.
         longest_ms: f64,
     },
-    /// The faulting kernel is on its way.
-    Launched {},
+    /// The kernel is on its way.
+    Launched {
+        /// The time of day just before, in microseconds.
+        at_us: u64,
+    },
+    /// It has asked for its memory to be kept.
+    Committed {
+        /// 0 when it is.
+        code: i32,
+    },
+    /// It has asked for what a predecessor left.
+    Adopted {
+        /// 0 when it has it.
+        code: i32,
+        /// Whether every byte is the same.
+        is_intact: Option<bool>,
+        /// How many were compared.
+        bytes: Option<u64>,
+    },
+    /// It was recovered in place.
+    Recovered {
+        /// Whether every byte is the same.
+        is_intact: bool,
+        /// How many were compared.
+        bytes: u64,
+        /// What the library says of it.
+        recovery: Option<Recovery>,
+    },
     /// It ends by itself.
     End {
-        /// Steps of a bystander.
-        steps: Option<u64>,
-        /// Whether a bystander's memory has counted every step.
+        /// Whether its memory was what it should be to the end.
         is_intact: Option<bool>,
     },
     /// A driver call failed, and it ends.
@@ -55,14 +82,22 @@ pub(super) enum Said {
         code: u32,
         /// Its name.
         name: String,
-        /// Steps of a bystander.
-        steps: Option<u64>,
     },
     /// It does not understand its arguments.
     Usage {
         /// What it would.
         text: String,
     },
+    /// Something that is not needed here.
+    #[serde(other)]
+    Other,
+}
+
+/// What the library says of a recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub(super) struct Recovery {
+    /// How long it took, in microseconds.
+    pub(super) total_us: u64,
 }
 
 /// Something that a process did.
@@ -101,26 +136,25 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// Starts `program` as `uid`, or as this program's own user, and sends what it does as events of `number`.
+    /// Starts a program and sends what it does as events of `number`. It ends when the demonstration does, however.
     ///
     /// # Errors
-    /// When it can't be started, as for another user's where that is not allowed.
-    pub(super) fn start(
-        command: &mut Command,
-        uid: Option<u32>,
-        number: usize,
-        events_tx: Sender<Event>,
-    ) -> io::Result<Self> {
-        if let Some(uid) = uid {
-            // As root the standard library gives up the other groups too.
-            command.uid(uid).gid(uid);
-        }
+    /// When it can't be started.
+    pub(super) fn start(command: &mut Command, number: usize, events_tx: Sender<Event>) -> io::Result<Self> {
         command.current_dir(Path::new("/")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        die_with_parent(command);
         let mut child = command.spawn()?;
         let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid is a positive i32"));
         let stdin = child.stdin.take();
         std::thread::spawn(move || listen(child, pid, number, &events_tx));
         Ok(Self { pid, stdin })
+    }
+
+    /// Tells it a line. One that has ended does not hear it, which its own end tells of.
+    pub(super) fn tell(&mut self, line: &str) {
+        if let Some(stdin) = &mut self.stdin {
+            let _ = writeln!(stdin, "{line}");
+        }
     }
 
     /// Closes its standard input, on which it ends by itself.
@@ -171,15 +205,19 @@ mod tests {
 
     #[test]
     fn lines_of_the_programs_are_understood() {
-        assert_eq!(said(r#"{"event":"ready","pid":7,"t_ms":3.1,"first_step_ms":0.4}"#), Said::Ready {});
+        assert_eq!(said(r#"{"event":"ready","pid":7,"t_ms":3.1,"first_step_ms":0.4}"#), Said::Ready { pid: 7 });
         assert_eq!(
             said(r#"{"event":"error","pid":7,"t_ms":9.0,"call":"cuInit","code":807,"name":"X","kind":"oob"}"#),
-            Said::Error { call: "cuInit".into(), code: 807, name: "X".into(), steps: None }
+            Said::Error { call: "cuInit".into(), code: 807, name: "X".into() }
         );
         assert_eq!(
             said(r#"{"event":"end","pid":7,"t_ms":9.0,"steps":5,"longest_ms":0.3,"is_intact":true}"#),
-            Said::End { steps: Some(5), is_intact: Some(true) }
+            Said::End { is_intact: Some(true) }
         );
-        assert!(serde_json::from_str::<Said>(r#"{"event":"other"}"#).is_err());
+        assert_eq!(
+            said(r#"{"event":"recovered","is_intact":true,"bytes":9,"recovery":{"total_us":12,"count":1}}"#),
+            Said::Recovered { is_intact: true, bytes: 9, recovery: Some(Recovery { total_us: 12 }) }
+        );
+        assert_eq!(said(r#"{"event":"lost","code":700}"#), Said::Other);
     }
 }

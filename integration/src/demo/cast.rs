@@ -1,399 +1,297 @@
-//! The clients of the demonstration: what each has done so far, and when.
+//! The programs of one run: started, listened to, told what to do; what they and the daemon do becomes events.
 
-use super::actor::{Actor, Event, News, Said};
-use super::facts::{ClientFacts, Exit, Failure, NewcomerFacts, Refusal};
-use super::verdict::why;
-use std::io;
+use super::DemoError;
+use super::actor::{Actor, Event as Heard, News, Said};
+use super::interrupt;
+use super::stage::Stage;
+use super::story::{Event, Lane, What};
+use super::watch::Watch;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often something is looked at that no event tells of.
-const TURN: Duration = Duration::from_millis(20);
-/// A newcomer that failed tries again after this time, or as soon as somebody else has gone.
+const TURN: Duration = Duration::from_millis(5);
+/// Somebody who was refused tries again after this time, or as soon as somebody else has gone.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// A driver call that failed.
-#[derive(Debug, Clone, PartialEq)]
-struct Error {
-    at: Instant,
-    call: String,
-    code: u32,
-    name: String,
-}
-
 /// One process.
-#[derive(Debug)]
-pub(super) struct Member {
-    name: String,
-    uid: u32,
+struct Member {
+    lane: Lane,
     actor: Actor,
-    started: Instant,
-    served: Option<Instant>,
-    allocation_ms: Option<f64>,
-    launched: Option<Instant>,
-    progress: Option<Instant>,
-    steps: Option<u64>,
-    longest_since_fault_ms: Option<f64>,
-    is_intact: Option<bool>,
-    error: Option<Error>,
-    gone: Option<(Instant, Exit)>,
+    /// When who it plays came, or has begun anew.
+    came: Instant,
+    is_served: bool,
+    is_gone: bool,
 }
 
 /// Somebody who comes and does not give up.
-#[derive(Debug)]
-struct Newcomer {
-    name: String,
-    uid: u32,
-    attempts: Vec<usize>,
+struct Comer {
+    lane: Lane,
+    command: Box<dyn Fn() -> Command>,
+    member: usize,
+    came: Instant,
     retry_at: Option<Instant>,
+    /// Nobody tries again who has been served, or who is told to end.
     is_over: bool,
 }
 
-/// What happened, with its time.
-#[derive(Debug, Clone)]
-pub(super) struct Moment {
-    /// When.
-    pub(super) at: Instant,
-    /// Who.
-    pub(super) who: String,
-    /// What.
-    pub(super) text: String,
-}
-
-/// All clients. Dropping it ends them.
-pub(super) struct Cast {
+/// Everybody. Dropping it ends them.
+pub(super) struct Cast<'a> {
+    zero: Instant,
+    wall: SystemTime,
+    watch: Watch,
     members: Vec<Member>,
-    newcomers: Vec<Newcomer>,
-    moments: Vec<Moment>,
-    fault: Option<Instant>,
-    events_tx: Sender<Event>,
-    events_rx: Receiver<Event>,
-    own_uid: u32,
-    newcomer_command: Box<dyn Fn() -> Command>,
+    comers: Vec<Comer>,
+    events: Vec<Event>,
+    show: &'a mut dyn FnMut(&Event),
+    heard_tx: Sender<Heard>,
+    heard_rx: Receiver<Heard>,
 }
 
-impl Cast {
-    /// Nobody yet; `newcomer_command` makes the command of a newcomer's process.
-    pub(super) fn new(own_uid: u32, newcomer_command: impl Fn() -> Command + 'static) -> Self {
-        let (events_tx, events_rx) = channel();
+impl<'a> Cast<'a> {
+    /// Nobody yet; `show` hears of every event as it becomes known.
+    pub(super) fn new(stage: &Stage, show: &'a mut dyn FnMut(&Event)) -> Self {
+        let (heard_tx, heard_rx) = channel();
+        let (zero, wall) = (Instant::now(), SystemTime::now());
+        let watch = Watch::new(stage, wall);
         Self {
+            zero,
+            wall,
+            watch,
             members: Vec::new(),
-            newcomers: Vec::new(),
-            moments: Vec::new(),
-            fault: None,
-            events_tx,
-            events_rx,
-            own_uid,
-            newcomer_command: Box::new(newcomer_command),
+            comers: Vec::new(),
+            events: Vec::new(),
+            show,
+            heard_tx,
+            heard_rx,
         }
     }
 
-    /// Notes something that no client did.
-    pub(super) fn note(&mut self, who: &str, text: impl Into<String>) {
-        self.moments.push(Moment { at: Instant::now(), who: who.to_owned(), text: text.into() });
+    /// Notes something that no program says.
+    pub(super) fn note(&mut self, lane: Lane, what: What) {
+        let ms = self.ms(Instant::now());
+        self.push(Event { ms, lane, what });
     }
 
-    /// Everything noted.
-    pub(super) fn moments(&self) -> &[Moment] {
-        &self.moments
+    fn push(&mut self, event: Event) {
+        (self.show)(&event);
+        self.events.push(event);
+    }
+
+    fn ms(&self, at: Instant) -> f64 {
+        milliseconds(at.saturating_duration_since(self.zero))
+    }
+
+    /// The events so far.
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// All events, in order of time.
+    pub(super) fn into_events(mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.events);
+        // Stable, so that those of the same time stay in the order in which they became known.
+        events.sort_by(|one, other| one.ms.total_cmp(&other.ms));
+        events
     }
 
     /// Starts a process and gives its number.
-    ///
-    /// # Errors
-    /// When it can't be started, as for another user's where that is not allowed.
-    pub(super) fn start(&mut self, name: &str, uid: u32, command: &mut Command) -> io::Result<usize> {
+    fn start(&mut self, lane: Lane, mut command: Command, came: Instant) -> Result<usize, DemoError> {
         let number = self.members.len();
-        let started = Instant::now();
-        let as_user = (uid != self.own_uid).then_some(uid);
-        let actor = Actor::start(command, as_user, number, self.events_tx.clone())?;
-        let text = format!("starts as user {uid}, pid {}", actor.pid);
-        self.moments.push(Moment { at: started, who: name.to_owned(), text });
-        self.members.push(Member {
-            name: name.to_owned(),
-            uid,
-            actor,
-            started,
-            served: None,
-            allocation_ms: None,
-            launched: None,
-            progress: None,
-            steps: None,
-            longest_since_fault_ms: None,
-            is_intact: None,
-            error: None,
-            gone: None,
-        });
+        let started = self.ms(Instant::now());
+        let actor = Actor::start(&mut command, number, self.heard_tx.clone())
+            .map_err(DemoError::system(format!("start {}", command.get_program().to_string_lossy())))?;
+        let pid = actor.pid.as_raw();
+        self.members.push(Member { lane, actor, came, is_served: false, is_gone: false });
+        self.push(Event { ms: started, lane, what: What::Started { pid } });
         Ok(number)
     }
 
-    /// Lets a newcomer come, who tries again until it is served.
-    pub(super) fn newcomer(&mut self, name: &str, uid: u32) -> io::Result<()> {
-        let first = self.start(name, uid, &mut (self.newcomer_command)())?;
-        self.newcomers.push(Newcomer {
-            name: name.to_owned(),
-            uid,
-            attempts: vec![first],
-            retry_at: None,
-            is_over: false,
-        });
+    /// Lets somebody come, who tries again until there is a context and memory.
+    pub(super) fn comes(&mut self, lane: Lane, command: impl Fn() -> Command + 'static) -> Result<(), DemoError> {
+        let came = Instant::now();
+        let member = self.start(lane, command(), came)?;
+        // Whoever had this lane is over.
+        self.comers.retain(|comer| comer.lane != lane);
+        self.comers.push(Comer { lane, command: Box::new(command), member, came, retry_at: None, is_over: false });
         Ok(())
     }
 
+    fn last(&mut self, lane: Lane) -> Option<&mut Member> {
+        self.members.iter_mut().rev().find(|member| member.lane == lane)
+    }
+
+    /// Tells a lane's process a line.
+    pub(super) fn tell(&mut self, lane: Lane, line: &str) {
+        if let Some(member) = self.last(lane) {
+            member.actor.tell(line);
+        }
+    }
+
+    /// Lets a lane's process end by itself.
+    pub(super) fn stop(&mut self, lane: Lane) {
+        if let Some(member) = self.last(lane) {
+            member.actor.stop();
+        }
+    }
+
+    /// Kills a lane's process.
+    pub(super) fn kill(&mut self, lane: Lane) {
+        // Nobody comes back.
+        self.comers.retain(|comer| comer.lane != lane);
+        if let Some(member) = self.last(lane) {
+            member.actor.kill();
+        }
+        self.note(lane, What::Killed);
+    }
+
+    /// Whether a lane's process has a context and memory and lives.
+    pub(super) fn is_well(&self, lane: Lane) -> bool {
+        let last = self.members.iter().rev().find(|member| member.lane == lane);
+        last.is_some_and(|member| member.is_served && !member.is_gone)
+    }
+
+    /// Whether a lane has had a context and memory.
+    pub(super) fn is_served(&self, lane: Lane) -> bool {
+        self.members.iter().any(|member| member.lane == lane && member.is_served)
+    }
+
     /// Lets time pass until something is so; whether it became so in time.
-    pub(super) fn wait(&mut self, limit: Duration, is_so: impl Fn(&Self) -> bool) -> bool {
+    pub(super) fn wait(&mut self, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<bool, DemoError> {
         let deadline = Instant::now() + limit;
         loop {
+            if let Some(signal) = interrupt::came() {
+                return Err(DemoError::Interrupted(signal));
+            }
+            self.look();
             if is_so(self) {
-                return true;
+                return Ok(true);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                return Ok(false);
             }
-            if let Ok(event) = self.events_rx.recv_timeout(left.min(TURN)) {
-                self.apply(event);
+            if let Ok(heard) = self.heard_rx.recv_timeout(left.min(TURN)) {
+                self.hear(heard);
+                while let Ok(heard) = self.heard_rx.try_recv() {
+                    self.hear(heard);
+                }
             }
-            self.tend_newcomers();
+            self.tend_comers()?;
+        }
+    }
+
+    /// Takes what daemon and servers have written.
+    fn look(&mut self) {
+        let now = self.ms(Instant::now());
+        for event in self.watch.look(now) {
+            self.push(event);
         }
     }
 
     /// Ends everybody: asks first, and kills who does not go in time.
-    pub(super) fn end(&mut self, limit: Duration) {
-        // Nobody comes back.
-        for newcomer in &mut self.newcomers {
-            newcomer.is_over = true;
+    pub(super) fn end(&mut self, limit: Duration) -> Result<(), DemoError> {
+        for comer in &mut self.comers {
+            comer.is_over = true;
         }
         for member in &mut self.members {
             member.actor.stop();
         }
-        let are_gone = |cast: &Self| cast.members.iter().all(|member| member.gone.is_some());
-        if !self.wait(limit, are_gone) {
-            for member in self.members.iter_mut().filter(|member| member.gone.is_none()) {
+        let are_gone = |cast: &Self| cast.members.iter().all(|member| member.is_gone);
+        if !self.wait(limit, are_gone)? {
+            for member in self.members.iter_mut().filter(|member| !member.is_gone) {
                 member.actor.kill();
             }
-            self.wait(limit, are_gone);
+            self.wait(limit, are_gone)?;
         }
+        self.look();
+        Ok(())
     }
 
-    /// Its pid.
-    pub(super) fn pid(&self, number: usize) -> i32 {
-        self.members[number].actor.pid.as_raw()
-    }
-
-    /// Whether it has a context and memory, or has failed.
-    pub(super) fn is_settled(&self, number: usize) -> bool {
-        let member = &self.members[number];
-        member.served.is_some() || member.error.is_some() || member.gone.is_some()
-    }
-
-    /// Whether it has had a context and memory.
-    pub(super) fn is_served(&self, number: usize) -> bool {
-        self.members[number].served.is_some()
-    }
-
-    /// Whether it has ended.
-    pub(super) fn is_gone(&self, number: usize) -> bool {
-        self.members[number].gone.is_some()
-    }
-
-    /// When its faulting kernel was launched.
-    pub(super) fn launched(&self, number: usize) -> Option<Instant> {
-        self.members[number].launched
-    }
-
-    /// Whether it has failed.
-    pub(super) fn has_failed(&self, number: usize) -> bool {
-        self.members[number].error.is_some()
-    }
-
-    /// Whether it has worked on for so long after the fault, or has ended.
-    pub(super) fn has_lived_on(&self, number: usize, time: Duration) -> bool {
-        let member = &self.members[number];
-        let goes_on = |fault: Instant| member.progress.is_some_and(|at| at >= fault + time);
-        member.gone.is_some() || self.fault.is_some_and(goes_on)
-    }
-
-    /// Whether every newcomer is served.
-    pub(super) fn are_newcomers_served(&self) -> bool {
-        self.newcomers.iter().all(|newcomer| self.served_attempt(newcomer).is_some())
-    }
-
-    fn served_attempt(&self, newcomer: &Newcomer) -> Option<&Member> {
-        newcomer.attempts.iter().map(|&number| &self.members[number]).find(|member| member.served.is_some())
-    }
-
-    fn apply(&mut self, Event { at, actor, news }: Event) {
-        let fault = self.fault;
+    fn hear(&mut self, Heard { at, actor, news }: Heard) {
+        let mut ms = self.ms(at);
         let member = &mut self.members[actor];
-        let text = match news {
-            News::Said(Said::Ready {}) => {
-                member.served = Some(at);
-                Some(format!("has a context and memory {:.1} ms after its start", since(member.started, at)))
+        let what = match news {
+            News::Said(Said::Ready { pid } | Said::Allocated { pid }) => {
+                member.is_served = true;
+                self.comers.iter_mut().filter(|comer| comer.member == actor).for_each(|comer| comer.is_over = true);
+                Some(What::Served { pid, after_ms: milliseconds(at.saturating_duration_since(member.came)) })
             }
-            News::Said(Said::Allocated { total_ms }) => {
-                member.served = Some(at);
-                member.allocation_ms = Some(total_ms);
-                Some(format!("has its first allocation, {total_ms:.1} ms after its main began"))
+            News::Said(Said::Progress { steps, longest_ms }) => Some(What::Worked { steps, longest_ms }),
+            News::Said(Said::Launched { at_us }) if member.lane == Lane::Culprit => {
+                // By its own word: the line takes its time, and what follows is a matter of less.
+                let wall = self.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+                ms = milliseconds(Duration::from_micros(at_us).saturating_sub(wall));
+                Some(What::Faulted)
             }
-            News::Said(Said::Progress { steps, longest_ms }) => {
-                member.progress = Some(at);
-                member.steps = Some(steps);
-                if fault.is_some() {
-                    let longest = member.longest_since_fault_ms.get_or_insert(longest_ms);
-                    *longest = longest.max(longest_ms);
-                }
-                None
+            News::Said(Said::Launched { .. }) => Some(What::Launched),
+            News::Said(Said::Committed { code }) => Some(What::Committed { is_kept: code == 0 }),
+            News::Said(Said::Adopted { code, is_intact, bytes }) => Some(What::Found {
+                bytes: bytes.filter(|_| code == 0).unwrap_or_default(),
+                is_intact: is_intact.unwrap_or_default(),
+            }),
+            News::Said(Said::Recovered { is_intact, bytes, recovery }) => {
+                let took_ms = recovery.map_or(0.0, |recovery| milliseconds(Duration::from_micros(recovery.total_us)));
+                Some(What::Recovered { took_ms, bytes, is_intact })
             }
-            News::Said(Said::Launched {}) => {
-                member.launched = Some(at);
-                self.fault = Some(at);
-                Some("launches a kernel that writes to an address where nothing is mapped".to_owned())
+            News::Said(Said::End { is_intact }) => Some(What::Ended { is_intact }),
+            News::Said(Said::Error { call, code, name }) => {
+                // Should somebody start it again, that begins now.
+                (member.came, member.is_served) = (at, false);
+                Some(What::Failed { call, code, name: bare(&name) })
             }
-            News::Said(Said::End { steps, is_intact }) => {
-                member.steps = steps.or(member.steps);
-                member.is_intact = is_intact;
-                match (steps, is_intact) {
-                    (Some(steps), Some(true)) => Some(format!("ends well after {steps} steps, its memory is intact")),
-                    (Some(steps), _) => Some(format!("ends after {steps} steps, its memory is not what it should be")),
-                    (None, _) => None,
-                }
+            News::Said(Said::Usage { text }) => {
+                Some(What::Failed { call: "its arguments".to_owned(), code: 0, name: text })
             }
-            News::Said(Said::Error { call, code, name, steps }) => {
-                member.steps = steps.or(member.steps);
-                let text = format!("fails: {call} gives {name} ({code})");
-                member.error = Some(Error { at, call, code, name });
-                Some(text)
-            }
-            News::Said(Said::Usage { text }) => Some(format!("does not understand its arguments: {text}")),
-            News::Unknown(line) => Some(format!("prints {line:?}")),
+            News::Said(Said::Other) => None,
+            News::Unknown(line) => Some(What::Failed { call: "its output".to_owned(), code: 0, name: line }),
             News::Gone { code, signal } => {
-                member.gone = Some((at, Exit { status: code, signal }));
-                let is_expected = signal.is_none() && (member.error.is_some() || code == Some(0));
-                (!is_expected).then(|| match signal {
-                    Some(signal) => format!("was ended by signal {signal}"),
-                    None => format!("ended with status {}", code.unwrap_or_default()),
-                })
+                member.is_gone = true;
+                Some(What::Gone { status: code, signal })
             }
         };
-        let is_gone = member.gone.is_some();
-        if let Some(text) = text {
-            let who = member.name.clone();
-            self.moments.push(Moment { at, who, text });
+        let (lane, is_gone) = (member.lane, member.is_gone);
+        if let Some(what) = what {
+            self.push(Event { ms, lane, what });
         }
         if is_gone {
             // The door may be open again.
-            for newcomer in &mut self.newcomers {
-                newcomer.retry_at = newcomer.retry_at.map(|_| at);
+            for comer in &mut self.comers {
+                comer.retry_at = comer.retry_at.map(|_| at);
             }
         }
     }
 
-    /// Lets newcomers that failed try again.
-    fn tend_newcomers(&mut self) {
+    /// Lets those try again who were refused.
+    fn tend_comers(&mut self) -> Result<(), DemoError> {
         let now = Instant::now();
-        for index in 0..self.newcomers.len() {
-            let newcomer = &self.newcomers[index];
-            let last = newcomer.attempts.last().map(|&number| &self.members[number]);
-            let has_failed = last.is_some_and(|member| member.gone.is_some() && member.served.is_none());
-            if !has_failed || newcomer.is_over {
+        for index in 0..self.comers.len() {
+            let comer = &self.comers[index];
+            if !self.members[comer.member].is_gone || comer.is_over {
                 continue;
             }
-            match newcomer.retry_at {
-                None => self.newcomers[index].retry_at = Some(now + RETRY),
+            match comer.retry_at {
+                None => self.comers[index].retry_at = Some(now + RETRY),
                 Some(retry_at) if retry_at > now => {}
                 Some(_) => {
-                    let (name, uid) = (newcomer.name.clone(), newcomer.uid);
-                    self.newcomers[index].retry_at = None;
-                    // One that can't be started now is tried again on the next turn.
-                    if let Ok(number) = self.start(&name, uid, &mut (self.newcomer_command)()) {
-                        self.newcomers[index].attempts.push(number);
-                    }
+                    let (lane, came, command) = (comer.lane, comer.came, (comer.command)());
+                    let member = self.start(lane, command, came)?;
+                    (self.comers[index].member, self.comers[index].retry_at) = (member, None);
                 }
             }
         }
-    }
-
-    /// The facts of a client. `server_of` gives the server of a pid, `zero` is the start of the clock.
-    pub(super) fn client_facts(
-        &self,
-        number: usize,
-        zero: Instant,
-        culprit: usize,
-        server_of: impl Fn(i32) -> Option<u32>,
-    ) -> ClientFacts {
-        let member = &self.members[number];
-        let pid = member.actor.pid.as_raw();
-        let is_culprit = number == culprit;
-        // Servers are by user unless somebody has seen otherwise.
-        let shares_the_fault = match (server_of(pid), server_of(self.pid(culprit))) {
-            (Some(own), Some(culprits)) => own == culprits,
-            _ => member.uid == self.members[culprit].uid,
-        };
-        let failure = member.error.as_ref().map(|error| error.facts(zero, is_culprit, shares_the_fault));
-        ClientFacts {
-            name: member.name.clone(),
-            uid: member.uid,
-            pid,
-            server: server_of(pid),
-            shares_the_fault,
-            is_culprit,
-            served_after_ms: member.served.map(|served| since(member.started, served)),
-            steps: member.steps,
-            longest_step_since_fault_ms: member.longest_since_fault_ms,
-            is_intact: member.is_intact,
-            failure,
-            exit: member.gone.map(|(_, exit)| exit).unwrap_or_default(),
-        }
-    }
-
-    /// The facts of the newcomers. `culprits_uid` is whose server has the fault; `server_of` gives the server of a pid;
-    /// `is_refused` says whether the server's
-    /// log has the refusal of a pid.
-    pub(super) fn newcomer_facts(
-        &self,
-        zero: Instant,
-        culprits_uid: u32,
-        server_of: impl Fn(i32) -> Option<u32>,
-        is_refused: impl Fn(i32) -> bool,
-    ) -> Vec<NewcomerFacts> {
-        let facts = |newcomer: &Newcomer| {
-            let attempts: Vec<&Member> = newcomer.attempts.iter().map(|&number| &self.members[number]).collect();
-            let came = attempts.first().map_or(zero, |member| member.started);
-            let served = self.served_attempt(newcomer);
-            let refusal = |member: &&Member| {
-                let pid = member.actor.pid.as_raw();
-                let failure = member.error.as_ref()?.facts(zero, false, newcomer.uid == culprits_uid);
-                Some(Refusal { pid, failure, is_by_server: is_refused(pid) })
-            };
-            NewcomerFacts {
-                name: newcomer.name.clone(),
-                uid: newcomer.uid,
-                server: served.and_then(|member| server_of(member.actor.pid.as_raw())),
-                came_at_ms: since(zero, came),
-                served_after_ms: served.and_then(|member| member.served).map(|at| since(came, at)),
-                first_allocation_ms: served.and_then(|member| member.allocation_ms),
-                failures: attempts.iter().filter(|member| member.served.is_none()).filter_map(refusal).collect(),
-            }
-        };
-        self.newcomers.iter().map(facts).collect()
+        Ok(())
     }
 }
 
-impl Error {
-    fn facts(&self, zero: Instant, is_culprit: bool, shares_the_fault: bool) -> Failure {
-        Failure {
-            at_ms: since(zero, self.at),
-            call: self.call.clone(),
-            code: self.code,
-            name: self.name.clone(),
-            why: why(self.code, is_culprit, shares_the_fault),
-        }
-    }
+/// The name in what a program says of an error, which may be `DriverError(NAME, "words")`.
+fn bare(name: &str) -> String {
+    let inner = name.strip_prefix("DriverError(").and_then(|rest| rest.split(',').next());
+    inner.unwrap_or(name).to_owned()
 }
 
-/// Milliseconds between two moments, with the microseconds behind the point.
-pub(super) fn since(earlier: Instant, later: Instant) -> f64 {
-    (later.saturating_duration_since(earlier).as_secs_f64() * 1e6).round() / 1e3
+/// Milliseconds with the microseconds behind the point.
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,94 +1,52 @@
-//! Lines of the daemon and its servers, `[2026-11-20 11:20:31.488 Server   519] text`, as they come out of `-f`.
+//! Lines of `control.log` and `server.log`, `[2026-11-20 11:20:31.488 Server   519] text`, and the times in them.
 //!
 //! All processes of the demonstration run with `TZ=UTC0`, so that a line's time can be set beside the demonstration's
 //! own clock without knowing time zones.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// Lines of the daemon about each connection and each command, which say nothing that is not told elsewhere.
-const NOISE: [&str; 5] =
-    ["Accepting connection...", "User did not send valid credentials", "NEW UI", "Cmd:", "UI closed"];
-/// Beginnings of the servers' lines that tell of a server's life.
-const SERVER_LINES: [&str; 4] =
-    ["Creating server context", "Destroy server context", "Server has started", "Server has been notified"];
-/// Beginnings of the servers' lines that tell of a fault; of those that follow some are a device or a pid and no more.
-const FAULT_LINES: [&str; 4] = [
-    "Server is handling a fatal GPU error.",
-    "All clients belonging to error",
-    "The following",
-    "Server teardown in progress.",
-];
-/// Parts of the servers' lines that tell of a fault.
-const FAULT_PARTS: [&str; 2] = ["encountered a fatal GPU error", "to be torn down"];
+const DAY_MS: f64 = 24.0 * 60.0 * 60.0 * 1000.0;
+/// Milliseconds from `start` to a time of day, `11:20:31.488` with any number of digits behind the point. The two are
+/// less than half a day apart, and midnight may lie between them. `None` when it is no time.
+pub(super) fn since(time_of_day: &str, start: SystemTime) -> Option<f64> {
+    let mut parts = time_of_day.split(':');
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next()?);
+    let (hours, minutes, seconds): (f64, f64, f64) =
+        (hours.parse().ok()?, minutes.parse().ok()?, seconds.parse().ok()?);
+    let start_ms = start.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
+    let time = ((hours * 60.0 + minutes) * 60.0 + seconds) * 1e3 - start_ms.rem_euclid(DAY_MS);
+    Some((time + DAY_MS / 2.0).rem_euclid(DAY_MS) - DAY_MS / 2.0)
+}
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct LogLine {
-    /// Milliseconds since midnight, UTC.
-    time_of_day_ms: u64,
-    /// `Control`, `Server`, `Other`, …
-    pub(super) label: String,
+    /// Milliseconds since the run began.
+    pub(super) ms: f64,
     /// Whose.
-    pub(super) pid: u32,
+    pub(super) pid: i32,
     /// What.
     pub(super) text: String,
 }
 
 impl LogLine {
     /// Reads a line; `None` when it has another form.
-    pub(super) fn parse(line: &str) -> Option<Self> {
+    pub(super) fn parse(line: &str, start: SystemTime) -> Option<Self> {
         let (head, text) = line.strip_prefix('[')?.split_once("] ")?;
         let mut words = head.split_whitespace();
         let (_date, time) = (words.next()?, words.next()?);
-        let words: Vec<&str> = words.collect();
-        let (pid, label) = words.split_last()?;
-        let (clock, milliseconds) = time.split_once('.')?;
-        let seconds = clock.split(':').try_fold(0, |sum: u64, part| Some(sum * 60 + part.parse::<u64>().ok()?))?;
-        Some(Self {
-            time_of_day_ms: seconds * 1000 + milliseconds.parse::<u64>().ok()?,
-            label: label.join(" "),
-            pid: pid.parse().ok()?,
-            text: text.to_owned(),
-        })
+        let pid = words.next_back()?.parse().ok()?;
+        Some(Self { ms: since(time, start)?, pid, text: text.to_owned() })
     }
 
-    /// Whether the daemon itself says it.
-    pub(super) fn is_daemons(&self) -> bool {
-        self.label == "Control"
+    /// The server that the daemon starts.
+    pub(super) fn started_server(&self) -> Option<i32> {
+        self.text.strip_prefix("Starting new server ")?.split(' ').next()?.parse().ok()
     }
 
-    /// Whether it is worth showing.
-    pub(super) fn is_shown(&self) -> bool {
-        if self.is_daemons() {
-            // Answers to commands are logged without anything before them; those that are numbers tell nothing.
-            return !NOISE.iter().any(|noise| self.text.starts_with(noise))
-                && self.text.bytes().any(|byte| byte == b' ');
-        }
-        SERVER_LINES.iter().any(|start| self.text.starts_with(start)) || self.is_about_the_fault()
-    }
-
-    /// Who says it, in the timeline.
-    pub(super) fn speaker(&self) -> String {
-        if self.is_daemons() { "daemon".to_owned() } else { format!("server {}", self.pid) }
-    }
-
-    /// Whether a server says it of a fault.
-    pub(super) fn is_about_the_fault(&self) -> bool {
-        !self.is_daemons()
-            && (FAULT_PARTS.iter().any(|part| self.text.contains(part))
-                || FAULT_LINES.iter().any(|start| self.text.starts_with(start))
-                || self.text.bytes().all(|byte| byte.is_ascii_digit()))
-    }
-
-    /// Milliseconds from `start`, which is less than half a day away.
-    pub(super) fn since(&self, start: SystemTime) -> f64 {
-        let start = start.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let start_ms = start.as_secs_f64() * 1e3;
-        let day = Duration::from_millis(DAY_MS).as_secs_f64() * 1e3;
-        let time = self.time_of_day_ms as f64 - start_ms.rem_euclid(day);
-        // Midnight may lie between the two.
-        (time + day / 2.0).rem_euclid(day) - day / 2.0
+    /// The server that is ready.
+    pub(super) fn ready_server(&self) -> Option<i32> {
+        self.text.strip_prefix("NEW SERVER ")?.strip_suffix(": Ready")?.parse().ok()
     }
 
     /// The pid that the server's log calls the culprit.
@@ -96,15 +54,9 @@ impl LogLine {
         self.text.strip_suffix("encountered a fatal GPU error.").and_then(client_pid)
     }
 
-    /// The client process and the server that has taken it.
-    pub(super) fn connected(&self) -> Option<(i32, u32)> {
-        let client = self.text.strip_suffix(" connected").and_then(client_pid)?;
-        (!self.is_daemons()).then_some((client, self.pid))
-    }
-
-    /// The pid of a client that the server refuses because it is in its fault state.
-    pub(super) fn refused(&self) -> Option<i32> {
-        self.text.strip_prefix("Server teardown in progress. Refusing to accept new client").and_then(client_pid)
+    /// The client process that the server has taken.
+    pub(super) fn taken_client(&self) -> Option<i32> {
+        self.text.strip_suffix(", Context ID: 0} connected").and_then(client_pid)
     }
 }
 
@@ -117,40 +69,40 @@ fn client_pid(text: &str) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    fn at(ms: f64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs_f64((DAY_MS * 20_000.0 + ms) / 1e3)
+    }
 
     fn line(text: &str) -> LogLine {
-        LogLine::parse(text).expect("a line of the log")
+        LogLine::parse(&format!("[2026-11-20 00:00:00.200 Legacy Server   519] {text}"), at(100.0)).expect("a line")
     }
 
     #[test]
-    fn a_line_gives_time_source_and_text() {
-        let parsed = line("[2026-11-20 11:20:31.488 Legacy Server   519] Failed to start : invalid argument");
-        assert_eq!((parsed.label.as_str(), parsed.pid), ("Legacy Server", 519));
-        assert_eq!(parsed.text, "Failed to start : invalid argument");
-        let start = UNIX_EPOCH + Duration::from_millis(1_795_173_631_000);
-        assert!((parsed.since(start) - 488.0).abs() < 1.0, "{}", parsed.since(start));
-        assert_eq!(LogLine::parse("CUDA MPS Control"), None);
-        assert_eq!(LogLine::parse("[2026-11-20 11:20 Control x] y"), None);
+    fn a_line_gives_time_process_and_text() {
+        let parsed = line("Failed to start : invalid argument");
+        assert!((parsed.ms - 100.0).abs() < 0.01, "{parsed:?}");
+        assert_eq!((parsed.pid, parsed.text.as_str()), (519, "Failed to start : invalid argument"));
+        assert_eq!(LogLine::parse("CUDA MPS Control", at(0.0)), None);
+        assert_eq!(LogLine::parse("[2026-11-20 11:20 Control x] y", at(0.0)), None);
     }
 
     #[test]
-    fn midnight_may_pass_between_the_start_and_a_line() {
-        let before_midnight = UNIX_EPOCH + Duration::from_millis(DAY_MS * 20_000 - 100);
-        assert!((line("[2024-10-04 00:00:00.200 Control 1] a b").since(before_midnight) - 300.0).abs() < 1.0);
-        let after_midnight = UNIX_EPOCH + Duration::from_millis(DAY_MS * 20_000 + 100);
-        assert!((line("[2024-10-03 23:59:59.900 Control 1] a b").since(after_midnight) + 200.0).abs() < 1.0);
+    fn midnight_may_pass_between_the_start_and_a_time() {
+        let between = |time, start| since(time, start).expect("a time");
+        assert!((between("00:00:00.200", at(-100.0)) - 300.0).abs() < 0.01);
+        assert!((between("23:59:59.900000", at(100.0)) + 200.0).abs() < 0.01);
+        assert_eq!(since("noon", at(0.0)), None);
     }
 
     #[test]
-    fn the_servers_accusation_and_refusal_name_a_pid() {
-        let accused =
-            line("[2026-11-20 11:20:31.488 Server   519] Client {PID: 649, Context: 1} encountered a fatal GPU error.");
-        assert_eq!(accused.named_culprit(), Some(649));
-        let refused = line(
-            "[2026-11-20 11:20:31.488 Server   519] Server teardown in progress. Refusing to accept new client {PID: 607, Context ID: 0}",
-        );
-        assert_eq!((refused.refused(), refused.named_culprit()), (Some(607), None));
-        let taken = line("[2026-11-20 11:20:31.488 Server   519] Client {PID: 542, Context ID: 0} connected");
-        assert_eq!((taken.connected(), refused.connected()), (Some((542, 519)), None));
+    fn lines_tell_of_servers_their_clients_and_whom_they_accuse() {
+        let accused = line("Client {PID: 649, Context: 1} encountered a fatal GPU error.");
+        assert_eq!((accused.named_culprit(), accused.taken_client()), (Some(649), None));
+        assert_eq!(line("Client {PID: 542, Context ID: 0} connected").taken_client(), Some(542));
+        assert_eq!(line("Client {PID: 542, Context ID: 1} connected").taken_client(), None, "a context, no process");
+        assert_eq!(line("Starting new server 77 for user 0").started_server(), Some(77));
+        assert_eq!(line("NEW SERVER 77: Ready").ready_server(), Some(77));
     }
 }

@@ -1,171 +1,149 @@
-//! The folders of one demonstration and the daemon in them; nothing is left when it is dropped.
+//! The place of one run: a folder with pipes and logs, the environment of its programs, their commands.
 
 use super::DemoError;
-use super::machine::Machine;
-use super::programs::Programs;
-use crate::lab::client::can_connect;
+use super::folder::{Folder, end_all, processes_of};
+use super::machine::{Control, Setting, may_look_at_others};
+use super::part;
 use crate::lab::process::{Finished, ended_within, run};
-use crate::lab::watch::became_true;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::ffi::OsString;
+use remps_controld::patience::patient;
+use sim_wire::tools::DIRECTORY;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::ffi::OsStrExt;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Command;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
-/// How long the daemon may take to listen; with a cold driver it waits for the GPU.
-const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a command of the user interface may take.
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(30);
-/// How long whatever is left may take to go.
-const LEFT_LIMIT: Duration = Duration::from_secs(20);
-/// Most bytes of the daemon's output that are kept.
-const MOST_OUTPUT: u64 = 4 << 20;
-/// Other users must enter the folder and read what is in it.
-const OPEN_MODE: u32 = 0o755;
+/// How long a process that should be gone may take.
+const LEFT_LIMIT: Duration = Duration::from_secs(10);
+/// From a memory fault to everybody's error where nothing else is scripted: an H200 takes 147 to 200 ms.
+const SIMULATED_SPREAD_MS: &str = "150";
+/// The release that the simulated server plays.
+const SIMULATED_RELEASE: &str = "580";
+/// The simulated kernel module, and the preload library.
+const MODULE: &str = "libuvm_sim.so";
+const SHIM: &str = "libmps_client_shim.so";
+/// How long a server may do nothing before newcomers get another one; the daemon's default.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long everything is kept for a next daemon, in seconds: whoever kills the demonstration has it gone then.
+const SUCCESSOR_WAIT: u32 = 60;
 
-/// Folders, programs and daemon.
+/// The place.
 #[derive(Debug)]
-pub(super) struct Stage {
-    dir: TempDir,
-    launcher: Launcher,
-    daemon: Option<Daemon>,
-}
-
-/// Makes commands of the programs.
-#[derive(Debug, Clone)]
-pub(super) struct Launcher {
-    folder: PathBuf,
+pub(super) struct Stage<'a> {
+    folder: &'a Folder,
+    root: PathBuf,
+    setting: Setting,
     environment: Vec<(OsString, OsString)>,
 }
 
-impl Launcher {
-    /// One of the programs, by the file that it was copied from, with the environment of the demonstration.
-    pub(super) fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(self.folder.join(name_of(program)));
-        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command
-    }
-}
-
-#[derive(Debug)]
-struct Daemon {
-    child: Child,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
-}
-
-/// How the daemon ended.
-#[derive(Debug)]
-pub(super) struct DaemonEnd {
-    /// Its exit status; `None` when it had to be killed.
-    pub(super) status: Option<i32>,
-    /// Its lines on standard output: its log and its servers'.
-    pub(super) log: Vec<String>,
-    /// Its lines on standard error.
-    pub(super) complaints: Vec<String>,
-}
-
-impl Stage {
-    /// Makes the folders and puts copies of the programs where every user can run them: the build folder may be closed
-    /// to others.
-    pub(super) fn set(machine: &Machine, programs: &Programs) -> Result<Self, DemoError> {
-        // In /tmp, because the path of a socket must be short.
-        let dir = tempfile::Builder::new().prefix("mps-demo-").tempdir_in("/tmp");
-        let dir = dir.map_err(DemoError::system("make a folder in /tmp"))?;
-        let root = dir.path();
-        let place = || -> io::Result<()> {
-            fs::set_permissions(root, Permissions::from_mode(OPEN_MODE))?;
-            for folder in ["bin", "lib"] {
-                fs::create_dir(root.join(folder))?;
-                fs::set_permissions(root.join(folder), Permissions::from_mode(OPEN_MODE))?;
+impl<'a> Stage<'a> {
+    /// Makes the folders.
+    pub(super) fn set(folder: &'a Folder, name: &str, setting: Setting) -> Result<Self, DemoError> {
+        let root = folder.path().join(name);
+        let make = || -> io::Result<()> {
+            for part in ["", "uvm"] {
+                fs::create_dir(root.join(part))?;
+                fs::set_permissions(root.join(part), Permissions::from_mode(0o755))?;
             }
-            for program in [
-                &programs.control,
-                &programs.server,
-                &programs.bystander,
-                &programs.aggressor,
-                &programs.first_allocation,
-            ] {
-                copy(program, &root.join("bin").join(name_of(program)))?;
-            }
-            // Programs ask for either name.
-            copy(&programs.library, &root.join("lib/libcuda.so.1"))?;
-            std::os::unix::fs::symlink("libcuda.so.1", root.join("lib/libcuda.so"))?;
             // The machine's own configuration must not change what is shown.
-            fs::write(root.join("mps-control.toml"), "")
+            fs::write(root.join("mps-control.toml"), configuration())
         };
-        place().map_err(DemoError::system(format!("fill {}", root.display())))?;
-        let mut environment = machine.environment(root.join("lib"), root.join("bin").join(name_of(&programs.server)));
-        environment.extend([
-            ("CUDA_MPS_PIPE_DIRECTORY".into(), root.join("pipe").into()),
-            ("CUDA_MPS_LOG_DIRECTORY".into(), root.join("log").into()),
-            ("MPS_CONTROL_CONFIG".into(), root.join("mps-control.toml").into()),
-            ("TZ".into(), "UTC0".into()),
-        ]);
-        let launcher = Launcher { folder: root.join("bin"), environment };
-        Ok(Self { dir, launcher, daemon: None })
+        make().map_err(DemoError::system(format!("fill {}", root.display())))?;
+        let environment = environment(folder, &root, &setting);
+        Ok(Self { folder, root, setting, environment })
+    }
+
+    /// What it is played with.
+    pub(super) const fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// The programs.
+    pub(super) const fn folder(&self) -> &Folder {
+        self.folder
+    }
+
+    /// The run's own folder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The pipe directory.
     pub(super) fn pipe_dir(&self) -> PathBuf {
-        self.dir.path().join("pipe")
+        self.root.join("pipe")
     }
 
-    /// What starts programs here.
-    pub(super) const fn launcher(&self) -> &Launcher {
-        &self.launcher
+    /// The log directory.
+    pub(super) fn log_dir(&self) -> PathBuf {
+        self.root.join("log")
     }
 
-    /// Starts the daemon in the foreground and waits until it takes connections.
-    pub(super) fn start_daemon(&mut self, programs: &Programs) -> Result<(), DemoError> {
-        let mut command = self.launcher.command(&programs.control);
-        command.arg("-f").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(DemoError::system("start the daemon"))?;
-        let stdout = child.stdout.take().expect("it is piped");
-        let stderr = child.stderr.take().expect("it is piped");
-        let daemon = Daemon { child, stdout: lines(stdout), stderr: lines(stderr) };
-        let pid = daemon.pid();
-        self.daemon = Some(daemon);
-        let pipe_dir = self.pipe_dir();
-        let listens = || can_connect(&pipe_dir) || ended_within(pid, Duration::ZERO);
-        if became_true(self.dir.path(), &pipe_dir, START_LIMIT, listens) && !ended_within(pid, Duration::ZERO) {
-            return Ok(());
+    fn of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// One of the programs.
+    pub(super) fn program(&self, name: &str) -> Command {
+        self.of(&self.folder.program(name))
+    }
+
+    /// The same under the preload library, with these variables for it.
+    pub(super) fn preloaded(&self, name: &str, variables: &[(&str, &str)]) -> Command {
+        let mut command = self.program(name);
+        command.env("LD_PRELOAD", self.folder.library(SHIM)).envs(variables.iter().copied());
+        self.hand_over(&mut command);
+        command
+    }
+
+    /// One of the programs, under the preload library where the daemon can't look at it otherwise.
+    pub(super) fn watched(&self, name: &str) -> Command {
+        if self.setting.control == Control::Ours && !may_look_at_others() {
+            self.preloaded(name, &[])
+        } else {
+            self.program(name)
         }
-        let end = self.end_daemon(Duration::ZERO);
-        Err(DemoError::Daemon([end.complaints, end.log].concat().join("\n")))
     }
 
-    /// Whether the daemon runs.
-    pub(super) fn is_daemon_alive(&self) -> bool {
-        self.daemon.as_ref().is_some_and(|daemon| !ended_within(daemon.pid(), Duration::ZERO))
+    /// A program started by `run`, which starts it again after a fault.
+    pub(super) fn wrapped(&self, name: &str) -> Command {
+        let mut command = self.program(part::CONTROL);
+        command.args(["run", "--name", "demo", "--restart", "on-fault", "--library"]);
+        command.arg(self.folder.library(SHIM)).arg("--").arg(self.folder.program(name));
+        self.hand_over(&mut command);
+        command
     }
 
-    /// Lines of commands through the user interface.
-    pub(super) fn ask(&self, programs: &Programs, lines: &str) -> io::Result<Finished> {
-        run(&mut self.launcher.command(&programs.control), lines.as_bytes(), COMMAND_LIMIT)
-    }
-
-    /// Waits for the daemon's end and takes what it wrote.
-    pub(super) fn end_daemon(&mut self, limit: Duration) -> DaemonEnd {
-        let Some(mut daemon) = self.daemon.take() else {
-            return DaemonEnd { status: None, log: Vec::new(), complaints: Vec::new() };
-        };
-        let ended = ended_within(daemon.pid(), limit);
-        if !ended {
-            // Its end is not waited for: it is what is being looked for here.
-            let _ = daemon.child.kill();
+    /// Has the library give the daemon what it may not take itself.
+    fn hand_over(&self, command: &mut Command) {
+        if !may_look_at_others() {
+            command.env("MPS_SHIM_FAULTS", "tell");
         }
-        let status = daemon.child.wait().ok().and_then(|status| status.code()).filter(|_| ended);
-        // The outputs end with their last writer; should the daemon have given them to somebody, that is not waited for.
-        let deadline = Instant::now() + LEFT_LIMIT;
-        DaemonEnd { status, log: all(&daemon.stdout, deadline), complaints: all(&daemon.stderr, deadline) }
+    }
+
+    /// The daemon.
+    pub(super) fn daemon(&self) -> Command {
+        match &self.setting.control {
+            Control::Ours => {
+                let mut command = self.program(part::CONTROL);
+                if self.setting.server.is_none() {
+                    command.env("LD_PRELOAD", self.folder.library(MODULE));
+                }
+                command
+            }
+            Control::Theirs(path) => self.of(path),
+            Control::Simulated => self.program(part::VENDOR),
+        }
+    }
+
+    /// Lines of commands through our user interface.
+    pub(super) fn ask(&self, lines: &str) -> io::Result<Finished> {
+        run(&mut self.program(part::CONTROL), lines.as_bytes(), COMMAND_LIMIT)
     }
 
     /// Files in the pipe directory.
@@ -176,76 +154,90 @@ impl Stage {
         names
     }
 
-    /// Processes of this demonstration that do not end in time, each as pid and command line.
+    /// Processes of this run that do not end in time, each as pid and command line.
     pub(super) fn processes_left(&self) -> Vec<String> {
-        let deadline = Instant::now() + LEFT_LIMIT;
-        let left = self
-            .processes()
+        let deadline = Instant::now() + patient(LEFT_LIMIT);
+        let left = processes_of(&self.root)
             .into_iter()
             .filter(|(pid, _)| !ended_within(*pid, deadline.saturating_duration_since(Instant::now())));
         left.map(|(pid, command)| format!("{pid} {command}")).collect()
     }
-
-    /// Processes whose command line or environment names the folder, which nobody else's does.
-    fn processes(&self) -> Vec<(Pid, String)> {
-        let own = std::process::id().to_string();
-        let mark = self.dir.path().as_os_str().as_bytes();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let found = entries.filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let pid = Pid::from_raw(name.parse().ok().filter(|_| name != own)?);
-            let read = |file: &str| fs::read(entry.path().join(file)).unwrap_or_default();
-            let command = read("cmdline");
-            let has = |bytes: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
-            (has(&command) || has(&read("environ")))
-                .then(|| (pid, String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned()))
-        });
-        found.collect()
-    }
 }
 
-impl Daemon {
-    fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).expect("a pid is a positive i32"))
-    }
-}
-
-impl Drop for Stage {
+impl Drop for Stage<'_> {
     fn drop(&mut self) {
-        if self.daemon.is_some() {
-            self.end_daemon(Duration::ZERO);
-        }
-        for (pid, _) in self.processes() {
-            let _ = kill(pid, Signal::SIGKILL);
-            let _ = ended_within(pid, LEFT_LIMIT);
-        }
+        end_all(&self.root);
     }
 }
 
-fn name_of(program: &Path) -> &std::ffi::OsStr {
-    program.file_name().expect("a program has a name")
+/// What our daemon is told: programs say themselves with whom they share a server.
+fn configuration() -> String {
+    let silence = patient(SILENCE).as_secs();
+    format!("successor_wait = {SUCCESSOR_WAIT}\n[domains]\nby = \"label\"\n[faults]\nsilence = {silence}\n")
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(from, to)?;
-    fs::set_permissions(to, Permissions::from_mode(OPEN_MODE))
-}
-
-/// Reads lines in the background, so that a full pipe never stops the writer.
-fn lines(source: impl Read + Send + 'static) -> Receiver<String> {
-    let (lines_tx, lines_rx) = channel();
-    std::thread::spawn(move || {
-        let mut reader = BufReader::new(source);
-        for line in (&mut reader).take(MOST_OUTPUT).split(b'\n').map_while(Result::ok) {
-            let _ = lines_tx.send(String::from_utf8_lossy(&line).into_owned());
+/// What programs need in their environment, and nothing else: limits and daemons that somebody has set for other
+/// programs must not change what is shown.
+fn environment(folder: &Folder, root: &Path, setting: &Setting) -> Vec<(OsString, OsString)> {
+    let is_passed_on = |name: &str| {
+        ["PATH", "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "MPS_TEST_PATIENCE"]
+            .contains(&name)
+            || ["NVIDIA_", "MPS_SIM_"].iter().any(|start| name.starts_with(start))
+    };
+    let mut variables: Vec<(OsString, OsString)> =
+        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on)).collect();
+    let mut set = |name: &str, value: OsString| {
+        variables.retain(|(known, _)| known != name);
+        variables.push((name.into(), value));
+    };
+    if let Some(server) = &setting.server {
+        set("MPS_SERVER_BINARY", server.into());
+        if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+            set("LD_LIBRARY_PATH", without(folder.build(), &path));
         }
-        // Whatever is beyond is thrown away.
-        let _ = io::copy(&mut reader, &mut io::sink());
-    });
-    lines_rx
+    } else {
+        if std::env::var_os("MPS_SIM_FAULT_MS").is_none() {
+            set("MPS_SIM_FAULT_MS", SIMULATED_SPREAD_MS.into());
+        }
+        let mut path = folder.path().join("bin").into_os_string();
+        path.push(":/usr/bin:/bin");
+        set("PATH", path);
+        set("LD_LIBRARY_PATH", folder.path().join("lib").into());
+        set("MPS_SERVER_BINARY", folder.program(part::SERVER).into());
+        set("MPS_PERSONALITY", SIMULATED_RELEASE.into());
+        set(DIRECTORY, root.join("uvm").into());
+        // The real driver may be the machine's; nobody may see the pretended GPU as a choice of real ones.
+        set("CUDA_VISIBLE_DEVICES", "0".into());
+    }
+    set("CUDA_MPS_PIPE_DIRECTORY", root.join("pipe").into());
+    set("CUDA_MPS_LOG_DIRECTORY", root.join("log").into());
+    set("MPS_CONTROL_CONFIG", root.join("mps-control.toml").into());
+    set("TZ", "UTC0".into());
+    variables
 }
 
-/// All lines until the source's end or the deadline.
-fn all(lines_rx: &Receiver<String>, deadline: Instant) -> Vec<String> {
-    std::iter::from_fn(|| lines_rx.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()).collect()
+/// Cargo tells its children to look for libraries where it builds; the simulated driver lies there under one of the
+/// real one's names.
+pub(super) fn without_build_folder(command: &mut Command, build: &Path) {
+    if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+        command.env("LD_LIBRARY_PATH", without(build, &path));
+    }
+}
+
+/// A search path without the folders in `folder`.
+fn without(folder: &Path, search_path: &OsStr) -> OsString {
+    let kept = std::env::split_paths(search_path).filter(|path| !path.starts_with(folder));
+    std::env::join_paths(kept).expect("the parts came out of such a path")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_folder_is_taken_out_of_the_library_path() {
+        let path = OsStr::new("/b/release/deps:/usr/local/nvidia/lib64:/b/release:/bb");
+        assert_eq!(without(Path::new("/b/release"), path), OsStr::new("/usr/local/nvidia/lib64:/bb"));
+        assert_eq!(without(Path::new("/b"), OsStr::new("/b/release")), OsStr::new(""));
+    }
 }
