@@ -164,7 +164,9 @@ fn other_daemon() -> Option<String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_mps = |path: &Path| {
         // The kernel has the first 15 letters of a name.
-        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == &part::CONTROL[..15])
+        let is_named = fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == &part::CONTROL[..15]);
+        // One that has ended, and that nobody has waited for, has no command line: containers are full of them.
+        is_named && fs::read(path.join("cmdline")).is_ok_and(|words| !words.is_empty())
     };
     let found = entries.map(|entry| entry.path()).find(|path| is_mps(path))?;
     let pid = found.file_name()?.to_string_lossy().into_owned();
