@@ -131,11 +131,14 @@ impl Daemon {
     fn arrive(&mut self) {
         let number = self.number();
         let process = ProcessKey { pid: u32::try_from(number).expect("a small number"), start_time: number * 10 };
-        let connection = ConnectionId(self.number());
         let (peer, identity) = (Peer { pid: process.pid, uid: UID, gid: UID }, identity(process));
-        self.feed(Input::ClientArrived { connection, peer, identity });
-        self.start_servers();
-        self.feed(Input::ClientDone { connection, status: Some(0) });
+        // One connection for itself, and one for its context.
+        for _ in 0..2 {
+            let connection = ConnectionId(self.number());
+            self.feed(Input::ClientArrived { connection, peer, identity: identity.clone() });
+            self.start_servers();
+            self.feed(Input::ClientDone { connection, status: Some(0) });
+        }
         self.feed(Input::CopiesHeld { process, descriptors: 2 });
         self.feed(Input::Tracked { process, tracked: true });
         self.clients.push(process);

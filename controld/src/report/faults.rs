@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 /// Verdicts that are remembered at most.
 const MOST_FAULTS: usize = 256;
-/// Memory that they may take, about: some 100 verdicts of ordinary length. What is older is in the journal's file.
-const MOST_BYTES: usize = 256 << 10;
+/// Memory that they may take, about: some 80 verdicts of ordinary length. What is older is in the journal's file.
+const MOST_BYTES: usize = 192 << 10;
 /// In JSON, what the line of a verdict has besides the verdict: when it was given.
 const TIME: &str = "time";
 

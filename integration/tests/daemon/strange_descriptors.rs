@@ -11,6 +11,7 @@ use std::io::{ErrorKind, IoSlice, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
+use std::thread;
 
 const ROOT: u32 = 0;
 /// Packets of each sender: one that is taken and others that lie there.
@@ -34,12 +35,13 @@ fn linger(sender: &TcpStream, seconds: libc::c_int) {
     setsockopt(sender, sockopt::Linger, &linger).expect("it is a TCP socket");
 }
 
-/// Closes a copy. Where the kernel has let none through it is the last, and is to hold up nobody here.
+/// Closes a copy. Where the kernel has let none through it is the last, and is to hold up nobody here; whoever was sent
+/// one may have closed it already, and then this one is the last: it takes until its reader is gone.
 fn close(sender: TcpStream, is_sent: bool) {
     if !is_sent {
         linger(&sender, 0);
     }
-    drop(sender);
+    thread::spawn(move || drop(sender));
 }
 
 /// Sends the file beside each of some packets, as far as the kernel lets it, and keeps no copy of it.

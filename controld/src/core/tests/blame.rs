@@ -266,10 +266,8 @@ fn an_assertion_is_its_own_clients() {
 fn who_was_taken_back_before_the_fault_or_has_nothing_there_yet_is_no_victim() {
     let mut scene = Scene::new(Policy::default());
     // One that was greeted and no more, and one with its own connection alone.
-    let (on_its_way, _) = scene.arrive(NEWCOMER);
-    assert!(is_dispatched(&scene.settle(), on_its_way));
-    let (alone, _) = scene.arrive(OTHER);
-    assert!(is_dispatched(&scene.settle(), alone));
+    let (on_its_way, _) = scene.comes(NEWCOMER);
+    let (alone, _) = scene.comes(OTHER);
     scene.finish(alone);
     // A record takes the first one back, and then the fault comes.
     let effects = record(&mut scene);
@@ -279,8 +277,7 @@ fn who_was_taken_back_before_the_fault_or_has_nothing_there_yet_is_no_victim() {
     assert_unknown(&scene, &[CULPRIT.pid, VICTIM.pid]);
     // But who has its end of the connection is refused by a server in a fault.
     let mut scene = Scene::new(Policy::default());
-    let (greeted, _) = scene.arrive(NEWCOMER);
-    assert!(is_dispatched(&scene.settle(), greeted));
+    let (greeted, _) = scene.comes(NEWCOMER);
     scene.feed(Input::ServerGreeted { connection: greeted });
     scene.memory_fault();
     assert_eq!(scene.verdict().victims, [VICTIM.pid, NEWCOMER.pid]);
