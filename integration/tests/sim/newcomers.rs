@@ -29,6 +29,7 @@ fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
 fn on_its_way(sim: &Sim, arguments: &[&str]) -> (Process, Pid) {
     drop(sim.lab.ask(&format!("start_server -uid {}\n", nix::unistd::getuid())));
     let server = Pid::from_raw(sim.server());
+    sim.lab.wait_log("control.log", &format!("NEW SERVER {server}: Ready"));
     kill(server, Signal::SIGSTOP).expect("the server is there");
     let client = Process::start(&mut sim.command("mps-first-alloc", arguments));
     wait(sim, "the client is followed", || sim.lab.ask("status\n").contains("follows 1 clients"));
