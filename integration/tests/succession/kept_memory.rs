@@ -2,7 +2,7 @@
 
 use integration::lab::escrow::Shim;
 use integration::lab::stage::Stage;
-use integration::lab::sudden_death::{AtRest, at_rest};
+use integration::lab::sudden_death::{AtRest, steady};
 
 pub(crate) const ROOT: u32 = 0;
 pub(crate) const OTHER: u32 = 1000;
@@ -26,7 +26,7 @@ pub(crate) fn idle() -> AtRest {
     let mut counts = [0; 2];
     Stage::run(|stage| {
         start(stage);
-        counts = at_rest(stage);
+        counts = steady(stage);
     });
     counts
 }

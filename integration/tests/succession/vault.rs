@@ -145,6 +145,7 @@ fn what_nobody_adopts_in_time_is_freed() {
         let mut first = Program::with_memory(stage, ROOT);
         first.does("escrow 1 weights", "done 1");
         first.kill_9();
+        stage.wait_for("an empty vault", || stage.ask("vault list --json\n").is_empty());
         nothing_leaks(stage, baseline, "the time is over");
         Program::with_memory(stage, ROOT).does("adopt weights", "failed NOT_FOUND");
     });
