@@ -6,6 +6,7 @@ use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
 use integration::nvml::{DEFAULT, EXCLUSIVE_PROCESS, Gpus, PROHIBITED};
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::process::Command;
 
@@ -53,6 +54,13 @@ pub(crate) fn ends(stage: &mut Stage) -> String {
 pub(crate) fn quits(stage: &mut Stage) -> String {
     assert_eq!(stage.ask("quit\n"), "");
     ends(stage)
+}
+
+/// Tells a holder without a daemon to end.
+pub(crate) fn tell_to_end(holder: Pid) {
+    kill(holder, Signal::SIGTERM).expect("it is ours");
+    // One that holds no server may have ended of the first.
+    let _ = kill(holder, Signal::SIGTERM);
 }
 
 fn events(stage: &Stage, name: &str) -> Vec<Value> {
@@ -122,8 +130,7 @@ fn a_holder_that_is_told_to_end_gives_the_mode_back_first() {
         wait_managed(stage);
         let holder = stage.only(Part::Holder);
         stage.kill_daemon();
-        kill(holder, Signal::SIGTERM).expect("it is ours");
-        kill(holder, Signal::SIGTERM).expect("it is ours");
+        tell_to_end(holder);
         stage.lab().wait_gone(holder);
         assert_eq!(gpus.mode(0), EXCLUSIVE_PROCESS);
     });

@@ -1,6 +1,6 @@
 //! Compute modes when daemon and holder are killed together, and when several daemons of a machine have changed one.
 
-use crate::compute_mode::{MANAGE, bench, ends, launch, quits, set, start, wait_managed, wait_mode};
+use crate::compute_mode::{MANAGE, bench, ends, launch, quits, set, start, tell_to_end, wait_managed, wait_mode};
 use integration::lab::LIMIT;
 use integration::lab::process::ended_within;
 use integration::lab::stage::{Part, Stage};
@@ -161,8 +161,7 @@ fn the_holder_of_a_killed_daemon_leaves_the_mode_to_another_daemon_and_gives_it_
         let ends = |stage: &Stage| {
             let holder = stage.only(Part::Holder);
             stage.kill_daemon();
-            kill(holder, Signal::SIGTERM).expect("it is ours");
-            kill(holder, Signal::SIGTERM).expect("it is ours");
+            tell_to_end(holder);
             stage.lab().wait_gone(holder);
         };
         ends(first);
@@ -173,8 +172,7 @@ fn the_holder_of_a_killed_daemon_leaves_the_mode_to_another_daemon_and_gives_it_
         start(first, gpus);
         wait_managed(first);
         assert!(quits(first).contains("stays as it is for another daemon"));
-        kill(holder, Signal::SIGTERM).expect("it is ours");
-        kill(holder, Signal::SIGTERM).expect("it is ours");
+        tell_to_end(holder);
         second.lab().wait_gone(holder);
         assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]));
         assert!(!machines_record(first).exists());
