@@ -304,6 +304,7 @@ fn stranger() -> Process {
 fn strangers_are_told_everywhere_and_clients_and_servers_are_none() {
     bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {
         start(stage, gpus);
+        wait_managed(stage);
         let client = Program::attached(stage, ROOT);
         let (stranger, server) = (stranger(), stage.only(Part::Server));
         let processes = format!("{} M+C\n{server} C\n{} C\n", client.pid(), stranger.pid());
