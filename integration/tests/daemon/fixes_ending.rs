@@ -95,7 +95,7 @@ fn what_is_in_the_way_goes_aside_and_the_daemon_starts() {
         }
         stage.start(&[]);
         Program::attached(stage, ROOT).ping();
-        assert!(stage.daemon().output().contains("/control was in the way, it is "), "{}", stage.daemon().output());
+        says(stage, "/control was in the way, it is ");
         assert_eq!(stage.ask("quit\n"), "");
         assert_eq!(stage.take_daemon().finish(LIMIT).expect("it ends").code, Some(0));
         let left = std::fs::read_dir(stage.pipe_dir()).expect("our folder").flatten().map(|entry| entry.path());

@@ -66,7 +66,7 @@ fn ct_14_as_pid_1_it_buries_everybody_and_ends_with_status_0() {
         // Its own children are its to wait for: a server that dies is known as killed.
         kill(server, Signal::SIGKILL).expect("it is ours");
         let second = Program::attached(stage, ROOT);
-        assert!(unshare.output().contains("(ended by signal 9)"), "{}", unshare.output());
+        stage.wait_for("its end in the log", || unshare.output().contains("(ended by signal 9)"));
         drop((client, second));
         kill(daemon, Signal::SIGTERM).expect("it is ours");
         let finished = unshare.finish(LIMIT).expect("it ends");

@@ -55,7 +55,7 @@ fn a_mode_that_was_left_behind_by_killed_processes_is_given_back_when_the_next_d
         leave_behind(stage, gpus);
         start(stage, gpus);
         wait_managed(stage);
-        assert!(stage.daemon().output().contains("was killed with its holder"));
+        stage.wait_for("the line", || stage.daemon().output().contains("was killed with its holder"));
         quits(stage);
         assert_eq!(gpus.sets(), set(&[DEFAULT, EXCLUSIVE_PROCESS]));
         assert_eq!((record(stage).exists(), machines_record(stage).exists()), (false, false));
