@@ -16,9 +16,11 @@ fn recovered(subject: &Subject, kernel: &str, is_reissuing: bool) -> Value {
     let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
     command.env("MPS_SHIM_REPLAY", "in-place").env("MPS_SHIM_REISSUE", if is_reissuing { "1" } else { "0" });
     let probe = Process::start(&mut command);
+    // Asked for before, since the first kernel takes 1.5 s and no longer.
+    let server = Pid::from_raw(sim.server());
     sim.wait_event(&probe, "tail");
     // Under its work, of which nothing but the first kernel can have begun.
-    kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");
+    kill(server, Signal::SIGKILL).expect("it runs");
     let finished = probe.finish(LIMIT).expect("it ends");
     assert_eq!(error_of(&finished), None, "{subject}: {finished:?}");
     let output = finished.stdout_text();
