@@ -36,10 +36,11 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
     wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, fact);
 }
 
-/// A bench whose servers stay after a fault as long as they have clients.
+/// A bench whose servers stay after a fault as long as they have clients, and whose daemon waits for what tells of it for
+/// certain as long as may be.
 fn patient(subject: &Subject) -> Sim {
     let sim = Sim::watched(subject, &[]);
-    sim.config("[faults]\ndrain_timeout = 3600\n");
+    sim.config("[faults]\ndrain_timeout = 3600\nevidence_window = 60\n");
     sim.lab.start(&[]);
     sim
 }

@@ -12,14 +12,18 @@ use std::process::Command;
 /// `CAP_SYS_PTRACE`, by `linux/capability.h`.
 const SYS_PTRACE: libc::c_ulong = 19;
 
+/// The daemon waits for what tells of a fault for certain as long as may be.
+const CERTAINTY: &str = "[faults]\nevidence_window = 60\n";
+
 /// A bench whose daemon may do everything but trace; its clients may do that too, so it may not look into them.
 #[expect(unsafe_code, reason = "gives a capability up in the thread that starts the daemon")]
-fn blind(subject: &Subject) -> Option<Sim> {
+fn blind(subject: &Subject, config: &str) -> Option<Sim> {
     if !nix::unistd::geteuid().is_root() {
         Skipped("only root has a right to give up".to_owned()).report();
         return None;
     }
     let sim = Sim::watched(subject, &[]);
+    sim.config(config);
     std::thread::scope(|scope| {
         let start = || {
             // SAFETY: two numbers; it changes what programs may have that this thread starts.
@@ -47,7 +51,7 @@ fn verdict(sim: &Sim) -> String {
 #[test]
 fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
     for_each(only_ours(), |subject| {
-        let Some(sim) = blind(subject) else { return };
+        let Some(sim) = blind(subject, "") else { return };
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         // Somebody is still there when the daemon asks the server: the log alone may be anybody's.
         other.signal(Signal::SIGSTOP);
@@ -64,7 +68,7 @@ fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
 #[test]
 fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     for_each(only_ours(), |subject| {
-        let Some(sim) = blind(subject) else { return };
+        let Some(sim) = blind(subject, CERTAINTY) else { return };
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["oob"])));
         let pid = culprit.pid();
@@ -126,6 +130,7 @@ fn a_victim_that_tells_is_not_taken_for_the_culprit() {
 fn a_daemon_that_may_look_is_given_nothing() {
     for_each(only_ours(), |subject| {
         let sim = Sim::watched(subject, &[]);
+        sim.config(CERTAINTY);
         sim.lab.start(&[]);
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["oob"])));
         let pid = culprit.pid();
