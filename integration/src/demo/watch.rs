@@ -101,10 +101,13 @@ fn verdict(line: &str, wall: SystemTime) -> Option<Event> {
     let verdict = entry.get("verdict").filter(|_| entry["event"] == "verdict")?;
     let text = |value: &Value| value.as_str().unwrap_or("nobody").to_owned();
     let (_, time) = entry["time"].as_str()?.split_once('T')?;
+    let (culprit, witnesses) = (&verdict["culprit"]["pid"], verdict["witnesses"].as_array()?);
+    // The one who names him: on a busy machine somebody else may have spoken first.
+    let naming = witnesses.iter().find(|witness| witness["names"].is_number() && witness["names"] == *culprit);
     let what = What::Verdict {
-        pid: verdict["culprit"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()),
+        pid: culprit.as_i64().and_then(|pid| i32::try_from(pid).ok()),
         confidence: text(&verdict["confidence"]),
-        witness: text(&verdict["witnesses"][0]["witness"]),
+        witness: text(&naming.or_else(|| witnesses.first()).unwrap_or(&Value::Null)["witness"]),
     };
     Some(Event { ms: since(time.strip_suffix('Z')?, wall)?, lane: Lane::Daemon, what })
 }
@@ -133,7 +136,8 @@ mod tests {
     #[test]
     fn a_verdict_is_read_from_the_journal() {
         let line = r#"{"seq":14,"time":"1970-01-01T00:00:02.500250Z","event":"verdict","verdict":
-            {"culprit":{"pid":77},"confidence":"certain","witnesses":[{"witness":"uvm-event"}]}}"#;
+            {"culprit":{"pid":77},"confidence":"certain","witnesses":
+            [{"witness":"server-log","names":78},{"witness":"uvm-event","names":77}]}}"#;
         let line = line.replace('\n', "");
         let event = verdict(&line, UNIX_EPOCH).expect("a verdict");
         assert!((event.ms - 2500.25).abs() < 0.001, "{event:?}");
