@@ -135,7 +135,7 @@ fn a_program_that_tries_again_waits_once_and_is_told_once() {
 fn with_a_daemon_cuinit_goes_through_after_one_probe() {
     let lab = Lab::new();
     let daemon = Daemon::start(&lab);
-    let ran = run(&mut required(&lab, "thrice", "1"));
+    let ran = run(&mut required(&lab, "thrice", "3600"));
     assert_eq!(ran.stdout, "cuInit 0 calls 1\ncuInit 0 calls 2\ncuInit 0 calls 3\n");
     assert_eq!(ran.stderr, "");
     assert_eq!(daemon.stop(), 1, "an initialised driver is not checked again");
@@ -239,7 +239,7 @@ fn a_forked_child_is_checked_anew() {
     let lab = Lab::new();
     let forks = lab.compile("forks.c", "forks", &[]);
     let daemon = Daemon::start(&lab);
-    let ran = run(lab.preloaded(forks).env("MPS_SHIM_REQUIRE", "1").env("MPS_SHIM_LOG", "1"));
+    let ran = run(lab.preloaded(forks).env("MPS_SHIM_REQUIRE", "3600").env("MPS_SHIM_LOG", "1"));
     assert_eq!(ran.stdout, "child 0 0\nparent 0 0 child's end 0\n");
     assert_eq!(daemon.stop(), 2, "one probe for each process");
     let reached = ran.stderr.lines().filter(|line| line.ends_with("cuInit: reached")).count();
