@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Why a test did not run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -188,19 +189,26 @@ fn ours() -> PathBuf {
         .clone()
 }
 
-/// Gives a file another name in a folder, by a link that is replaced in one step: other tests do the same.
+/// Gives a file another name in a folder, by a link that is replaced in one step: other tests do the same, in this
+/// process too.
 ///
 /// # Panics
 /// When no link can be made there.
 pub fn name_program(file: &Path, folder: &Path, name: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
     let inode = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
     let named = folder.join(name);
     if inode(&named) != inode(file) {
-        let new = folder.join(format!("{name}.{}", std::process::id()));
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = folder.join(format!("{name}.{}.{number}", std::process::id()));
+        // An earlier process of the same pid may have left it.
+        let _ = fs::remove_file(&new);
         fs::create_dir_all(folder)
             .and_then(|()| fs::hard_link(file, &new))
             .and_then(|()| fs::rename(&new, &named))
             .unwrap_or_else(|error| panic!("{} can't be linked to {}: {error}", file.display(), named.display()));
+        // It stays where another test was quicker: a link in the place of the same file is no change to the kernel.
+        let _ = fs::remove_file(&new);
     }
     named
 }
