@@ -20,10 +20,11 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn status(pid: Pid, field: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+/// A number that the kernel tells of a process or a thread; `None` when that is gone.
+fn status(pid: Pid, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the kernel has it");
-    line.trim_start_matches(':').split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+    line.trim_start_matches(':').split_whitespace().next().and_then(|word| word.parse().ok())
 }
 
 #[test]
@@ -55,7 +56,8 @@ fn an_idle_daemon_and_its_holder_wake_up_for_nothing_and_are_small() {
                 let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
                 tasks
                     .map(|task| task.file_name().to_string_lossy().parse().expect("a number"))
-                    .map(|task| status(Pid::from_raw(task), "voluntary_ctxt_switches"))
+                    // A thread that has just ended has changed the sum, too.
+                    .filter_map(|task| status(Pid::from_raw(task), "voluntary_ctxt_switches"))
                     .sum::<u64>()
             })
         };
@@ -71,7 +73,7 @@ fn an_idle_daemon_and_its_holder_wake_up_for_nothing_and_are_small() {
         assert!(rests, "they never rest for {seconds} s: {:?}", wake_ups());
         let most = if cfg!(debug_assertions) { DEBUG_MEMORY_KIB } else { RELEASE_MEMORY_KIB };
         for (pid, who) in parts.into_iter().zip(["daemon", "holder"]) {
-            let (resident, own) = (status(pid, "VmRSS"), status(pid, "RssAnon"));
+            let [resident, own] = ["VmRSS", "RssAnon"].map(|field| status(pid, field).expect("it runs"));
             say(&format!("idle {who}: {resident} KiB resident, {own} KiB of it its own"));
             assert!(resident <= most, "{who}: {resident} KiB");
         }
