@@ -19,13 +19,18 @@ const SETTINGS: &str = "[faults]\nevidence_window = 60\ndrain_timeout = 0\nquara
 /// The same where victims have time to hear of their error.
 const PATIENT: &str = "[faults]\nevidence_window = 60\ndrain_timeout = 3600\n";
 
+/// What the server knows of a fault comes as late as from a real one: the daemon knows from the tools queue by then which
+/// GPU it was on. A server that says that it is in a fault before that is known has lost everybody.
+const SPREAD: (&str, &str) = ("MPS_SIM_FAULT_MS", "300");
+
 fn devices(script: &str) -> Vec<Device> {
     machine(&Script::parse(script))
 }
 
 /// A bench on a machine with these GPUs and with the simulated kernel module.
 fn bench(subject: &Subject, script: &str, settings: &str) -> Sim {
-    let variables: Vec<(&str, &str)> = script.lines().filter_map(|line| line.split_once('=')).collect();
+    let variables = script.lines().filter_map(|line| line.split_once('='));
+    let variables: Vec<(&str, &str)> = variables.chain([SPREAD]).collect();
     let sim = Sim::watched(subject, &variables);
     sim.config(&format!("{settings}{}", sim.machine()));
     sim.lab.start(&[]);
