@@ -20,6 +20,9 @@ const BY_WORD: u64 = 1;
 /// Values of `part`.
 const BYSTANDER: u64 = 1;
 const CULPRIT: u64 = 3;
+/// A fault comes to the clients as late as on real hardware: the daemon knows by then whose it is. It is asked for that
+/// once, when a client has the error.
+const SPREAD: (&str, &str) = ("MPS_SIM_FAULT_MS", "300");
 
 fn replaying(sim: &Sim, who: &str, arguments: &[&str]) -> Command {
     let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
@@ -39,7 +42,7 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
 /// A bench whose servers stay after a fault as long as they have clients, and whose daemon waits for what tells of it for
 /// certain as long as may be.
 fn patient(subject: &Subject) -> Sim {
-    let sim = Sim::watched(subject, &[]);
+    let sim = Sim::watched(subject, &[SPREAD]);
     sim.config("[faults]\ndrain_timeout = 3600\nevidence_window = 60\n");
     sim.lab.start(&[]);
     sim
