@@ -48,8 +48,10 @@ fn keeper(sim: &Sim, of: Pid) -> Process {
     keeper
 }
 
+/// Kills a client; returns when it holds nothing any more and the server has missed it.
 fn kill(sim: &Sim, process: &Process) {
     process.signal(Signal::SIGKILL);
+    assert!(process.ended_within(LIMIT), "a killed client lives on");
     sim.lab.wait_log("server.log", &format!("Client process {} disconnected", process.pid()));
 }
 
