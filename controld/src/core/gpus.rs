@@ -106,6 +106,8 @@ pub(super) struct Gpus {
     is_watched: bool,
     is_looking: bool,
     is_changing: bool,
+    /// Whether the look that is under way began before modes were changed, and so may tell what was before.
+    is_outdated: bool,
     look_at: Option<Duration>,
     looked_at: Option<Duration>,
     seen: Vec<GpuSeen>,
@@ -150,6 +152,10 @@ impl Core {
 
     pub(super) fn gpus_seen(&mut self, now: Duration, seen: Result<Vec<GpuSeen>, String>) {
         self.gpus.is_looking = false;
+        if std::mem::take(&mut self.gpus.is_outdated) {
+            self.gpus.look_at = Some(now);
+            return;
+        }
         let manages = self.policy.gpus.manage;
         match seen {
             Ok(seen) => {

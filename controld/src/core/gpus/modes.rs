@@ -189,6 +189,7 @@ impl Core {
 
     pub(in crate::core) fn modes_changed(&mut self, outcomes: Result<Vec<ModeOutcome>, String>) {
         self.gpus.is_changing = false;
+        self.gpus.is_outdated = self.gpus.is_looking;
         let gives_back = self.gpus.modes.is_giving_back;
         match outcomes {
             Ok(outcomes) => outcomes.into_iter().for_each(|outcome| match gives_back {

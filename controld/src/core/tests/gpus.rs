@@ -106,6 +106,20 @@ fn what_was_there_is_noted_before_a_mode_is_set_and_given_back_before_the_end() 
 }
 
 #[test]
+fn a_look_that_began_before_a_change_was_done_tells_nothing_of_the_mode() {
+    let mut story = Story::managing(&[]);
+    assert!(changes(&story.sees(Mode::EXCLUSIVE_PROCESS)));
+    story.now += INTERVAL;
+    assert!(story.feed(Input::Tick).contains(&Effect::LookAtGpus), "beside the change");
+    assert_eq!(words(&story.changed(Ok(Mode::DEFAULT))), ["compute-mode-changed"]);
+    let effects = story.sees(Mode::EXCLUSIVE_PROCESS);
+    assert_eq!((words(&effects), lines(&effects)), (Vec::new(), Vec::new()), "nobody else has set it");
+    assert!(effects.contains(&Effect::LookAtGpus), "{effects:?}");
+    assert_eq!(words(&story.sees(Mode::DEFAULT)), Vec::<&str>::new());
+    assert!(story.quits().contains(&change(Mode::DEFAULT, Mode::EXCLUSIVE_PROCESS)), "it is given back");
+}
+
+#[test]
 fn a_mode_that_another_daemon_has_changed_is_given_back_by_whichever_ends_last() {
     let exclusive = Mode::EXCLUSIVE_PROCESS;
     let seen = || GpuSeen { before: Some(exclusive), ..gpu(Mode::DEFAULT, Vec::new()) };
