@@ -45,15 +45,18 @@ pub fn run() -> ExitCode {
     let environment = |name: &str| std::env::var_os(name);
     let personality = personality();
     let status = match cli::parse(arguments, personality) {
-        Invocation::Print(print) => show(&print),
+        Invocation::Print(print) => show_all(&print),
         Invocation::Ui => ui::run(&Settings::pipe_directory(environment), &Commands::Stdin, personality),
         Invocation::Command(line) => ui::run(&Settings::pipe_directory(environment), &Commands::One(line), personality),
         Invocation::Daemon(options) => daemon(options, personality),
         Invocation::CheckConfig(file) => {
             let (stdout, stderr, status) = settings::show::check_config(file.as_deref(), environment);
-            show(&Print { stdout, stderr, status })
+            show_all(&Print { stdout, stderr, status })
         }
-        Invocation::Local(LocalCommand::Doctor { json }) => doctor::run(json, environment),
+        Invocation::Local(LocalCommand::Doctor { json }) => {
+            let (stdout, status) = doctor::run(json, environment);
+            show_all(&Print { stdout, stderr: String::new(), status })
+        }
         Invocation::Local(LocalCommand::Run(request)) => {
             run::run(&Settings::pipe_directory(environment), &request, environment)
         }
@@ -77,6 +80,23 @@ fn personality() -> Personality {
     server_version::find(chosen.as_deref(), library_path.as_deref())
         .and_then(|found| Personality::from_driver_version(&found.version))
         .unwrap_or(DEFAULT_PERSONALITY)
+}
+
+/// Prints what was asked for. A text that can't be written is a failure, unless its reader has closed a pipe.
+fn show_all(print: &Print) -> u8 {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(print.stdout.as_bytes()).and_then(|()| out.flush());
+    let mut failure = String::new();
+    let mut status = print.status;
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        failure = format!("The text can't be written: {error}\n");
+        status = status.max(FAILURE);
+    }
+    // Nobody is left to tell when standard error is closed too.
+    let _ = std::io::stderr().write_all([print.stderr.as_str(), &failure].concat().as_bytes());
+    status
 }
 
 /// Prints; a closed standard output or error leaves nobody to tell.

@@ -3,6 +3,7 @@
 //! Measured on 535 to 595, see the module [`text`] for what is printed. More is accepted than any one release accepts:
 //! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
 
+pub mod help;
 pub mod local;
 pub mod options;
 pub mod text;
@@ -98,7 +99,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Persona
 fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> Invocation {
     let has = |flag: Flag| flags.contains(&flag);
     if has(Flag::Help) {
-        return print(text::help(personality));
+        return print(help::whole(personality));
     }
     if has(Flag::Version) {
         return print(text::version(personality));
@@ -119,6 +120,11 @@ fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> In
     // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
     if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {
         return Invocation::Daemon(daemon);
+    }
+    match help::asked(words, personality) {
+        Some(help::Help::Text(text)) => return print(text),
+        Some(help::Help::Unknown(text)) => return usage(text),
+        None => {}
     }
     match local::parse(words) {
         Some(Ok(command)) => return Invocation::Local(command),
@@ -146,10 +152,10 @@ fn unknown_option(option: &str, personality: Personality) -> Invocation {
     match personality.unknown_option() {
         UnknownOption::StartsUi => Invocation::Ui,
         UnknownOption::Usage => {
-            Invocation::Print(Print { stdout: text::help(personality), stderr: String::new(), status: text::FAILURE })
+            Invocation::Print(Print { stdout: help::whole(personality), stderr: String::new(), status: text::FAILURE })
         }
         UnknownOption::Help => Invocation::Print(Print {
-            stdout: format!("{}\n{}", text::UNRECOGNIZED_OPTION, text::help(personality)),
+            stdout: format!("{}\n{}", text::UNRECOGNIZED_OPTION, help::whole(personality)),
             // Standard output names no option and the status is 0, so the reason goes where people look for it.
             stderr: format!("{}{option}\n", text::UNRECOGNIZED_OPTION),
             status: text::SUCCESS,

@@ -2,7 +2,9 @@
 //!
 //! It is the vendor's role 4 and talks to the vendor's daemons as well as to ours, at either end of a container's
 //! mount. Nothing is written to standard error on success, because there are users that take any text there for a
-//! failure. There is no prompt, not even on a terminal, as with the vendor.
+//! failure. There is no prompt, not even on a terminal, as with the vendor. What the vendor's program does not say, why no
+//! daemon was found and what an unknown command was perhaps meant to be, is said where the vendor's is never called so: to
+//! a terminal, and of a command that is the program's argument.
 //!
 //! | where | what |
 //! |---|---|
@@ -19,7 +21,7 @@ mod tests;
 use crate::cli::text;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use remps_proto::admin::Personality;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,6 +54,18 @@ impl Broken {
             Self::Lost(_) => text::CANNOT_SEND,
         }
     }
+
+    /// Where, why, and what to do.
+    fn explained(&self, pipe_dir: &Path) -> String {
+        let advice = match self {
+            Self::NotFound(_) => {
+                "; start one with \"nvidia-cuda-mps-control -d\", or set CUDA_MPS_PIPE_DIRECTORY to the folder of the \
+                 one that runs"
+            }
+            Self::Lost(_) => "",
+        };
+        format!("In {}: {self}{advice}", pipe_dir.display())
+    }
 }
 
 /// The daemon's words to one command.
@@ -78,13 +92,15 @@ pub enum Unanswered {
 /// Asks the daemon of `pipe_dir` one thing, for at most `limit`.
 ///
 /// # Errors
-/// When nobody answers in time. A command that is refused has an answer.
+/// When nobody answers in time. A command that is refused has an answer: the reason.
 pub fn ask(pipe_dir: &Path, command: &str, limit: Duration) -> Result<Answer, Unanswered> {
     let deadline = Instant::now() + limit;
     let socket = connect::connect(pipe_dir, Some(deadline))?;
     let keeper = getsockopt(&socket, PeerCredentials).map_or(0, |credentials| credentials.pid());
-    let mut text = Vec::new();
-    session::Session::new(socket.as_fd(), lines::Lines::one(command.as_bytes())).until(deadline).run(&mut text)?;
+    let (mut text, mut reason) = (Vec::new(), Vec::new());
+    let mut streams = session::Streams { out: &mut text, err: &mut reason };
+    session::Session::new(socket.as_fd(), lines::Lines::one(command.as_bytes())).until(deadline).run(&mut streams)?;
+    text.append(&mut reason);
     Ok(Answer { text: String::from_utf8_lossy(&text).into_owned(), keeper })
 }
 
@@ -103,12 +119,17 @@ impl From<Broken> for Unanswered {
 #[must_use]
 pub fn run(pipe_dir: &Path, commands: &Commands, personality: Personality) -> u8 {
     let stdin = io::stdin();
-    let ended = session(pipe_dir, commands, stdin.as_fd(), personality, &mut io::stdout().lock());
-    match ended {
+    let explains = matches!(commands, Commands::One(_)) || io::stderr().is_terminal();
+    let (mut out, mut err) = (io::stdout().lock(), io::stderr());
+    let mut streams = session::Streams { out: &mut out, err: &mut err };
+    match session(pipe_dir, commands, stdin.as_fd(), personality, explains, &mut streams) {
         Ok(status) => status,
         Err(broken) => {
             // Nobody is left to tell when standard error is closed too.
-            let _ = writeln!(io::stderr(), "{}", broken.message());
+            let _ = writeln!(err, "{}", broken.message());
+            if explains {
+                let _ = writeln!(err, "{}", broken.explained(pipe_dir));
+            }
             text::FAILURE
         }
     }
@@ -119,12 +140,13 @@ fn session(
     commands: &Commands,
     stdin: std::os::fd::BorrowedFd<'_>,
     personality: Personality,
-    out: &mut dyn Write,
+    helps: bool,
+    streams: &mut session::Streams<'_>,
 ) -> Result<u8, Broken> {
     let socket = connect::connect(pipe_dir, None)?;
     let lines = match commands {
         Commands::Stdin => lines::Lines::reading(stdin, lines::longest(personality)),
         Commands::One(command) => lines::Lines::one(command),
     };
-    session::Session::new(socket.as_fd(), lines).run(out)
+    session::Session::new(socket.as_fd(), lines).helping(helps).run(streams)
 }

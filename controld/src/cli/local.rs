@@ -79,6 +79,8 @@ pub struct LocalSpec {
     pub arguments: &'static str,
     /// What it does, in one line.
     pub help: &'static str,
+    /// Its options and what they do.
+    pub options: &'static [(&'static str, &'static str)],
     parse: fn(&[OsString]) -> Result<LocalCommand, String>,
 }
 
@@ -88,18 +90,33 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
         name: "doctor",
         arguments: "[--json]",
         help: "Look for what is wrong with MPS on this machine, and say what to do.",
+        options: &[("--json", "One JSON object in place of a table.")],
         parse: parse_doctor,
     },
     LocalSpec {
         name: "run",
         arguments: "[--name NAME] [--restart on-fault|never] [--limit N] [--standby] [--library PATH] -- COMMAND...",
         help: "Run a program whose GPU memory outlives it, and again when a fault ended it.",
+        options: &[
+            ("--name NAME", "Under which name the next one finds what this one had."),
+            ("--restart WHEN", "on-fault: start it again when a fault has ended it (the default); never."),
+            ("--limit N", "How often at most; 10 unless said otherwise."),
+            ("--standby", "Wait, initialised, until the program of this name ends."),
+            ("--library PATH", "The preload library, if it is not to be looked for."),
+        ],
         parse: parse_run,
     },
     LocalSpec {
         name: "stop-client",
         arguments: "[--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
         help: "End clients without harm to others: terminate, then SIGTERM, then SIGKILL.",
+        options: &[
+            ("--cgroup PATH", "All clients in this cgroup and below it."),
+            ("--all-of PID|self", "All clients in the pid namespace of this process, or of the caller."),
+            ("--timeout S", "Seconds from SIGTERM to SIGKILL; 10 unless said otherwise."),
+            ("--grace S", "Seconds that a program which handles SIGTERM has before its work is ended."),
+            ("--no-signal", "End the work on the GPU and send no signal."),
+        ],
         parse: parse_stop,
     },
 ];

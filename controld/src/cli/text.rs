@@ -1,12 +1,8 @@
-//! What the program itself prints: help, version, and the vendor's messages about starting and reaching a daemon.
+//! What the program itself prints: its version, and the vendor's messages about starting and reaching a daemon.
 //!
-//! The first line of help and version and all messages are the vendor's, because programs compare them; the rest of
-//! the help text is not.
+//! The first line of the version and all messages are the vendor's, because programs compare them.
 
-use super::local::LOCAL_COMMANDS;
-use super::options::OPTIONS;
-use remps_proto::admin::{CommandName, Personality};
-use std::fmt::Write as _;
+use remps_proto::admin::Personality;
 use std::path::Path;
 
 /// Exit status of success, and of an unknown option since 580.
@@ -40,7 +36,7 @@ pub fn no_logs(path: &Path) -> String {
 }
 
 /// The name of the program in its first line.
-fn title(personality: Personality) -> &'static str {
+pub(super) fn title(personality: Personality) -> &'static str {
     if personality >= Personality::V580 {
         "CUDA MPS Control for Linux/Unix/QNX."
     } else {
@@ -48,39 +44,12 @@ fn title(personality: Personality) -> &'static str {
     }
 }
 
-const WHO: &str = concat!("ReMPS ", env!("CARGO_PKG_VERSION"), ", a replacement of nvidia-cuda-mps-control.");
+/// The second line.
+pub(super) const WHO: &str = concat!("ReMPS ", env!("CARGO_PKG_VERSION"), ", a replacement of nvidia-cuda-mps-control.");
 
 /// The version: `Binary version: N` where the release played has one, for programs that look for it.
 #[must_use]
 pub fn version(personality: Personality) -> String {
     let number = personality.binary_version().map(|number| format!(" Binary version: {number}")).unwrap_or_default();
     format!("{}{number}\n{WHO}\n\n", title(personality))
-}
-
-/// The help text; also what 555 answers to an option it does not know.
-#[must_use]
-pub fn help(personality: Personality) -> String {
-    let mut text = format!(
-        "{}\n{WHO}\n\n  Lets CUDA programs share a GPU through the Multi-Process Service. Without options, commands \
-         are read from\n  standard input and sent to the daemon. See nvidia-cuda-mps-control(1).\n\n  \
-         nvidia-cuda-mps-control [options] [command]\n\nOPTIONS:\n",
-        title(personality)
-    );
-    for spec in OPTIONS.iter().filter(|spec| spec.since <= personality) {
-        let letter = spec.letters.first().map(|letter| format!("-{letter}"));
-        let word = spec.words.first().map(|word| (*word).to_owned());
-        let spelling = letter.into_iter().chain(word).collect::<Vec<_>>().join(",");
-        writeln!(text, "  {spelling:<26}{}", spec.help).expect("a String takes every text");
-    }
-    text.push_str("\nCOMMAND:\n");
-    for name in CommandName::ALL.iter().filter(|name| personality.knows(**name)) {
-        let synopsis = format!("{name} {}", name.arguments());
-        writeln!(text, "  {}\n      {}", synopsis.trim_end(), name.help()).expect("a String takes every text");
-    }
-    text.push_str("\nWITHOUT THE DAEMON:\n");
-    for spec in LOCAL_COMMANDS {
-        writeln!(text, "  {} {}\n      {}", spec.name, spec.arguments, spec.help).expect("a String takes every text");
-    }
-    text.push('\n');
-    text
 }

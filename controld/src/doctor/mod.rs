@@ -25,7 +25,6 @@ pub use checks::{CHECKS, Check};
 use machine::Machine;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::io::Write;
 
 /// Exit status without a problem.
 const SOUND: u8 = 0;
@@ -92,15 +91,13 @@ impl Outcome {
     }
 }
 
-/// Examines this machine and prints what is found; returns the exit status.
+/// Examines this machine; what to print, and the exit status.
 #[must_use]
-pub fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + Copy) -> u8 {
+pub fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + Copy) -> (String, u8) {
     let findings = examine(&gather::machine(environment));
     let text = if json { report::json(&findings) } else { report::table(&findings) };
-    // A closed standard output leaves the exit status to tell.
-    let _ = std::io::stdout().write_all(text.as_bytes());
     let has_problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
-    if has_problems { HAS_PROBLEMS } else { SOUND }
+    (text, if has_problems { HAS_PROBLEMS } else { SOUND })
 }
 
 /// Every check's finding, in the order of [`CHECKS`].

@@ -80,10 +80,20 @@ impl Driver {
 
     pub(super) fn answer_quietly(&mut self, session: SessionId, lines: Vec<String>) {
         self.count_command(session, &lines);
+        self.hand(session, ToSession::Answer(lines));
+    }
+
+    /// Answers a command of ours that fails, with the reason for standard error.
+    pub(super) fn answer_failure(&mut self, session: SessionId, answer: Vec<String>, reason: Vec<String>) {
+        self.count_command(session, if reason.is_empty() { &answer } else { &reason });
+        self.hand(session, ToSession::Failure { answer, reason });
+    }
+
+    fn hand(&mut self, session: SessionId, answer: ToSession) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.busy = false;
             // A session that has ended needs no answer.
-            let _ = session.answers_tx.send(ToSession::Answer(lines));
+            let _ = session.answers_tx.send(answer);
             reached("answered");
         }
     }

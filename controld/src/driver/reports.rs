@@ -147,13 +147,17 @@ impl Driver {
                         let _ = known.answers_tx.send(ToSession::Follow(lines, following));
                     }
                 }
-                None => self.answer_quietly(session, lines),
+                None => self.answer_failure(session, Vec::new(), lines),
             }
             return;
         }
         let picture = self.seen_by(session, peer, self.picture());
-        let lines = self.recorder.answer(report, viewer, picture, self.extras());
-        self.answer_quietly(session, lines);
+        let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
+        match self.recorder.answer(&report, viewer, picture, self.extras()) {
+            Ok(lines) if is_failure => self.answer_failure(session, lines, Vec::new()),
+            Ok(lines) => self.answer_quietly(session, lines),
+            Err(reason) => self.answer_failure(session, Vec::new(), reason),
+        }
     }
 
     /// Counts the command that a session has under way, which has this answer.

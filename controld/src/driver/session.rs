@@ -31,6 +31,13 @@ const CUT_OFF_STATUS: u32 = 1;
 pub(super) enum ToSession {
     /// The answer to its command.
     Answer(Vec<String>),
+    /// The answer to a command that fails.
+    Failure {
+        /// What it has to say all the same.
+        answer: Vec<String>,
+        /// Why it fails, if that is not the answer itself.
+        reason: Vec<String>,
+    },
     /// The answer to its command, with lines that come later.
     Follow(Vec<String>, Following),
     /// The daemon ends with this status.
@@ -106,6 +113,12 @@ async fn converse(
         };
         match answer {
             ToSession::Answer(lines) => write(socket, &lines, patient(WRITE_TIMEOUT)).await?,
+            ToSession::Failure { answer, reason } => {
+                let packets = reason.iter().flat_map(|line| output_packets(line)).count();
+                let failed = FromDaemon::Failed(u32::try_from(packets).unwrap_or(u32::MAX)).encode();
+                timeout(patient(WRITE_TIMEOUT), socket.send_when_possible(&failed)).await??;
+                write(socket, &[reason, answer].concat(), patient(WRITE_TIMEOUT)).await?;
+            }
             ToSession::Follow(lines, following) => {
                 write(socket, &lines, FOLLOWER_TIMEOUT).await?;
                 match follow(socket, following, answers_rx).await? {
@@ -162,7 +175,7 @@ async fn follow(
             answer = answers_rx.recv() => match answer {
                 Some(ToSession::End(status)) => return Ok(Followed::DaemonEnds(status)),
                 // No command is under way.
-                Some(ToSession::Answer(_) | ToSession::Follow(..)) => {}
+                Some(ToSession::Answer(_) | ToSession::Failure { .. } | ToSession::Follow(..)) => {}
                 None => return Err(SessionError::DaemonEnds),
             },
             announced = announcement(socket) => match announced? {

@@ -17,7 +17,7 @@ use super::journal::recent::{Recent, Remembered};
 use super::journal::{Journal, Stamp};
 use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
 use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
-use crate::core::JournalEvent;
+use crate::core::{JournalEvent, Pid};
 use crate::report::{self, Fault, FaultLedger, Snapshot, Viewer};
 use remps_proto::admin::{CommandName, Report, reply};
 use serde_json::Value;
@@ -113,23 +113,38 @@ impl Recorder {
 
     /// The answer to one of ReMPS's own commands, from a picture of the daemon in which each client's `verdicts` may
     /// be left empty. For `events --follow` it is what [`Recorder::follow`] begins with.
-    #[must_use]
-    pub fn answer(&self, report: Report, viewer: Viewer, snapshot: Snapshot, extras: Extras) -> Vec<String> {
-        match report {
-            Report::Faults { count, json } => self.faults.list(viewer, count, json),
-            Report::Client { pid, json } => report::client_state(&self.with_verdicts(snapshot), viewer, pid, json),
-            Report::Channels { pid, json } => report::channel_list(&snapshot, viewer, pid, json),
+    ///
+    /// # Errors
+    /// Why there is none: it is not for this viewer, of nobody whom he may see, or the command makes no sense.
+    pub fn answer(
+        &self,
+        report: &Report,
+        viewer: Viewer,
+        snapshot: Snapshot,
+        extras: Extras,
+    ) -> Result<Vec<String>, Vec<String>> {
+        Ok(match report {
+            Report::Faults { count, json } => self.faults.list(viewer, *count, *json),
+            Report::Client { pid, json } => {
+                found(*pid, report::client_state(&self.with_verdicts(snapshot), viewer, *pid, *json))?
+            }
+            Report::Channels { pid: None, json } => report::channel_list(&snapshot, viewer, None, *json),
+            Report::Channels { pid: Some(pid), json } => {
+                found(*pid, report::channel_list(&snapshot, viewer, Some(*pid), *json))?
+            }
             // Without a number of its own a follower wants what comes.
             Report::Events { count: None, follow: true, .. } => Vec::new(),
-            Report::Events { count, json, .. } => self.recent.list(viewer, count, json),
-            Report::Status { json } => report::status(self.with_verdicts(snapshot), viewer, json),
-            Report::Vault { json } => report::vault_list(&snapshot.regions, viewer, json),
+            Report::Events { count, json, .. } => self.recent.list(viewer, *count, *json),
+            Report::Status { json, .. } => report::status(self.with_verdicts(snapshot), viewer, *json),
+            Report::Vault { json } => report::vault_list(&snapshot.regions, viewer, *json),
             Report::Metrics if viewer.privileged => {
                 classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
             }
-            Report::Metrics => vec![reply::insufficient_privileges(viewer.uid)],
-            Report::Misused(name) => vec![remps_proto::admin::report::usage(name)],
-        }
+            Report::Metrics => return Err(vec![reply::insufficient_privileges(viewer.uid)]),
+            Report::Misused { name, word } => {
+                return Err(remps_proto::admin::report::misused(*name, word.as_deref()));
+            }
+        })
     }
 
     /// Begins `events --follow`.
@@ -162,6 +177,11 @@ impl Recorder {
         }
         snapshot
     }
+}
+
+/// Lines about a client, unless they say that there is none.
+fn found(pid: Pid, lines: Vec<String>) -> Result<Vec<String>, Vec<String>> {
+    if lines == [report::client_not_found(pid)] { Err(lines) } else { Ok(lines) }
 }
 
 /// Whose events an event is counted among; `None` for one that nobody can cause as often as he likes. A client that ends
@@ -213,7 +233,8 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
 /// What became of a command, by its answer.
 fn result(name: Option<CommandName>, lines: &[String]) -> CommandResult {
     let first = lines.first().map(String::as_str).unwrap_or_default();
-    if name.is_none() || name.is_some_and(|name| first == remps_proto::admin::report::usage(name)) {
+    let is_usage = |name| lines.last().is_some_and(|last| *last == remps_proto::admin::report::usage(name));
+    if name.is_none_or(is_usage) {
         CommandResult::NotUnderstood
     } else if first == reply::QUIT_REFUSED || first.starts_with(reply::INSUFFICIENT_PRIVILEGES) {
         CommandResult::Refused

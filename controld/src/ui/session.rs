@@ -5,13 +5,14 @@
 
 use super::Broken;
 use super::lines::Lines;
+use crate::cli::{help, text};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use remps_proto::admin::{Command, Personality, Report};
 use remps_proto::mps::ui::{Announcement, FromDaemon};
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -29,12 +30,49 @@ pub(super) struct Session<'a> {
     deadline: Option<Instant>,
     /// Whether the last command asked for events without an end.
     follows: bool,
+    /// Whether to say on standard error what an unknown command was perhaps meant to be.
+    helps: bool,
+    outcome: Outcome,
+}
+
+/// What of a session decides on its exit status, beside the daemon.
+struct Outcome {
+    /// Whether one of the commands was ReMPS's own; the vendor's fail by what they print.
+    has_ours: bool,
+    has_failed: bool,
+    /// How many of the packets to come are the reason of a failure.
+    reasons: u32,
+    /// Why an answer could not be written.
+    unwritten: Option<io::Error>,
+}
+
+/// Where a session writes.
+pub(super) struct Streams<'a> {
+    /// The answers.
+    pub out: &'a mut dyn Write,
+    /// Why a command of ours has failed, and hints.
+    pub err: &'a mut dyn Write,
 }
 
 impl<'a> Session<'a> {
     /// A session on a connected, non-blocking socket.
     pub(super) const fn new(socket: BorrowedFd<'a>, lines: Lines<'a>) -> Self {
-        Self { socket, lines, outbound: VecDeque::new(), said_end: false, deadline: None, follows: false }
+        Self {
+            socket,
+            lines,
+            outbound: VecDeque::new(),
+            said_end: false,
+            deadline: None,
+            follows: false,
+            helps: false,
+            outcome: Outcome { has_ours: false, has_failed: false, reasons: 0, unwritten: None },
+        }
+    }
+
+    /// The same, which says what an unknown command was perhaps meant to be.
+    pub(super) const fn helping(mut self, helps: bool) -> Self {
+        self.helps = helps;
+        self
     }
 
     /// The same, given up at `deadline`.
@@ -43,11 +81,12 @@ impl<'a> Session<'a> {
         self
     }
 
-    /// Runs until the daemon ends the session; its exit status. What `out` does not take is lost, as with the vendor.
-    pub(super) fn run(mut self, out: &mut dyn Write) -> Result<u8, Broken> {
+    /// Runs until the daemon ends the session; its exit status, or that of a failure where a command of ours failed or
+    /// its answer could not be written. What `out` does not take of the vendor's answers is lost, as with the vendor.
+    pub(super) fn run(mut self, streams: &mut Streams<'_>) -> Result<u8, Broken> {
         let mut answer = vec![0; ANSWER_ROOM];
         loop {
-            self.next_command();
+            self.next_command(streams);
             let input = if self.outbound.is_empty() { self.lines.wanted() } else { None };
             let mut interest = PollFlags::POLLIN;
             if !self.outbound.is_empty() {
@@ -74,7 +113,7 @@ impl<'a> Session<'a> {
             if socket_ready {
                 let sent = self.send_ready();
                 // Also when nothing could be sent: a daemon that is gone has left its last words in the socket.
-                if let Some(status) = self.take_answers(&mut answer, out)? {
+                if let Some(status) = self.take_answers(&mut answer, streams)? {
                     return Ok(status);
                 }
                 sent?;
@@ -82,13 +121,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn next_command(&mut self) {
+    fn next_command(&mut self, streams: &mut Streams<'_>) {
         if !self.outbound.is_empty() || self.said_end {
             return;
         }
         if let Some(mut command) = self.lines.next() {
             let parsed = Command::parse(&command, Personality::ALL[0]);
             self.follows = matches!(parsed, Command::Report(Report::Events { follow: true, .. }));
+            self.outcome.has_ours |= matches!(parsed, Command::Report(_));
+            if let Some(hint) = self.helps.then(|| help::hint(&command)).flatten() {
+                // Nobody is left to tell when standard error is closed.
+                let _ = writeln!(streams.err, "{hint}");
+            }
             command.push(0);
             self.outbound.push_back(Announcement::Command(command.len()).encode().to_vec());
             self.outbound.push_back(command);
@@ -110,7 +154,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn take_answers(&self, answer: &mut [u8], out: &mut dyn Write) -> Result<Option<u8>, Broken> {
+    fn take_answers(&mut self, answer: &mut [u8], streams: &mut Streams<'_>) -> Result<Option<u8>, Broken> {
         loop {
             let length = match recv(self.socket.as_raw_fd(), answer, MsgFlags::empty()) {
                 Ok(0) => return Err(Broken::Lost("it closed without an exit status")),
@@ -123,19 +167,50 @@ impl<'a> Session<'a> {
             match FromDaemon::decode(&answer[..length]) {
                 Ok(FromDaemon::Output(mut text)) => {
                     text.push(b'\n');
-                    let written = out.write_all(&text).and_then(|()| out.flush());
-                    // An answer without an end ends when nobody is left to read it.
-                    if self.follows && written.is_err() {
-                        return Ok(Some(0));
+                    if let Err(error) = self.outcome.write(&text, streams) {
+                        // An answer without an end ends when nobody is left to read it.
+                        if self.follows {
+                            return Ok(Some(text::SUCCESS));
+                        }
+                        self.outcome.unwritten.get_or_insert(error);
                     }
+                }
+                Ok(FromDaemon::Failed(reasons)) => {
+                    self.outcome.has_failed = true;
+                    self.outcome.reasons = reasons;
                 }
                 Ok(FromDaemon::End(status)) => {
                     let [low, ..] = status.to_le_bytes();
-                    return Ok(Some(low));
+                    return Ok(Some(self.outcome.status(low, streams)));
                 }
                 // The vendor's program passes over packets it does not know, so a newer daemon may send some.
                 Err(_) => {}
             }
         }
+    }
+
+}
+
+impl Outcome {
+    fn write(&mut self, text: &[u8], streams: &mut Streams<'_>) -> io::Result<()> {
+        if self.reasons > 0 {
+            self.reasons -= 1;
+            // Nobody is left to tell when standard error is closed.
+            let _ = streams.err.write_all(text);
+            return Ok(());
+        }
+        streams.out.write_all(text).and_then(|()| streams.out.flush())
+    }
+
+    /// The exit status of a session that the daemon ends with this one.
+    fn status(&self, daemons: u8, streams: &mut Streams<'_>) -> u8 {
+        let mut has_failed = self.has_failed;
+        // Whoever closes the other end of a pipe has read enough.
+        let unwritten = self.unwritten.as_ref().filter(|error| error.kind() != ErrorKind::BrokenPipe);
+        if let Some(error) = unwritten.filter(|_| self.has_ours) {
+            let _ = writeln!(streams.err, "The answer can't be written: {error}");
+            has_failed = true;
+        }
+        if has_failed && daemons == text::SUCCESS { text::FAILURE } else { daemons }
     }
 }

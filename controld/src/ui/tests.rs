@@ -73,10 +73,103 @@ fn talk<F: FnOnce(&OwnedFd) + Send + 'static>(name: &str, input: &[u8], script: 
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(input).unwrap();
     file.rewind().unwrap();
-    let mut out = Vec::new();
-    let ended = session(dir.path(), &Commands::Stdin, file.as_fd(), Personality::V580, &mut out);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut streams = session::Streams { out: &mut out, err: &mut err };
+    let ended = session(dir.path(), &Commands::Stdin, file.as_fd(), Personality::V580, false, &mut streams);
     daemon.join().unwrap();
+    assert!(err.is_empty(), "{}", String::from_utf8_lossy(&err));
     (String::from_utf8(out).unwrap(), ended)
+}
+
+/// Sends one command to a daemon that does `script`; what was said on standard error, and how it ended.
+fn send_one<F: FnOnce(&Peer) + Send + 'static>(
+    command: &str,
+    out: &mut dyn Write,
+    script: F,
+) -> (String, Result<u8, Broken>) {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = listener(dir.path(), "control");
+    let daemon = thread::spawn(move || {
+        let peer = Peer::greeted(&listener);
+        assert!(peer.command().is_some());
+        script(&peer);
+    });
+    let mut err = Vec::new();
+    let mut streams = session::Streams { out, err: &mut err };
+    let command = Commands::One(command.as_bytes().to_vec());
+    let ended = session(dir.path(), &command, io::stdin().as_fd(), Personality::V580, true, &mut streams);
+    daemon.join().unwrap();
+    (String::from_utf8(err).unwrap(), ended)
+}
+
+/// How a session with this command ends when nobody serves `dir`.
+fn nobody_answers(dir: &Path, commands: &Commands) -> Result<u8, Broken> {
+    let (mut out, mut err) = (io::sink(), io::sink());
+    let mut streams = session::Streams { out: &mut out, err: &mut err };
+    session(dir, commands, io::stdin().as_fd(), Personality::V580, false, &mut streams)
+}
+
+#[test]
+fn a_command_that_fails_says_why_on_standard_error_and_fails() {
+    let mut out = Vec::new();
+    let (said, ended) = send_one("metrics", &mut out, |peer| {
+        peer.send(&[2_u32.to_le_bytes(), 2_u32.to_le_bytes()].concat());
+        peer.answer("Insufficient privileges");
+        peer.answer("for you");
+        peer.answer("something else");
+        peer.end(0);
+    });
+    assert_eq!((said.as_str(), ended.unwrap()), ("Insufficient privileges\nfor you\n", 1));
+    assert_eq!(out, b"something else\n");
+}
+
+/// An output whose disk is full.
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_answer_of_ours_that_cannot_be_written_is_a_failure_and_the_vendors_is_as_with_the_vendor() {
+    let script = |peer: &Peer| {
+        peer.answer("an answer");
+        peer.end(0);
+    };
+    let (said, ended) = send_one("status", &mut Full, script);
+    assert!(said.starts_with("The answer can't be written: "), "{said}");
+    assert_eq!(ended.unwrap(), 1);
+    let (said, ended) = send_one("get_server_list", &mut Full, script);
+    assert_eq!((said.as_str(), ended.unwrap()), ("", 0));
+    let (said, ended) = send_one("status", &mut Unread, script);
+    assert_eq!((said.as_str(), ended.unwrap()), ("", 0), "whoever closes a pipe has read enough");
+}
+
+#[test]
+fn a_command_that_nobody_knows_gets_a_hint_beside_the_answer() {
+    let mut out = Vec::new();
+    let (said, ended) = send_one("staus", &mut out, |peer| {
+        peer.answer("Unknown command \"staus\"");
+        peer.end(0);
+    });
+    assert_eq!((said.as_str(), ended.unwrap()), ("Did you mean \"status\"?\n", 0));
+    assert_eq!(out, b"Unknown command \"staus\"\n");
+}
+
+#[test]
+fn where_no_daemon_answers_and_what_to_do_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let broken = nobody_answers(dir.path(), &Commands::One(b"status".to_vec())).unwrap_err();
+    let said = broken.explained(dir.path());
+    for part in [dir.path().to_str().unwrap(), "no socket takes the connection", "-d", "CUDA_MPS_PIPE_DIRECTORY"] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]
@@ -159,7 +252,8 @@ fn following_events_ends_when_nobody_reads_them() {
         assert!(last.is_empty() || last == 0u64.to_le_bytes(), "{last:?}");
     });
     let command = Commands::One(b"events --follow".to_vec());
-    let ended = session(dir.path(), &command, io::stdin().as_fd(), Personality::V580, &mut Unread);
+    let mut streams = session::Streams { out: &mut Unread, err: &mut io::sink() };
+    let ended = session(dir.path(), &command, io::stdin().as_fd(), Personality::V580, false, &mut streams);
     assert_eq!(ended.unwrap(), 0);
     daemon.join().unwrap();
 }
@@ -185,8 +279,7 @@ fn a_listening_socket_without_a_daemon_behind_it_is_no_daemon() {
     let _kept = listener(dir.path(), "control");
     std::fs::write(dir.path().join("control_lock"), "").unwrap();
     assert_eq!(connect::lock(dir.path()), connect::Lock::Free);
-    let ended =
-        session(dir.path(), &Commands::One(b"ps".to_vec()), io::stdin().as_fd(), Personality::V580, &mut io::sink());
+    let ended = nobody_answers(dir.path(), &Commands::One(b"ps".to_vec()));
     assert!(matches!(ended, Err(Broken::NotFound(_))));
 }
 
@@ -195,7 +288,7 @@ fn a_socket_that_never_greets_is_given_up_when_the_lock_cannot_be_seen() {
     let dir = tempfile::tempdir().unwrap();
     let _kept = listener(dir.path(), "control");
     assert_eq!(connect::lock(dir.path()), connect::Lock::Unknown);
-    let ended = session(dir.path(), &Commands::Stdin, io::stdin().as_fd(), Personality::V580, &mut io::sink());
+    let ended = nobody_answers(dir.path(), &Commands::Stdin);
     assert!(matches!(ended, Err(Broken::NotFound("no greeting in time"))));
 }
 
@@ -203,7 +296,7 @@ fn a_socket_that_never_greets_is_given_up_when_the_lock_cannot_be_seen() {
 fn nothing_at_all_is_no_daemon() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_path_buf(), dir.path().join("x".repeat(120)), dir.path().join("absent")] {
-        let ended = session(&path, &Commands::Stdin, io::stdin().as_fd(), Personality::V550, &mut io::sink());
+        let ended = nobody_answers(&path, &Commands::Stdin);
         assert!(matches!(ended, Err(Broken::NotFound(_))), "{}", path.display());
     }
 }

@@ -142,6 +142,17 @@ impl Stage {
         self.lab.finish(&mut self.command_as(uid, CONTROL, &[]), lines.as_bytes()).stdout_text()
     }
 
+    /// Why a command of ours fails for this user: what the user interface says on standard error, with status 1.
+    ///
+    /// # Panics
+    /// When it does not fail, or says anything on standard output.
+    #[must_use]
+    pub fn refusal_for(&self, uid: u32, line: &str) -> String {
+        let finished = self.lab.finish(&mut self.command_as(uid, CONTROL, &[]), line.as_bytes());
+        assert_eq!((finished.code, finished.stdout_text().as_str()), (Some(1), ""), "{line:?}");
+        finished.stderr_text()
+    }
+
     /// What the user interface prints for these lines.
     #[must_use]
     pub fn ask(&self, lines: &str) -> String {

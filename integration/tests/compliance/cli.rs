@@ -4,6 +4,7 @@ use integration::lab::client::can_connect;
 use integration::lab::{LIMIT, Lab, watch};
 use integration::under_test::{Subject, for_each, only_ours, subjects};
 use remps_proto::admin::Personality;
+use std::process::Stdio;
 
 const CANNOT_FIND: &str = "Cannot find MPS control daemon process\n";
 
@@ -47,6 +48,48 @@ fn ct_05_without_a_daemon_the_message_is_exact_and_the_status_1() {
             (Some(1), "", CANNOT_FIND),
             "{subject}"
         );
+    });
+}
+
+#[test]
+fn a_command_as_argument_without_a_daemon_is_told_where_none_was_found() {
+    for_each(only_ours(), |subject| {
+        let lab = Lab::new(subject);
+        let finished = lab.run(&["status"], b"");
+        let said = finished.stderr_text();
+        assert_eq!((finished.code, finished.stdout_text().as_str()), (Some(1), ""), "{subject}");
+        let rest = said.strip_prefix(CANNOT_FIND).unwrap_or_else(|| panic!("{subject}: {said}"));
+        assert!(rest.contains(&lab.pipe_dir().display().to_string()) && rest.contains(" -d"), "{subject}: {rest}");
+    });
+}
+
+#[test]
+fn help_needs_no_daemon() {
+    for_each(only_ours(), |subject| {
+        let lab = Lab::new(subject);
+        for words in [&["help"][..], &["help", "quit"], &["status", "--help"], &["run", "-h"]] {
+            let finished = lab.run(words, b"");
+            assert_eq!((finished.code, finished.stderr_text().as_str()), (Some(0), ""), "{subject}: {words:?}");
+            assert!(finished.stdout_text().contains("nvidia-cuda-mps-control"), "{subject}: {words:?}");
+        }
+        let unknown = lab.run(&["help", "staus"], b"");
+        let said = "help: there is no command \"staus\", did you mean \"status\"?\n";
+        assert_eq!((unknown.code, unknown.stderr_text().as_str()), (Some(2), said), "{subject}");
+    });
+}
+
+#[test]
+fn an_answer_of_ours_that_a_full_disk_does_not_take_is_a_failure() {
+    for_each(only_ours(), |subject| {
+        let lab = Lab::new(subject);
+        lab.start(&[]);
+        for (words, status) in [(&["status"][..], 1), (&["help"][..], 1), (&["get_server_list"][..], 0)] {
+            let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+            let said = lab.command(words).stdin(Stdio::null()).stdout(full).stderr(Stdio::piped()).output();
+            let said = said.unwrap_or_else(|error| panic!("{subject}: {error}"));
+            assert_eq!(said.status.code(), Some(status), "{subject}: {words:?}");
+            assert_eq!(said.stderr.is_empty(), status == 0, "{subject}: {words:?}");
+        }
     });
 }
 

@@ -42,6 +42,26 @@ fn ct_07_the_vendors_user_interface_talks_to_our_daemon() {
 }
 
 #[test]
+fn ct_07_the_vendors_user_interface_prints_why_a_command_of_ours_fails() {
+    let told = |(ours, theirs): &(Subject, Subject)| {
+        let lab = Lab::new(ours);
+        lab.start(&[]);
+        let lines = "get_client_state 1\nget_default_client_priority\nmetrics x\nget_default_client_priority\n";
+        let finished = lab.finish(&mut lab.command_of(theirs, &[]), lines.as_bytes());
+        let want = "Client 1 not found\n0\nmetrics: x is not understood\nUsage: metrics\n0\n";
+        assert_eq!(
+            (finished.code, finished.stdout_text().as_str(), finished.stderr_text().as_str()),
+            (Some(0), want, ""),
+            "{theirs} to {ours}"
+        );
+    };
+    match pairs() {
+        Ok(pairs) => pairs.iter().for_each(told),
+        Err(skipped) => skipped.report(),
+    }
+}
+
+#[test]
 fn ct_07_our_user_interface_talks_to_the_vendors_daemon() {
     match pairs() {
         Ok(pairs) => pairs.iter().for_each(|(ours, theirs)| talk(theirs, ours)),

@@ -55,8 +55,10 @@ fn the_daemon_tells_what_it_knows_in_text_and_in_json() {
             "{channels:?}"
         );
         assert_eq!(stage.ask("get_fault_list\n").lines().count(), 1, "a heading and no fault");
-        assert_eq!(stage.ask("get_client_state 1\n"), "Client 1 not found\n");
-        assert_eq!(stage.ask("status -x\n"), "Usage: status [--json]\n");
+        assert_eq!(stage.refusal_for(0, "get_client_state 1\n"), "Client 1 not found\n");
+        let usage = "status: -x is not understood\nUsage: status [--json] [--exit-code]\n";
+        assert_eq!(stage.refusal_for(0, "status -x\n"), usage);
+        assert!(stage.ask("status --exit-code\n").starts_with("Daemon "), "it is ready");
 
         let metrics = stage.ask("metrics\n");
         assert!(metrics.contains("mps_clients_admitted_total{domain=\"user 0\"} "), "{metrics}");
@@ -142,9 +144,10 @@ fn users_see_their_own_and_the_owner_everybodys() {
                 .join("");
             assert!(everything.contains(own), "{everything}");
             assert!(!everything.contains(&format!("user {other}")), "{everything}");
-            assert_eq!(stage.ask_as(uid, "metrics\n"), format!("Insufficient privileges for UID {uid}\n"));
+            assert_eq!(stage.refusal_for(uid, "metrics\n"), format!("Insufficient privileges for UID {uid}\n"));
         }
-        assert_eq!(stage.ask_as(BOB, &format!("get_client_state {alice}\n")), format!("Client {alice} not found\n"));
+        let refusal = stage.refusal_for(BOB, &format!("get_client_state {alice}\n"));
+        assert_eq!(refusal, format!("Client {alice} not found\n"));
         assert!(stage.ask_as(ALICE, &format!("get_client_state {alice}\n")).contains("live"));
         let all = stage.ask("status\n");
         assert!(all.contains(&alice) && all.contains(&bob), "{all}");
@@ -252,6 +255,9 @@ fn a_daemon_that_finds_no_server_is_alive_and_not_ready() {
         let ready = get(stage, "/readyz");
         assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("/nonexistent/server"), "{ready}");
         assert!(stage.ask("status\n").contains("not ready: "));
+        let failed = stage.lab().run(&["status", "--exit-code"], b"");
+        assert_eq!((failed.code, failed.stderr_text().as_str()), (Some(1), ""));
+        assert!(failed.stdout_text().contains("not ready: "), "{}", failed.stdout_text());
     });
 }
 

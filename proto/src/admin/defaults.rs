@@ -189,7 +189,7 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
         Command::Ps { server: Some(server) } => Some(reply::ps_server_not_found(*server)),
         Command::SmPartition(SmPartition::Invalid) => Some(vec![reply::SM_PARTITION_USAGE.to_owned()]),
         Command::Unknown(word) => Some(vec![reply::unknown_command(word)]),
-        Command::Report(Report::Misused(name)) => Some(vec![report::usage(*name)]),
+        Command::Report(Report::Misused { name, word }) => Some(report::misused(*name, word.as_deref())),
         Command::StartServer { uid: Some(_), .. }
         | Command::SetDefaultActiveThreadPercentage { .. }
         | Command::GetDefaultActiveThreadPercentage

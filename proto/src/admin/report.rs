@@ -8,7 +8,7 @@ use super::command::CommandName;
 use super::number::strtol;
 
 /// One of ReMPS's own commands with its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Report {
     /// `get_fault_list [-n COUNT] [--json]`
     Faults {
@@ -40,10 +40,12 @@ pub enum Report {
         /// The lines of the journal in place of text.
         json: bool,
     },
-    /// `status [--json]`
+    /// `status [--json] [--exit-code]`
     Status {
         /// One JSON object in place of text.
         json: bool,
+        /// Whether it fails when clients can't be served.
+        exit_code: bool,
     },
     /// `vault list [--json]`
     Vault {
@@ -53,7 +55,13 @@ pub enum Report {
     /// `metrics`
     Metrics,
     /// One of these with arguments that it does not take.
-    Misused(CommandName),
+    Misused {
+        /// Which one.
+        name: CommandName,
+        /// The first word that is not understood, cut when it is long; `None` where one is missing or has no sense beside
+        /// the others.
+        word: Option<String>,
+    },
 }
 
 /// The words after a command.
@@ -63,30 +71,58 @@ struct Words {
     count: Option<u32>,
     follow: bool,
     json: bool,
+    exit_code: bool,
 }
 
 impl Words {
-    /// Reads all words; `None` when one is not known, has no sense, or comes twice where it may come once.
-    fn read<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+    /// Reads all words.
+    ///
+    /// # Errors
+    /// The first word that is not known or comes once more than it may; `None` where one is missing.
+    fn read<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Option<String>> {
         let mut read = Self::default();
         let mut words = words;
         while let Some(word) = words.next() {
-            match word {
-                b"--json" => read.json = true,
-                b"--follow" => read.follow = true,
-                b"-n" => set(&mut read.count, number(words.next()?)?)?,
+            let (place, value, shown) = match word {
+                b"--json" => {
+                    read.json = true;
+                    continue;
+                }
+                b"--follow" => {
+                    read.follow = true;
+                    continue;
+                }
+                b"--exit-code" => {
+                    read.exit_code = true;
+                    continue;
+                }
+                b"-n" => {
+                    let value = words.next().ok_or(None)?;
+                    (&mut read.count, value, value)
+                }
                 _ => match word.strip_prefix(b"-n") {
-                    Some(rest) => set(&mut read.count, number(rest)?)?,
-                    None => set(&mut read.pid, number(word)?)?,
+                    Some(rest) => (&mut read.count, rest, word),
+                    None => (&mut read.pid, word, word),
                 },
+            };
+            let value = number(value).ok_or_else(|| Some(readable(shown)))?;
+            if place.replace(value).is_some() {
+                return Err(Some(readable(shown)));
             }
         }
-        Some(read)
+        Ok(read)
     }
 }
 
-fn set(place: &mut Option<u32>, value: u32) -> Option<()> {
-    place.replace(value).is_none().then_some(())
+/// A word of the user's for an answer: printable, and short.
+fn readable(word: &[u8]) -> String {
+    const LONGEST: usize = 40;
+    let text = String::from_utf8_lossy(word);
+    let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// A whole decimal number from 1.
@@ -101,27 +137,31 @@ impl Report {
     #[must_use]
     pub fn parse<'a>(name: CommandName, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut words = words;
-        if name == CommandName::Vault && words.next() != Some(b"list".as_slice()) {
-            return Self::Misused(name);
+        if name == CommandName::Vault {
+            match words.next() {
+                Some(b"list") => {}
+                other => return Self::Misused { name, word: other.map(readable) },
+            }
         }
-        let Some(Words { pid, count, follow, json }) = Words::read(words) else {
-            return Self::Misused(name);
+        let Words { pid, count, follow, json, exit_code } = match Words::read(words) {
+            Ok(read) => read,
+            Err(word) => return Self::Misused { name, word },
         };
-        match (name, pid, count, follow) {
-            (CommandName::GetFaultList, None, count, false) => Self::Faults { count, json },
-            (CommandName::GetClientState, Some(pid), None, false) => Self::Client { pid, json },
-            (CommandName::GetChannelList, pid, None, false) => Self::Channels { pid, json },
-            (CommandName::Events, None, count, follow) => Self::Events { count, follow, json },
-            (CommandName::Status, None, None, false) => Self::Status { json },
-            (CommandName::Vault, None, None, false) => Self::Vault { json },
-            (CommandName::Metrics, None, None, false) if !json => Self::Metrics,
-            (name, ..) => Self::Misused(name),
+        match (name, pid, count, follow, exit_code) {
+            (CommandName::GetFaultList, None, count, false, false) => Self::Faults { count, json },
+            (CommandName::GetClientState, Some(pid), None, false, false) => Self::Client { pid, json },
+            (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, json },
+            (CommandName::Events, None, count, follow, false) => Self::Events { count, follow, json },
+            (CommandName::Status, None, None, false, exit_code) => Self::Status { json, exit_code },
+            (CommandName::Vault, None, None, false, false) => Self::Vault { json },
+            (CommandName::Metrics, None, None, false, false) if !json => Self::Metrics,
+            (name, ..) => Self::Misused { name, word: None },
         }
     }
 
     /// The command's name.
     #[must_use]
-    pub const fn name(self) -> CommandName {
+    pub const fn name(&self) -> CommandName {
         match self {
             Self::Faults { .. } => CommandName::GetFaultList,
             Self::Client { .. } => CommandName::GetClientState,
@@ -130,15 +170,23 @@ impl Report {
             Self::Status { .. } => CommandName::Status,
             Self::Vault { .. } => CommandName::Vault,
             Self::Metrics => CommandName::Metrics,
-            Self::Misused(name) => name,
+            Self::Misused { name, .. } => *name,
         }
     }
 }
 
-/// The answer to arguments that a command of ReMPS's own does not take.
+/// How a command is written.
 #[must_use]
 pub fn usage(name: CommandName) -> String {
     format!("Usage: {name} {}", name.arguments()).trim_end().to_owned()
+}
+
+/// The answer to arguments that a command of ReMPS's own does not take: the word it does not understand, if it is one, and
+/// the usage.
+#[must_use]
+pub fn misused(name: CommandName, word: Option<&str>) -> Vec<String> {
+    let word = word.map(|word| format!("{name}: {word} is not understood"));
+    word.into_iter().chain([usage(name)]).collect()
 }
 
 #[cfg(test)]
@@ -165,7 +213,8 @@ mod tests {
         assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), json: true });
         assert_eq!(parse("events"), Report::Events { count: None, follow: false, json: false });
         assert_eq!(parse("events -n 5 --follow"), Report::Events { count: Some(5), follow: true, json: false });
-        assert_eq!(parse("status --json\n\0"), Report::Status { json: true });
+        assert_eq!(parse("status --json\n\0"), Report::Status { json: true, exit_code: false });
+        assert_eq!(parse("status --exit-code"), Report::Status { json: false, exit_code: true });
         assert_eq!(parse("metrics"), Report::Metrics);
     }
 
@@ -186,16 +235,37 @@ mod tests {
             "events 7",
             "status -n 1",
             "metrics --json",
+            "events --exit-code",
             "vault",
             "vault --json",
             "vault lists",
             "vault list 7",
         ] {
-            let Report::Misused(name) = parse(line) else { panic!("{line} was understood") };
+            let Report::Misused { name, .. } = parse(line) else { panic!("{line} was understood") };
             assert_eq!(usage(name).split(' ').nth(1), line.split(' ').next(), "{line}");
         }
         assert_eq!(usage(CommandName::GetClientState), "Usage: get_client_state PID [--json]");
         assert_eq!(usage(CommandName::Metrics), "Usage: metrics");
+    }
+
+    #[test]
+    fn the_word_that_is_not_understood_is_named() {
+        let named = |line: &str| {
+            let Report::Misused { word, .. } = parse(line) else { panic!("{line} was understood") };
+            word
+        };
+        assert_eq!(named("status --jsn --json").as_deref(), Some("--jsn"));
+        assert_eq!(named("get_fault_list -n x").as_deref(), Some("x"));
+        assert_eq!(named("get_fault_list -nx").as_deref(), Some("-nx"));
+        assert_eq!(named("get_client_state 1 2").as_deref(), Some("2"));
+        assert_eq!(named("vault lists").as_deref(), Some("lists"));
+        assert_eq!(named("get_fault_list -n"), None);
+        assert_eq!(named("events 7"), None);
+        assert_eq!(misused(CommandName::Metrics, Some("x")), ["metrics: x is not understood", "Usage: metrics"]);
+        assert_eq!(misused(CommandName::Metrics, None), ["Usage: metrics"]);
+        let long = format!("status {}\x1b", "x".repeat(1000));
+        assert_eq!(named(&long).map(|word| word.chars().count()), Some(41));
+        assert_eq!(named("status a\x1bb").as_deref(), Some("a\u{fffd}b"));
     }
 
     #[test]

@@ -4,7 +4,11 @@
 //! UI -> daemon   u64 n; then n bytes: the line as typed, NUL-terminated. n = 0 ends the session.
 //! daemon -> UI   u32 0 + one line of the answer, without newline and NUL; any number of them
 //! daemon -> UI   u32 1 + u32 exit status, when the session ends
+//! daemon -> UI   u32 2 + u32 n: a command of ours has failed, and the next n lines say why
 //! ```
+//!
+//! The last packet is ReMPS's own. A command line of ours writes those lines to standard error and ends with status 1;
+//! the vendor's passes over a packet that it does not know (`integration/goldens/MEASURED.md`) and prints the lines.
 
 use super::{DecodeError, decode_u64};
 use bytes::{Buf, BufMut};
@@ -16,6 +20,7 @@ pub const MAX_REPLY: usize = 4096;
 
 const OUTPUT: u32 = 0;
 const END: u32 = 1;
+const FAILED: u32 = 2;
 
 /// The length packet before a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub enum FromDaemon {
     Output(Vec<u8>),
     /// The session is over; the command line exits with this status.
     End(u32),
+    /// A command has failed: this many of the packets that follow are the reason and no answer.
+    Failed(u32),
 }
 
 impl FromDaemon {
@@ -85,6 +92,7 @@ impl FromDaemon {
         match tag {
             OUTPUT => Ok(Self::Output(packet.to_vec())),
             END => super::decode_u32("exit status", packet).map(Self::End),
+            FAILED => super::decode_u32("lines of a reason", packet).map(Self::Failed),
             tag => Err(DecodeError::UnknownOperation(tag)),
         }
     }
@@ -101,6 +109,10 @@ impl FromDaemon {
             Self::End(status) => {
                 packet.put_u32_le(END);
                 packet.put_u32_le(*status);
+            }
+            Self::Failed(lines) => {
+                packet.put_u32_le(FAILED);
+                packet.put_u32_le(*lines);
             }
         }
         packet
@@ -144,10 +156,11 @@ mod tests {
 
     #[test]
     fn answers_round_trip() {
-        for answer in [FromDaemon::Output(b"100.0".to_vec()), FromDaemon::End(7)] {
+        for answer in [FromDaemon::Output(b"100.0".to_vec()), FromDaemon::End(7), FromDaemon::Failed(2)] {
             assert_eq!(FromDaemon::decode(&answer.encode()), Ok(answer));
         }
         assert!(FromDaemon::decode(&[0, 0]).is_err());
+        assert!(FromDaemon::decode(&[2, 0, 0, 0]).is_err());
         assert!(FromDaemon::decode(&[9, 0, 0, 0]).is_err());
     }
 }

@@ -94,6 +94,18 @@ async fn a_command_ends_the_following_and_is_answered() {
 }
 
 #[tokio::test]
+async fn the_reason_of_a_failure_is_marked_before_the_answer() {
+    let mut line = CommandLine::following().await;
+    line.command(b"status --exit-code\0").await;
+    let (answer, reason) = (vec!["not ready".to_owned()], vec!["x".repeat(5000)]);
+    line.answers_tx.send(ToSession::Failure { answer, reason }).unwrap();
+    assert_eq!(line.packet().await, Some(FromDaemon::Failed(2)), "a long line is two packets");
+    assert_eq!(line.output().await.len() + line.output().await.len(), 5000);
+    assert_eq!(line.output().await, "not ready");
+    line.ended().await;
+}
+
+#[tokio::test]
 async fn a_follower_that_is_too_slow_is_told_so_at_the_end() {
     let mut line = CommandLine::following().await;
     let text = "x".repeat(3000);
@@ -107,6 +119,7 @@ async fn a_follower_that_is_too_slow_is_told_so_at_the_end() {
         match line.packet().await {
             Some(FromDaemon::Output(text)) => last = Some(String::from_utf8(text).unwrap()),
             Some(FromDaemon::End(status)) => break status,
+            Some(FromDaemon::Failed(_)) => panic!("no command failed"),
             None => panic!("closed without an end"),
         }
     };
