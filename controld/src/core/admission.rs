@@ -2,7 +2,8 @@
 //!
 //! A process stays with the server of its first context: contexts of one process on two servers don't work (the second
 //! `cuCtxCreate` fails with `CUDA_ERROR_INVALID_VALUE`). A newcomer goes to its domain's active server, or waits on its
-//! open connection until there is one; nobody is refused while the daemon runs on.
+//! open connection until there is one; nobody is refused while the daemon runs on, but where its user has as many waiting
+//! as `max_waiting_per_user` allows, or its like has caused too many faults.
 
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};

@@ -8,6 +8,9 @@
 //! (there is none, it lists no processes in a container, a GPU is divided), or nothing was known of before, a dead client
 //! is told of as *unknown* and taken for [`TAKEN_FOR`]: so its user's dead are bounded by their number.
 //!
+//! What a client had while it lived would not do: the driver tells it of the living alone, so it would have to be asked
+//! again and again in an idle daemon.
+//!
 //! When there is too much, a hold is ended: of the user who is over his bound, or of the one who has most where all
 //! together are over theirs, so that nobody's crashes take another user's holds. Of his it is first one on a server that
 //! has no other client, which harms nobody, and then the one that has been held longest. What that costs: if the work of

@@ -1,4 +1,5 @@
-//! The picture of the core that reports and gauges are made from ([`Snapshot`]).
+//! The picture of the core that reports and gauges are made from ([`Snapshot`]): `status`, metrics and readiness all come
+//! from it, so they can't disagree about what is now.
 
 use super::admission::{Client, Place, Process};
 use super::domain::Domain;

@@ -2,6 +2,9 @@
 //!
 //! Only a verdict that is certain counts. A culprit is gone after its fault, so what is remembered is its like: the
 //! user's processes of the same workload and program, and for as long as a fault of it counts or a sanction lasts.
+//!
+//! Whom the daemon ends it first has terminated by the server, which takes the client's work off the GPU, and then asks
+//! its process to end, and kills after `kill_timeout`: a client that is killed at work takes the others along.
 
 use super::admission::Process;
 use super::evidence::ProcessKey;

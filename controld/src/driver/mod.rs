@@ -6,9 +6,10 @@
 //!   log FIFO ──records─────────────┼──► Driver ─► Core ───┤
 //!   signals, timers ───────────────┘                      └──► log, holder (what a successor needs)
 //! ```
-//! Tasks only wait and report; nothing is decided in a select arm. Whatever must survive a `kill -9` of this process
-//! is told to the holder *before* the packet that makes it true is taken from or given to a peer, in an order that lets
-//! a successor find out from the peer's side what was done last (`restore`).
+//! Tasks only wait and report; nothing is decided in a select arm. No send waits either: what a peer does not take is
+//! queued within bounds, or the peer is given up. Whatever must survive a `kill -9` of this process is told to the holder
+//! *before* the packet that makes it true is taken from or given to a peer, in an order that lets a successor find out
+//! from the peer's side what was done last (`restore`).
 
 mod clients;
 mod connections;

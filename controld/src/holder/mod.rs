@@ -11,6 +11,8 @@
 //!  (link)    │  Held …, AttachDone, Accepted     │   (process)
 //!            └───────────────────────────────────┘
 //! ```
+//! The descriptor store of systemd is no holder: there is none in containers, and it accepts no connections.
+//!
 //! The daemon that starts a holder has the other end of a pair of sockets from the beginning. The holder's listening
 //! socket in the pipe directory is for successors; both sides look at who the other is before they say a
 //! word ([`trust`]).
