@@ -3,8 +3,8 @@
 //!
 //! One server for all, started for the first client; a client that comes is told to the server at once, whatever state
 //! that is in; nothing is held for a client that dies; with the daemon its server ends, and with that all clients, since
-//! the server's connection closes ([OBSERVED](../../../OBSERVED.md), "Daemon" and "Servers"). It has one user, no command
-//! line, and no end but a signal. The tests run the vendor's own program where it can be had, and compare.
+//! the server's connection closes (OBSERVED.md, "Start and end" and "Faults"). It has one user, no command line, and no
+//! end but a signal. The tests run the vendor's own program where it can be had, and compare.
 //!
 //! ```text
 //! accept ─▶ a thread a connection ─▶ server: noted, its start is over
