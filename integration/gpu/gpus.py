@@ -16,7 +16,7 @@ from bench import Failed, until
 from faults import NO_QUARANTINE, configured, last_seq, newcomer_result, verdicts
 
 KINDS = ["oob", "trap"]
-# Longer than `drain_timeout`, after which a server used to be ended under those whom its fault had not reached.
+# Longer than `victims_timeout`, after which a server used to be ended under those whom its fault had not reached.
 STAYS_ALIVE = 60
 # The same where it is to go quickly, and only ours runs.
 STAYS_ALIVE_QUICKLY = 35

@@ -10,7 +10,7 @@
 //! | notice of an isolated fault | | a verdict; the server stays |
 //!
 //! A tainted server never gets another client. It drains, its domain gets another one at once, and after a fault it is
-//! ended after `drain_timeout`, unless it has clients that the fault has left alone ([`spared`](super::spared)). Who was
+//! ended after `victims_timeout`, unless it has clients that the fault has left alone ([`spared`](super::spared)). Who was
 //! on the way to it and has no end of the connection yet is taken back.
 //! [`blame`](super::blame) says who it was.
 
@@ -253,12 +253,12 @@ impl Core {
         }
     }
 
-    /// A server in a fault is ended after `drain_timeout`, also when it has said otherwise before.
+    /// A server in a fault is ended after `victims_timeout`, also when it has said otherwise before.
     fn has_its_time(&mut self, now: Duration, epoch: ServerEpoch) {
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
-        let patience = self.domains.get(server.domain).map(|domain| domain.policy.faults.drain_timeout);
+        let patience = self.domains.get(server.domain).map(|domain| domain.policy.faults.victims_timeout);
         if let ServerState::Draining(drain) = &mut server.state
             && drain.force_at.is_none()
         {
@@ -295,7 +295,7 @@ impl Core {
             gpus: on,
             spared,
         });
-        let patience = self.domains.get(domain).map(|domain| domain.policy.faults.drain_timeout).unwrap_or_default();
+        let patience = self.domains.get(domain).map(|domain| domain.policy.faults.victims_timeout).unwrap_or_default();
         // Work of a dead client that never ends harms nobody as long as its descriptors are held.
         let force_at = (incident != 0).then_some(now + patience);
         self.log(format!(

@@ -50,7 +50,7 @@ impl Core {
         self.idle_servers().into_iter().map(|(_, at)| at).min()
     }
 
-    /// With several servers up, those that have been idle for long go: each holds some 70 MiB of GPU memory.
+    /// With several servers up, those that have been idle for long go: each holds some 66 MiB of GPU memory.
     pub(super) fn advance_idle(&mut self, now: Duration) {
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
             if let Some(server) = self.servers.get(&epoch) {

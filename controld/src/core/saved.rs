@@ -269,7 +269,7 @@ impl Core {
             let part = old.group.as_ref().map_or(0, |group| group.part);
             let gpu = old.group.as_ref().map(|group| group.gpu.clone()).filter(|gpu| !gpu.is_empty());
             let key = DomainKey { uid: old.domain, group, gpu, part };
-            let patience = own.faults.drain_timeout;
+            let patience = own.faults.victims_timeout;
             let founder = Some(old.domain).filter(|_| core.policy.sharing != Sharing::MultiUser);
             let domain = core.domains.intern(&core.policy, key, own, old.gid, founder);
             let state = if old.ending {

@@ -10,7 +10,7 @@
 //! seconds. Otherwise a server that has done nothing counts as silent
 //!
 //! - after [`SUSPECTED`] when there was a sign that one of its clients may have faulted, an end with an error included:
-//!   it is tainted by an incident, and has `drain_timeout` to answer, or [`KERNELS_PATIENCE`] where the kernel itself
+//!   it is tainted by an incident, and has `victims_timeout` to answer, or [`KERNELS_PATIENCE`] where the kernel itself
 //!   has said that the server met an error;
 //! - after `silence` without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
 //!

@@ -10,8 +10,8 @@
 //! | as long as a spared client lives | |
 //! |---|---|
 //! | the server | is neither ended nor asked to end, except by a command or with the daemon |
-//! | those that the fault has hit | have `drain_timeout` to leave, and are listed then; `victims = "terminate"` ends them |
-//! | another context of a spared client | goes to the server, which is the only one that can have it, and waits until that is known to be sound again, for `drain_timeout` at most |
+//! | those that the fault has hit | have `victims_timeout` to leave, and are listed then; `victims = "terminate"` ends them |
+//! | another context of a spared client | goes to the server, which is the only one that can have it, and waits until that is known to be sound again, for `victims_timeout` at most |
 //! | a newcomer | goes to the domain's new server; but to this one when its `CUDA_VISIBLE_DEVICES` names sound GPUs only and the server itself has said since the fault that it is in none |
 //!
 //! That variable is the client's own claim. A wrong one harms the client alone: it shares a server that is soon empty.
@@ -147,7 +147,7 @@ impl Core {
 
     /// Until when contexts of spared clients wait for a server that is in its fault still.
     fn held_until(&self, server: &Server) -> Option<Duration> {
-        let patience = self.domains.get(server.domain)?.policy.faults.drain_timeout;
+        let patience = self.domains.get(server.domain)?.policy.faults.victims_timeout;
         Some(server.tainted?.at + patience)
     }
 

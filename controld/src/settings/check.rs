@@ -102,7 +102,7 @@ fn check_domains(name: &str, domains: &Domains, sharing: Sharing, faults: &mut F
 
 fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
     for (key, value) in [
-        ("drain_timeout", values.drain_timeout),
+        ("victims_timeout", values.victims_timeout),
         ("evidence_window", values.evidence_window),
         ("settle_time", values.settle_time),
         ("silence", values.silence),

@@ -84,8 +84,8 @@ pub struct Faults {
     pub culprit: CulpritAction,
     /// What is done with victims that linger.
     pub victims: VictimAction,
-    /// How long a tainted server may take to drain.
-    pub drain_timeout: f64,
+    /// How long the victims of a fault may take to leave.
+    pub victims_timeout: f64,
     /// How long an incident waits for a better witness.
     pub evidence_window: f64,
     /// How long after its coming a newcomer's server must be known to be sound; 0 is not to ask.
@@ -253,7 +253,7 @@ impl Default for Faults {
         Self {
             culprit: policy.culprit,
             victims: policy.victims,
-            drain_timeout: policy.drain_timeout.as_secs_f64(),
+            victims_timeout: policy.victims_timeout.as_secs_f64(),
             evidence_window: policy.evidence_window.as_secs_f64(),
             settle_time: policy.settle_time.as_secs_f64(),
             silence: policy.silence.as_secs_f64(),
@@ -411,7 +411,7 @@ fn domain_policy(domains: &Domains, faults: &Faults, servers: &Servers) -> Domai
             quarantine_window: seconds(faults.quarantine_window),
             refuse_after: faults.refuse_after,
             refuse_for: seconds(faults.refuse_for),
-            drain_timeout: seconds(faults.drain_timeout),
+            victims_timeout: seconds(faults.victims_timeout),
             evidence_window: seconds(faults.evidence_window),
             settle_time: seconds(faults.settle_time),
             silence: seconds(faults.silence),

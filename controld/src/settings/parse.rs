@@ -19,6 +19,8 @@ pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "servers"];
 pub(super) const NOT_IN_OVERRIDES: [&str; 3] = ["by", "by_gpu", "cgroup_depth"];
 /// The keys that say which clients an override is for.
 pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
+/// Keys that had another name once: the table, the former name and the one of today. Both are understood.
+const FORMER: [(&str, &str, &str); 1] = [("faults", "drain_timeout", "victims_timeout")];
 /// More errors than this are counted and not shown.
 const MOST_FAULTS: usize = 50;
 
@@ -54,6 +56,12 @@ impl Lines {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<usize> {
         self.0.get(key).copied()
+    }
+
+    fn rename(&mut self, former: &str, name: String) {
+        if let Some(line) = self.0.remove(former) {
+            self.0.insert(name, line);
+        }
     }
 
     fn note(&mut self, text: &str, prefix: &str, table: &DeTable<'_>) {
@@ -125,8 +133,9 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>>
     lines.note(text, "", document.get_ref());
     // The same text has just been found to be TOML; whatever this parser still objects to is told as it says it.
     let mut given: Table = toml::from_str(text).map_err(|error| vec![syntax_fault(text, &error)])?;
-    let overrides = given.remove(OVERRIDES);
     let mut faults = Faults { lines, found: Vec::new() };
+    modernise(&mut given, &mut faults);
+    let overrides = given.remove(OVERRIDES);
     let mut sound = known();
     merge(&mut sound, &given, &mut faults);
     let mut file = typed(&sound);
@@ -145,6 +154,32 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>>
         found.push(ConfigFault { line: None, key: String::new(), what: format!("and {hidden} more errors") });
     }
     Err(found)
+}
+
+/// Gives keys that had another name once the one of today.
+fn modernise(given: &mut Table, faults: &mut Faults) {
+    for (table, former, name) in FORMER {
+        if let Some(values) = given.get_mut(table).and_then(Value::as_table_mut) {
+            rename(values, table, former, name, faults);
+        }
+        let overrides = given.get_mut(OVERRIDES).and_then(Value::as_array_mut);
+        for (index, entry) in overrides.into_iter().flatten().enumerate() {
+            if let Some(values) = entry.as_table_mut() {
+                rename(values, &format!("{OVERRIDES}[{}]", index + 1), former, name, faults);
+            }
+        }
+    }
+}
+
+fn rename(values: &mut Table, prefix: &str, former: &str, name: &str, faults: &mut Faults) {
+    let Some(value) = values.remove(former) else {
+        return;
+    };
+    if values.contains_key(name) {
+        return faults.add(&format!("{prefix}.{former}"), format!("is the former name of {name}, which is there, too"));
+    }
+    values.insert(name.to_owned(), value);
+    faults.lines.rename(&format!("{prefix}.{former}"), format!("{prefix}.{name}"));
 }
 
 fn syntax_fault(text: &str, error: &toml::de::Error) -> ConfigFault {

@@ -114,16 +114,30 @@ fn an_override_changes_what_it_names_and_takes_the_rest_from_the_tables() {
     let settings = with_file(
         "[[domain]]\nuid = 7\nlabel = \"batch\"\nculprit = \"terminate\"\nmax_clients = 1\n\
          [[domain]]\ncgroup = \"/kubepods.slice\"\nstandby = true\n\
-         [domains]\nmax_clients = 16\n[faults]\ndrain_timeout = 9\n",
+         [domains]\nmax_clients = 16\n[faults]\nvictims_timeout = 9\n",
     )
     .expect("sound");
     let policy = settings.policy(false);
     let batch = policy.for_domain(7, Some("batch"), "/");
     assert_eq!((batch.max_clients, batch.faults.culprit, batch.standby), (Some(1), CulpritAction::Terminate, false));
-    assert_eq!(batch.faults.drain_timeout, Duration::from_secs(9));
+    assert_eq!(batch.faults.victims_timeout, Duration::from_secs(9));
     let pod = policy.for_domain(0, None, "/kubepods.slice/pod1");
     assert_eq!((pod.max_clients, pod.faults.culprit, pod.standby), (Some(16), CulpritAction::Report, true));
     assert_eq!(policy.for_domain(7, None, "/").max_clients, Some(16));
+}
+
+#[test]
+fn a_key_that_had_another_name_once_is_understood_by_it() {
+    let text = "[[domain]]\nuid = 7\ndrain_timeout = 4\n[faults]\ndrain_timeout = 9\n";
+    let settings = with_file(text).expect("sound");
+    let policy = settings.policy(false);
+    assert_eq!(policy.for_domain(0, None, "/").faults.victims_timeout, Duration::from_secs(9));
+    assert_eq!(policy.for_domain(7, None, "/").faults.victims_timeout, Duration::from_secs(4));
+    assert_eq!(policy.drain_timeout, Policy::default().drain_timeout, "the daemon's own is another one");
+    assert_eq!(settings.source.lines.get("faults.victims_timeout"), Some(5));
+    let both = "[faults]\nvictims_timeout = 1\ndrain_timeout = 9\n";
+    assert_fault(both, 3, "faults.drain_timeout", "the former name of victims_timeout");
+    assert_fault("[faults]\ndrain_timeout = -1\n", 2, "faults.victims_timeout", "seconds");
 }
 
 #[test]
@@ -191,7 +205,7 @@ fn an_override_must_be_for_somebody_and_for_somebody_else_than_those_before_it()
 
 #[test]
 fn what_an_override_only_inherits_is_told_once() {
-    assert_fault("[faults]\ndrain_timeout = -1\n[[domain]]\nuid = 1\n", 2, "faults.drain_timeout", "seconds");
+    assert_fault("[faults]\nvictims_timeout = -1\n[[domain]]\nuid = 1\n", 2, "faults.victims_timeout", "seconds");
     // What becomes wrong by the override is the override's, at its first line.
     assert_fault("[faults]\nrefuse_for = 0\n[[domain]]\nuid = 1\nrefuse_after = 2\n", 3, "domain[1].refuse_for", "0");
 }

@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn what_a_test_says_itself_is_left_as_it_is() {
         assert_eq!(patient("[faults]\nsilence = 1\n"), "[faults]\nsilence = 1\n");
-        assert_eq!(patient("[faults]\ndrain_timeout = 1\n"), "[faults]\nsilence = 3600\ndrain_timeout = 1\n");
+        assert_eq!(patient("[faults]\nvictims_timeout = 1\n"), "[faults]\nsilence = 3600\nvictims_timeout = 1\n");
         assert_eq!(patient("kill_timeout = 1\n"), "kill_timeout = 1\n\n[faults]\nsilence = 3600\n");
     }
 }

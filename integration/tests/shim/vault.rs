@@ -229,7 +229,7 @@ fn a_successor_on_the_spoilt_server_itself_is_told_to_come_again() {
     once(|subject| {
         let sim = Sim::new(subject, &[TAKES_MEMORY_FILES]);
         // No server ends here because its time is over.
-        sim.config("[faults]\ndrain_timeout = 3600\n");
+        sim.config("[faults]\nvictims_timeout = 3600\n");
         sim.lab.start(&[]);
         let mut first = committed(&sim, "llm", 5);
         // It has a context before anybody knows of the fault.

@@ -43,7 +43,7 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
 /// certain as long as may be.
 fn patient(subject: &Subject) -> Sim {
     let sim = Sim::watched(subject, &[SPREAD]);
-    sim.config("[faults]\ndrain_timeout = 3600\nevidence_window = 60\n");
+    sim.config("[faults]\nvictims_timeout = 3600\nevidence_window = 60\n");
     sim.lab.start(&[]);
     sim
 }

@@ -14,10 +14,10 @@ use std::time::Instant;
 /// Two whole GPUs.
 const TWO: &str = "MPS_SIM_DEVICES=2\n";
 /// A server that has nobody left to stay for is ended at once.
-const SETTINGS: &str = "[faults]\nevidence_window = 60\ndrain_timeout = 0\nquarantine_after = 0\n";
+const SETTINGS: &str = "[faults]\nevidence_window = 60\nvictims_timeout = 0\nquarantine_after = 0\n";
 
 /// The same where victims have time to hear of their error.
-const PATIENT: &str = "[faults]\nevidence_window = 60\ndrain_timeout = 3600\n";
+const PATIENT: &str = "[faults]\nevidence_window = 60\nvictims_timeout = 3600\n";
 
 /// What the server knows of a fault comes as late as from a real one: the daemon knows from the tools queue by then which
 /// GPU it was on. A server that says that it is in a fault before that is known has lost everybody.
@@ -115,7 +115,7 @@ fn a_client_on_another_gpu_is_no_victim_and_keeps_its_server_until_it_leaves() {
         let tainted = wait_event(&sim, "server-tainted", 1).remove(0);
         assert_eq!(tainted["gpus"], verdict["gpus"]);
         assert!(sim.lab.ask("get_fault_list\n").contains(&gpus[0].uuid.to_string()));
-        // With `drain_timeout = 0` its server would be ended at once.
+        // With `victims_timeout = 0` its server would be ended at once.
         wait_event(&sim, "server-swapped", 1);
         goes_on(&sim, &healthy);
         assert_eq!(client(&sim, &healthy)["phase"], "live");

@@ -18,7 +18,7 @@ pub enum CulpritAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimAction {
-    /// They have until `drain_timeout` to leave; then they are listed and their server ends under them.
+    /// They have until `victims_timeout` to leave; then they are listed and their server ends under them.
     Wait,
     /// The same, and those that are still there are ended as a culprit is: for programs that hang after a fault.
     Terminate,
@@ -40,7 +40,7 @@ pub struct FaultPolicy {
     /// For how long they are refused, from the last of these faults on.
     pub refuse_for: Duration,
     /// How long a tainted server may take to drain before it is ended.
-    pub drain_timeout: Duration,
+    pub victims_timeout: Duration,
     /// How long an incident waits for a better witness before an uncertain verdict is given.
     pub evidence_window: Duration,
     /// How long before its coming a newcomer's server may have been known to be sound when it joins others there, and, after
@@ -59,7 +59,7 @@ impl Default for FaultPolicy {
             quarantine_window: Duration::from_secs(600),
             refuse_after: 0,
             refuse_for: Duration::from_secs(60),
-            drain_timeout: Duration::from_secs(30),
+            victims_timeout: Duration::from_secs(30),
             evidence_window: Duration::from_millis(500),
             // `FAULT` came 9.5 to 11.2 ms after the launch of a `trap`.
             settle_time: Duration::from_millis(12),

@@ -50,7 +50,7 @@ pub(super) fn daemon(machine: &Machine) -> Outcome {
                 return Outcome::warning(
                     what,
                     "its clients have lost their work; newcomers are on another server",
-                    "nothing; it ends with its last client or after faults.drain_timeout",
+                    "nothing; it ends with its last client or after faults.victims_timeout",
                 );
             }
             if !faulty.is_empty() {

@@ -43,10 +43,10 @@ fn no_key_is_left_out() {
 
 #[test]
 fn an_override_is_shown_whole_with_what_it_inherits() {
-    let (listing, _, _) = checked("[[domain]]\nuid = 7\nstandby = true\n[faults]\ndrain_timeout = 9\n");
+    let (listing, _, _) = checked("[[domain]]\nuid = 7\nstandby = true\n[faults]\nvictims_timeout = 9\n");
     assert_eq!(row(&listing, "domain[1].uid"), ["7", "line", "2"]);
     assert_eq!(row(&listing, "domain[1].standby"), ["true", "line", "3"]);
-    assert_eq!(row(&listing, "domain[1].drain_timeout"), ["9", "as", "faults.drain_timeout"]);
+    assert_eq!(row(&listing, "domain[1].victims_timeout"), ["9", "as", "faults.victims_timeout"]);
     assert!(!listing.contains("domain[1].by "), "{listing}");
 }
 
