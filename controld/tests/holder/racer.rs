@@ -46,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Is the attacker, until he is killed.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    // Nobody else would end him when the test is killed, and he never rests.
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).unwrap();
     let (kind, target) = (arguments[0].as_str(), Path::new(&arguments[1]));
     if kind == CONTAINER {
         return contain(&arguments[1]);
