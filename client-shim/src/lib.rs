@@ -9,7 +9,7 @@
 //!
 //! Rules of the house:
 //! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment.
-//!   There are threads later, only where the program has a name for its successors ([`vault`]) or may be recovered
+//!   There are threads later, only where the program has a name for its successors ([`hooks::state`]) or may be recovered
 //!   ([`replay`]).
 //! - A lookup is done for real first, and only a success is replaced, so the library never invents a function.
 //! - If anything of ours fails, the call goes to the driver as if the library were not there.
@@ -26,5 +26,3 @@ mod hooks;
 mod keep;
 mod process;
 mod replay;
-mod vault;
-mod witness;

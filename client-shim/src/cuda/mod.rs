@@ -9,6 +9,7 @@
 //! | [`gate`], [`threads`] | who is inside the driver, and what each thread has there |
 //! | [`names`], [`moved`] | what handles and addresses of a former copy are called in the one that lives |
 //! | [`arguments`], [`layout`], [`buffer`] | arguments of calls and of kernels, and how they are translated |
+//! | [`gpu_name`] | what a GPU is called outside this process |
 //! | [`belongings`], [`socket_name`] | files and sockets that the driver has opened |
 
 #[macro_use]
@@ -21,6 +22,7 @@ pub(crate) mod errors;
 #[macro_use]
 pub(crate) mod functions;
 pub(crate) mod gate;
+pub(crate) mod gpu_name;
 pub(crate) mod layout;
 pub(crate) mod library;
 pub(crate) mod moved;

@@ -87,7 +87,7 @@ macro_rules! export {
             }
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { call($($argument),*) };
-            $crate::witness::hear(answer);
+            $crate::daemon::evidence::hear(answer);
             answer
         }
 

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! There is nothing to be written here for a function: its row in [`functions`](crate::cuda::functions) says what
-//! becomes of a call, and [`mod@export`] makes the entry of it.
+//! becomes of a call, and [`mod@export`] makes the entry of it. The library's own functions, `mps_state_…`, are in
+//! [`state`]; it calls the driver through the entries, as the program does.
 
 mod around;
 mod dlsym;
@@ -16,6 +17,7 @@ mod export;
 mod notes;
 mod proc_address;
 mod start;
+mod state;
 
 pub(crate) use export::entries;
 

@@ -8,6 +8,7 @@
 
 use std::{ffi::c_uint, path::Path, time::Duration};
 
+use super::state;
 use crate::{
     cuda::{
         belongings,
@@ -15,13 +16,13 @@ use crate::{
         functions::lookup::cuInit,
         result::CUresult,
     },
-    daemon, keep,
+    daemon::{evidence, greeting},
+    keep,
     process::{
         fork, log,
         settings::{self, Requirement},
     },
-    replay::{self},
-    vault, witness,
+    replay,
 };
 
 /// The word of the fork page that belongs to the process.
@@ -50,7 +51,7 @@ pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Re
         Requirement::Within(patience) => patience,
     };
     let socket = settings::control_socket();
-    if let Err(failure) = daemon::wait_for_greeting(&socket, patience) {
+    if let Err(failure) = greeting::wait_for_greeting(&socket, patience) {
         fork::remember(PROCESS, WAITED);
         let socket = Path::new(&socket).display();
         report(format_args!("no MPS control daemon at {socket} within {} s: {failure}", patience.as_secs()));
@@ -73,14 +74,14 @@ fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
     }
     if answer.is_success() && settings::is_keeping() {
         let surroundings =
-            keep::Surroundings { has_context: witness::offer, is_short: vault::settle, report: vault::report };
+            keep::Surroundings { has_context: evidence::offer, is_short: state::settle, report: state::report };
         if keep::begin(surroundings) {
-            vault::begin();
+            state::begin();
         }
-        replay::arm();
+        replay::arm(state::constant_ranges);
     }
     if answer.is_success() {
-        witness::offer();
+        evidence::offer();
     }
     answer
 }

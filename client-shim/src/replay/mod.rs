@@ -34,7 +34,10 @@ mod refusal;
 mod word;
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,9 +50,9 @@ use crate::{
         result::CUresult,
         threads::{self, Here},
     },
+    daemon::evidence,
     keep,
     process::{log, settings},
-    witness,
 };
 use recovery::Verdict;
 
@@ -57,14 +60,17 @@ use recovery::Verdict;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+/// Tells which ranges, by address and size, the program has said that it no longer writes.
+static CONSTANT_RANGES: OnceLock<fn() -> Vec<(u64, u64)>> = OnceLock::new();
 
 /// Whether calls pass the gate.
 pub(crate) fn is_armed() -> bool {
     IS_ARMED.load(Ordering::Relaxed)
 }
 
-/// From now on calls pass the gate: the driver has been initialised in this process.
-pub(crate) fn arm() {
+/// From now on calls pass the gate: the driver has been initialised in this process. `constant_ranges` tells which
+/// ranges, by address and size, the program has said that it no longer writes.
+pub(crate) fn arm(constant_ranges: fn() -> Vec<(u64, u64)>) {
     if !settings::is_replaying() || is_armed() {
         return;
     }
@@ -76,6 +82,7 @@ pub(crate) fn arm() {
     }
     library::remember_first(cuInit::FUNCTION.driver());
     copies::prepare();
+    let _the_same = CONSTANT_RANGES.set(constant_ranges);
     IS_ARMED.store(true, Ordering::Release);
     word::listen();
 }
@@ -125,7 +132,7 @@ fn pass(
         }
         work.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
-        witness::hear(answer);
+        evidence::hear(answer);
         // A question in the middle of a capture would break it.
         let is_capturing = keep::with(|store| store.captures > 0).unwrap_or(true);
         if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {

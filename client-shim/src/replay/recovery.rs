@@ -33,7 +33,7 @@ use std::{
 use remps_proto::shim::Part;
 
 use super::{
-    amputation, doubt, journal,
+    CONSTANT_RANGES, amputation, doubt, journal,
     last::{self, Clock, Recovery, Step},
     objects::Objects,
     progress,
@@ -56,10 +56,10 @@ use crate::{
         result::CUresult,
         types::{CUcontext, CUdevice},
     },
+    daemon::news,
     keep::{self, record},
     process::{failpoint::reached, log, settings},
     replay::private,
-    vault,
 };
 
 /// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
@@ -194,7 +194,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
     let mut clock = Clock::begin();
     obstacles(Memory::survey().1)?;
-    recovery.part = word::part().0;
+    recovery.part = news::part().0;
     if settings::is_sparing_culprits() && word::is_own_fault(error.0, recovery.part) {
         return Err(Refusal::OwnFault);
     }
@@ -235,7 +235,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     if is_lost {
         recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
         recovery.lost_work = progress::lost();
-        in_doubt = doubt::without(&memory.ranges(), &vault::constant_ranges());
+        let constant_ranges = CONSTANT_RANGES.get().map_or_else(Vec::new, |tell| tell());
+        in_doubt = doubt::without(&memory.ranges(), &constant_ranges);
         recovery.ranges_in_doubt = u64::try_from(in_doubt.len()).unwrap_or(u64::MAX);
         recovery.bytes_in_doubt = in_doubt.iter().map(|(_, size)| size).sum();
     }
@@ -250,7 +251,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
         progress::lose(CUresult::CUDA_SUCCESS);
     }
     library::lives(recovery.count);
-    word::forget();
+    news::forget();
     last::set(recovery);
     reached("generation-known");
     drop(closed);
@@ -269,7 +270,7 @@ fn exchange(
 ) -> Result<Renamed, Refusal> {
     let given = memory.give_back();
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
-    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !word::is_server_reaped() {
+    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !news::is_server_reaped() {
         return Err(Refusal::NotQuiet(given.last));
     }
     reached("dead-unmapped");

@@ -17,15 +17,12 @@
 //! thread's word and everything else is as ever.
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use remps_proto::shim::{Answer, Ask, Capabilities, Part, ServerState};
+use remps_proto::shim::{Ask, Part, ServerState};
 
 use super::recovery;
 use crate::cuda::{
@@ -39,13 +36,12 @@ use crate::{
         result::CUresult,
         types::{CUcontext, CUstream},
     },
+    daemon::{
+        connection::{Connection, Lost, PATIENCE},
+        evidence, news,
+    },
     keep,
     process::{failpoint::reached, glibc},
-    vault::{
-        self,
-        connection::{Connection, Lost, PATIENCE},
-    },
-    witness,
 };
 
 /// First and longest pause between two tries to find a daemon. One that was there a moment ago is mostly being replaced.
@@ -59,19 +55,10 @@ const LATER: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(1);
 /// How long the driver is asked where the daemon has nothing more to say; then a call of the program's has to find out.
 const ENOUGH: Duration = Duration::from_secs(60);
-/// How long a recovery waits for the daemon's word that a server is reaped. The daemon is its parent, so it knows within
-/// moments of the end; this bounds only how long a program waits in vain.
-const REAPING: Duration = Duration::from_secs(3);
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: what this thread asks breaks nobody's capture.
 const RELAXED: u32 = 2;
 
-/// What the daemon has said last of the server that the living copy of the driver is on; 0 for nothing.
-static SERVER: Mutex<(u64, ServerState)> = Mutex::new((0, ServerState::NONE));
 static IS_LISTENING: AtomicBool = AtomicBool::new(false);
-
-fn server() -> MutexGuard<'static, (u64, ServerState)> {
-    SERVER.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Starts the thread, once.
 pub(super) fn listen() {
@@ -87,7 +74,7 @@ fn work() {
     belongings::thread_is_ours();
     let (mut pause, mut told) = (FIRST_PAUSE, 0);
     loop {
-        if let Some(mut connection) = connected() {
+        if let Some(mut connection) = news::connected() {
             pause = FIRST_PAUSE;
             // The daemon has ended, or is being replaced.
             let Err(_lost) = follow(&mut connection, &mut told);
@@ -97,26 +84,20 @@ fn work() {
     }
 }
 
-/// A connection to a daemon that knows of this.
-fn connected() -> Option<Connection> {
-    let connection = Connection::open(&vault::door()).ok()?;
-    connection.welcome.capabilities.has(Capabilities::NEWS).then_some(connection)
-}
-
 /// Hears the daemon until it is gone. `told` is the copy of the driver that it knows to live.
 fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::Infallible, Lost> {
     // What it has said on this connection, of which copy of the driver, and since when a context is to be dead.
     let (mut heard, mut of) = ((0, ServerState::NONE), 0);
     let mut lost_since: Option<Instant> = None;
     // The server that an earlier daemon, or this one on another connection, knew of.
-    let (before, mut is_first) = (server().0, true);
+    let (before, mut is_first) = (news::server_number(), true);
     loop {
         let (generation, may_recover) = recovery::settled();
         if generation > *told {
             connection.ask(Ask::Renewed, None)?;
             reached("renewal-told");
             // The new copy's have not been seen yet by a daemon that may not look.
-            witness::offer();
+            evidence::offer();
             *told = generation;
         }
         if generation != of {
@@ -128,9 +109,12 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
             None if is_first => Duration::ZERO,
             None => WAIT,
         };
-        let (server, state, _) = watch(connection, heard, wait)?;
+        let (server, state, _) = news::watch(connection, heard, wait)?;
         heard = (server, state);
-        note(generation, heard);
+        // What it says while another copy is being made is of either.
+        if recovery::settled().0 == generation {
+            news::note(heard);
+        }
         lost_since = match state {
             ServerState::TAINTED | ServerState::GONE => lost_since.or_else(|| Some(Instant::now())),
             // It ended while nobody was there to say so.
@@ -146,32 +130,6 @@ fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::I
         {
             recovery::on_the_daemons_word(answer, meaning, seen);
         }
-    }
-}
-
-/// Notes what the daemon has said while that copy of the driver lived.
-fn note(generation: u64, word: (u64, ServerState)) {
-    // What it says while another copy is being made is of either. That there is no server says nothing of the last one.
-    if word.0 != 0 && recovery::settled().0 == generation {
-        *server() = word;
-    }
-}
-
-/// The living copy is another one, of which the daemon has said nothing yet.
-pub(super) fn forget() {
-    *server() = (0, ServerState::NONE);
-}
-
-/// Asks how the server is when it is no longer so, or when the time is over.
-fn watch(
-    connection: &mut Connection,
-    (server, state): (u64, ServerState),
-    wait: Duration,
-) -> Result<(u64, ServerState, Part), Lost> {
-    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-    match connection.ask_within(Ask::Watch { server, state, wait_ms }, None, wait + PATIENCE)?.pop() {
-        Some((Answer::Epoch { server, state, part }, _)) => Ok((server, state, part)),
-        _ => Err(Lost::Stranger),
     }
 }
 
@@ -202,43 +160,9 @@ fn dead_context() -> Option<(CUresult, Meaning, u64)> {
     })
 }
 
-/// What the daemon says now that this process has to do with the fault of its server.
-pub(super) fn part() -> Part {
-    let known = *server();
-    if known.0 == 0 {
-        return Part::UNKNOWN;
-    }
-    // Asked as one that has not heard of any end, it tells of that server.
-    let asked = (known.0, ServerState::HEALTHY);
-    let told = connected().and_then(|mut connection| watch(&mut connection, asked, Duration::ZERO).ok());
-    told.filter(|(server, ..)| *server == known.0).map_or(Part::UNKNOWN, |(_, _, part)| part)
-}
-
 /// Whether an error is of this process's own doing: the daemon is certain of it, or no other process can have done it.
 pub(super) fn is_own_fault(error: u32, part: u32) -> bool {
     const SERVER_DIED: u32 = 806;
-    let is_under_mps = server().0 != 0;
+    let is_under_mps = news::server_number() != 0;
     part == Part::CULPRIT.0 || (!is_under_mps && error != SERVER_DIED)
-}
-
-/// Waits for the daemon's word that the server of the copy that has died is reaped; `false` if it does not come.
-pub(super) fn is_server_reaped() -> bool {
-    let mut known = *server();
-    let deadline = Instant::now() + REAPING;
-    if known.0 == 0 {
-        return false;
-    }
-    let Some(mut connection) = connected() else { return false };
-    while known.1 != ServerState::GONE {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match watch(&mut connection, known, left) {
-            Ok((server, state, _)) if server == known.0 => known.1 = state,
-            // It has no word about that one.
-            Ok(_) | Err(_) => return false,
-        }
-        if left.is_zero() {
-            return known.1 == ServerState::GONE;
-        }
-    }
-    true
 }

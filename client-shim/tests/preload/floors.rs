@@ -9,12 +9,13 @@ use std::{
 };
 
 /// Which folders those of a folder may know, from the ground up.
-const FLOORS: [(&str, &[&str]); 5] = [
+const FLOORS: [(&str, &[&str]); 6] = [
     ("process", &[]),
     ("cuda", &["process"]),
     ("keep", &["cuda", "process"]),
-    ("replay", &["cuda", "keep", "process", "vault", "witness"]),
-    ("hooks", &["cuda", "daemon", "keep", "process", "replay", "vault", "witness"]),
+    ("daemon", &["cuda", "process"]),
+    ("replay", &["cuda", "daemon", "keep", "process"]),
+    ("hooks", &["cuda", "daemon", "keep", "process", "replay"]),
 ];
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -45,7 +45,8 @@ pub(super) fn title(personality: Personality) -> &'static str {
 }
 
 /// The second line.
-pub(super) const WHO: &str = concat!("ReMPS ", env!("CARGO_PKG_VERSION"), ", a replacement of nvidia-cuda-mps-control.");
+pub(super) const WHO: &str =
+    concat!("ReMPS ", env!("CARGO_PKG_VERSION"), ", a replacement of nvidia-cuda-mps-control.");
 
 /// The version: `Binary version: N` where the release played has one, for programs that look for it.
 #[must_use]

@@ -188,7 +188,6 @@ impl<'a> Session<'a> {
             }
         }
     }
-
 }
 
 impl Outcome {

@@ -9,12 +9,13 @@ use std::{
 
 use remps_proto::shim::{Range, Region as Described};
 
-use super::{gpu, link::Shared};
 use crate::{
     cuda::{
+        gpu_name,
         result::CUresult,
         types::{CUdevice, CUmemGenericAllocationHandle},
     },
+    daemon::link::Shared,
     keep::{
         self, Adopted, arena,
         region::{self, DESCRIPTOR, NotReserved, Region},
@@ -52,7 +53,7 @@ pub(super) fn map_all(
     let (mapped, unmapped): (Vec<_>, Vec<_>) = found.into_iter().partition(|(described, _)| described.address != 0);
     let mut regions: Vec<(Described, Region)> = Vec::new();
     for (described, descriptor) in mapped {
-        let device = if described.gpu.is_empty() { Some(current) } else { gpu::ordinal(&described.gpu) };
+        let device = if described.gpu.is_empty() { Some(current) } else { gpu_name::ordinal(&described.gpu) };
         let region = device.ok_or(Trouble::Device).and_then(|device| map(&described, descriptor, device));
         match region {
             Ok(region) => regions.push((described, region)),

@@ -34,10 +34,10 @@ use std::{
 
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
+use super::{connection::Connection, door};
 use crate::{
     cuda::{library, result::CUresult},
     process::{log, panics::unpanicked, settings},
-    vault::{self, connection::Connection},
 };
 
 /// How long a program waits for the daemon to watch it. It takes milliseconds.
@@ -81,7 +81,7 @@ fn hear_error(error: u32) {
 
 /// Tells the daemon of an error of this process; `None` if that takes no reports.
 fn report(error: u32) -> Option<()> {
-    let mut connection = Connection::open_within(&vault::door(), PATIENCE_WITH_REPORTS).ok()?;
+    let mut connection = Connection::open_within(&door(), PATIENCE_WITH_REPORTS).ok()?;
     if !connection.welcome.capabilities.has(Capabilities::REPORTS) {
         return None;
     }
@@ -114,7 +114,7 @@ pub(crate) fn offer() {
 /// Whether the daemon wants any; `None` if there is none, or it does not take them.
 fn send(found: &[RawFd]) -> Option<bool> {
     let deadline = Instant::now() + PATIENCE;
-    let mut connection = Connection::open(&vault::door()).ok()?;
+    let mut connection = Connection::open(&door()).ok()?;
     if !connection.welcome.capabilities.has(Capabilities::FOLLOWS) {
         return Some(false);
     }

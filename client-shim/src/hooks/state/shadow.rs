@@ -163,7 +163,7 @@ impl Shadows {
 macro_rules! as_program {
     ($class:ident::$name:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: the arguments are as the driver documents them, and pointers are to our own variables.
-        unsafe { crate::hooks::entries::$class::$name::entry($($argument),*) }
+        unsafe { super::super::entries::$class::$name::entry($($argument),*) }
     };
 }
 

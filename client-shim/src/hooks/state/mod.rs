@@ -1,34 +1,26 @@
-//! What a program keeps outlives the program: the link to the vault of the control daemon.
+//! What a program keeps outlives the program: what it may say of that, and how it takes over what another has left.
 //!
 //! ```text
 //!  keep: a slab comes or goes ──changed()──► link (a thread) ══ socket `shim` ══► daemon and holder
 //!  mps_state_…: a question   ──ask()─────►        ◄── answers, within a deadline
 //! ```
 //! There is no link unless `MPS_SHIM_NAME` names the program for its successors and memory is kept (`MPS_SHIM_KEEP`). It
-//! begins with the first memory that is kept, on a thread of its own ([`link`]) which takes no signals, so that no call
+//! begins with the first memory that is kept, on a thread of its own ([`crate::daemon::link`]) which takes no signals, so that no call
 //! of the program waits for the daemon; without a daemon, or with one that knows no vault, it tries again now and then
 //! and is silent. A forked child has none: the fork page does not know of it there, its copy of the socket is closed by
 //! the handler for forks, and the daemon would not take it for its parent.
 //!
 //! | part | does |
 //! |---|---|
-//! | [`link`] | the thread: gives, releases, reconnects |
-//! | [`ledger`] | what is to be given and released; pure |
-//! | `connection` | one connection, with deadlines |
-//! | [`state`] | `mps_state_…`: what a program can ask for, in C |
+//! | [`commits`] | `mps_state_…`: what a program can ask for, in C |
 //! | [`shadow`] | copies of ranges as they were at a commit |
 //! | [`adopt`] | maps what a predecessor left, at the same addresses |
 //! | [`farewell`] | a program that ends well leaves nothing behind; one that does not says why to who started it |
 
 mod adopt;
-pub(crate) mod connection;
+mod commits;
 mod farewell;
-mod gpu;
-mod ledger;
-mod link;
-mod listener;
 mod shadow;
-mod state;
 
 use std::{
     ptr,
@@ -39,10 +31,10 @@ use std::{
 use crate::process::panics::unpanicked;
 use crate::process::settings::succession::{self, is_named};
 use crate::{
+    daemon::link::{CHANGES, Link, Piece, Shared},
     keep,
     process::{descriptors, fork, glibc},
 };
-use link::{CHANGES, Link, Shared};
 
 /// The word of the fork page that belongs to the process.
 const PROCESS: usize = 0;
@@ -100,13 +92,20 @@ fn start() {
     let shared: &'static Shared = Box::leak(Box::new(shared));
     let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let salt = u64::from(std::process::id() ^ nanoseconds.rotate_left(7) ^ (1 << 31));
-    let link = Link::new(shared, name, salt);
+    let link = Link::new(shared, pieces, name, salt);
     if glibc::detached_thread(Box::new(move || {
         // Without the link nothing more is kept outside; everything else goes on.
         let _ended = unpanicked(|| link.work());
     })) {
         SHARED.store(ptr::from_ref(shared).cast_mut(), Ordering::Release);
     }
+}
+
+/// What there is for the vault. The descriptors are copied under the store's lock.
+fn pieces(is_wanted: &dyn Fn(u64) -> bool, most: usize) -> Option<Vec<Piece>> {
+    let found = keep::outside(is_wanted, most).ok()?;
+    let piece = |keep::Outside { serial, device, size, address, copy }| Piece { serial, device, size, address, copy };
+    Some(found.into_iter().map(piece).collect())
 }
 
 /// Memory is short: waits until the vault has let go of what the program has freed. Without a link it does nothing.
@@ -137,10 +136,5 @@ pub(crate) fn report() -> Option<String> {
 
 /// Ranges that the program has registered as no longer written, address and size.
 pub(crate) fn constant_ranges() -> Vec<(u64, u64)> {
-    if started().is_some() { state::constant_ranges() } else { Vec::new() }
-}
-
-/// The vault's door, at which the daemon also answers what a program's server is about.
-pub(crate) fn door() -> std::ffi::OsString {
-    succession::socket()
+    if started().is_some() { commits::constant_ranges() } else { Vec::new() }
 }

@@ -208,7 +208,7 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
 
 type Left = (Inherited, Vec<(Region, std::os::fd::OwnedFd)>);
 
-fn sorted(told: Vec<super::connection::Told>) -> Result<Left, Failure> {
+fn sorted(told: Vec<crate::daemon::connection::Told>) -> Result<Left, Failure> {
     let (mut inherited, mut regions) = (Inherited::default(), Vec::new());
     for answer in told {
         match answer {
@@ -294,7 +294,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
 mod tests {
     use super::*;
 
-    const HEADER: &str = include_str!("../../include/mps_shim.h");
+    const HEADER: &str = include_str!("../../../include/mps_shim.h");
 
     #[test]
     fn the_header_has_every_code_with_its_number() {

@@ -8,12 +8,10 @@ use std::{
 use remps_proto::shim::{Answer, Ask, MAX_COMMIT_BYTES, MAX_LABEL_BYTES, MAX_RANGES, Range};
 
 use super::{
-    super::{link::Shared, linked},
-    CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of, shadows, state,
-    succeed,
+    super::linked, CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of,
+    shadows, state, succeed,
 };
-use crate::keep;
-use crate::process::settings::succession;
+use crate::{daemon::link::Shared, keep, process::settings::succession};
 
 /// Takes what a predecessor left under the program's name, if there is anything.
 #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use crate::cuda::types::CUuuid;
 
 /// The name of a device; empty when the driver does not tell.
-pub(super) fn name(device: c_int) -> String {
+pub(crate) fn name(device: c_int) -> String {
     // What a UUID is, which the type of the argument does not say.
     let mut uuid = [0_u8; 16];
     let place: *mut CUuuid = uuid.as_mut_ptr().cast();
@@ -19,7 +19,7 @@ pub(super) fn name(device: c_int) -> String {
 }
 
 /// The ordinal of the device with this name.
-pub(super) fn ordinal(wanted: &str) -> Option<c_int> {
+pub(crate) fn ordinal(wanted: &str) -> Option<c_int> {
     let mut count = 0;
     let _none_if_refused = driver!(query::cuDeviceGetCount(&raw mut count));
     (0..count).find(|device| name(*device) == wanted)

@@ -26,13 +26,12 @@ use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, ServerState}
 
 use super::{
     connection::{Connection, Lost, PATIENCE, Told},
-    gpu,
+    door,
     ledger::{Ledger, Serial},
 };
-use crate::process::settings::succession;
 use crate::{
-    keep::{self, Outside},
-    process::{descriptors, failpoint::reached, log},
+    cuda::gpu_name,
+    process::{descriptors::Held, failpoint::reached, log, settings::succession},
 };
 
 /// Escrows and releases that are under way at a time: fewer than the descriptors that one user may have in flight.
@@ -42,24 +41,43 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What the program has changed so far; the link has dealt with it when [`Progress::settled`] is as large.
-pub(super) static CHANGES: AtomicU64 = AtomicU64::new(1);
+pub(crate) static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+/// A piece of memory that can be given to the vault, because one descriptor holds it.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// A number that no other piece has, or had.
+    pub(crate) serial: Serial,
+    /// Ordinal of its device.
+    pub(crate) device: c_int,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Where all of it is mapped; 0 if it is not, or in parts.
+    pub(crate) address: u64,
+    /// A copy of its descriptor, for those that are wanted.
+    pub(crate) copy: Option<Held>,
+}
+
+/// Tells what there is: all pieces, with copies of the descriptors of so many at most that are wanted, so that none of
+/// them is another file by the time it is sent. `None` where nothing is kept any more.
+pub(crate) type Source = fn(is_wanted: &dyn Fn(Serial) -> bool, most: usize) -> Option<Vec<Piece>>;
 
 /// What is known of the link.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
-    pub(super) settled: u64,
-    pub(super) is_connected: bool,
+pub(crate) struct Progress {
+    pub(crate) settled: u64,
+    pub(crate) is_connected: bool,
     /// Whether the daemon knows commits.
-    pub(super) has_state: bool,
-    pub(super) connections: u64,
-    pub(super) kept: u64,
-    pub(super) bytes: u64,
-    pub(super) refused: u64,
-    pub(super) why: Option<Failure>,
-    pub(super) escrows: u64,
+    pub(crate) has_state: bool,
+    pub(crate) connections: u64,
+    pub(crate) kept: u64,
+    pub(crate) bytes: u64,
+    pub(crate) refused: u64,
+    pub(crate) why: Option<Failure>,
+    pub(crate) escrows: u64,
     /// The server that this process has, as the daemon says, and how it is.
-    pub(super) server: u64,
-    pub(super) state: u32,
+    pub(crate) server: u64,
+    pub(crate) state: u32,
 }
 
 /// A question of one of the program's threads.
@@ -79,7 +97,7 @@ struct Slot {
 
 /// What the program's threads and the link have in common. It is never freed.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     wake: EventFd,
     jobs: Mutex<VecDeque<Job>>,
     /// Memory that has come from the vault, and whether it is noted as kept yet.
@@ -87,7 +105,7 @@ pub(super) struct Shared {
     progress: Mutex<Progress>,
     moved: Condvar,
     /// Whether what the program has may be given to the vault: a standby's only when it is activated.
-    pub(super) may_escrow: AtomicBool,
+    pub(crate) may_escrow: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,7 +113,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Some(Self {
             wake: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?,
             jobs: Mutex::default(),
@@ -107,22 +125,22 @@ impl Shared {
     }
 
     /// Has the link look again.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // A counter that is full wakes as well.
         let _full = self.wake.write(1);
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         locked(&self.progress).clone()
     }
 
     /// Memory that has come from the vault is about to be noted as kept under this number.
-    pub(super) fn adopt(&self, serial: Serial, region: Region) {
+    pub(crate) fn adopt(&self, serial: Serial, region: Region) {
         locked(&self.adopted).push((serial, region, false));
     }
 
     /// It is noted.
-    pub(super) fn arrived(&self, serial: Serial) {
+    pub(crate) fn arrived(&self, serial: Serial) {
         for (known, _, is_noted) in locked(&self.adopted).iter_mut() {
             *is_noted |= *known == serial;
         }
@@ -130,7 +148,7 @@ impl Shared {
     }
 
     /// Waits until the vault has what there is now; whether it has, and what is known then.
-    pub(super) fn settle(&self, limit: Duration) -> (bool, Progress) {
+    pub(crate) fn settle(&self, limit: Duration) -> (bool, Progress) {
         let (goal, deadline) = (CHANGES.load(Ordering::Acquire), Instant::now() + limit);
         self.wake();
         let mut progress = locked(&self.progress);
@@ -145,7 +163,7 @@ impl Shared {
     }
 
     /// Asks the daemon; `None` when there was none in time, or none that answered. `limit` is what it may take itself.
-    pub(super) fn ask(&self, ask: Ask, limit: Duration) -> Option<Vec<Told>> {
+    pub(crate) fn ask(&self, ask: Ask, limit: Duration) -> Option<Vec<Told>> {
         let slot = Arc::new(Slot::default());
         let until = Instant::now() + limit + PATIENCE;
         locked(&self.jobs).push_back(Job { ask, limit, until, slot: Arc::clone(&slot) });
@@ -173,8 +191,9 @@ impl Job {
 }
 
 /// The link's own.
-pub(super) struct Link {
+pub(crate) struct Link {
     shared: &'static Shared,
+    source: Source,
     name: String,
     ledger: Ledger,
     connection: Option<Connection>,
@@ -185,14 +204,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(shared: &'static Shared, name: String, salt: u64) -> Self {
+    /// One that gives what `source` has, under this name; `salt` differs from process to process.
+    pub(crate) fn new(shared: &'static Shared, source: Source, name: String, salt: u64) -> Self {
         let (ledger, connection, gpus) = (Ledger::new(salt), None, BTreeMap::new());
         let (pause, try_at, has_complained) = (FIRST_PAUSE, Instant::now(), false);
-        Self { shared, name, ledger, connection, gpus, pause, try_at, has_complained }
+        Self { shared, source, name, ledger, connection, gpus, pause, try_at, has_complained }
     }
 
     /// Works until the process ends.
-    pub(super) fn work(mut self) {
+    pub(crate) fn work(mut self) {
         loop {
             let _empty = self.shared.wake.read();
             let target = CHANGES.load(Ordering::Acquire);
@@ -215,7 +235,7 @@ impl Link {
         if self.connection.is_some() || Instant::now() < self.try_at {
             return;
         }
-        match Connection::open(&succession::socket()) {
+        match Connection::open(&door()) {
             Ok(connection) => {
                 self.ledger.connected();
                 locked(&self.shared.progress).connections += 1;
@@ -250,8 +270,7 @@ impl Link {
             let due = |serial| {
                 self.shared.may_escrow.load(Ordering::Acquire) && ledger.is_due(serial, now) && !is_coming(serial)
             };
-            // The descriptors are copied under the store's lock, so that none is another file when it is sent.
-            let Ok(there) = keep::outside(due, BATCH) else { return Ok(true) };
+            let Some(there) = (self.source)(&due, BATCH) else { return Ok(true) };
             self.ledger.there_are(&there.iter().map(|memory| memory.serial).collect::<BTreeSet<_>>());
             let released = self.release_some()?;
             let given = self.escrow_some(there, now)?;
@@ -282,16 +301,16 @@ impl Link {
         Ok(count)
     }
 
-    fn escrow_some(&mut self, there: Vec<Outside>, now: Instant) -> Result<usize, Lost> {
+    fn escrow_some(&mut self, there: Vec<Piece>, now: Instant) -> Result<usize, Lost> {
         let mut sent = Vec::new();
-        for Outside { serial, device, size, address, copy } in there {
-            let Some(number) = copy.as_ref().and_then(descriptors::Held::number) else { continue };
+        for Piece { serial, device, size, address, copy } in there {
+            let Some(number) = copy.as_ref().and_then(Held::number) else { continue };
             let region = match self.ledger.region(serial) {
                 Some(region) => region.clone(),
                 None => Region {
                     key: self.ledger.key(serial),
                     name: self.name.clone(),
-                    gpu: self.gpus.entry(device).or_insert_with(|| gpu::name(device)).clone(),
+                    gpu: self.gpus.entry(device).or_insert_with(|| gpu_name::name(device)).clone(),
                     bytes: size,
                     address,
                     handle_type: 1,

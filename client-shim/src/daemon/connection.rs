@@ -1,4 +1,4 @@
-//! One connection to the vault's door. Every wait has a deadline.
+//! One connection to the daemon's door for this library. Every wait has a deadline.
 #![expect(unsafe_code, reason = "takes descriptors that the kernel has just made for this process")]
 
 use std::{

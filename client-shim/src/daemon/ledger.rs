@@ -11,7 +11,7 @@ use remps_proto::shim::{Failure, Region};
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Names a piece of kept memory within the process, and no other ever.
-pub(super) type Serial = u64;
+pub(crate) type Serial = u64;
 
 /// What became of a piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
