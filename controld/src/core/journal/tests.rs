@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::core::{Confidence, Suspect, SuspectIdentity, Testimony};
+use std::collections::BTreeSet;
+
+const PAGE: &str = include_str!("../../../../man/nvidia-cuda-mps-control-events.1");
+const WORDS: &str = include_str!("words.rs");
 
 const CULPRIT: Uid = 1000;
 const VICTIM: Uid = 1001;
@@ -74,4 +78,14 @@ fn a_user_sees_his_own_clients_and_the_daemon_alone() {
     assert!(JournalEvent::DaemonEnded { status: 0 }.seen_by(STRANGER).is_some());
     let lost = JournalEvent::WitnessLost { witness: "uvm-event", process: None, count: 3 };
     assert_eq!(lost.seen_by(STRANGER), None);
+}
+
+#[test]
+fn the_page_has_every_event_and_no_other() {
+    let word = |line: &'static str| line.trim_start().strip_prefix("Self::")?.split('"').nth(1);
+    let in_program: BTreeSet<&str> = WORDS.lines().filter_map(word).collect();
+    let of_page = PAGE.lines().filter_map(|line| line.strip_prefix(".It Ic "));
+    let in_page: Vec<&str> = of_page.flat_map(|names| names.split(" , ")).collect();
+    assert_eq!(in_page.len(), in_program.len(), "one is there twice: {in_page:?}");
+    assert_eq!(BTreeSet::from_iter(in_page), in_program);
 }

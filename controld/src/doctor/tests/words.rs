@@ -6,7 +6,7 @@ use crate::doctor::machine::Gpu;
 use crate::doctor::report::{json, table};
 use crate::doctor::{CHECKS, Finding, Severity, examine};
 
-const PAGE: &str = include_str!("../../../../man/nvidia-cuda-mps-control.1");
+const PAGE: &str = include_str!("../../../../man/nvidia-cuda-mps-control-doctor.1");
 
 fn findings() -> Vec<Finding> {
     let finding = |id, severity, what: &str, costs: &str, advice: &str| Finding {
@@ -66,7 +66,7 @@ fn nvidia_smi_is_understood_and_its_complaints_are_no_gpus() {
 
 #[test]
 fn the_page_lists_every_check_with_what_it_looks_at() {
-    let section = PAGE.split(".Sh CHECKS OF DOCTOR\n").nth(1).expect("the section");
+    let section = PAGE.split(".Sh CHECKS\n").nth(1).expect("the section");
     let section = section.split("\n.S").next().unwrap_or(section);
     let mut lines = section.lines();
     let mut listed = Vec::new();
