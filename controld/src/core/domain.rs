@@ -12,7 +12,7 @@ use super::policy::{DomainPolicy, cgroup_unit};
 use super::sanctions::Offender;
 use super::server::Server;
 use super::verdict::Identity;
-use super::{Core, Grouping, Peer, Policy, Sharing};
+use super::{Core, Grouping, Peer, Policy, Sharing, quarantine};
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,9 +45,11 @@ pub(super) struct DomainKey {
 }
 
 impl DomainKey {
-    /// Whether it is a repeat offender's own.
-    pub(super) fn is_quarantine(&self) -> bool {
-        matches!(self.group, Group::Quarantine(_))
+    /// Which it is of those that have everything else in common: the end of a name.
+    fn ending(&self) -> String {
+        let gpu = self.gpu.as_ref().map(|gpu| format!(", {gpu}")).unwrap_or_default();
+        let part = if self.part > 0 { format!(", part {}", self.part + 1) } else { String::new() };
+        gpu + &part
     }
 }
 
@@ -61,13 +63,7 @@ impl fmt::Display for DomainKey {
             Group::Process(process) => write!(f, ", process {}", process.pid)?,
             Group::Quarantine(offender) => write!(f, ", quarantine of {offender}")?,
         }
-        if let Some(gpu) = &self.gpu {
-            write!(f, ", {gpu}")?;
-        }
-        if self.part > 0 {
-            write!(f, ", part {}", self.part + 1)?;
-        }
-        Ok(())
+        f.write_str(&self.ending())
     }
 }
 
@@ -83,6 +79,8 @@ pub(super) struct Swap {
 #[derive(Debug)]
 pub(super) struct Domain {
     pub(super) key: DomainKey,
+    /// The number of the quarantine that it is.
+    pub(super) quarantine: Option<u64>,
     pub(super) policy: DomainPolicy,
     /// The group of its first client, for a server whose user the user database does not know.
     pub(super) gid: u32,
@@ -108,6 +106,7 @@ impl Domain {
     fn new(policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32, founder: Option<Uid>) -> Self {
         Self {
             key,
+            quarantine: None,
             policy: own,
             gid,
             founder,
@@ -121,6 +120,11 @@ impl Domain {
             breaker_open: false,
             swap: None,
         }
+    }
+
+    /// Its name, as the operator reads it. It stays while the domain lives, with a successor of the daemon too.
+    pub(super) fn name(&self) -> String {
+        self.quarantine.map_or_else(|| self.key.to_string(), |number| quarantine::name(number) + &self.key.ending())
     }
 
     pub(super) fn retry_at(&self) -> Option<Duration> {
@@ -215,8 +219,9 @@ impl Core {
     /// The domain of a client that has just come.
     pub(super) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
-        let group = if self.is_quarantined(now, &offender) {
-            Group::Quarantine(offender)
+        let quarantine = self.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
+        let group = if quarantine.is_some() {
+            self.quarantine_group(offender)
         } else {
             match self.policy.grouping {
                 Grouping::Uid => Group::All,
@@ -239,7 +244,11 @@ impl Core {
             }
             key.part += 1;
         }
-        self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid))
+        let id = self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.quarantine = quarantine;
+        }
+        id
     }
 
     /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
@@ -288,7 +297,7 @@ impl Core {
     /// A domain's name, as the operator reads it.
     #[must_use]
     pub fn domain_name(&self, domain: DomainId) -> String {
-        self.domains.get(domain).map_or_else(String::new, |domain| domain.key.to_string())
+        self.domains.get(domain).map_or_else(String::new, Domain::name)
     }
 
     /// A domain's user.

@@ -354,7 +354,7 @@ impl Core {
             return;
         };
         domain.requested = false;
-        let name = domain.key.to_string();
+        let name = domain.name();
         if let Some(Swap { incident, from, since }) = domain.swap.take() {
             let after = now.saturating_sub(since);
             self.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));

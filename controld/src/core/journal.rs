@@ -244,6 +244,10 @@ pub enum JournalEvent {
         /// For how long, where it ends by itself.
         #[serde(serialize_with = "maybe_milliseconds", rename = "for_ms")]
         lasts: Option<Duration>,
+        /// Of a quarantine: the domain of the culprit's like from now on.
+        quarantine: Option<String>,
+        /// Of a quarantine: who is the culprit's like.
+        offender: Option<String>,
     },
     /// A culprit whose fault was isolated has ended, and the patched module was asked what is left of it.
     CulpritGone {

@@ -225,7 +225,7 @@ impl Core {
         domain.retry_at = None;
         domain.failures.clear();
         if core::mem::take(&mut domain.breaker_open) {
-            let (uid, domain) = (domain.key.uid, domain.key.to_string());
+            let (uid, domain) = (domain.key.uid, domain.name());
             self.record(JournalEvent::BreakerClosed { uid, domain });
         }
     }

@@ -54,6 +54,7 @@ mod own_word;
 mod picture;
 mod place;
 mod policy;
+mod quarantine;
 mod questions;
 mod quit;
 mod reach;
@@ -145,6 +146,7 @@ pub struct Core {
     known_gpus: KnownGpus,
     next_incident: u64,
     next_verdict: u64,
+    next_quarantine: u64,
     /// The users of whose servers there was a verdict lately on what anybody can write and cause, and when.
     doubted: BTreeMap<Uid, Duration>,
     quit: Option<Quit>,
@@ -185,6 +187,7 @@ impl Core {
             known_gpus: KnownGpus::default(),
             next_incident: 1,
             next_verdict: 1,
+            next_quarantine: 1,
             doubted: BTreeMap::new(),
             quit: None,
             exited: false,

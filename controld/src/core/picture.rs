@@ -63,7 +63,7 @@ impl Core {
             None => DomainPhase::Idle,
         };
         DomainFacts {
-            name: domain.key.to_string(),
+            name: domain.name(),
             uid: domain.key.uid,
             phase,
             server: active.and_then(|server| server.pid),
@@ -71,7 +71,8 @@ impl Core {
             clients: of_domain.filter_map(|server| on_server.get(&server.epoch)).sum(),
             max_clients: domain.policy.max_clients,
             waiting: domain.waiting(),
-            quarantined: domain.key.is_quarantine(),
+            quarantined: domain.quarantine.is_some(),
+            quarantine_of: domain.offender(),
             retry: domain.retry_at().and_then(|at| at.checked_sub(now)).filter(|pause| !pause.is_zero()),
         }
     }

@@ -14,7 +14,7 @@ use super::policy::{CulpritAction, FaultPolicy, cgroup_unit};
 use super::questions::Purpose;
 use super::server::Server;
 use super::verdict::{Identity, Verdict};
-use super::{Core, Effect, Peer};
+use super::{Core, Effect, Peer, quarantine};
 use core::fmt;
 use core::time::Duration;
 use remps_proto::mps::server::Request;
@@ -56,6 +56,8 @@ struct Record {
     refused_until: Option<Duration>,
     /// For how long a fault of it counts.
     window: Duration,
+    /// The number of its quarantine, if it has had one.
+    quarantine: Option<u64>,
 }
 
 impl Record {
@@ -74,6 +76,18 @@ impl Offenders {
     /// Whether nobody has caused a fault that counts.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The number of an offender's quarantine, if it has had one.
+    pub(super) fn quarantine(&self, offender: &Offender) -> Option<u64> {
+        self.0.get(offender)?.quarantine
+    }
+
+    /// Notes the number of an offender's quarantine.
+    pub(super) fn set_quarantine(&mut self, offender: &Offender, number: u64) {
+        if let Some(record) = self.0.get_mut(offender) {
+            record.quarantine = Some(number);
+        }
     }
 
     /// Counts a fault and says what follows by the policy.
@@ -143,10 +157,13 @@ impl Core {
                 self.end_client(now, key, process);
             }
         }
-        let counted = self.offenders.count(now, Offender::of(uid, &process.identity), policy);
+        let offender = Offender::of(uid, &process.identity);
+        let counted = self.offenders.count(now, offender.clone(), policy);
         sanctions.extend(counted.into_iter().map(|(sanction, lasts)| (sanction, Some(lasts))));
         for (sanction, lasts) in sanctions {
             let domain = domain.clone();
+            let is_quarantine = sanction == Sanction::Quarantine;
+            let quarantine = is_quarantine.then(|| quarantine::name(self.quarantine_number(&offender)));
             self.record(JournalEvent::CulpritSanctioned {
                 verdict: number,
                 process: key,
@@ -154,6 +171,8 @@ impl Core {
                 domain,
                 sanction,
                 lasts,
+                quarantine,
+                offender: is_quarantine.then(|| offender.to_string()),
             });
         }
     }

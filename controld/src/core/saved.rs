@@ -3,7 +3,7 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
-use super::domain::{DomainKey, Group};
+use super::domain::{Domain, DomainKey, Group};
 use super::evidence::ProcessKey;
 use super::gpu::Gpu;
 use super::held::HeldMemory;
@@ -11,7 +11,7 @@ use super::ids::ServerEpoch;
 use super::questions::Purpose;
 use super::server::{Drain, Role, Server, ServerState, Taint};
 use super::spared::Aftermath;
-use super::{Core, Effect, Policy, Sharing};
+use super::{Core, Effect, Policy, Sharing, quarantine};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
@@ -83,7 +83,7 @@ pub struct SavedServer {
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SavedGroup {
     /// 1: a cgroup, 2: a label, 3: one process. Offenders in quarantine are remembered by the daemon alone, and their
-    /// domain lives on as a label's that nobody can have.
+    /// domain lives on as a label's that nobody can have, under its number.
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     /// The cgroup, the label, or the process as `PID START`.
@@ -95,20 +95,24 @@ pub struct SavedGroup {
     /// The GPU or MIG instance that is theirs alone, as `CUDA_VISIBLE_DEVICES` names it; empty is none.
     #[prost(string, tag = "4")]
     pub gpu: String,
+    /// The number of the quarantine; 0 is none, or one of a daemon that gave no numbers.
+    #[prost(uint64, tag = "5")]
+    pub quarantine: u64,
 }
 
 impl SavedGroup {
-    fn of(key: &DomainKey) -> Option<Self> {
+    fn of(domain: &Domain) -> Option<Self> {
+        let key = &domain.key;
         let (kind, name) = match &key.group {
             Group::All => (0, String::new()),
             Group::Cgroup(path) => (1, path.clone()),
             Group::Label(label) => (2, label.clone()),
             Group::Process(process) => (3, written(*process)),
-            // A NUL can't be in an environment.
-            Group::Quarantine(offender) => (2, format!("\0{offender}")),
+            Group::Quarantine(offender) => (2, quarantine::label(offender)),
         };
         let gpu = key.gpu.clone().unwrap_or_default();
-        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu })
+        let quarantine = domain.quarantine.unwrap_or_default();
+        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu, quarantine })
     }
 
     fn group(&self) -> Group {
@@ -151,6 +155,9 @@ pub struct Saved {
     /// What dead clients hold, each as `PID START BYTES`.
     #[prost(string, repeated, tag = "9")]
     pub held: Vec<String>,
+    /// The next quarantine's number.
+    #[prost(uint64, tag = "10")]
+    pub next_quarantine: u64,
 }
 
 impl Saved {
@@ -214,7 +221,7 @@ impl Core {
                     && (self.quit.is_none() || server.tainted.is_some()),
                 ending: matches!(server.state, ServerState::Ending { .. }),
                 gid: self.domains.get(server.domain).map_or(server.uid, |domain| domain.gid),
-                group: self.domains.get(server.domain).and_then(|domain| SavedGroup::of(&domain.key)),
+                group: self.domains.get(server.domain).and_then(SavedGroup::of),
                 standby: server.role == Role::Standby,
                 tainted: server.tainted.is_some(),
                 incident: server.tainted.map_or(0, |taint| taint.incident),
@@ -236,6 +243,7 @@ impl Core {
             servers,
             next_incident: self.next_incident,
             next_verdict: self.next_verdict,
+            next_quarantine: self.next_quarantine,
             nobodys_memory: self.held.base(),
             held: self
                 .funerals
@@ -257,6 +265,8 @@ impl Core {
         core.next_epoch = saved.next_epoch.max(1);
         core.next_incident = saved.next_incident.max(1);
         core.next_verdict = saved.next_verdict.max(1);
+        let noted = alive.iter().filter_map(|old| old.group.as_ref()).map(|group| group.quarantine).max();
+        core.next_quarantine = saved.next_quarantine.max(noted.unwrap_or_default().saturating_add(1));
         let held = |text: &String| Some((read(text), text.rsplit_once(' ')?.1.parse().ok()?));
         core.held = HeldMemory::restored(saved.nobodys_memory, saved.held.iter().filter_map(held).collect());
         for old in alive {
@@ -272,6 +282,7 @@ impl Core {
             let patience = own.faults.victims_timeout;
             let founder = Some(old.domain).filter(|_| core.policy.sharing != Sharing::MultiUser);
             let domain = core.domains.intern(&core.policy, key, own, old.gid, founder);
+            core.restore_quarantine(domain, old.group.as_ref().map_or(0, |group| group.quarantine));
             let state = if old.ending {
                 ServerState::Ending { kill_at: Some(now + core.policy.kill_timeout) }
             } else if old.draining {

@@ -108,7 +108,7 @@ impl Core {
     fn waits_for_room(&mut self, id: DomainId) {
         if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
             domain.is_held_up = true;
-            let (name, most) = (domain.key.to_string(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
+            let (name, most) = (domain.name(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
             self.log(format!(
                 "No server is started for {name} until another one of its user's has ended: {most} are allowed"
             ));

@@ -69,6 +69,8 @@ pub struct DomainFacts {
     pub waiting: usize,
     /// Whether it is a repeat offender's own.
     pub quarantined: bool,
+    /// Who is in quarantine there, as `PROGRAM of user UID in CGROUP`.
+    pub quarantine_of: Option<String>,
     /// When a server is started again, from now.
     #[serde(serialize_with = "maybe_seconds", rename = "retry_s")]
     pub retry: Option<Duration>,

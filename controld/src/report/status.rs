@@ -79,6 +79,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
         lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
     }
     section(&mut lines, &["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"], domains(snapshot));
+    for domain in &snapshot.domains {
+        if let Some(offender) = &domain.quarantine_of {
+            lines.push(format!("{} is the quarantine of {}", harmless(&domain.name), harmless(offender)));
+        }
+    }
     section(&mut lines, &["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"], servers(snapshot));
     section(&mut lines, &["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"], clients(snapshot));
     section(&mut lines, &["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"], funerals(snapshot));

@@ -88,6 +88,7 @@ fn snapshot() -> Snapshot {
         max_clients: Some(16),
         waiting: 0,
         quarantined: false,
+        quarantine_of: None,
         retry: None,
     };
     Snapshot {
@@ -220,6 +221,19 @@ fn status_shows_a_user_his_own() {
         "{all}"
     );
     assert!(all.contains("1h02m") && all.contains("69 MiB") && !all.contains("gone"), "{all}");
+}
+
+#[test]
+fn status_says_whose_a_quarantine_is_below_the_domains() {
+    let mut snapshot = snapshot();
+    snapshot.domains[0].name = "q1".to_owned();
+    snapshot.domains[0].quarantined = true;
+    snapshot.domains[0].quarantine_of = Some("train.py of user 1000 in /kubepods.slice/\x1b".to_owned());
+    let lines = status(snapshot.clone(), OWNER, false);
+    let at = lines.iter().position(|line| line.starts_with("q1 is the quarantine of")).expect("it is told");
+    assert_eq!(lines[at], "q1 is the quarantine of train.py of user 1000 in /kubepods.slice/\\u{1b}");
+    assert!(lines[..at].iter().any(|line| line.starts_with("q1 ") && line.contains("quarantine")), "{lines:?}");
+    assert!(status(snapshot, BOB, false).iter().all(|line| !line.contains("train.py")), "others' are not shown");
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn full() -> Snapshot {
         max_clients: Some(16),
         waiting: 2,
         quarantined: false,
+        quarantine_of: None,
         retry: None,
     });
     snapshot.servers.push(ServerFacts {
@@ -189,6 +190,7 @@ fn no_number_of_domains_makes_more_than_a_bounded_number_of_series() {
             max_clients: None,
             waiting: 0,
             quarantined: false,
+            quarantine_of: None,
             retry: None,
         });
     }

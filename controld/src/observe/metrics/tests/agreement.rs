@@ -159,7 +159,9 @@ pub(super) fn event() -> impl Strategy<Value = JournalEvent> {
             uid,
             domain: domain(),
             sanction: Sanction::Report,
-            lasts: None
+            lasts: None,
+            quarantine: None,
+            offender: None
         }),
         Just(JournalEvent::VictimTerminated { incident: 1, process, uid, domain: domain() }),
         Just(JournalEvent::RegionEscrowed { process, uid, name: "weights".into(), gpu: "GPU-1".into(), bytes: 7 }),
