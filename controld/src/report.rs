@@ -7,6 +7,7 @@
 //! | [`FaultLedger`] | the latest verdicts, and `get_fault_list` |
 //! | [`vault_list`] | `vault list` |
 //! | [`event_line`] | an event for a reader |
+//! | [`Form`] | a table of 100 columns, one of all there is, or JSON |
 //! | [`fitted`] | JSON in lines that pass the wire to the command line whole |
 //!
 //! # Who sees what
@@ -40,6 +41,29 @@ pub use status::status;
 pub use vault::vault_list;
 
 use crate::core::Uid;
+
+/// How the answer to a command that has a table is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As a table of 100 columns at most: what matters most, and long texts cut.
+    Narrow,
+    /// As a table of all there is.
+    Wide,
+    /// As JSON.
+    Json,
+}
+
+impl Form {
+    /// The form that these options ask for.
+    #[must_use]
+    pub fn of(wide: bool, json: bool) -> Self {
+        match (json, wide) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Wide,
+            (false, false) => Self::Narrow,
+        }
+    }
+}
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

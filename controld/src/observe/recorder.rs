@@ -18,7 +18,7 @@ use super::journal::{Journal, Stamp};
 use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
 use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
 use crate::core::{JournalEvent, Pid};
-use crate::report::{self, Fault, FaultLedger, Snapshot, Viewer};
+use crate::report::{self, Fault, FaultLedger, Form, Snapshot, Viewer};
 use remps_proto::admin::{CommandName, Report, reply};
 use serde_json::Value;
 use std::path::Path;
@@ -124,19 +124,23 @@ impl Recorder {
         extras: Extras,
     ) -> Result<Vec<String>, Vec<String>> {
         Ok(match report {
-            Report::Faults { count, json } => self.faults.list(viewer, *count, *json),
+            Report::Faults { count, wide, json } => self.faults.list(viewer, *count, Form::of(*wide, *json)),
             Report::Client { pid, json } => {
                 found(*pid, report::client_state(&self.with_verdicts(snapshot), viewer, *pid, *json))?
             }
-            Report::Channels { pid: None, json } => report::channel_list(&snapshot, viewer, None, *json),
-            Report::Channels { pid: Some(pid), json } => {
-                found(*pid, report::channel_list(&snapshot, viewer, Some(*pid), *json))?
+            Report::Channels { pid: None, wide, json } => {
+                report::channel_list(&snapshot, viewer, None, Form::of(*wide, *json))
+            }
+            Report::Channels { pid: Some(pid), wide, json } => {
+                found(*pid, report::channel_list(&snapshot, viewer, Some(*pid), Form::of(*wide, *json)))?
             }
             // Without a number of its own a follower wants what comes.
             Report::Events { count: None, follow: true, .. } => Vec::new(),
             Report::Events { count, json, .. } => self.recent.list(viewer, *count, *json),
-            Report::Status { json, .. } => report::status(self.with_verdicts(snapshot), viewer, *json),
-            Report::Vault { json } => report::vault_list(&snapshot.regions, viewer, *json),
+            Report::Status { wide, json, .. } => {
+                report::status(self.with_verdicts(snapshot), viewer, Form::of(*wide, *json))
+            }
+            Report::Vault { wide, json } => report::vault_list(&snapshot.regions, viewer, Form::of(*wide, *json)),
             Report::Metrics if viewer.privileged => {
                 classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
             }

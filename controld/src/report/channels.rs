@@ -2,14 +2,14 @@
 
 use super::snapshot::Snapshot;
 use super::table::{aligned, harmless, or_nothing};
-use super::{Viewer, client_not_found, fitted};
+use super::{Form, Viewer, client_not_found, fitted};
 use crate::core::Pid;
 
 const HEADING: [&str; 7] = ["CLIENT", "UID", "SERVER", "CONTEXT", "CHANNEL", "GPU", "SOURCE"];
 
 /// The answer to `get_channel_list`: a row for each context or channel that is known, of one client or of all.
 #[must_use]
-pub fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, json: bool) -> Vec<String> {
+pub fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, form: Form) -> Vec<String> {
     let is_client = |pid| snapshot.clients.iter().any(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let wanted = snapshot
         .channels
@@ -19,7 +19,7 @@ pub fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, json:
     if let Some(pid) = pid.filter(|pid| channels.is_empty() && !is_client(*pid)) {
         return vec![client_not_found(pid)];
     }
-    if json {
+    if form == Form::Json {
         return channels.into_iter().map(fitted).collect();
     }
     let rows: Vec<Vec<String>> = channels
@@ -36,5 +36,5 @@ pub fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, json:
             ]
         })
         .collect();
-    aligned(&HEADING, &rows)
+    aligned(&HEADING, &rows, form)
 }

@@ -1,7 +1,7 @@
 //! The latest verdicts, and `get_fault_list`.
 
 use super::table::{NOTHING, aligned, harmless, or_nothing};
-use super::{Viewer, fitted};
+use super::{Form, Viewer, fitted};
 use crate::core::{Pid, SuspectIdentity, Uid, Verdict};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -15,6 +15,9 @@ const TIME: &str = "time";
 
 const HEADING: [&str; 12] =
     ["FAULT", "TIME", "CULPRIT", "UID", "SURE", "KIND", "ADDRESS", "GPU", "DOMAIN", "VICTIMS", "WITNESSES", "COMMAND"];
+/// Those of the table that is not wide: the domain tells the user, and the others where on the GPU it was and who says
+/// so.
+const BRIEF: [&str; 8] = ["FAULT", "TIME", "CULPRIT", "SURE", "KIND", "DOMAIN", "VICTIMS", "COMMAND"];
 
 /// A verdict with the time when it was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,16 +127,28 @@ impl FaultLedger {
 
     /// The answer to `get_fault_list`: the newest `count` of those that `viewer` may see, oldest first.
     #[must_use]
-    pub fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
+    pub fn list(&self, viewer: Viewer, count: Option<u32>, form: Form) -> Vec<String> {
         let count = count.map_or(MOST_FAULTS, |count| usize::try_from(count).unwrap_or(MOST_FAULTS));
         let mut newest: Vec<Value> =
             self.faults.iter().rev().filter_map(|fault| fault.seen_by(viewer)).take(count).collect();
         newest.reverse();
-        if json {
-            return newest.iter().map(fitted).collect();
+        let rows = newest.iter().map(row);
+        match form {
+            Form::Json => newest.iter().map(fitted).collect(),
+            Form::Wide => aligned(&HEADING, &rows.collect::<Vec<_>>(), form),
+            Form::Narrow => aligned(&BRIEF, &rows.map(brief).collect::<Vec<_>>(), form),
         }
-        aligned(&HEADING, &newest.iter().map(row).collect::<Vec<_>>())
     }
+}
+
+/// Of a row the cells that the narrow table has, and its time to the second.
+fn brief(row: Vec<String>) -> Vec<String> {
+    let cells = HEADING.into_iter().zip(row).filter(|(name, _)| BRIEF.contains(name));
+    let cells = cells.map(|(name, cell)| match cell.split_once('.') {
+        Some((seconds, _)) if name == "TIME" => format!("{seconds}Z"),
+        _ => cell,
+    });
+    cells.collect()
 }
 
 /// The GPUs of a verdict; an earlier daemon's has one at most, and only of a memory fault.

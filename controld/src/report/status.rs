@@ -2,18 +2,27 @@
 
 use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot};
 use super::table::{aligned, harmless, mebibytes, or_nothing, span};
-use super::{Viewer, fitted};
+use super::{Form, Viewer, fitted};
 use serde::Serialize;
+
+const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
+const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"];
+const CLIENTS: [&str; 7] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"];
+const FUNERALS: [&str; 6] = ["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"];
+const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"];
 
 /// The answer to `status`, of what `viewer` may see.
 ///
 /// As JSON it is one object over several lines, with each list's elements on lines of their own: the wire would cut a
 /// long line in two.
 #[must_use]
-pub fn status(snapshot: Snapshot, viewer: Viewer, json: bool) -> Vec<String> {
+pub fn status(snapshot: Snapshot, viewer: Viewer, form: Form) -> Vec<String> {
     let obstacles = snapshot.obstacles();
     let snapshot = snapshot.seen_by(viewer);
-    if json { as_json(&snapshot, &obstacles) } else { as_text(&snapshot, &obstacles) }
+    match form {
+        Form::Json => as_json(&snapshot, &obstacles),
+        Form::Narrow | Form::Wide => as_text(&snapshot, &obstacles, form),
+    }
 }
 
 fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
@@ -51,7 +60,7 @@ fn list(lines: &mut Vec<String>, name: &str, elements: &[impl Serialize]) {
     lines.push("],".to_owned());
 }
 
-fn as_text(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
+fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String> {
     let daemon = &snapshot.daemon;
     let ready = if obstacles.is_empty() { "ready".to_owned() } else { format!("not ready: {}", obstacles.join(", ")) };
     let mut lines = vec![format!(
@@ -78,25 +87,27 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
         let back = gpu.restored.map(|mode| format!(", {mode} again when the daemon ends")).unwrap_or_default();
         lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
     }
-    section(&mut lines, &["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"], domains(snapshot));
+    lines.extend(section(&DOMAINS, &domains(snapshot), form));
     for domain in &snapshot.domains {
         if let Some(offender) = &domain.quarantine_of {
             lines.push(format!("{} is the quarantine of {}", harmless(&domain.name), harmless(offender)));
         }
     }
-    section(&mut lines, &["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"], servers(snapshot));
-    section(&mut lines, &["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"], clients(snapshot));
-    section(&mut lines, &["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"], funerals(snapshot));
-    section(&mut lines, &["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"], strangers(snapshot));
+    lines.extend(section(&SERVERS, &servers(snapshot), form));
+    lines.extend(section(&CLIENTS, &clients(snapshot), form));
+    lines.extend(section(&FUNERALS, &funerals(snapshot), form));
+    lines.extend(section(&STRANGERS, &strangers(snapshot), form));
     lines
 }
 
 /// A table after an empty line; none without rows.
-fn section(lines: &mut Vec<String>, heading: &[&str], rows: Vec<Vec<String>>) {
-    if !rows.is_empty() {
-        lines.push(String::new());
-        lines.extend(aligned(heading, &rows));
+fn section(heading: &[&str], rows: &[Vec<String>], form: Form) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
     }
+    let mut lines = vec![String::new()];
+    lines.extend(aligned(heading, rows, form));
+    lines
 }
 
 fn domains(snapshot: &Snapshot) -> Vec<Vec<String>> {

@@ -149,14 +149,44 @@ fn ledger(faults: impl IntoIterator<Item = Verdict>) -> FaultLedger {
 #[test]
 fn the_fault_list_has_the_newest_oldest_first() {
     let ledger = ledger((1..=300).map(|number| verdict(number, Some((42, 1000)), vec![43])));
-    let lines = ledger.list(OWNER, Some(2), false);
+    let lines = ledger.list(OWNER, Some(2), Form::Wide);
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with("FAULT  TIME"));
     assert!(lines[1].starts_with("299    2026-11-20T12:00:00.123Z  42       1000  certain  memory fault  0x7f001000"));
     assert!(lines[2].starts_with("300 ") && !lines[2].contains('\n'), "{}", lines[2]);
-    assert_eq!(ledger.list(OWNER, None, false).len(), 256 + 1, "what is remembered is bounded");
+    assert_eq!(ledger.list(OWNER, None, Form::Wide).len(), 256 + 1, "what is remembered is bounded");
     assert_eq!(ledger.against(42, 77).len(), 256);
     assert!(ledger.against(42, 78).is_empty(), "a later process with the same pid is another one");
+}
+
+#[test]
+fn the_fault_list_fits_a_terminal_unless_all_of_it_is_asked_for() {
+    let mut long = verdict(1, Some((42, 1000)), vec![43]);
+    long.domain = format!("user 1000, cgroup /kubepods.slice/{}", "x".repeat(80));
+    let ledger = ledger([long.clone()]);
+    let lines = ledger.list(OWNER, None, Form::Narrow);
+    let heading: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(heading, ["FAULT", "TIME", "CULPRIT", "SURE", "KIND", "DOMAIN", "VICTIMS", "COMMAND"]);
+    let begins = "1      2026-11-20T12:00:00Z  42       certain  memory fault  user 1000…xxxx  1        python ";
+    assert!(lines[1].starts_with(begins), "{}", lines[1]);
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:?}");
+    let wide = ledger.list(OWNER, None, Form::Wide);
+    assert!(wide[1].contains(&long.domain) && !wide[1].contains('…'), "{}", wide[1]);
+}
+
+#[test]
+fn tables_of_status_fit_a_terminal_and_names_differ_in_their_ends() {
+    let mut snapshot = snapshot();
+    let long = |pod| format!("user 1000, cgroup /kubepods.slice/{}/{pod}", "x".repeat(90));
+    for (client, pod) in snapshot.clients.iter_mut().zip(["pod-a", "pod-b", "pod-c"]) {
+        client.domain = long(pod);
+    }
+    let lines = status(snapshot.clone(), OWNER, Form::Narrow);
+    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
+    let (narrow, wide) = (lines.join("\n"), status(snapshot, OWNER, Form::Wide).join("\n"));
+    assert!(narrow.contains("x/pod-a ") && narrow.contains("x/pod-b "), "{narrow}");
+    assert!(narrow.contains("job-of-1000"), "{narrow}");
+    assert!(wide.contains(&long("pod-a")) && wide.contains(&long("pod-b")), "{wide}");
 }
 
 #[test]
@@ -168,7 +198,7 @@ fn verdicts_with_much_to_say_are_fewer_in_memory() {
         verdict
     };
     let ledger = ledger((1..=300).map(wordy));
-    let lines = ledger.list(OWNER, None, false);
+    let lines = ledger.list(OWNER, None, Form::Wide);
     assert!((5..20).contains(&lines.len()), "{}", lines.len());
     assert!(lines.last().is_some_and(|newest| newest.starts_with("300 ")), "{lines:?}");
 }
@@ -176,7 +206,7 @@ fn verdicts_with_much_to_say_are_fewer_in_memory() {
 #[test]
 fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
     let ledger = ledger([verdict(1, Some((42, 1000)), vec![43])]);
-    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, true).join("\n");
+    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, Form::Json).join("\n");
     assert!(shown(1000).contains("train.py"));
     assert!(shown(1001).contains("\"pid\":42") && !shown(1001).contains("train.py") && !shown(1001).contains("secret"));
     assert_eq!(shown(1002), "");
@@ -190,12 +220,12 @@ fn an_earlier_daemons_faults_are_shown_as_its_own_to_the_owner_alone() {
     let mut earlier = FaultLedger::default();
     let verdict = serde_json::to_string(&verdict(1, Some((42, 1000)), vec![43])).expect("serialises");
     earlier.push(Fault::Earlier { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict });
-    assert_eq!(earlier.list(OWNER, None, false), own.list(OWNER, None, false));
-    assert_eq!(earlier.list(OWNER, None, true), own.list(OWNER, None, true));
-    assert_eq!(earlier.list(ALICE, None, true), Vec::<String>::new());
+    assert_eq!(earlier.list(OWNER, None, Form::Wide), own.list(OWNER, None, Form::Wide));
+    assert_eq!(earlier.list(OWNER, None, Form::Json), own.list(OWNER, None, Form::Json));
+    assert_eq!(earlier.list(ALICE, None, Form::Json), Vec::<String>::new());
     let mut nonsense = FaultLedger::default();
     nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: "[1, {\"culprit\": 7}]".to_owned() });
-    assert_eq!(nonsense.list(OWNER, None, false).len(), 2);
+    assert_eq!(nonsense.list(OWNER, None, Form::Wide).len(), 2);
 }
 
 #[test]
@@ -203,7 +233,7 @@ fn status_as_json_is_one_object_whatever_is_in_it() {
     let mut snapshot = snapshot();
     snapshot.clients = (0..200).map(|pid| client(pid, 1000, ClientPhase::Live)).collect();
     snapshot.clients[3].identity.cgroup = "/x".repeat(4000);
-    let lines = status(snapshot, OWNER, true);
+    let lines = status(snapshot, OWNER, Form::Json);
     assert!(lines.iter().all(|line| line.len() <= LINE_LIMIT), "a line is too long");
     let value: Value = serde_json::from_str(&lines.join("\n")).expect("whole JSON");
     assert_eq!(value["clients"].as_array().map(Vec::len), Some(200));
@@ -213,9 +243,9 @@ fn status_as_json_is_one_object_whatever_is_in_it() {
 
 #[test]
 fn status_shows_a_user_his_own() {
-    let mine = status(snapshot(), ALICE, false).join("\n");
+    let mine = status(snapshot(), ALICE, Form::Narrow).join("\n");
     assert!(mine.contains("job-of-1000\\u{a}") && !mine.contains("1001"), "{mine}");
-    let all = status(snapshot(), OWNER, false).join("\n");
+    let all = status(snapshot(), OWNER, Form::Narrow).join("\n");
     assert!(
         all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 clients, can't follow 1"),
         "{all}"
@@ -229,11 +259,11 @@ fn status_says_whose_a_quarantine_is_below_the_domains() {
     snapshot.domains[0].name = "q1".to_owned();
     snapshot.domains[0].quarantined = true;
     snapshot.domains[0].quarantine_of = Some("train.py of user 1000 in /kubepods.slice/\x1b".to_owned());
-    let lines = status(snapshot.clone(), OWNER, false);
+    let lines = status(snapshot.clone(), OWNER, Form::Narrow);
     let at = lines.iter().position(|line| line.starts_with("q1 is the quarantine of")).expect("it is told");
     assert_eq!(lines[at], "q1 is the quarantine of train.py of user 1000 in /kubepods.slice/\\u{1b}");
     assert!(lines[..at].iter().any(|line| line.starts_with("q1 ") && line.contains("quarantine")), "{lines:?}");
-    assert!(status(snapshot, BOB, false).iter().all(|line| !line.contains("train.py")), "others' are not shown");
+    assert!(status(snapshot, BOB, Form::Narrow).iter().all(|line| !line.contains("train.py")), "others' are not shown");
 }
 
 #[test]
@@ -245,7 +275,9 @@ fn readiness_is_lost_by_quitting_a_missing_holder_or_every_domains_failure() {
     broken.daemon.quitting = true;
     broken.daemon.obstacles.push("the holder is gone".to_owned());
     assert_eq!(broken.obstacles().len(), 3);
-    assert!(status(broken, OWNER, false)[0].contains("not ready: the daemon is about to end, the holder is gone"));
+    assert!(
+        status(broken, OWNER, Form::Narrow)[0].contains("not ready: the daemon is about to end, the holder is gone")
+    );
 }
 
 #[test]
@@ -263,12 +295,12 @@ fn a_client_of_somebody_else_is_answered_like_one_that_does_not_exist() {
 #[test]
 fn channels_are_listed_by_client() {
     let snapshot = snapshot();
-    let all = channel_list(&snapshot, OWNER, None, false);
+    let all = channel_list(&snapshot, OWNER, None, Form::Narrow);
     assert_eq!(all[1], "42      1000  519     -        0x2a     -    patched-module");
-    assert_eq!(channel_list(&snapshot, ALICE, Some(42), false), all);
-    assert_eq!(channel_list(&snapshot, BOB, Some(42), false), ["Client 42 not found"]);
-    assert_eq!(channel_list(&snapshot, OWNER, Some(43), false).len(), 1, "a client without a known channel");
-    assert_eq!(channel_list(&snapshot, BOB, None, true), Vec::<String>::new());
+    assert_eq!(channel_list(&snapshot, ALICE, Some(42), Form::Narrow), all);
+    assert_eq!(channel_list(&snapshot, BOB, Some(42), Form::Narrow), ["Client 42 not found"]);
+    assert_eq!(channel_list(&snapshot, OWNER, Some(43), Form::Narrow).len(), 1, "a client without a known channel");
+    assert_eq!(channel_list(&snapshot, BOB, None, Form::Json), Vec::<String>::new());
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! `vault list`: whose GPU memory is kept, and until when.
 
-use super::Viewer;
-use super::fitted;
 use super::snapshot::RegionFacts;
 use super::table::{NOTHING, aligned, harmless, mebibytes, span};
+use super::{Form, Viewer, fitted};
 
 const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "LEFT", "CGROUP"];
 
 /// The answer to `vault list`: a row for each region, oldest first. A user sees his own.
 #[must_use]
-pub fn vault_list(regions: &[RegionFacts], viewer: Viewer, json: bool) -> Vec<String> {
+pub fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) -> Vec<String> {
     let seen = regions.iter().filter(|region| viewer.may_see(region.uid));
-    if json {
+    if form == Form::Json {
         return seen.map(fitted).collect();
     }
     let rows: Vec<Vec<String>> = seen
@@ -28,7 +27,7 @@ pub fn vault_list(regions: &[RegionFacts], viewer: Viewer, json: bool) -> Vec<St
             ]
         })
         .collect();
-    aligned(&HEADING, &rows)
+    aligned(&HEADING, &rows, form)
 }
 
 #[cfg(test)]
@@ -55,7 +54,7 @@ mod tests {
     #[test]
     fn a_user_sees_his_own_regions_and_the_owner_all() {
         let regions = [region(1000, "weights", None), region(1001, "", Some(Duration::from_secs(90)))];
-        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, false);
+        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, Form::Narrow);
         assert_eq!(
             list(0, true),
             [
@@ -66,7 +65,7 @@ mod tests {
         );
         assert_eq!(list(1001, false).len(), 2);
         assert_eq!(list(1002, false).len(), 1, "a heading and nothing else");
-        let json = vault_list(&regions, Viewer { uid: 1001, privileged: false }, true);
+        let json = vault_list(&regions, Viewer { uid: 1001, privileged: false }, Form::Json);
         let [line] = json.as_slice() else { panic!("{json:?}") };
         let told: serde_json::Value = serde_json::from_str(line).unwrap();
         assert_eq!((&told["uid"], &told["left_s"], &told["bytes"]), (&1001.into(), &90.0.into(), &(2 << 20).into()));

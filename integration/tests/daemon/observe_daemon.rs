@@ -56,7 +56,7 @@ fn the_daemon_tells_what_it_knows_in_text_and_in_json() {
         );
         assert_eq!(stage.ask("get_fault_list\n").lines().count(), 1, "a heading and no fault");
         assert_eq!(stage.refusal_for(0, "get_client_state 1\n"), "Client 1 not found\n");
-        let usage = "status: -x is not understood\nUsage: status [--json] [--exit-code]\n";
+        let usage = "status: -x is not understood\nUsage: status [--wide] [--json] [--exit-code]\n";
         assert_eq!(stage.refusal_for(0, "status -x\n"), usage);
         assert!(stage.ask("status --exit-code\n").starts_with("Daemon "), "it is ready");
 

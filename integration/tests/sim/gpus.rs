@@ -114,7 +114,7 @@ fn a_client_on_another_gpu_is_no_victim_and_keeps_its_server_until_it_leaves() {
         );
         let tainted = wait_event(&sim, "server-tainted", 1).remove(0);
         assert_eq!(tainted["gpus"], verdict["gpus"]);
-        assert!(sim.lab.ask("get_fault_list\n").contains(&gpus[0].uuid.to_string()));
+        assert!(sim.lab.ask("get_fault_list --wide\n").contains(&gpus[0].uuid.to_string()));
         // With `victims_timeout = 0` its server would be ended at once.
         wait_event(&sim, "server-swapped", 1);
         goes_on(&sim, &healthy);

@@ -80,12 +80,12 @@ command_names! {
     Lspart "lspart" V595 "" "List the static SM partitions.";
     Quit "quit" V535 "[-t SECONDS]" "End all servers and the daemon.";
     // These are ReMPS's own, whichever release is played.
-    Status "status" V535 "[--json] [--exit-code]" "Show the daemon, its servers and its clients.";
-    GetFaultList "get_fault_list" V535 "[-n COUNT] [--json]" "Show who caused the latest faults.";
+    Status "status" V535 "[--wide] [--json] [--exit-code]" "Show the daemon, its servers and its clients.";
+    GetFaultList "get_fault_list" V535 "[-n COUNT] [--wide] [--json]" "Show who caused the latest faults.";
     GetClientState "get_client_state" V535 "PID [--json]" "Show what is known of a client.";
-    GetChannelList "get_channel_list" V535 "[PID] [--json]" "Show the contexts and channels of clients.";
+    GetChannelList "get_channel_list" V535 "[PID] [--wide] [--json]" "Show the contexts and channels of clients.";
     Events "events" V535 "[--follow] [-n COUNT] [--json]" "Show the latest events, with --follow as they come.";
-    Vault "vault" V535 "list [--json]" "Show whose GPU memory is kept.";
+    Vault "vault" V535 "list [--wide] [--json]" "Show whose GPU memory is kept.";
     Metrics "metrics" V535 "" "Print the metrics for Prometheus.";
 }
 

@@ -10,10 +10,12 @@ use super::number::strtol;
 /// One of ReMPS's own commands with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// `get_fault_list [-n COUNT] [--json]`
+    /// `get_fault_list [-n COUNT] [--wide] [--json]`
     Faults {
         /// The newest so many; `None` for all that are remembered.
         count: Option<u32>,
+        /// All columns, and nothing of them cut.
+        wide: bool,
         /// One JSON object a line in place of a table.
         json: bool,
     },
@@ -24,10 +26,12 @@ pub enum Report {
         /// A JSON object in place of text.
         json: bool,
     },
-    /// `get_channel_list [PID] [--json]`
+    /// `get_channel_list [PID] [--wide] [--json]`
     Channels {
         /// One client's process; `None` for all clients.
         pid: Option<u32>,
+        /// Nothing of a column is cut.
+        wide: bool,
         /// One JSON object a line in place of a table.
         json: bool,
     },
@@ -40,15 +44,19 @@ pub enum Report {
         /// The lines of the journal in place of text.
         json: bool,
     },
-    /// `status [--json] [--exit-code]`
+    /// `status [--wide] [--json] [--exit-code]`
     Status {
+        /// Nothing of a column is cut.
+        wide: bool,
         /// One JSON object in place of text.
         json: bool,
         /// Whether it fails when clients can't be served.
         exit_code: bool,
     },
-    /// `vault list [--json]`
+    /// `vault list [--wide] [--json]`
     Vault {
+        /// Nothing of a column is cut.
+        wide: bool,
         /// One JSON object a line in place of a table.
         json: bool,
     },
@@ -70,6 +78,7 @@ struct Words {
     pid: Option<u32>,
     count: Option<u32>,
     follow: bool,
+    wide: bool,
     json: bool,
     exit_code: bool,
 }
@@ -86,6 +95,10 @@ impl Words {
             let (place, value, shown) = match word {
                 b"--json" => {
                     read.json = true;
+                    continue;
+                }
+                b"--wide" => {
+                    read.wide = true;
                     continue;
                 }
                 b"--follow" => {
@@ -143,17 +156,20 @@ impl Report {
                 other => return Self::Misused { name, word: other.map(readable) },
             }
         }
-        let Words { pid, count, follow, json, exit_code } = match Words::read(words) {
+        let Words { pid, count, follow, wide, json, exit_code } = match Words::read(words) {
             Ok(read) => read,
             Err(word) => return Self::Misused { name, word },
         };
         match (name, pid, count, follow, exit_code) {
-            (CommandName::GetFaultList, None, count, false, false) => Self::Faults { count, json },
+            (CommandName::GetClientState | CommandName::Events | CommandName::Metrics, ..) if wide => {
+                Self::Misused { name, word: Some("--wide".to_owned()) }
+            }
+            (CommandName::GetFaultList, None, count, false, false) => Self::Faults { count, wide, json },
             (CommandName::GetClientState, Some(pid), None, false, false) => Self::Client { pid, json },
-            (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, json },
+            (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, wide, json },
             (CommandName::Events, None, count, follow, false) => Self::Events { count, follow, json },
-            (CommandName::Status, None, None, false, exit_code) => Self::Status { json, exit_code },
-            (CommandName::Vault, None, None, false, false) => Self::Vault { json },
+            (CommandName::Status, None, None, false, exit_code) => Self::Status { wide, json, exit_code },
+            (CommandName::Vault, None, None, false, false) => Self::Vault { wide, json },
             (CommandName::Metrics, None, None, false, false) if !json => Self::Metrics,
             (name, ..) => Self::Misused { name, word: None },
         }
@@ -203,18 +219,18 @@ mod tests {
 
     #[test]
     fn options_come_in_any_order() {
-        assert_eq!(parse("get_fault_list"), Report::Faults { count: None, json: false });
-        assert_eq!(parse("get_fault_list --json -n 3"), Report::Faults { count: Some(3), json: true });
-        assert_eq!(parse("get_fault_list -n3"), Report::Faults { count: Some(3), json: false });
+        assert_eq!(parse("get_fault_list"), Report::Faults { count: None, wide: false, json: false });
+        assert_eq!(parse("get_fault_list --json -n 3"), Report::Faults { count: Some(3), wide: false, json: true });
+        assert_eq!(parse("get_fault_list -n3 --wide"), Report::Faults { count: Some(3), wide: true, json: false });
         assert_eq!(parse("get_client_state 42"), Report::Client { pid: 42, json: false });
-        assert_eq!(parse("vault list"), Report::Vault { json: false });
-        assert_eq!(parse("vault list --json"), Report::Vault { json: true });
-        assert_eq!(parse("get_channel_list"), Report::Channels { pid: None, json: false });
-        assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), json: true });
+        assert_eq!(parse("vault list"), Report::Vault { wide: false, json: false });
+        assert_eq!(parse("vault list --json"), Report::Vault { wide: false, json: true });
+        assert_eq!(parse("get_channel_list"), Report::Channels { pid: None, wide: false, json: false });
+        assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), wide: false, json: true });
         assert_eq!(parse("events"), Report::Events { count: None, follow: false, json: false });
         assert_eq!(parse("events -n 5 --follow"), Report::Events { count: Some(5), follow: true, json: false });
-        assert_eq!(parse("status --json\n\0"), Report::Status { json: true, exit_code: false });
-        assert_eq!(parse("status --exit-code"), Report::Status { json: false, exit_code: true });
+        assert_eq!(parse("status --json\n\0"), Report::Status { wide: false, json: true, exit_code: false });
+        assert_eq!(parse("status --exit-code"), Report::Status { wide: false, json: false, exit_code: true });
         assert_eq!(parse("metrics"), Report::Metrics);
     }
 
@@ -233,9 +249,12 @@ mod tests {
             "get_client_state 1 2",
             "get_channel_list --follow",
             "events 7",
+            "events --wide",
+            "get_client_state 1 --wide",
             "status -n 1",
             "metrics --json",
             "events --exit-code",
+            "metrics --wide",
             "vault",
             "vault --json",
             "vault lists",

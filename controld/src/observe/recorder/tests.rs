@@ -45,7 +45,7 @@ fn events_and_faults_of_an_earlier_daemon_are_still_known() {
     std::fs::write(&path, before + verdict).unwrap();
 
     let mut second = Recorder::new(Some((folder.path(), u64::MAX)), false);
-    let faults = answer(&second, OWNER, Report::Faults { count: None, json: false });
+    let faults = answer(&second, OWNER, Report::Faults { count: None, wide: false, json: false });
     assert!(faults.len() == 2 && faults[1].starts_with("7 ") && faults[1].contains("trap"), "{faults:?}");
     let events = answer(&second, OWNER, Report::Events { count: None, follow: false, json: true });
     assert_eq!(events.len(), 2);
