@@ -1,9 +1,12 @@
 //! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
 
-use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot};
+use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, WitnessFacts};
 use super::table::{aligned, harmless, mebibytes, or_nothing, span};
 use super::{Form, Viewer, fitted};
 use serde::Serialize;
+
+/// The witness that is the patched module, as verdicts have it.
+const NOTICE: &str = "notice";
 
 const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
 const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY", "MEMORY"];
@@ -71,17 +74,7 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         span(daemon.uptime),
         harmless(&ready)
     )];
-    for witness in &snapshot.witnesses {
-        let state = match (&witness.missing, witness.attached) {
-            (Some(reason), _) => format!("missing: {}", harmless(reason)),
-            (None, Some(attached)) if witness.refused > 0 => {
-                format!("follows {attached} clients, can't follow {}", witness.refused)
-            }
-            (None, Some(attached)) => format!("follows {attached} clients"),
-            (None, None) => "heard".to_owned(),
-        };
-        lines.push(format!("Witness {}: {state}", witness.name));
-    }
+    lines.extend(snapshot.witnesses.iter().map(witness));
     for gpu in &snapshot.gpus {
         let mode = or_nothing(gpu.compute_mode);
         let back = gpu.restored.map(|mode| format!(", {mode} again when the daemon ends")).unwrap_or_default();
@@ -98,6 +91,25 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
     lines.extend(section(&FUNERALS, &funerals(snapshot), form));
     lines.extend(section(&STRANGERS, &strangers(snapshot), form));
     lines
+}
+
+/// The line of a witness. The patched module is the one that most machines do without.
+fn witness(witness: &WitnessFacts) -> String {
+    let state = match (&witness.missing, witness.attached) {
+        (Some(reason), _) if witness.name == NOTICE => harmless(reason),
+        (Some(reason), _) => format!("missing: {}", harmless(reason)),
+        (None, Some(attached)) => {
+            let refused =
+                if witness.refused > 0 { format!(", can't follow {}", witness.refused) } else { String::new() };
+            format!("follows {attached} {}{refused}", if attached == 1 { "client" } else { "clients" })
+        }
+        (None, None) => "heard".to_owned(),
+    };
+    if witness.name == NOTICE {
+        format!("Patched module: {state}")
+    } else {
+        format!("Witness {}: {state}", witness.name)
+    }
 }
 
 /// A table after an empty line; none without rows.

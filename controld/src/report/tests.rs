@@ -4,6 +4,7 @@ use super::*;
 use crate::core::{
     Confidence, End, MemoryFault, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Testimony, Verdict,
 };
+use crate::witness::notice::Presence;
 use core::time::Duration;
 use serde_json::Value;
 
@@ -247,10 +248,30 @@ fn status_shows_a_user_his_own() {
     assert!(mine.contains("job-of-1000\\u{a}") && !mine.contains("1001"), "{mine}");
     let all = status(snapshot(), OWNER, Form::Narrow).join("\n");
     assert!(
-        all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 clients, can't follow 1"),
+        all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 client, can't follow 1"),
         "{all}"
     );
     assert!(all.contains("1h02m") && all.contains("69 MiB") && !all.contains("gone"), "{all}");
+}
+
+#[test]
+fn witnesses_are_told_in_words_that_say_whether_something_is_wrong() {
+    let mut snapshot = snapshot();
+    let missing = Some(Presence::Absent.to_string());
+    snapshot.witnesses = vec![
+        WitnessFacts { name: "uvm-event", missing: None, attached: Some(2), refused: 0 },
+        WitnessFacts { name: "xid", missing: Some("switched off".to_owned()), attached: None, refused: 0 },
+        WitnessFacts { name: "notice", missing, attached: None, refused: 0 },
+    ];
+    let lines = status(snapshot, OWNER, Form::Narrow);
+    assert_eq!(
+        lines[1..4],
+        [
+            "Witness uvm-event: follows 2 clients",
+            "Witness xid: missing: switched off",
+            "Patched module: not installed (optional)"
+        ]
+    );
 }
 
 #[test]

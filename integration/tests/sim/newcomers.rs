@@ -32,7 +32,7 @@ fn on_its_way(sim: &Sim, arguments: &[&str]) -> (Process, Pid) {
     sim.lab.wait_log("control.log", &format!("NEW SERVER {server}: Ready"));
     kill(server, Signal::SIGSTOP).expect("the server is there");
     let client = Process::start(&mut sim.command("mps-first-alloc", arguments));
-    wait(sim, "the client is followed", || sim.lab.ask("status\n").contains("follows 1 clients"));
+    wait(sim, "the client is followed", || sim.lab.ask("status\n").contains("follows 1 client"));
     (client, server)
 }
 

@@ -84,7 +84,7 @@ impl fmt::Display for Presence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("not open"),
-            Self::Absent => f.write_str("absent"),
+            Self::Absent => f.write_str("not installed (optional)"),
             Self::Forbidden => f.write_str("not permitted"),
             Self::Foreign => f.write_str("not the notice device"),
             Self::Older(version) => write!(f, "version {version} of the module is older than {ABI_VERSION}"),
