@@ -111,12 +111,14 @@ impl Core {
         let mut all = Vec::new();
         for (pid, process) in &self.processes {
             let connections = of_pid.remove(pid).unwrap_or_default();
-            let contexts = self.channels.channels_of(*pid).filter(|channel| matches!(channel, Channel::Context(_)));
-            let contexts = contexts.count();
+            let accepted = self.channels.channels_of(*pid).filter(|channel| matches!(channel, Channel::Context(_)));
+            let accepted = accepted.count();
+            // The first connection is the process's own. Who came to an earlier daemon has those since that are known.
+            let contexts = process.contexts_made().unwrap_or(accepted);
             let is_in_handshake = connections.iter().any(|client| matches!(client.place, Place::Dispatched(_)));
             let phase = if self.is_hit(process) {
                 ClientPhase::Lost
-            } else if is_in_handshake && contexts == 0 {
+            } else if is_in_handshake && accepted == 0 {
                 ClientPhase::Handshake
             } else {
                 ClientPhase::Live

@@ -12,6 +12,7 @@ mod forged;
 mod gpus;
 mod held;
 mod newcomers;
+mod picture;
 mod quarantine;
 mod rules;
 mod scene;

@@ -182,7 +182,7 @@ pub struct ClientFacts {
     pub phase: ClientPhase,
     /// Its server; `None` while it waits.
     pub server: Option<Pid>,
-    /// Its connections: one for each CUDA context.
+    /// The CUDA contexts that it has made on its server; of who came to an earlier daemon those since this one began.
     pub contexts: usize,
     /// How long its connection that came first has waited, if any does.
     #[serde(serialize_with = "maybe_seconds", rename = "waited_s")]
