@@ -251,7 +251,10 @@ fn status_shows_a_user_his_own() {
         all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 client, can't follow 1"),
         "{all}"
     );
-    assert!(all.contains("1h02m") && all.contains("69 MiB") && !all.contains("gone"), "{all}");
+    assert!(
+        all.contains("1h02m") && all.contains("READY FOR  MEMORY") && all.contains("69 MiB") && !all.contains("gone"),
+        "{all}"
+    );
 }
 
 #[test]
