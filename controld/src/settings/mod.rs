@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `file` | the keys, with their defaults, and the policies that they make |
 //! | `parse` | text to values, with every error in it |
+//! | `nearest` | what may be meant by a key that is not known |
 //! | `check` | values that have the right type and make no sense |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
 mod file;
+mod nearest;
 mod parse;
 pub mod show;
 

@@ -5,6 +5,7 @@
 
 use super::check;
 use super::file::{ConfigFile, Override};
+use super::nearest::nearest;
 use crate::core::DomainMatch;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -202,14 +203,14 @@ fn merge(sound: &mut Table, given: &Table, faults: &mut Faults) {
     let defaults = known();
     for (name, value) in given {
         match (defaults.get(name), value) {
-            (None, _) => faults.add(name, unknown(defaults.keys().map(String::as_str), "key or table")),
+            (None, _) => faults.add(name, unknown(name, defaults.keys().map(String::as_str), "key or table")),
             (Some(Value::Table(keys)), Value::Table(values)) => {
                 for (key, value) in values {
                     let full = format!("{name}.{key}");
                     if keys.contains_key(key) {
                         set(sound, Some(name), key, value, &full, faults);
                     } else {
-                        faults.add(&full, unknown(keys.keys().map(String::as_str), "key"));
+                        faults.add(&full, unknown(key, keys.keys().map(String::as_str), "key"));
                     }
                 }
             }
@@ -219,8 +220,29 @@ fn merge(sound: &mut Table, given: &Table, faults: &mut Faults) {
     }
 }
 
-fn unknown<'a>(known: impl Iterator<Item = &'a str>, what: &str) -> String {
-    format!("no such {what}; there are {}", known.collect::<Vec<_>>().join(", "))
+/// That this word is not known: with those that may be meant, or else with all that there are.
+fn unknown<'a>(word: &str, known: impl Iterator<Item = &'a str>, what: &str) -> String {
+    let known: Vec<&str> = known.collect();
+    let near = nearest(word, &known);
+    if near.is_empty() {
+        return format!("no such {what}; there are {}", known.join(", "));
+    }
+    format!("no such {what}; did you mean {}?", near.join(" or "))
+}
+
+/// An error's message in the words of a configuration file, which knows no types of Rust.
+fn in_plain_words(message: &str) -> String {
+    const EXPECTED: &str = ", expected ";
+    let Some((found, wanted)) = message.rsplit_once(EXPECTED) else {
+        return message.to_owned();
+    };
+    let wanted = match wanted.trim_end() {
+        "f32" | "f64" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        other => other,
+    };
+    format!("{found}{EXPECTED}{wanted}")
 }
 
 /// Puts one value in its place, if the whole can still be read with it.
@@ -233,7 +255,7 @@ fn set(sound: &mut Table, table: Option<&str>, key: &str, value: &Value, full: &
     place.expect("the caller has found the table").insert(key.to_owned(), value.clone());
     match tried.clone().try_into::<ConfigFile>() {
         Ok(_) => *sound = tried,
-        Err(error) => faults.add(full, error.message()),
+        Err(error) => faults.add(full, in_plain_words(error.message())),
     }
 }
 
@@ -269,7 +291,10 @@ fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) 
             ("label" | "cgroup", _) => faults.add(&full, "must be a text"),
             _ => match table_of(key) {
                 Some(table) => set(&mut effective, Some(table), key, value, &full, faults),
-                None => faults.add(&full, unknown(override_keys().iter().map(String::as_str), "key of an override")),
+                None => {
+                    let keys = override_keys();
+                    faults.add(&full, unknown(key, keys.iter().map(String::as_str), "key of an override"));
+                }
             },
         }
     }

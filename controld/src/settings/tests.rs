@@ -144,7 +144,8 @@ fn a_key_that_had_another_name_once_is_understood_by_it() {
 fn a_key_that_does_not_exist_is_an_error_that_names_those_that_do() {
     assert_fault("sharin = \"single\"\n", 1, "sharin", "sharing");
     assert_fault("\n[fault]\nculprit = \"report\"\n", 2, "fault", "faults");
-    assert_fault("[faults]\n\nculprits = \"report\"\n", 3, "faults.culprits", "culprit, ");
+    assert_fault("[faults]\n\nculprits = \"report\"\n", 3, "faults.culprits", "no such key; did you mean culprit?");
+    assert_fault("[faults]\nzzz = 1\n", 2, "faults.zzz", "there are culprit, ");
     assert_fault("[[domain]]\nuid = 1\nby = \"uid\"\n", 3, "domain[1].by", "max_clients");
 }
 
@@ -154,6 +155,8 @@ fn a_value_of_the_wrong_type_is_an_error_that_says_which_fit() {
     assert_fault("[domains]\nby = \"user\"\n", 2, "domains.by", "`uid`");
     assert_fault("[domains]\nmax_clients = -1\n", 2, "domains.max_clients", "-1");
     assert_fault("[faults]\nevidence_window = \"1s\"\n", 2, "faults.evidence_window", "string");
+    assert_fault("[faults]\nevidence_window = \"1s\"\n", 2, "faults.evidence_window", "expected a number");
+    assert_fault("[domains]\nmax_clients = 1.5\n", 2, "domains.max_clients", "expected a whole number from 0 on");
     assert_fault("faults = 1\n", 1, "faults", "[faults]");
     assert_fault("[domain]\nuid = 1\n", 1, "domain", "[[domain]]");
     assert_fault("[[domain]]\nuid = -1\nlabel = \"x\"\n", 2, "domain[1].uid", "no user id");
