@@ -34,8 +34,8 @@ pub use faults::{Fault, FaultLedger};
 pub use fit::{LINE_LIMIT, fitted, fitted_within};
 pub use line::event_line;
 pub use snapshot::{
-    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, FuneralFacts, GpuFacts, RegionFacts,
-    ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, FuneralFacts, GpuFacts,
+    RegionFacts, ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
 };
 pub use status::status;
 pub use vault::vault_list;

@@ -13,6 +13,7 @@
 
 mod clients;
 mod connections;
+mod degraded;
 mod dispatch;
 mod events;
 mod farewell;
@@ -51,6 +52,7 @@ use crate::observe::log::LogSink;
 use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
 use connections::{Connection, Session};
+use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
 use keeping::Replacement;
@@ -133,6 +135,7 @@ pub struct Driver {
     vault: Keeper,
     recorder: Recorder,
     served: Served,
+    degraded: Degraded,
     personality: Personality,
     /// The management library's file, for the holder; empty until it is known.
     modes_library: String,

@@ -92,12 +92,16 @@ impl Driver {
                 self.served = Served { task: Some(task), questions_rx: Some(questions_rx) };
                 self.say(&format!("Metrics and health are served on {listen}"));
             }
-            Err(error) => self.say(&format!("Metrics and health are not served: {error}")),
+            Err(error) => {
+                self.say(&format!("Metrics and health are not served: {error}"));
+                self.degraded.without_metrics(error.to_string());
+            }
         }
     }
 
     fn picture(&self) -> Snapshot {
         let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
+        let no_server = program.err().map(|error| error.to_string());
         let daemon = DaemonFacts {
             pid: self.own_pid,
             version: env!("CARGO_PKG_VERSION"),
@@ -105,7 +109,8 @@ impl Driver {
             owner: self.owner,
             uptime: self.now(),
             quitting: self.core.is_quitting(),
-            obstacles: program.err().map(|error| error.to_string()).into_iter().collect(),
+            obstacles: no_server.clone().into_iter().collect(),
+            degraded: self.degradations(no_server),
             driver: self.driver_version.clone(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());

@@ -19,6 +19,7 @@
 mod connections;
 mod found;
 
+use super::degraded::Degraded;
 use super::events::Events;
 use super::farewell::HOLDER_FAREWELL;
 use super::keys::{self, Note, Stage};
@@ -156,7 +157,8 @@ impl Driver {
         let witnesses = Witnesses::open(&settings);
         let vault = Keeper::new(&settings);
         let recorder = reports::recorder(&settings);
-        let installed = server_version::find(None, settings.library_path.as_deref());
+        let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
+        let degraded = Degraded::playing(policy.personality, settings.personality.as_deref(), installed.as_deref());
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), settings.file.mode_records());
         let (events, events_rx) = Events::channel();
         let owner = policy.owner;
@@ -196,10 +198,11 @@ impl Driver {
             vault,
             recorder,
             served: Served::default(),
+            degraded,
             personality: policy.personality,
             modes_library: String::new(),
             mode_records,
-            driver_version: installed.map(|installed| installed.version),
+            driver_version: installed,
             exit: None,
         };
         driver.begin_witnessing();

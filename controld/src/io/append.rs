@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -63,6 +64,12 @@ fn is_ours_alone(file: &File) -> io::Result<bool> {
     let found = fstat(file)?;
     let is_file = SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
     Ok(is_file && found.st_nlink <= 1 && way::is_trusted(found.st_uid))
+}
+
+/// Whether a regular file has no name any more, so that what is written there is lost.
+#[must_use]
+pub fn is_removed(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file() && found.nlink() == 0)
 }
 
 /// The same file opened for reading from its start, whatever has its name by now.

@@ -25,6 +25,7 @@ pub mod recent;
 #[cfg(test)]
 mod tests;
 
+use super::log_file;
 use crate::core::JournalEvent;
 use crate::report::{LINE_LIMIT, fitted_within};
 use file::JournalFile;
@@ -48,6 +49,8 @@ pub struct Journal {
     /// Events that could not be written since the last that could.
     missed: u64,
     lost: u64,
+    /// Why the last event could not be written; `None` when it was.
+    trouble: Option<String>,
 }
 
 /// An event with its number and time.
@@ -87,17 +90,17 @@ impl Journal {
     pub fn open(directory: &Path, cap: u64) -> (Self, Vec<String>) {
         let path = directory.join(FILE_NAME);
         // The attempt to open the file says what is wrong with the directory.
-        let _ = super::log_file::create_directory(directory);
+        let _ = log_file::create_directory(directory);
         let earlier = file::newest_lines(&path);
         let next = earlier.iter().rev().find_map(|line| file::sequence(line)).map_or(1, |last| last.saturating_add(1));
         let file = JournalFile::open(&path, cap).ok();
-        (Self { path: Some(path), cap, file, next, missed: 0, lost: 0 }, earlier)
+        (Self { path: Some(path), cap, file, next, missed: 0, lost: 0, trouble: None }, earlier)
     }
 
     /// No journal: events are numbered, and written nowhere.
     #[must_use]
     pub fn off() -> Self {
-        Self { path: None, cap: 0, file: None, next: 1, missed: 0, lost: 0 }
+        Self { path: None, cap: 0, file: None, next: 1, missed: 0, lost: 0, trouble: None }
     }
 
     /// Writes an event; gives its number and time, its line, and what `control.log` should say, if anything.
@@ -105,7 +108,9 @@ impl Journal {
         let stamp = Stamp { seq: self.next, time: timestamp(now) };
         self.next = self.next.saturating_add(1);
         let line = stamp.line(event);
-        let remark = match self.write(&line) {
+        let written = self.write(&line);
+        self.trouble = written.as_ref().err().map(ToString::to_string);
+        let remark = match written {
             Ok(()) if self.missed == 0 => None,
             Ok(()) => {
                 let missed = std::mem::take(&mut self.missed);
@@ -142,6 +147,15 @@ impl Journal {
     /// Opens the file anew by its name with the next event, after someone else has renamed it.
     pub fn reopen(&mut self) {
         self.file = None;
+    }
+
+    /// Why events are not kept now, with the file's name; `None` when they are, or when no journal is wanted.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let path = self.path.as_deref()?;
+        let is_removed = self.file.as_ref().is_some_and(JournalFile::is_removed);
+        let why = self.trouble.as_deref().or(is_removed.then_some(log_file::REMOVED))?;
+        Some(format!("{}: {why}", path.display()))
     }
 
     /// Events that could not be written since the daemon's start.

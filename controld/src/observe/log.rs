@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use remps_proto::mps::log::{LocalTime, Record, Source};
 use serde_json::{Map, Value};
 
-use super::log_file::LogFile;
+use super::log_file::{LogFile, REMOVED};
 use super::log_stream::LogStream;
 use super::rate::{Bucket, Limiter, Rate, Verdict};
 use crate::sys::clock;
@@ -89,6 +89,8 @@ struct Destination {
     output: Output,
     /// Lines that could not be written since the last that could.
     lost: u64,
+    /// Why they could not.
+    trouble: Option<String>,
 }
 
 #[derive(Debug)]
@@ -130,7 +132,9 @@ impl LogSink {
             Ok((control, server)) => (Self::new(format, limits.rate, control, Some(server)), None),
             Err(source) => {
                 let sink = Self::new(format, limits.rate, Output::Nowhere, None);
-                (sink, Some(NoLogFiles { directory: directory.display().to_string(), source }))
+                let directory = directory.display().to_string();
+                sink.inner.lock().control.trouble = Some(format!("no log files in {directory}: {source}"));
+                (sink, Some(NoLogFiles { directory, source }))
             }
         }
     }
@@ -150,7 +154,7 @@ impl LogSink {
     }
 
     fn new(format: Format, rate: Rate, control: Output, server: Option<Output>) -> Self {
-        let destination = |output| Destination { output, lost: 0 };
+        let destination = |output| Destination { output, lost: 0, trouble: None };
         let inner = Inner {
             format,
             limiter: Limiter::new(rate),
@@ -221,6 +225,13 @@ impl LogSink {
         result
     }
 
+    /// Why lines are not kept now, for each file of which that is so.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<String> {
+        let inner = self.inner.lock();
+        std::iter::once(&inner.control).chain(&inner.server).filter_map(Destination::trouble).collect()
+    }
+
     /// What happened to lines.
     #[must_use]
     pub fn counters(&self) -> LogCounters {
@@ -250,6 +261,20 @@ impl LogSink {
     }
 }
 
+impl Destination {
+    /// Why lines are not kept now, with the file's name.
+    fn trouble(&self) -> Option<String> {
+        match &self.output {
+            Output::File(file) => {
+                let is_removed = file.is_removed();
+                let why = self.trouble.as_deref().or(is_removed.then_some(REMOVED))?;
+                Some(format!("{}: {why}", file.path().display()))
+            }
+            Output::Stream(_) | Output::Nowhere => self.trouble.clone(),
+        }
+    }
+}
+
 impl Inner {
     fn append(&mut self, to_server: bool, line: &str) {
         let Self { format, control, server, counters, .. } = self;
@@ -267,12 +292,17 @@ impl Inner {
             Output::Stream(stream) => stream.append(&bytes),
             Output::Nowhere => Err(std::io::ErrorKind::NotFound.into()),
         };
-        if result.is_ok() {
-            destination.lost = 0;
-            counters.written += 1;
-        } else {
-            destination.lost += 1;
-            counters.dropped += 1;
+        match result {
+            Ok(()) => {
+                destination.lost = 0;
+                destination.trouble = None;
+                counters.written += 1;
+            }
+            Err(error) => {
+                destination.lost += 1;
+                destination.trouble.get_or_insert_with(|| error.to_string());
+                counters.dropped += 1;
+            }
         }
     }
 }

@@ -14,6 +14,8 @@ use nix::sys::stat::Mode;
 
 use crate::io::append;
 
+/// What is wrong with a file that has no name any more.
+pub(super) const REMOVED: &str = "it was removed, and what is written there is lost";
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 
@@ -63,6 +65,16 @@ impl LogFile {
         let truncations = self.truncations;
         *self = Self { truncations, ..Self::open(&self.path, self.cap)? };
         Ok(())
+    }
+
+    /// Its name.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nobody can find it any more: it was removed, or its directory.
+    pub(super) fn is_removed(&self) -> bool {
+        append::is_removed(&self.file)
     }
 
     /// Times that the file was truncated.

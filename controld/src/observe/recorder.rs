@@ -170,6 +170,12 @@ impl Recorder {
         self.metrics.openmetrics(snapshot, extras)
     }
 
+    /// Why the journal can't be written now, if it can't.
+    #[must_use]
+    pub fn journal_trouble(&self) -> Option<String> {
+        self.journal.trouble()
+    }
+
     /// Opens the journal anew by its name with the next event (SIGHUP).
     pub fn reopen(&mut self) {
         self.journal.reopen();

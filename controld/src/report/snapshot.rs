@@ -10,6 +10,15 @@ use crate::core::{Pid, ServerEpoch, Uid};
 use core::time::Duration;
 use serde::Serialize;
 
+/// Something that the daemon does without, or does otherwise than it should, and serves clients all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Degradation {
+    /// What it is about: `server`, `personality`, `metrics`, `journal` or `log`.
+    pub part: &'static str,
+    /// What is wrong.
+    pub text: String,
+}
+
 /// The daemon itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DaemonFacts {
@@ -28,6 +37,9 @@ pub struct DaemonFacts {
     pub quitting: bool,
     /// What else keeps it from admitting a client now: no holder, no server program.
     pub obstacles: Vec<String>,
+    /// What it does without; `status` has it in a list of its own.
+    #[serde(skip)]
+    pub degraded: Vec<Degradation>,
     /// Version of the driver, where it is known.
     pub driver: Option<String>,
 }

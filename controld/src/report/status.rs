@@ -43,6 +43,7 @@ fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
     list(&mut lines, "witnesses", &snapshot.witnesses);
     list(&mut lines, "gpus", &snapshot.gpus);
     list(&mut lines, "strangers", &snapshot.strangers);
+    list(&mut lines, "degraded", &snapshot.daemon.degraded);
     // The last list has no comma behind it.
     if let Some(last) = lines.last_mut() {
         last.pop();
@@ -90,6 +91,10 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
     lines.extend(section(&CLIENTS, &clients(snapshot), form));
     lines.extend(section(&FUNERALS, &funerals(snapshot), form));
     lines.extend(section(&STRANGERS, &strangers(snapshot), form));
+    if !daemon.degraded.is_empty() {
+        lines.extend([String::new(), "Degraded:".to_owned()]);
+        lines.extend(daemon.degraded.iter().map(|found| format!("  {}: {}", found.part, harmless(&found.text))));
+    }
     lines
 }
 

@@ -101,6 +101,7 @@ fn snapshot() -> Snapshot {
             uptime: Duration::from_secs(90),
             quitting: false,
             obstacles: vec![],
+            degraded: vec![],
             driver: None,
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
@@ -302,6 +303,23 @@ fn readiness_is_lost_by_quitting_a_missing_holder_or_every_domains_failure() {
     assert!(
         status(broken, OWNER, Form::Narrow)[0].contains("not ready: the daemon is about to end, the holder is gone")
     );
+}
+
+#[test]
+fn what_the_daemon_does_without_is_the_last_that_status_says_and_it_is_ready_all_the_same() {
+    let mut snapshot = snapshot();
+    assert!(!status(snapshot.clone(), OWNER, Form::Narrow).iter().any(|line| line.starts_with("Degraded")));
+    snapshot.daemon.degraded = vec![
+        Degradation { part: "metrics", text: "127.0.0.1:9401: in use".to_owned() },
+        Degradation { part: "log", text: "/logs/\u{1b}: no space".to_owned() },
+    ];
+    let lines = status(snapshot.clone(), ALICE, Form::Narrow);
+    let end = ["", "Degraded:", "  metrics: 127.0.0.1:9401: in use", "  log: /logs/\\u{1b}: no space"];
+    assert_eq!(lines[lines.len() - end.len()..], end);
+    assert!(lines[0].ends_with(", ready"), "{}", lines[0]);
+    let json: Value = serde_json::from_str(&status(snapshot, OWNER, Form::Json).join("\n")).expect("whole JSON");
+    assert_eq!(json["degraded"][0], serde_json::json!({"part": "metrics", "text": "127.0.0.1:9401: in use"}));
+    assert_eq!((&json["ready"], json["degraded"].as_array().map(Vec::len)), (&Value::Bool(true), Some(2)));
 }
 
 #[test]

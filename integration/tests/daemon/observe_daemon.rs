@@ -254,10 +254,30 @@ fn a_daemon_that_finds_no_server_is_alive_and_not_ready() {
         assert!(get(stage, "/livez").starts_with("HTTP/1.1 200 OK\r\n"));
         let ready = get(stage, "/readyz");
         assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("/nonexistent/server"), "{ready}");
-        assert!(stage.ask("status\n").contains("not ready: "));
+        let status = stage.ask("status\n");
+        let told = "\nDegraded:\n  server: MPS_SERVER_BINARY=/nonexistent/server ";
+        assert!(status.contains("not ready: ") && status.contains(told), "{status}");
         let failed = stage.lab().run(&["status", "--exit-code"], b"");
         assert_eq!((failed.code, failed.stderr_text().as_str()), (Some(1), ""));
         assert!(failed.stdout_text().contains("not ready: "), "{}", failed.stdout_text());
+    });
+}
+
+#[test]
+fn a_daemon_whose_metrics_nobody_can_ask_for_serves_and_says_so() {
+    Stage::run(|stage| {
+        let path = stage.lab().dir().join("m.sock");
+        std::fs::write(&path, "").expect("the folder is there");
+        stage.config(&format!("[observe]\nlisten = \"unix:{}\"\n", path.display()));
+        stage.start(&[]);
+        let text = format!("{} is in the way", path.display());
+        let status = stage.ask("status\n");
+        let (_, end) = status.split_once("\nDegraded:\n").expect("something is");
+        assert!(end.lines().any(|line| line == format!("  metrics: {text}")), "{status}");
+        let status: Value = serde_json::from_str(&stage.ask("status --json\n")).expect("one object");
+        let found = serde_json::json!({"part": "metrics", "text": text});
+        assert!(status["degraded"].as_array().expect("a list").contains(&found), "{status}");
+        assert_eq!(status["ready"], true);
     });
 }
 

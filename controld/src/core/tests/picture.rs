@@ -13,6 +13,7 @@ fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {
         uptime: scene.now,
         quitting: false,
         obstacles: vec![],
+        degraded: vec![],
         driver: None,
     };
     let picture = scene.core.picture(scene.now, daemon, vec![]);

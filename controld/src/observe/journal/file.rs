@@ -69,6 +69,11 @@ impl JournalFile {
         Ok(())
     }
 
+    /// Whether nobody can find it any more: it was removed, or its directory.
+    pub(super) fn is_removed(&self) -> bool {
+        append::is_removed(&self.file)
+    }
+
     fn begin_anew(&mut self) -> io::Result<()> {
         match fs::rename(&self.path, earlier(&self.path)) {
             // Somebody has renamed or removed it already.

@@ -120,8 +120,11 @@ fn a_full_disk_costs_events_alone_and_is_said_once() {
     let path = folder.path().join(FILE_NAME);
     symlink("/dev/full", &path).unwrap();
     let (mut journal, _) = Journal::open(folder.path(), CAP);
+    assert_eq!(journal.trouble(), None, "nothing has been written");
     let remark = append(&mut journal, "a").expect("said once");
     assert!(remark.contains("can't be written: No space left on device"), "{remark}");
+    let trouble = journal.trouble().expect("it lasts");
+    assert!(trouble.starts_with(path.to_str().unwrap()) && trouble.contains(": No space left"), "{trouble}");
     for _ in 0..9 {
         assert_eq!(append(&mut journal, "b"), None);
     }
@@ -129,8 +132,26 @@ fn a_full_disk_costs_events_alone_and_is_said_once() {
     fs::remove_file(&path).unwrap();
     let remark = append(&mut journal, "c").expect("said that it is over");
     assert!(remark.contains("10 events are missing"), "{remark}");
+    assert_eq!(journal.trouble(), None);
     assert_eq!(append(&mut journal, "d"), None);
     assert_eq!(lines(&path), [(Some(11), "c".to_owned()), (Some(12), "d".to_owned())]);
+}
+
+#[test]
+fn a_journal_whose_directory_was_removed_says_so_until_it_has_a_name_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("logs");
+    let (mut journal, _) = Journal::open(&directory, CAP);
+    append(&mut journal, "a");
+    assert_eq!(journal.trouble(), None);
+    fs::remove_dir_all(&directory).unwrap();
+    append(&mut journal, "b");
+    assert!(journal.trouble().is_some_and(|text| text.contains("was removed")), "{:?}", journal.trouble());
+    fs::create_dir(&directory).unwrap();
+    journal.reopen();
+    append(&mut journal, "c");
+    assert_eq!(journal.trouble(), None);
+    assert_eq!(Journal::off().trouble(), None, "none is wanted");
 }
 
 #[test]

@@ -151,3 +151,25 @@ fn json_is_one_object_a_line() {
     assert_eq!(value["text"], "a \"quoted\"\nline");
     assert_eq!(text.lines().count(), 1);
 }
+
+#[test]
+fn what_keeps_lines_from_being_kept_is_known_while_it_lasts() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("logs");
+    let log = sink(&directory, Limits::default());
+    log.control(1, "one");
+    assert!(log.troubles().is_empty());
+    fs::remove_dir_all(&directory).unwrap();
+    log.control(1, "two");
+    let troubles = log.troubles();
+    assert_eq!(troubles.len(), 2, "of both files: {troubles:?}");
+    assert!(troubles.iter().all(|text| text.contains("logs/") && text.contains("was removed")), "{troubles:?}");
+    fs::create_dir(&directory).unwrap();
+    log.reopen().unwrap();
+    assert!(log.troubles().is_empty());
+    let (none, _) = LogSink::files(&folder.path().join("missing/logs"), Limits::default(), Format::Vendor);
+    let troubles = none.troubles();
+    assert!(troubles.len() == 1 && troubles[0].starts_with("no log files in "), "{troubles:?}");
+    none.control(1, "one");
+    assert_eq!(none.troubles(), troubles, "the first reason is the one that helps");
+}

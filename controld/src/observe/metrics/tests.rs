@@ -22,6 +22,7 @@ fn snapshot() -> Snapshot {
             uptime: Duration::from_secs(90),
             quitting: false,
             obstacles: vec![],
+            degraded: vec![],
             driver: Some("580.159.04".to_owned()),
         },
         domains: vec![],

@@ -16,6 +16,7 @@ fn empty() -> Snapshot {
             uptime: Duration::ZERO,
             quitting: false,
             obstacles: vec![],
+            degraded: vec![],
             driver: None,
         },
         domains: vec![],

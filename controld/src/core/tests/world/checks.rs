@@ -27,6 +27,7 @@ impl World {
             uptime: self.now,
             quitting: self.core.is_quitting(),
             obstacles: vec![],
+            degraded: vec![],
             driver: None,
         };
         let picture = self.core.picture(self.now, daemon, vec![]);
