@@ -78,7 +78,7 @@ fn personality() -> Personality {
     let chosen = std::env::var("MPS_PERSONALITY").ok();
     let library_path = std::env::var_os("LD_LIBRARY_PATH");
     server_version::find(chosen.as_deref(), library_path.as_deref())
-        .and_then(|found| Personality::from_driver_version(&found.version))
+        .and_then(|found| found.version.parse().ok())
         .unwrap_or(DEFAULT_PERSONALITY)
 }
 

@@ -1,6 +1,6 @@
 //! Finds out what checks need of the real machine.
 
-use super::machine::{Daemon, Gpu, Machine, Space};
+use super::machine::{Daemon, Gpu, Listening, Machine, Space};
 use crate::devices::gpus::{LOOK_ARGUMENT, ProbedGpu};
 use crate::io::runtime_dir::{CONTROL, CONTROL_LOCK, PID_FILE};
 use crate::io::server_version;
@@ -11,8 +11,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +54,7 @@ pub(super) fn machine(environment: impl Fn(&str) -> Option<OsString> + Copy) -> 
         look: look(),
         open: |path| OpenOptions::new().read(true).write(true).open(path).map(drop),
         space,
+        listening,
     }
 }
 
@@ -113,6 +116,44 @@ fn space(path: &Path) -> io::Result<Space> {
     let found = nix::sys::statvfs::statvfs(path)?;
     let block = found.fragment_size();
     Ok(Space { total: found.blocks().saturating_mul(block), free: found.blocks_available().saturating_mul(block) })
+}
+
+/// Who listens at an address as `observe.listen` has it.
+pub(super) fn listening(listen: &str) -> Listening {
+    let asked = match listen.strip_prefix("unix:") {
+        Some(path) => unix_stream(Path::new(path)).map(|mut stream| is_ours(&mut stream)),
+        None => tcp_stream(listen).map(|mut stream| is_ours(&mut stream)),
+    };
+    match asked {
+        Ok(true) => Listening::Ours,
+        Ok(false) => Listening::Another,
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+            Listening::Nobody
+        }
+        Err(error) => Listening::Unknown(error.to_string()),
+    }
+}
+
+fn unix_stream(path: &Path) -> io::Result<UnixStream> {
+    // Who has no room in his queue would else keep us waiting.
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn tcp_stream(address: &str) -> io::Result<TcpStream> {
+    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+    TcpStream::connect_timeout(&address, ANSWER_LIMIT)
+}
+
+/// Whether a daemon of ours is at the other end: it answers this with one word, also when it is not ready.
+fn is_ours(stream: &mut (impl Read + Write + AsFd)) -> bool {
+    const QUESTION: &[u8] = b"GET /startupz HTTP/1.1\r\n\r\n";
+    let is_answer = |answer: String| answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n");
+    stream.write_all(QUESTION).is_ok() && read_until(stream, Instant::now() + ANSWER_LIMIT).is_ok_and(is_answer)
 }
 
 /// What the driver's own tool says of the GPUs.

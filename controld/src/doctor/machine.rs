@@ -45,6 +45,8 @@ pub(super) struct Machine {
     pub(super) open: fn(&Path) -> io::Result<()>,
     /// The size of a file system.
     pub(super) space: fn(&Path) -> io::Result<Space>,
+    /// Who listens at an address as `observe.listen` has it.
+    pub(super) listening: fn(&str) -> Listening,
 }
 
 /// A GPU, in the words of `nvidia-smi`.
@@ -62,6 +64,19 @@ pub(super) struct Space {
     pub(super) total: u64,
     /// What this user may still write.
     pub(super) free: u64,
+}
+
+/// Who listens where metrics are to be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Listening {
+    /// Nobody.
+    Nobody,
+    /// A daemon of ours.
+    Ours,
+    /// Somebody who does not answer as a daemon of ours does.
+    Another,
+    /// That can't be found out, for this reason.
+    Unknown(String),
 }
 
 /// What answers in the pipe directory.

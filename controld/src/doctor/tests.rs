@@ -4,7 +4,7 @@ mod places;
 mod rights;
 mod words;
 
-use super::machine::{Daemon, Gpu, Machine, Space};
+use super::machine::{Daemon, Gpu, Listening, Machine, Space};
 use super::{CHECKS, Finding, Severity, examine};
 use crate::devices::gpus::ProbedGpu;
 use crate::settings::ConfigFile;
@@ -69,6 +69,7 @@ impl Made {
                 }]),
                 open: opens,
                 space: plenty,
+                listening: |_| Listening::Nobody,
             },
             folder,
         };

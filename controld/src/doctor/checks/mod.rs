@@ -5,6 +5,7 @@ mod devices;
 mod driver;
 mod folders;
 mod limits;
+mod metrics;
 mod namespaces;
 mod privileges;
 mod programs;
@@ -34,6 +35,7 @@ pub const CHECKS: &[Check] = &[
     check("stale-files", "sockets and pid files that nobody stands behind", daemon::stale_files),
     check("other-daemons", "other control daemons on this machine", daemon::other_daemons),
     check("config", "mps-control.toml and the environment", daemon::config),
+    check("metrics", "whether metrics are served where they are to be", metrics::metrics),
     check("driver", "the kernel module", driver::driver),
     check("library", "libcuda.so.1 against the kernel module", driver::library),
     check("server-program", "nvidia-cuda-mps-server", programs::server_program),

@@ -4,8 +4,11 @@ use super::{DAEMON, GIB, Made};
 use crate::core::{ComputeModeAction, Sharing};
 use crate::devices::gpus::{ProbedGpu, ProbedProcess};
 use crate::doctor::Severity::{Note, Ok as Fine, Problem, Warning};
-use crate::doctor::machine::{Daemon, Space};
-use std::io;
+use crate::doctor::gather::listening;
+use crate::doctor::machine::{Daemon, Listening, Space};
+use crate::settings::ConfigFile;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -279,4 +282,46 @@ fn the_vendors_program_before_ours_in_path_is_a_warning() {
     made.assert("server-program", Problem, "nvidia-cuda-mps-server");
     made.machine.search_path = None;
     made.assert("path", Note, "not known");
+}
+
+#[test]
+fn metrics_need_an_address_that_is_the_daemons() {
+    let mut made = Made::sound();
+    let mut config = ConfigFile::default();
+    config.observe.listen = "127.0.0.1:9401".to_owned();
+    made.machine.config = Ok(config);
+    made.assert("metrics", Warning, "nobody listens");
+    made.machine.listening = |_| Listening::Ours;
+    made.assert("metrics", Fine, "served on 127.0.0.1:9401");
+    made.machine.listening = |_| Listening::Another;
+    made.assert("metrics", Warning, "another program");
+    made.machine.listening = |_| Listening::Unknown("no permission".into());
+    made.assert("metrics", Note, "no permission");
+    made.machine.daemon = Daemon::Absent;
+    made.machine.listening = |_| Listening::Nobody;
+    made.assert("metrics", Fine, "free");
+    made.machine.listening = |_| Listening::Ours;
+    made.assert("metrics", Warning, "another pipe directory");
+}
+
+#[test]
+fn who_listens_is_found_out_by_a_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.sock");
+    let listen = format!("unix:{}", path.display());
+    assert_eq!(listening(&listen), Listening::Nobody, "there is no such file");
+    let listener = UnixListener::bind(&path).unwrap();
+    let answering = std::thread::spawn(move || {
+        for answer in ["HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n", "SSH-2.0\r\n"] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut question = [0; 1024];
+            assert!(stream.read(&mut question).unwrap() > 0);
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    assert_eq!(listening(&listen), Listening::Ours);
+    assert_eq!(listening(&listen), Listening::Another);
+    answering.join().unwrap();
+    assert_eq!(listening(&listen), Listening::Nobody, "whoever it was has gone and left the file");
+    assert!(matches!(listening("nonsense"), Listening::Unknown(_)));
 }
