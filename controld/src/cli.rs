@@ -3,13 +3,15 @@
 //! Measured on 535 to 595, see the module [`text`] for what is printed. More is accepted than any one release accepts:
 //! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
 
-pub mod help;
-pub mod local;
-pub mod options;
-pub mod text;
+pub(crate) mod help;
+pub(crate) mod local;
+pub(crate) mod options;
+pub(crate) mod text;
 
-pub use local::{LOCAL_COMMANDS, LocalCommand, RunRequest, StopRequest, Whom};
-pub use options::{Flag, OPTIONS, OptionSpec};
+pub use local::LOCAL_COMMANDS;
+pub(crate) use local::{LocalCommand, RunRequest, StopRequest, Whom};
+pub(crate) use options::Flag;
+pub use options::OPTIONS;
 
 use remps_proto::admin::Personality;
 use remps_proto::admin::personality::UnknownOption;
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 
 /// What a call of the program asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Invocation {
+pub(crate) enum Invocation {
     /// To be the daemon.
     Daemon(DaemonOptions),
     /// To read commands from standard input and send them to the daemon.
@@ -36,7 +38,7 @@ pub enum Invocation {
 
 /// How to be the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DaemonOptions {
+pub(crate) struct DaemonOptions {
     /// Stay in the foreground, with all log lines on standard output.
     pub foreground: bool,
     /// One server, run by root, for all users.
@@ -49,7 +51,7 @@ pub struct DaemonOptions {
 
 /// Texts for the two outputs and the exit status.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Print {
+pub(crate) struct Print {
     /// For standard output.
     pub stdout: String,
     /// For standard error.
@@ -63,7 +65,7 @@ impl DaemonOptions {
     ///
     /// # Errors
     /// When somebody other than root wants to serve all users.
-    pub fn check_user(&self, euid: u32) -> Result<(), Print> {
+    pub(crate) fn check_user(&self, euid: u32) -> Result<(), Print> {
         const ROOT: u32 = 0;
         if self.multiuser && euid != ROOT {
             let stdout = format!("{}\n", text::ONLY_ROOT_MULTIUSER);
@@ -74,7 +76,7 @@ impl DaemonOptions {
 }
 
 /// Reads the arguments, without the program's name.
-pub fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut flags = Vec::new();
     let mut rest = arguments.as_slice();

@@ -8,7 +8,7 @@
 //! tests run debug builds anyway. A misspelt name would silently test nothing, so the names are a closed list.
 
 /// Every point, in about the order in which a daemon comes by.
-pub const POINTS: &[&str] = &[
+pub(crate) const POINTS: &[&str] = &[
     // The start, fresh or as a successor.
     "attached",
     "state-restored",
@@ -121,7 +121,7 @@ mod armed {
 
 /// The daemon has come to this point, one of [`POINTS`].
 #[inline]
-pub fn reached(name: &'static str) {
+pub(crate) fn reached(name: &'static str) {
     #[cfg(debug_assertions)]
     armed::reached(name);
     #[cfg(not(debug_assertions))]

@@ -2,13 +2,14 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`app`] | the program from its first to its last line |
+//! | [`run_program`] | the program from its first to its last line |
 //! | [`cli`], [`ui`] | options and texts; the command line's side of a session |
 //! | [`settings`] | environment and configuration file |
 //! | [`core`] | every decision, without I/O |
 //! | [`doctor`] | looks for what is wrong with MPS on this machine |
 //! | [`stop`] | ends clients without harm to others: the command `stop-client` |
 //! | [`driver`] | the one task that feeds the core and performs its effects |
+//! | [`nearest`] | what a word that is not known was perhaps meant to be |
 //! | [`io`], [`devices`], [`holder`] | sockets, processes, files; GPUs; the process that survives this one |
 //! | [`observe`] | logs, the event journal, metrics, health |
 //! | [`report`] | what the commands of ours are answered, from a picture of the daemon |
@@ -17,23 +18,31 @@
 //! | [`vault`] | where programs give their GPU memory into the daemon's keeping |
 //! | [`witness`] | what tells of faults, of ends, and of who a process is |
 //! | [`sys`] | the system calls that need unsafe code |
+//!
+//! It is a program: what is public is [`run_program`] and, in [`parts`], what the tests, the benchmark and the programs
+//! of `integration` drive by itself. So the compiler tells what nobody uses.
 
-pub mod app;
-pub mod cli;
-pub mod core;
-pub mod devices;
-pub mod doctor;
-pub mod driver;
-pub mod failpoint;
-pub mod holder;
-pub mod io;
-pub mod observe;
-pub mod patience;
-pub mod report;
-pub mod run;
-pub mod settings;
-pub mod stop;
-pub mod sys;
-pub mod ui;
-pub mod vault;
-pub mod witness;
+mod app;
+mod cli;
+mod core;
+mod devices;
+mod doctor;
+mod driver;
+mod failpoint;
+mod holder;
+mod io;
+mod nearest;
+mod observe;
+mod patience;
+mod report;
+mod run;
+mod settings;
+mod stop;
+mod sys;
+mod ui;
+mod vault;
+mod witness;
+
+pub mod parts;
+
+pub use app::run as run_program;

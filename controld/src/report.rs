@@ -28,23 +28,23 @@ mod table;
 mod tests;
 mod vault;
 
-pub use channels::channel_list;
-pub use client::{client_not_found, client_state};
-pub use faults::{Fault, FaultLedger};
-pub use fit::{LINE_LIMIT, fitted, fitted_within};
-pub use line::event_line;
-pub use snapshot::{
+pub(crate) use channels::channel_list;
+pub(crate) use client::{client_not_found, client_state};
+pub(crate) use faults::{Fault, FaultLedger};
+pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
+pub(crate) use line::event_line;
+pub(crate) use snapshot::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, FuneralFacts, GpuFacts,
     RegionFacts, ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
 };
-pub use status::status;
-pub use vault::vault_list;
+pub(crate) use status::status;
+pub(crate) use vault::vault_list;
 
 use crate::core::Uid;
 
 /// How the answer to a command that has a table is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// As a table of 100 columns at most: what matters most, and long texts cut.
     Narrow,
     /// As a table of all there is.
@@ -56,7 +56,7 @@ pub enum Form {
 impl Form {
     /// The form that these options ask for.
     #[must_use]
-    pub fn of(wide: bool, json: bool) -> Self {
+    pub(crate) fn of(wide: bool, json: bool) -> Self {
         match (json, wide) {
             (true, _) => Self::Json,
             (false, true) => Self::Wide,

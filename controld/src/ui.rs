@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Where the commands come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Commands {
+pub(crate) enum Commands {
     /// Lines of standard input, up to its end.
     Stdin,
     /// One command, for example the program's arguments.
@@ -70,7 +70,7 @@ impl Broken {
 
 /// The daemon's words to one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Its lines, each with its line end.
     pub text: String,
     /// The pid, as this process sees it, of whoever keeps the daemon's socket; 0 when it is in another pid namespace
@@ -80,7 +80,7 @@ pub struct Answer {
 
 /// Why there is no [`Answer`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
+pub(crate) enum Unanswered {
     /// Nothing answers as a daemon.
     #[error("no daemon answers: {0}")]
     NoDaemon(&'static str),
@@ -93,7 +93,7 @@ pub enum Unanswered {
 ///
 /// # Errors
 /// When nobody answers in time. A command that is refused has an answer: the reason.
-pub fn ask(pipe_dir: &Path, command: &str, limit: Duration) -> Result<Answer, Unanswered> {
+pub(crate) fn ask(pipe_dir: &Path, command: &str, limit: Duration) -> Result<Answer, Unanswered> {
     let deadline = Instant::now() + limit;
     let socket = connect::connect(pipe_dir, Some(deadline))?;
     let keeper = getsockopt(&socket, PeerCredentials).map_or(0, |credentials| credentials.pid());
@@ -117,7 +117,7 @@ impl From<Broken> for Unanswered {
 ///
 /// A `quit` may take as long as the clients take to leave: there is no deadline on an answer, only the daemon's end.
 #[must_use]
-pub fn run(pipe_dir: &Path, commands: &Commands, personality: Personality) -> u8 {
+pub(crate) fn run(pipe_dir: &Path, commands: &Commands, personality: Personality) -> u8 {
     let stdin = io::stdin();
     let explains = matches!(commands, Commands::One(_)) || io::stderr().is_terminal();
     let (mut out, mut err) = (io::stdout().lock(), io::stderr());

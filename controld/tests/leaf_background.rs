@@ -20,11 +20,11 @@ use libtest_mimic::{Arguments, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use remps_controld::io::daemonize::{Process, Report, daemonize};
-use remps_controld::io::reaper::{Reaper, reap_orphans};
-use remps_controld::io::runtime_dir::{CONTROL, CONTROL_LOCK, RuntimeDir, RuntimeDirError};
-use remps_controld::io::server_process::{ExitCause, Identity, SERVER_NAME, ServerSpec};
-use remps_controld::sys::fork::{Side, single_threaded};
+use remps_controld::parts::io::daemonize::{Process, Report, daemonize};
+use remps_controld::parts::io::reaper::{Reaper, reap_orphans};
+use remps_controld::parts::io::runtime_dir::{CONTROL, CONTROL_LOCK, RuntimeDir, RuntimeDirError};
+use remps_controld::parts::io::server_process::{ExitCause, Identity, SERVER_NAME, ServerSpec};
+use remps_controld::parts::sys::fork::{Side, single_threaded};
 
 const CASES: &[(&str, fn())] = &[
     ("the_started_process_ends_only_when_the_daemon_is_ready", the_started_process_ends_only_when_the_daemon_is_ready),
@@ -87,7 +87,7 @@ fn read_all(mut pipe: PipeReader) -> String {
 }
 
 /// Goes into the background in a child; gives the child, which ends with the report's status, and the report.
-fn background(daemon: impl FnOnce(remps_controld::io::daemonize::Readiness)) -> (Pid, PipeReader) {
+fn background(daemon: impl FnOnce(remps_controld::parts::io::daemonize::Readiness)) -> (Pid, PipeReader) {
     let (report_rx, mut report_tx) = pipe().unwrap();
     let child = run(move || match daemonize().unwrap() {
         Process::Started(Report { status, stdout, stderr }) => {

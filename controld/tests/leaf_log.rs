@@ -11,8 +11,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use remps_controld::observe::log::{CONTROL_LOG, Format, Limits, LogSink};
-use remps_controld::observe::rate::Rate;
+use remps_controld::parts::observe::log::{CONTROL_LOG, Format, Limits, LogSink};
+use remps_controld::parts::observe::rate::Rate;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 const PLENTY: Rate = Rate { per_second: u32::MAX, burst: u32::MAX };

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use remps_controld::io::folder::Folder;
-use remps_controld::io::log_fifo::{self, HALF_RECORD_DEADLINE, LogFifo};
+use remps_controld::parts::io::folder::Folder;
+use remps_controld::parts::io::log_fifo::{self, HALF_RECORD_DEADLINE, LogFifo};
 use remps_proto::mps::log::{LocalTime, Record, Source};
 
 /// Whatever takes longer than this has hung.

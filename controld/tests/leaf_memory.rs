@@ -5,11 +5,11 @@
 //! must not grow any more, and what they take together is promised to operators.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
-use remps_controld::core::{
+use remps_controld::parts::core::{
     Access, ConnectionId, Core, Effect, End, Evidence, ExitCause, Identity, Input, MemoryFault, NoReply, Peer, Pid,
     Place, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
 };
-use remps_controld::observe::recorder::Recorder;
+use remps_controld::parts::observe::recorder::Recorder;
 use remps_proto::admin::defaults::Defaults;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;

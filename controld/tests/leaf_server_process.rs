@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, geteuid, getpgid, getpgrp, getsid};
-use remps_controld::io::process::{self, ExitCause};
-use remps_controld::io::server_process::{
+use remps_controld::parts::io::process::{self, ExitCause};
+use remps_controld::parts::io::server_process::{
     FindServerError, Identity, SERVER_NAME, ServerProcess, ServerSpec, SpawnError, find_server, look_up_identity,
 };
 

@@ -19,7 +19,7 @@ mod report;
 
 use figures::Figure;
 use programs::Programs;
-use remps_controld::holder::{ARGUMENT, process};
+use remps_controld::parts::holder::{ARGUMENT, process};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -36,7 +36,7 @@ use tempfile::TempDir;
 /// Whatever takes longer than this has hung. A virtual machine has been seen to stand still for half a minute.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// How many times its own deadlines our daemon waits for peers that are only slow: [`remps_controld::patience`].
+/// How many times its own deadlines our daemon waits for peers that are only slow: [`remps_controld::parts::patience`].
 const PATIENCE: &str = "60";
 
 /// A bench.

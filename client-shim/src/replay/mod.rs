@@ -60,17 +60,18 @@ use recovery::Verdict;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static CONSTANT_RANGES: OnceLock<ConstantRanges> = OnceLock::new();
+
 /// Tells which ranges, by address and size, the program has said that it no longer writes.
-static CONSTANT_RANGES: OnceLock<fn() -> Vec<(u64, u64)>> = OnceLock::new();
+pub(crate) type ConstantRanges = fn() -> Vec<(u64, u64)>;
 
 /// Whether calls pass the gate.
 pub(crate) fn is_armed() -> bool {
     IS_ARMED.load(Ordering::Relaxed)
 }
 
-/// From now on calls pass the gate: the driver has been initialised in this process. `constant_ranges` tells which
-/// ranges, by address and size, the program has said that it no longer writes.
-pub(crate) fn arm(constant_ranges: fn() -> Vec<(u64, u64)>) {
+/// From now on calls pass the gate: the driver has been initialised in this process.
+pub(crate) fn arm(constant_ranges: ConstantRanges) {
     if !settings::is_replaying() || is_armed() {
         return;
     }

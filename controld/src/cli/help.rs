@@ -85,8 +85,14 @@ fn of_command(name: &str) -> Help {
     for (option, help) in taken {
         explained(&mut text, option, help);
     }
+    if name == "doctor" {
+        text.push_str("\nWhat it looks at:\n");
+        for check in crate::doctor::CHECKS {
+            explained(&mut text, check.id, check.about);
+        }
+    }
     if sent.is_some() {
-        writeln!(text, "\nAlso read from standard input: echo {name} | {PROGRAM}").expect("a String takes every text");
+        writeln!(text, "\nOr on standard input: echo COMMAND | {PROGRAM}").expect("a String takes every text");
     }
     Help::Text(text)
 }
@@ -155,7 +161,7 @@ fn groups(arguments: &str) -> Vec<&str> {
 
 /// The whole help text; also what 555 answers to an option it does not know.
 #[must_use]
-pub fn whole(personality: Personality) -> String {
+pub(crate) fn whole(personality: Personality) -> String {
     let mut text = format!(
         "{}\n{}\n\n  Lets CUDA programs share a GPU through the Multi-Process Service. Without\n  options, commands are \
          read from standard input and sent to the daemon.\n\n  {PROGRAM} [options] [command]\n  {PROGRAM} help \
@@ -194,7 +200,7 @@ fn listed(text: &mut String, name: &str, arguments: &str, help: &str) {
 
 /// What to tell somebody on standard error whose command nobody knows: what it was perhaps meant to be.
 #[must_use]
-pub fn hint(line: &[u8]) -> Option<String> {
+pub(crate) fn hint(line: &[u8]) -> Option<String> {
     let Command::Unknown(word) = Command::parse(line, *Personality::ALL.last()?) else {
         return None;
     };
@@ -209,14 +215,9 @@ pub fn hint(line: &[u8]) -> Option<String> {
 
 /// The command that a word is nearest to, if it is near any.
 fn nearest(word: &str) -> Option<&'static str> {
-    // More wrong letters than one in three make another word.
-    let most = word.chars().count() / 3;
-    let all = CommandName::ALL.iter().map(|name| name.spelling()).chain(LOCAL_COMMANDS.iter().map(|spec| spec.name));
-    let word = word.to_ascii_lowercase();
-    all.map(|name| (strsim::osa_distance(&word, name), name))
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
+    let sent = CommandName::ALL.iter().map(|name| name.spelling());
+    let all: Vec<&'static str> = sent.chain(LOCAL_COMMANDS.iter().map(|spec| spec.name)).collect();
+    crate::nearest::nearest(&word.to_ascii_lowercase(), &all).first().copied()
 }
 
 #[cfg(test)]
@@ -277,7 +278,7 @@ mod tests {
         ] {
             assert_eq!(hint(word.as_bytes()), Some(format!("Did you mean \"{meant}\"?")), "{word}");
         }
-        for word in ["", "x", "client", "server", "nonsense", "lspart", "status", "get_server_list"] {
+        for word in ["", "x", "nonsense", "lspart", "status", "get_server_list"] {
             assert_eq!(hint(word.as_bytes()), None, "{word}");
         }
         assert!(hint(b"help\n").is_some_and(|hint| hint.contains("help")));

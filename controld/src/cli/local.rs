@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a process may take to end after SIGTERM, unless the call says otherwise.
-pub const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is to be done here.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LocalCommand {
+pub(crate) enum LocalCommand {
     /// Look for what is wrong with this machine's MPS.
     Doctor {
         /// As JSON instead of a table.
@@ -28,7 +28,7 @@ pub enum LocalCommand {
 
 /// What to run, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     /// Under which name a successor finds what the program has; without one nothing outlives it.
     pub name: Option<String>,
     /// Whether it is started again when a fault has ended it.
@@ -44,11 +44,11 @@ pub struct RunRequest {
 }
 
 /// How often a program is started again, unless the call says otherwise.
-pub const DEFAULT_RESTARTS: u32 = 10;
+pub(crate) const DEFAULT_RESTARTS: u32 = 10;
 
 /// Whom to stop, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StopRequest {
+pub(crate) struct StopRequest {
     /// Whom.
     pub whom: Whom,
     /// How long a process may take to end after SIGTERM before it gets SIGKILL.
@@ -61,7 +61,7 @@ pub struct StopRequest {
 
 /// Which processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Whom {
+pub(crate) enum Whom {
     /// These, clients or not.
     Pids(Vec<u32>),
     /// The clients in a cgroup and below it.

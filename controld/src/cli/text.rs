@@ -3,37 +3,22 @@
 //! The first line of the version and all messages are the vendor's, because programs compare them.
 
 use remps_proto::admin::Personality;
-use std::path::Path;
 
 /// Exit status of success, and of an unknown option since 580.
-pub const SUCCESS: u8 = 0;
+pub(crate) const SUCCESS: u8 = 0;
 /// Exit status of every failure that has none of its own.
-pub const FAILURE: u8 = 1;
+pub(crate) const FAILURE: u8 = 1;
 /// Exit status of one of our own commands whose arguments make no sense.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 
 /// On standard error when no daemon answers.
-pub const CANNOT_FIND: &str = "Cannot find MPS control daemon process";
+pub(crate) const CANNOT_FIND: &str = "Cannot find MPS control daemon process";
 /// On standard error when the daemon goes away in the middle.
-pub const CANNOT_SEND: &str = "Cannot send command to MPS control daemon process";
-/// On standard output when the pipe directory has its daemon.
-pub const ALREADY_RUNNING: &str = "An instance of this daemon is already running";
+pub(crate) const CANNOT_SEND: &str = "Cannot send command to MPS control daemon process";
 /// For multi-user mode by somebody else; measured on 555.
-pub const ONLY_ROOT_MULTIUSER: &str = "Only root user may enable -multiuser-server!";
+pub(crate) const ONLY_ROOT_MULTIUSER: &str = "Only root user may enable -multiuser-server!";
 /// Before the help text since 580; the two blanks at its end are the vendor's.
-pub const UNRECOGNIZED_OPTION: &str = "Unrecognized option  ";
-
-/// On standard output when the pipe directory cannot be made or entered.
-#[must_use]
-pub fn cannot_access_pipe_directory(path: &Path) -> String {
-    format!("Cannot access CUDA_MPS_PIPE_DIRECTORY={}", path.display())
-}
-
-/// On standard output when there will be no log files; the daemon runs without.
-#[must_use]
-pub fn no_logs(path: &Path) -> String {
-    format!("Warning: Failed writing log files to directory [{}]. No logs will be available.", path.display())
-}
+pub(crate) const UNRECOGNIZED_OPTION: &str = "Unrecognized option  ";
 
 /// The name of the program in its first line.
 pub(super) fn title(personality: Personality) -> &'static str {
@@ -50,7 +35,7 @@ pub(super) const WHO: &str =
 
 /// The version: `Binary version: N` where the release played has one, for programs that look for it.
 #[must_use]
-pub fn version(personality: Personality) -> String {
+pub(crate) fn version(personality: Personality) -> String {
     let number = personality.binary_version().map(|number| format!(" Binary version: {number}")).unwrap_or_default();
     format!("{}{number}\n{WHO}\n\n", title(personality))
 }

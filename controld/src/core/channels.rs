@@ -25,9 +25,9 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of the table. A GPU has at most 4,096 channels on each of its runlists, and MPS has room for 60 clients on one.
-pub const MAX_CHANNELS: usize = 65_536;
+pub(super) const MAX_CHANNELS: usize = 65_536;
 /// Rows of one process.
-pub const MAX_CHANNELS_OF_PROCESS: usize = 4096;
+pub(super) const MAX_CHANNELS_OF_PROCESS: usize = 4096;
 
 /// A hardware channel's name: no other living channel of the machine has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -73,7 +73,7 @@ pub enum Facts {
 
 /// A row of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// Whose it is.
     pub process: ProcessKey,
     /// Its name.
@@ -98,7 +98,7 @@ struct Owner {
 
 /// The table.
 #[derive(Debug, Default)]
-pub struct Channels {
+pub(crate) struct Channels {
     entries: BTreeMap<Channel, Entry>,
     of_process: BTreeMap<Pid, Owner>,
     of_va_space: BTreeMap<u64, BTreeSet<Channel>>,
@@ -111,7 +111,7 @@ impl Channels {
     ///
     /// A process with the same pid and another start time is an earlier one, and everything of it is dropped; one whose
     /// start time is not known is the one that has channels already. `false` when there is no room, or when a context's name comes with a hardware channel's facts or the other way round.
-    pub fn add(&mut self, process: ProcessKey, channel: Channel, facts: Facts) -> bool {
+    pub(crate) fn add(&mut self, process: ProcessKey, channel: Channel, facts: Facts) -> bool {
         let fits = matches!(
             (&channel, &facts),
             (Channel::Context(_), Facts::Context(_)) | (Channel::Hardware(_), Facts::Hardware(_))
@@ -145,7 +145,7 @@ impl Channels {
     }
 
     /// Forgets a channel, and says whose it was.
-    pub fn remove(&mut self, channel: &Channel) -> Option<ProcessKey> {
+    pub(crate) fn remove(&mut self, channel: &Channel) -> Option<ProcessKey> {
         let Entry { pid, facts } = self.entries.remove(channel)?;
         if let Facts::Hardware(facts) = facts
             && let Some(channels) = self.of_va_space.get_mut(&facts.va_space)
@@ -166,45 +166,31 @@ impl Channels {
 
     /// Forgets everything of a process that has ended, and says how much that was. The hardware channels of one that
     /// died in the middle of its work live a little longer; the module tells of their end, which is then no news.
-    pub fn remove_process(&mut self, pid: Pid) -> usize {
+    pub(crate) fn remove_process(&mut self, pid: Pid) -> usize {
         let channels = self.of_process.get(&pid).map(|owner| owner.channels.clone()).unwrap_or_default();
         channels.iter().filter(|channel| self.remove(channel).is_some()).count()
     }
 
     /// Forgets the hardware channels of an address space that is gone, and says how many there were.
-    pub fn remove_va_space(&mut self, va_space: u64) -> usize {
+    pub(crate) fn remove_va_space(&mut self, va_space: u64) -> usize {
         let channels = self.of_va_space.get(&va_space).cloned().unwrap_or_default();
         channels.iter().filter(|channel| self.remove(channel).is_some()).count()
     }
 
     /// Forgets all hardware channels: the module's whole state follows, or the module is gone.
-    pub fn forget_hardware(&mut self) {
+    pub(crate) fn forget_hardware(&mut self) {
         for va_space in self.of_va_space.keys().copied().collect::<Vec<_>>() {
             self.remove_va_space(va_space);
         }
     }
 
-    /// Whose a channel is.
-    #[must_use]
-    pub fn owner(&self, channel: &Channel) -> Option<ProcessKey> {
-        let pid = self.entries.get(channel)?.pid;
-        self.of_process.get(&pid).map(|owner| ProcessKey { pid, start_time: owner.start_time })
-    }
-
-    /// The hardware channels with this number, one for each GPU and runlist that has it: a line of the kernel names a
-    /// channel by its number alone.
-    pub fn numbered(&self, number: u32) -> impl Iterator<Item = Row> {
-        self.rows(None)
-            .filter(move |row| matches!(&row.channel, Channel::Hardware(hardware) if hardware.channel == number))
-    }
-
     /// The channels of a process, contexts first.
-    pub fn channels_of(&self, pid: Pid) -> impl Iterator<Item = &Channel> {
+    pub(crate) fn channels_of(&self, pid: Pid) -> impl Iterator<Item = &Channel> {
         self.of_process.get(&pid).into_iter().flat_map(|owner| &owner.channels)
     }
 
     /// The rows of a process, or all of them: by pid, contexts before hardware channels.
-    pub fn rows(&self, pid: Option<Pid>) -> impl Iterator<Item = Row> {
+    pub(crate) fn rows(&self, pid: Option<Pid>) -> impl Iterator<Item = Row> {
         let pids = match pid {
             Some(pid) => self.of_process.range(pid..=pid),
             None => self.of_process.range(..),
@@ -217,23 +203,5 @@ impl Channels {
             let facts = self.entries.get(channel)?.facts;
             Some(Row { process, channel: channel.clone(), facts })
         })
-    }
-
-    /// How many channels are known.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether none is known.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// How many were not noted for want of room.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused
     }
 }

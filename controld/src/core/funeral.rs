@@ -265,11 +265,6 @@ impl Core {
             || self.servers.get(&server).is_some_and(|server| server.census_due)
     }
 
-    /// A dead client's work is known to have ended.
-    pub(super) fn drained(&mut self, now: Duration, key: ProcessKey) {
-        self.end_funeral(now, key, FuneralEnd::Drained);
-    }
-
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
     #[must_use]
     pub fn holds_copies_of(&self, key: ProcessKey) -> bool {

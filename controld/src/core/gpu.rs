@@ -26,7 +26,7 @@ pub struct Gpu {
 }
 
 /// Some GPUs.
-pub type GpuSet = BTreeSet<Gpu>;
+pub(crate) type GpuSet = BTreeSet<Gpu>;
 
 impl Gpu {
     /// The GPU of this UUID, as `GPU-…`.

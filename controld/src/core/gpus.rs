@@ -13,7 +13,7 @@
 mod modes;
 mod strangers;
 
-pub use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
+pub(crate) use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
 
 use super::ids::Uid;
 use super::{Core, Effect, ProcessKey};

@@ -5,7 +5,7 @@ use core::fmt;
 /// A process id.
 pub type Pid = u32;
 /// A user id.
-pub type Uid = u32;
+pub(crate) type Uid = u32;
 
 macro_rules! ids {
     ($($(#[$meta:meta])* $name:ident;)+) => {

@@ -126,11 +126,6 @@ pub enum Input {
     HardwareForgotten,
     /// It has told of all that there are.
     HardwareKnown,
-    /// The work of a client that died is known to have ended.
-    Drained {
-        /// Whose.
-        process: ProcessKey,
-    },
     /// A server has greeted a client that it was told of: the client can get its end of the connection.
     ServerGreeted {
         /// The client's connection.

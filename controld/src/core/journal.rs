@@ -11,7 +11,7 @@ mod reasons;
 mod seen;
 mod words;
 
-pub use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
+pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
 
 use super::evidence::{End, ProcessKey};
 use super::gpu::Gpu;

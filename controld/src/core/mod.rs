@@ -40,7 +40,7 @@ mod evidence;
 mod fate;
 mod fault;
 mod funeral;
-pub mod gpu;
+pub(crate) mod gpu;
 mod gpus;
 mod handshakes;
 mod held;
@@ -61,7 +61,7 @@ mod reach;
 mod recovered;
 mod remains;
 mod sanctions;
-pub mod saved;
+pub(crate) mod saved;
 mod server;
 mod settle;
 mod silence;
@@ -69,33 +69,42 @@ mod spared;
 mod start;
 #[cfg(test)]
 mod tests;
-pub mod vault;
+pub(crate) mod vault;
 mod verdict;
 mod whereabouts;
 
-pub use backoff::Backoff;
-pub use channels::{
-    Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts, MAX_CHANNELS, MAX_CHANNELS_OF_PROCESS,
-    Row as ChannelRow,
-};
-pub use effect::{Effect, PsRow, ServerSignal};
-pub use evidence::{Access, End, Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
-pub use fate::{Fate, Part};
-pub use funeral::Mourned;
-pub use gpu::Gpu;
-pub use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
-pub use held::GpuMemory;
-pub use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+pub(crate) use channels::{Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
+pub use effect::Effect;
+pub(crate) use effect::{PsRow, ServerSignal};
+pub(crate) use evidence::Isolation;
+pub use evidence::{Access, End, Evidence, MemoryFault, ProcessKey, XidClass};
+pub(crate) use fate::{Fate, Part};
+pub(crate) use funeral::Mourned;
+pub(crate) use gpu::Gpu;
+pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
+pub(crate) use held::GpuMemory;
+pub use ids::{ConnectionId, Pid, RequestId, ServerEpoch};
+pub(crate) use ids::{DomainId, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
-pub use journal::{ExitReason, FuneralEnd, JournalEvent, ModeCause, RefusalReason, Sanction, StartReason};
-pub use place::{Namespace, Place, Rights};
-pub use policy::{
+pub use journal::JournalEvent;
+pub(crate) use journal::{ExitReason, FuneralEnd, RefusalReason, Sanction};
+pub use place::Place;
+pub(crate) use place::{Namespace, Rights};
+pub use policy::Policy;
+pub(crate) use policy::{
     BreakerPolicy, ComputeModeAction, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy,
-    FuneralPolicy, GpuPolicy, Grouping, Policy, Sharing, StrangerAction, VictimAction, cgroup_unit,
+    FuneralPolicy, GpuPolicy, Grouping, Sharing, StrangerAction, VictimAction,
 };
-pub use server::{Drain, Role, Server, ServerState, Taint};
-pub use verdict::{Confidence, Identity, Suspect, SuspectIdentity, Testimony, Verdict};
-pub use whereabouts::GpuPlace;
+pub(crate) use server::{Server, ServerState};
+pub use verdict::Identity;
+pub(crate) use verdict::{Confidence, SuspectIdentity, Verdict};
+pub(crate) use whereabouts::GpuPlace;
+#[cfg(test)]
+pub(crate) use {
+    journal::ModeCause,
+    server::Role,
+    verdict::{Suspect, Testimony},
+};
 
 use admission::{Client, Process};
 use blame::{Deaths, Verdicts};
@@ -220,7 +229,6 @@ impl Core {
             Input::HardwareKnown => self.hardware_known(now),
             Input::GpusFound(places) => self.gpus_found(now, places),
             Input::SpacesFound { process, gpus } => self.spaces_found(process, gpus.as_deref()),
-            Input::Drained { process } => self.drained(now, process),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
             Input::EndTakenBack { connection } => self.end_taken_back(connection),
             Input::RestAnswered { connection } => self.rest_answered(connection),

@@ -15,11 +15,13 @@ mod grouping;
 #[cfg(test)]
 mod tests;
 
-pub use domain::{
+pub(crate) use domain::{
     BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
 };
-pub use gpus::{ComputeModeAction, GpuPolicy, StrangerAction};
-pub use grouping::{Grouping, cgroup_unit};
+pub(crate) use gpus::GpuPolicy;
+pub(crate) use gpus::{ComputeModeAction, StrangerAction};
+pub(crate) use grouping::Grouping;
+pub(crate) use grouping::cgroup_unit;
 
 use super::ids::Uid;
 use core::time::Duration;

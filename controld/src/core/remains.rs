@@ -12,7 +12,7 @@ use super::Core;
 use super::admission::Process;
 use super::evidence::ProcessKey;
 use super::ids::{Pid, ServerEpoch, Uid};
-use super::journal::JournalEvent;
+use super::journal::{FuneralEnd, JournalEvent};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Core {
         self.channels.remove_va_space(va_space);
         self.spaces.owners.remove(&va_space);
         if let Some(key) = process.filter(|key| self.client_process(*key).is_none()) {
-            self.drained(now, key);
+            self.end_funeral(now, key, FuneralEnd::Drained);
         }
         self.settle_remains(now);
     }

@@ -25,8 +25,9 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub use names::{NameId, Predecessor, Standing, Title};
-pub use scope::{Reach, Scope};
+pub(crate) use names::{NameId, Standing};
+pub(crate) use names::{Predecessor, Title};
+pub(crate) use scope::{Reach, Scope};
 
 use super::evidence::ProcessKey;
 use super::ids::Uid;
@@ -37,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A region, by a number that no other gets while a holder lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RegionId(pub u64);
+pub(crate) struct RegionId(pub u64);
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +117,7 @@ pub struct Kept {
 
 /// A sum over regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// How many.
     pub regions: usize,
     /// Their bytes.
@@ -139,7 +140,7 @@ type Key = (Scope, String);
 
 /// Everything that is kept.
 #[derive(Debug)]
-pub struct Vault {
+pub(crate) struct Vault {
     policy: VaultPolicy,
     kept: BTreeMap<RegionId, Kept>,
     by_key: BTreeMap<(ProcessKey, u64), RegionId>,
@@ -151,7 +152,7 @@ pub struct Vault {
 impl Vault {
     /// An empty one.
     #[must_use]
-    pub const fn new(policy: VaultPolicy) -> Self {
+    pub(crate) const fn new(policy: VaultPolicy) -> Self {
         Self {
             policy,
             kept: BTreeMap::new(),
@@ -164,7 +165,7 @@ impl Vault {
 
     /// The rules in force.
     #[must_use]
-    pub const fn policy(&self) -> &VaultPolicy {
+    pub(crate) const fn policy(&self) -> &VaultPolicy {
         &self.policy
     }
 
@@ -172,7 +173,7 @@ impl Vault {
     ///
     /// # Errors
     /// `SWITCHED_OFF`, `KEY_IN_USE`, `NAME_IN_USE`, `QUOTA`.
-    pub fn escrow(&mut self, caller: &Caller, region: Region) -> Result<RegionId, Failure> {
+    pub(crate) fn escrow(&mut self, caller: &Caller, region: Region) -> Result<RegionId, Failure> {
         if !self.policy.enabled {
             return Err(Failure::SWITCHED_OFF);
         }
@@ -198,13 +199,13 @@ impl Vault {
     }
 
     /// Puts back what an earlier daemon kept, whatever the quotas are now.
-    pub fn restore(&mut self, id: RegionId, kept: Kept) {
+    pub(crate) fn restore(&mut self, id: RegionId, kept: Kept) {
         self.put(id, kept);
     }
 
     /// Ends adoptions that an earlier daemon had begun and not finished: where a name has an owner that lives, all
     /// regions of the name are its own, because a name has one owner. Returns those that have changed hands.
-    pub fn finish_adoptions(&mut self) -> Vec<RegionId> {
+    pub(crate) fn finish_adoptions(&mut self) -> Vec<RegionId> {
         let mut moved = Vec::new();
         let titled: BTreeMap<Key, Caller> = self.living_titles().into_iter().collect();
         for (name, ids) in self.by_name.clone() {
@@ -221,7 +222,7 @@ impl Vault {
     }
 
     /// Takes out what no process can ask for any more, after an earlier daemon has missed its owner's end.
-    pub fn remove_nameless_orphans(&mut self) -> Vec<RegionId> {
+    pub(crate) fn remove_nameless_orphans(&mut self) -> Vec<RegionId> {
         let is_lost = |kept: &Kept| kept.until.is_some() && kept.region.name.is_empty();
         let lost: Vec<RegionId> = self.kept.iter().filter(|(_, kept)| is_lost(kept)).map(|(id, _)| *id).collect();
         for id in &lost {
@@ -234,13 +235,13 @@ impl Vault {
     ///
     /// # Errors
     /// `NOT_FOUND`.
-    pub fn release(&mut self, caller: &Caller, key: u64) -> Result<(RegionId, Kept), Failure> {
+    pub(crate) fn release(&mut self, caller: &Caller, key: u64) -> Result<(RegionId, Kept), Failure> {
         let id = *self.by_key.get(&(caller.process, key)).ok_or(Failure::NOT_FOUND)?;
         Ok((id, self.remove(id).ok_or(Failure::NOT_FOUND)?))
     }
 
     /// Takes a region out whoever has it: it could not be made safe.
-    pub fn remove(&mut self, id: RegionId) -> Option<Kept> {
+    pub(crate) fn remove(&mut self, id: RegionId) -> Option<Kept> {
         let kept = self.kept.remove(&id)?;
         self.by_key.remove(&(kept.owner.process, kept.region.key));
         let name = (kept.scope.clone(), kept.region.name.clone());
@@ -255,7 +256,7 @@ impl Vault {
     }
 
     /// The caller's own regions.
-    pub fn of_process(&self, process: ProcessKey) -> impl Iterator<Item = RegionId> {
+    pub(crate) fn of_process(&self, process: ProcessKey) -> impl Iterator<Item = RegionId> {
         self.by_key.range((process, 0)..=(process, u64::MAX)).map(|(_, id)| *id)
     }
 
@@ -263,7 +264,7 @@ impl Vault {
     ///
     /// # Errors
     /// `NOT_FOUND`, `OWNER_LIVES`, and `KEY_IN_USE` when the caller has other regions with the same keys.
-    pub fn adopt(&mut self, caller: &Caller, name: &str) -> Result<Vec<RegionId>, Failure> {
+    pub(crate) fn adopt(&mut self, caller: &Caller, name: &str) -> Result<Vec<RegionId>, Failure> {
         let ids = self.orphans(caller, name)?;
         for id in &ids {
             let holder = self.by_key.get(&(caller.process, self.kept[id].region.key));
@@ -288,7 +289,7 @@ impl Vault {
     ///
     /// # Errors
     /// `NOT_FOUND`, `OWNER_LIVES`.
-    pub fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
+    pub(crate) fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
         let ids = self.orphans(caller, name)?;
         self.discard_title(&self.key(caller, name));
         Ok(ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect())
@@ -307,7 +308,7 @@ impl Vault {
     }
 
     /// A process has ended: its named regions get a deadline. Returns those, and those that are taken out at once.
-    pub fn ended(&mut self, now: Duration, process: ProcessKey) -> (Vec<RegionId>, Vec<(RegionId, Kept)>) {
+    pub(crate) fn ended(&mut self, now: Duration, process: ProcessKey) -> (Vec<RegionId>, Vec<(RegionId, Kept)>) {
         let ids: Vec<RegionId> = self.of_process(process).collect();
         let (named, nameless): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| !self.kept[id].region.name.is_empty());
         let until = now.saturating_add(self.policy.ttl);
@@ -323,12 +324,12 @@ impl Vault {
 
     /// When the next region's time is over.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.kept.values().filter_map(|kept| kept.until).chain(self.titles_deadline()).min()
     }
 
     /// Takes out the regions whose time is over.
-    pub fn expire(&mut self, now: Duration) -> Vec<(RegionId, Kept)> {
+    pub(crate) fn expire(&mut self, now: Duration) -> Vec<(RegionId, Kept)> {
         let due: Vec<RegionId> =
             self.kept.iter().filter(|(_, kept)| kept.until.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
         self.expire_titles(now);
@@ -337,18 +338,18 @@ impl Vault {
 
     /// A region.
     #[must_use]
-    pub fn get(&self, id: RegionId) -> Option<&Kept> {
+    pub(crate) fn get(&self, id: RegionId) -> Option<&Kept> {
         self.kept.get(&id)
     }
 
     /// All regions, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = (RegionId, &Kept)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RegionId, &Kept)> {
         self.kept.iter().map(|(id, kept)| (*id, kept))
     }
 
     /// The sum over some regions.
     #[must_use]
-    pub fn usage(&self, counts: impl Fn(&Kept) -> bool) -> Usage {
+    pub(crate) fn usage(&self, counts: impl Fn(&Kept) -> bool) -> Usage {
         let mut usage = Usage::default();
         self.kept.values().filter(|kept| counts(kept)).for_each(|kept| usage.add(kept.region.bytes));
         usage
@@ -356,13 +357,13 @@ impl Vault {
 
     /// Whether a process has a region or a name.
     #[must_use]
-    pub fn has(&self, process: ProcessKey) -> bool {
+    pub(crate) fn has(&self, process: ProcessKey) -> bool {
         self.of_process(process).next().is_some() || self.has_title(process)
     }
 
     /// Whose a name is, alive or not.
     #[must_use]
-    pub fn owner_of_name(&self, caller: &Caller, name: &str) -> Option<ProcessKey> {
+    pub(crate) fn owner_of_name(&self, caller: &Caller, name: &str) -> Option<ProcessKey> {
         if name.is_empty() {
             return None;
         }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub const LOOK_ARGUMENT: &str = "--list-gpus";
 /// That of the child that changes modes; the pid of who starts it, the library's file, the folders of records, an empty
 /// word and the changes follow.
-pub const CHANGE_ARGUMENT: &str = "--change-compute-mode";
+pub(crate) const CHANGE_ARGUMENT: &str = "--change-compute-mode";
 /// What stands between folders and changes.
 const END_OF_RECORDS: &str = "";
 /// Any number of processes have contexts: what managed GPUs have.
@@ -31,7 +31,7 @@ const INSTANCE_PREFIX: &str = "MIG-";
 /// What the child prints of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProbedGpu {
+pub(crate) struct ProbedGpu {
     /// The library's number of it, that of `nvidia-smi`.
     pub index: usize,
     /// `GPU-…`.
@@ -52,7 +52,7 @@ pub struct ProbedGpu {
 /// What it prints of a GPU's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProbedMemory {
+pub(crate) struct ProbedMemory {
     /// What the GPU has, in bytes.
     pub total: u64,
     /// What of it is in use.
@@ -66,7 +66,7 @@ pub struct ProbedMemory {
 /// What it prints of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProbedProcess {
+pub(crate) struct ProbedProcess {
     /// Its pid.
     pub pid: u32,
     /// GPU memory in bytes, where it is known.
@@ -77,7 +77,7 @@ pub struct ProbedProcess {
 
 /// A change of a GPU's compute mode, in numbers of the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     /// `GPU-…`.
     pub uuid: String,
     /// The mode that it must have.
@@ -89,7 +89,7 @@ pub struct Change {
 /// What the child prints of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProbedChange {
+pub(crate) struct ProbedChange {
     /// Which GPU.
     pub uuid: String,
     /// The number of its mode now, where it can be told.
@@ -101,7 +101,7 @@ pub struct ProbedChange {
 /// The command line of the child that changes modes. It removes the records of each GPU that gets a mode back, and so
 /// gets another one than [`DEFAULT_MODE`], from these folders.
 #[must_use]
-pub fn change_arguments(library: &Path, records: &[PathBuf], changes: &[Change]) -> Vec<OsString> {
+pub(crate) fn change_arguments(library: &Path, records: &[PathBuf], changes: &[Change]) -> Vec<OsString> {
     let own_pid = std::process::id().to_string();
     let mut arguments: Vec<OsString> = vec![CHANGE_ARGUMENT.into(), own_pid.into(), library.into()];
     arguments.extend(records.iter().map(OsString::from));
@@ -233,13 +233,13 @@ fn texts(arguments: &[OsString]) -> Vec<String> {
 
 /// Prints what is known of the GPUs that the arguments name; returns the exit status.
 #[must_use]
-pub fn run_look(arguments: &[OsString]) -> u8 {
+pub(crate) fn run_look(arguments: &[OsString]) -> u8 {
     print_rows(look(&texts(arguments)))
 }
 
 /// Makes the changes that the arguments name and prints what came of each; returns the exit status.
 #[must_use]
-pub fn run_change(arguments: &[OsString]) -> u8 {
+pub(crate) fn run_change(arguments: &[OsString]) -> u8 {
     let [parent, library, words @ ..] = arguments else { return 1 };
     if !dies_with(&parent.to_string_lossy()) {
         return 1;

@@ -5,10 +5,10 @@
 //! sees as lines of JSON, and ends. Others ask the management library (`nvml`): how much memory processes have ([`usage`]),
 //! which compute modes GPUs have and who is on them ([`gpus`]).
 
-pub mod gpus;
+pub(crate) mod gpus;
 mod nvml;
-pub mod probe;
-pub mod usage;
+pub(crate) mod probe;
+pub(crate) mod usage;
 
 use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, BufReader};
 /// The hidden first argument that turns this binary into the probe.
 pub const PROBE_ARGUMENT: &str = "--list-devices";
 /// The one that turns it into the probe for memory.
-pub const USAGE_ARGUMENT: &str = "--list-memory";
+pub(crate) const USAGE_ARGUMENT: &str = "--list-memory";
 /// A cold driver takes seconds to initialise several GPUs.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// More output than 64 devices print, or 32 with a crowd of processes outside MPS on each.
@@ -89,7 +89,7 @@ impl From<ProbedDevice> for Device {
 /// What the probe for memory prints of a process on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ProbedUsage {
+pub(crate) struct ProbedUsage {
     /// Its pid.
     pub pid: u32,
     /// GPU memory, in bytes.
@@ -98,7 +98,7 @@ pub struct ProbedUsage {
 
 /// Why the devices can't be listed.
 #[derive(Debug, thiserror::Error)]
-pub enum ListError {
+pub(crate) enum ListError {
     /// The child process can't be started or read.
     #[error("the probe can't be run: {0}")]
     Run(#[from] io::Error),
@@ -115,7 +115,7 @@ static PROBES: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The pids of probes under way.
 #[must_use]
-pub fn probe_pids() -> Vec<u32> {
+pub(crate) fn probe_pids() -> Vec<u32> {
     PROBES.lock().iter().copied().collect()
 }
 
@@ -132,7 +132,7 @@ impl Drop for Registered {
 ///
 /// # Errors
 /// [`ListError`] says what is missing: the driver library, a GPU, or an answer in time.
-pub async fn list() -> Result<Vec<Device>, ListError> {
+pub(crate) async fn list() -> Result<Vec<Device>, ListError> {
     let devices: Vec<ProbedDevice> = probed([PROBE_ARGUMENT]).await?;
     Ok(devices.into_iter().map(Device::from).collect())
 }
@@ -141,7 +141,7 @@ pub async fn list() -> Result<Vec<Device>, ListError> {
 ///
 /// # Errors
 /// [`ListError`] when there is no account: no management library, no GPU, or no answer in time.
-pub async fn memory_of(pid: u32) -> Result<u64, ListError> {
+pub(crate) async fn memory_of(pid: u32) -> Result<u64, ListError> {
     let usage: Vec<ProbedUsage> = probed([USAGE_ARGUMENT]).await?;
     Ok(usage.iter().filter(|row| row.pid == pid).map(|row| row.bytes).sum())
 }
@@ -150,7 +150,7 @@ pub async fn memory_of(pid: u32) -> Result<u64, ListError> {
 ///
 /// # Errors
 /// [`ListError`] when nothing can be told: no management library, no GPU, or no answer in time.
-pub async fn look() -> Result<Vec<ProbedGpu>, ListError> {
+pub(crate) async fn look() -> Result<Vec<ProbedGpu>, ListError> {
     let visible = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let words = match visible.as_deref().map(named) {
         None => Vec::new(),
@@ -176,7 +176,7 @@ fn named(visible: &OsStr) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// [`ListError`] when it is not known what came of it.
-pub async fn change_modes(
+pub(crate) async fn change_modes(
     library: &Path,
     records: &[PathBuf],
     changes: &[Change],

@@ -108,7 +108,7 @@ fn devices() -> Result<Vec<ProbedDevice>, Failure> {
 
 /// Prints the list on standard output, or the reason why there is none on standard error; returns the exit status.
 #[must_use]
-pub fn run() -> u8 {
+pub(crate) fn run() -> u8 {
     match devices() {
         Ok(devices) => {
             let mut output = std::io::stdout().lock();

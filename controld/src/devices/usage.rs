@@ -21,6 +21,6 @@ fn usage() -> Result<Vec<ProbedUsage>, NvmlError> {
 
 /// Prints the account on standard output, or the reason why there is none on standard error; returns the exit status.
 #[must_use]
-pub fn run() -> u8 {
+pub(crate) fn run() -> u8 {
     print_rows(usage())
 }

@@ -20,7 +20,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use checks::{CHECKS, Check};
+pub(crate) use checks::{CHECKS, Check};
 
 use machine::Machine;
 use serde::Serialize;
@@ -34,7 +34,7 @@ const HAS_PROBLEMS: u8 = 1;
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub(crate) enum Severity {
     /// As it should be.
     Ok,
     /// Worth knowing, or not known.
@@ -47,7 +47,7 @@ pub enum Severity {
 
 /// What a check has found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The check's name, which stays the same from release to release.
     pub id: &'static str,
     /// How much it matters.
@@ -93,7 +93,7 @@ impl Outcome {
 
 /// Examines this machine; what to print, and the exit status.
 #[must_use]
-pub fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + Copy) -> (String, u8) {
+pub(crate) fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + Copy) -> (String, u8) {
     let findings = examine(&gather::machine(environment));
     let text = if json { report::json(&findings) } else { report::table(&findings) };
     let has_problems = findings.iter().any(|finding| finding.severity == Severity::Problem);

@@ -74,7 +74,7 @@ use tokio::task::AbortHandle;
 use vault::Keeper;
 use witnesses::Witnesses;
 
-pub use restore::StartError;
+pub(crate) use restore::StartError;
 
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
 const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
@@ -90,7 +90,7 @@ struct Link {
 }
 
 /// Everything that the daemon has open.
-pub struct Driver {
+pub(crate) struct Driver {
     core: Core,
     started: Instant,
     settings: Settings,
@@ -174,7 +174,7 @@ impl Driver {
     }
 
     /// Serves until the daemon is told to end; returns its exit status.
-    pub async fn run(mut self) -> u8 {
+    pub(crate) async fn run(mut self) -> u8 {
         while self.exit.is_none() {
             let wake = {
                 let deadline = self.next_deadline();
@@ -261,7 +261,7 @@ impl Driver {
     }
 
     /// Lists the devices now and not at the first `device_query` (option `-q`).
-    pub fn ready_devices(&mut self) {
+    pub(crate) fn ready_devices(&mut self) {
         self.list_devices(None);
     }
 

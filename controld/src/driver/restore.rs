@@ -61,7 +61,7 @@ const PRIVILEGED_MODE: u32 = 0o700;
 
 /// Why the daemon can't start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// The pipe directory.
     #[error(transparent)]
     Directory(#[from] RuntimeDirError),
@@ -115,7 +115,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`StartError`] when the daemon can't serve.
-    pub async fn start(
+    pub(crate) async fn start(
         settings: Settings,
         policy: Policy,
         log: LogSink,

@@ -42,9 +42,9 @@ mod start;
 mod trust;
 
 pub use link::{FromHolder, Held, HolderLink};
+pub(crate) use remps_proto::holder::{CopiesNote, MAX_DESCRIPTORS, ModeNote, ModeStage, ModesNote, RESTORES_MODES};
 pub use remps_proto::holder::{
-    AttachDone, CopiesNote, FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_DESCRIPTORS, MAX_STATE_BYTES,
-    MAX_UNLINK_PATHS, ModeNote, ModeStage, ModesNote, RESTORES_MODES, SOCKET_NAME, Settings,
+    FIRST_HOLDER_KEY, Failure, Kind, LOG_BACKLOG_KEY, MAX_STATE_BYTES, SOCKET_NAME, Settings,
 };
 
 use remps_proto::holder::DecodeError;

@@ -30,7 +30,7 @@ struct NotOurs(PathBuf);
 ///
 /// # Errors
 /// What the kernel says; a file that is not used as `PermissionDenied`, with its name.
-pub fn open(path: &Path, mode: Mode) -> io::Result<File> {
+pub(crate) fn open(path: &Path, mode: Mode) -> io::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_APPEND;
     for _ in 0..TURNS {
         let Way { folder, name, is_shared, is_proc, .. } = way::find(path)?;
@@ -68,7 +68,7 @@ fn is_ours_alone(file: &File) -> io::Result<bool> {
 
 /// Whether a regular file has no name any more, so that what is written there is lost.
 #[must_use]
-pub fn is_removed(file: &File) -> bool {
+pub(crate) fn is_removed(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.nlink() == 0)
 }
 
@@ -76,7 +76,7 @@ pub fn is_removed(file: &File) -> bool {
 ///
 /// # Errors
 /// What the kernel says.
-pub fn read_again(file: &File) -> io::Result<File> {
+pub(crate) fn read_again(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -84,7 +84,7 @@ pub fn read_again(file: &File) -> io::Result<File> {
 ///
 /// # Errors
 /// What the kernel says, and what is no regular file, or none that [`open`] would take.
-pub fn read(path: &Path) -> io::Result<File> {
+pub(crate) fn read(path: &Path) -> io::Result<File> {
     let Way { folder, name, is_shared, is_proc, .. } = way::find(path)?;
     let folder = Folder::from_fd(folder, path.parent().unwrap_or(path))?;
     let file = folder.open_file(&name, OFlag::O_RDONLY, Mode::empty())?;
@@ -96,7 +96,7 @@ pub fn read(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// What the kernel says, and what `write` does.
-pub fn replace(path: &Path, mode: Mode, write: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, mode: Mode, write: impl Fn(&mut File) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(Errno::EISDIR)?;
     let folder = Folder::open(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     folder.under_temporary_name(name, |temporary| write(&mut folder.create(temporary, mode)?))

@@ -13,23 +13,23 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Looks into clients' processes and at their UVM descriptors, which wait for locks that the client may hold.
-pub static LOOKS: Threads = Threads::new(32, 8);
+pub(crate) static LOOKS: Threads = Threads::new(32, 8);
 /// Questions to the UVM driver about a client's address space, which wait for the same locks.
-pub static QUESTIONS: Threads = Threads::new(16, 4);
+pub(crate) static QUESTIONS: Threads = Threads::new(16, 4);
 /// Looks at the files in which NVIDIA's driver tells of the machine's GPUs, one at a time.
-pub static MACHINE: Threads = Threads::new(1, 1);
+pub(crate) static MACHINE: Threads = Threads::new(1, 1);
 /// Questions to the user database, which may be another machine's.
-pub static USER_LOOKUPS: Threads = Threads::new(8, 2);
+pub(crate) static USER_LOOKUPS: Threads = Threads::new(8, 2);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
 #[must_use]
-pub fn most() -> usize {
+pub(crate) fn most() -> usize {
     [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS].iter().map(|threads| threads.count).sum()
 }
 
 /// The threads of one kind of call.
 #[derive(Debug)]
-pub struct Threads {
+pub(crate) struct Threads {
     count: usize,
     share: usize,
     free: Semaphore,
@@ -39,7 +39,7 @@ pub struct Threads {
 
 /// Why a call has no result.
 #[derive(Debug)]
-pub enum NoResult {
+pub(crate) enum NoResult {
     /// All threads that it could have are taken by calls that hang.
     Exhausted,
     /// It hangs itself.
@@ -67,7 +67,7 @@ impl Threads {
     ///
     /// # Errors
     /// See [`NoResult`].
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &'static self,
         user: u32,
         patience: Duration,

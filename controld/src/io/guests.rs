@@ -20,12 +20,12 @@ static LEFT: Condvar = Condvar::new();
 /// Somebody's file may be in the table as long as this lives: to be made before it can come in, and kept until it is
 /// closed, or known to be one that closes at once.
 #[derive(Debug)]
-pub struct Guest(());
+pub(crate) struct Guest(());
 
 impl Guest {
     /// Waits while a process is being started.
     #[must_use]
-    pub fn enter() -> Self {
+    pub(crate) fn enter() -> Self {
         *PRESENT.lock() += 1;
         Self(())
     }
@@ -39,7 +39,7 @@ impl Drop for Guest {
 }
 
 /// Starts a process while no file of others is in the table.
-pub fn without_guests<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_guests<T>(start: impl FnOnce() -> T) -> T {
     let mut present = PRESENT.lock();
     let deadline = Instant::now() + LONGEST_STAY;
     while *present > 0 && !LEFT.wait_until(&mut present, deadline).timed_out() {}

@@ -13,7 +13,7 @@
 mod record;
 mod share;
 
-pub use record::{NoRecord, PREFIX, Record, names, read};
+pub(crate) use record::{NoRecord, PREFIX, Record, names, read};
 
 use super::folder::Folder;
 use record::{name_of, not_believed, write};
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Removes a GPU's records when it has its mode back; what can't be removed is found to be void later.
-pub fn forget(folders: &[PathBuf], uuid: &str) {
+pub(crate) fn forget(folders: &[PathBuf], uuid: &str) {
     let Some(name) = name_of(uuid) else { return };
     for folder in folders.iter().filter(|folder| folder.is_absolute()) {
         let _ = Folder::open(folder).map(|folder| folder.remove(&name));
@@ -35,7 +35,7 @@ pub fn forget(folders: &[PathBuf], uuid: &str) {
 
 /// A mode that a daemon has not given back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftBehind {
+pub(crate) struct LeftBehind {
     /// `GPU-…`.
     pub uuid: String,
     /// What is known.
@@ -46,7 +46,7 @@ pub struct LeftBehind {
 
 /// What is known of a GPU that another daemon may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
+pub(crate) enum Joined {
     /// No other daemon has.
     Alone,
     /// One has, and gives its mode back just now.
@@ -57,7 +57,7 @@ pub enum Joined {
 
 /// The records of one daemon.
 #[derive(Debug)]
-pub struct ModeRecords {
+pub(crate) struct ModeRecords {
     own: Arc<Folder>,
     /// The machine's folder; `None` where there is to be none.
     shared: Option<PathBuf>,
@@ -77,31 +77,31 @@ struct Part {
 impl ModeRecords {
     /// The records of the daemon of a pipe directory. Nothing is made.
     #[must_use]
-    pub fn new(own: Arc<Folder>, shared: Option<PathBuf>) -> Self {
+    pub(crate) fn new(own: Arc<Folder>, shared: Option<PathBuf>) -> Self {
         Self { own, shared, counted: BTreeMap::new(), next_number: 0 }
     }
 
     /// The folders that records are in, for a child that is to remove them.
     #[must_use]
-    pub fn folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
         [self.own.path().to_owned()].into_iter().chain(self.shared.clone()).collect()
     }
 
     /// Takes over an earlier daemon's part in a record of the machine.
-    pub fn adopt(&mut self, number: u64, uuid: String, descriptor: OwnedFd) {
+    pub(crate) fn adopt(&mut self, number: u64, uuid: String, descriptor: OwnedFd) {
         self.next_number = self.next_number.max(number.saturating_add(1));
         self.counted.insert(uuid, Some(Part { number, share: Share::from(descriptor) }));
     }
 
     /// The parts in records of the machine, each with its number and its GPU, for the holder.
-    pub fn parts(&self) -> impl Iterator<Item = (u64, &str, BorrowedFd<'_>)> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, &str, BorrowedFd<'_>)> {
         let parts = self.counted.iter().filter_map(|(uuid, part)| Some((uuid.as_str(), part.as_ref()?)));
         parts.map(|(uuid, part)| (part.number, uuid, part.share.as_fd()))
     }
 
     /// The GPUs that this daemon counts on.
     #[must_use]
-    pub fn counted(&self) -> Vec<String> {
+    pub(crate) fn counted(&self) -> Vec<String> {
         self.counted.keys().cloned().collect()
     }
 
@@ -113,7 +113,7 @@ impl ModeRecords {
 
     /// The modes that nobody who lives will give back, without those of `known` GPUs, and what is to be said of files
     /// that are no records. They are this daemon's from now on.
-    pub fn left_behind(&mut self, known: &BTreeSet<String>) -> (Vec<LeftBehind>, Vec<String>) {
+    pub(crate) fn left_behind(&mut self, known: &BTreeSet<String>) -> (Vec<LeftBehind>, Vec<String>) {
         let (mut found, mut remarks) = (Vec::new(), Vec::new());
         // One that is not there, or not for this user to read, tells nothing.
         let shared = self.shared.as_deref().and_then(|path| share::open(path).ok());
@@ -135,7 +135,7 @@ impl ModeRecords {
     }
 
     /// Counts on the mode that another daemon has given a GPU, if one has.
-    pub fn join(&mut self, uuid: &str) -> Joined {
+    pub(crate) fn join(&mut self, uuid: &str) -> Joined {
         let folder = self.shared.as_deref().filter(|_| !self.counted.contains_key(uuid));
         let Some(folder) = folder.and_then(|path| share::open(path).ok()) else { return Joined::Alone };
         match Share::join(&folder, uuid) {
@@ -150,7 +150,7 @@ impl ModeRecords {
     }
 
     /// Records the mode that a GPU has and is about to lose. Gives the files, to be synced, and what went wrong.
-    pub fn note(&mut self, uuid: &str, mode: u32) -> (Vec<File>, Vec<String>) {
+    pub(crate) fn note(&mut self, uuid: &str, mode: u32) -> (Vec<File>, Vec<String>) {
         let (mut files, mut remarks) = (Vec::new(), Vec::new());
         let (Some(name), Ok(text)) = (name_of(uuid), Record::now(uuid, mode)) else { return (files, remarks) };
         let own = self.own.under_temporary_name(&name, |temporary| write(&self.own, temporary, &text));
@@ -173,18 +173,18 @@ impl ModeRecords {
     }
 
     /// Whether no other daemon counts on a GPU's mode any more; then none can begin to until [`drop_part`](Self::drop_part).
-    pub fn is_last(&self, uuid: &str) -> bool {
+    pub(crate) fn is_last(&self, uuid: &str) -> bool {
         self.counted.get(uuid).and_then(Option::as_ref).is_none_or(|part| part.share.is_last())
     }
 
     /// Counts on a GPU's mode no longer, and leaves its record to whoever is to find it. Gives the number of its part.
-    pub fn drop_part(&mut self, uuid: &str) -> Option<u64> {
+    pub(crate) fn drop_part(&mut self, uuid: &str) -> Option<u64> {
         self.counted.remove(uuid).flatten().map(|part| part.number)
     }
 
     /// Counts on a GPU's mode no longer, and has nothing to give back: the machine's record goes with the last one.
     /// Gives the number of its part.
-    pub fn forget(&mut self, uuid: &str) -> Option<u64> {
+    pub(crate) fn forget(&mut self, uuid: &str) -> Option<u64> {
         let folders = self.folders();
         let is_last = self.is_last(uuid);
         forget(if is_last { &folders } else { &folders[..1] }, uuid);

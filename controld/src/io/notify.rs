@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Sends `state` to `NOTIFY_SOCKET`, if there is one. A manager that does not listen is not waited for.
-pub fn notify(socket: Option<&OsStr>, state: &str) {
+pub(crate) fn notify(socket: Option<&OsStr>, state: &str) {
     let Some(socket) = socket.filter(|socket| !socket.is_empty()) else {
         return;
     };

@@ -24,18 +24,16 @@ use tokio::io::unix::AsyncFd;
 
 /// A packet as received.
 #[derive(Debug)]
-pub struct Packet {
+pub(crate) struct Packet {
     /// Its bytes, cut at the buffer's size.
     pub bytes: Vec<u8>,
-    /// Whether it was longer than the buffer.
-    pub truncated: bool,
     /// Who sent it, when the socket passes credentials.
     pub sender: Option<Peer>,
 }
 
 /// A SEQPACKET socket that never blocks.
 #[derive(Debug)]
-pub struct SeqPacket {
+pub(crate) struct SeqPacket {
     fd: AsyncFd<OwnedFd>,
 }
 
@@ -127,7 +125,7 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
     if length == 0 && sender.is_none() {
         return Ok(None);
     }
-    Ok(Some(Packet { bytes, truncated: header.msg_flags & libc::MSG_TRUNC != 0, sender }))
+    Ok(Some(Packet { bytes, sender }))
 }
 
 impl SeqPacket {
@@ -135,7 +133,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// When it is no socket or can't be watched.
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         setsockopt(&fd, sockopt::PassCred, &true)?;
         let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL)?;
         let flags = nix::fcntl::OFlag::from_bits_retain(flags) | nix::fcntl::OFlag::O_NONBLOCK;
@@ -147,7 +145,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// When it can't be watched.
-    pub fn watch(fd: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn watch(fd: OwnedFd) -> io::Result<Self> {
         Ok(Self { fd: register(fd, Interest::READABLE | Interest::WRITABLE)? })
     }
 
@@ -155,7 +153,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// When the socket has no peer credentials.
-    pub fn connected_peer(&self) -> io::Result<Peer> {
+    pub(crate) fn connected_peer(&self) -> io::Result<Peer> {
         let credentials = getsockopt(&self.fd, sockopt::PeerCredentials)?;
         Ok(peer(&credentials))
     }
@@ -164,7 +162,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// Before Linux 6.5, or when the process is gone.
-    pub fn peer_pidfd(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         Ok(getsockopt(&self.fd, sockopt::PeerPidfd)?)
     }
 
@@ -172,7 +170,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// The socket's.
-    pub async fn receive(&self, capacity: usize) -> io::Result<Option<Packet>> {
+    pub(crate) async fn receive(&self, capacity: usize) -> io::Result<Option<Packet>> {
         self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::empty())).await
     }
 
@@ -180,7 +178,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// The socket's.
-    pub async fn peek(&self, capacity: usize) -> io::Result<Option<Packet>> {
+    pub(crate) async fn peek(&self, capacity: usize) -> io::Result<Option<Packet>> {
         self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::MSG_PEEK)).await
     }
 
@@ -188,7 +186,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// `WouldBlock` when there is none; else the socket's.
-    pub fn peek_now(&self, capacity: usize) -> io::Result<Option<Packet>> {
+    pub(crate) fn peek_now(&self, capacity: usize) -> io::Result<Option<Packet>> {
         receive_now(self.fd.as_fd(), capacity, MsgFlags::MSG_PEEK)
     }
 
@@ -196,13 +194,13 @@ impl SeqPacket {
     ///
     /// # Errors
     /// The socket's.
-    pub fn discard(&self) -> io::Result<()> {
+    pub(crate) fn discard(&self) -> io::Result<()> {
         receive_now(self.fd.as_fd(), 0, MsgFlags::empty()).map(drop)
     }
 
     /// Nothing more is wanted of the peer: it can send nothing any more, and what it has sent is thrown away. What is left
     /// in a connection when it is closed, here or by the holder, is closed with it, and that may hang.
-    pub fn refuse_the_rest(&self) {
+    pub(crate) fn refuse_the_rest(&self) {
         // One that is not connected any more has nothing to come.
         let _ = shutdown(self.fd.as_raw_fd(), Shutdown::Read);
         while let Ok(Some(_)) = receive_now(self.fd.as_fd(), 0, MsgFlags::empty()) {}
@@ -212,7 +210,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// The socket's.
-    pub async fn writable(&self) -> io::Result<()> {
+    pub(crate) async fn writable(&self) -> io::Result<()> {
         let mut guard = self.fd.writable().await?;
         guard.clear_ready();
         Ok(())
@@ -222,7 +220,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// `WouldBlock` when the peer's buffer is full; else the socket's.
-    pub fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub(crate) fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let raw = descriptor.map(|fd| [fd.as_raw_fd()]);
         let control: Vec<ControlMessage<'_>> = raw.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
@@ -234,7 +232,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// The socket's.
-    pub async fn send_when_possible(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn send_when_possible(&self, bytes: &[u8]) -> io::Result<()> {
         self.fd
             .async_io(Interest::WRITABLE, |fd| {
                 let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
@@ -248,7 +246,7 @@ impl SeqPacket {
     ///
     /// # Errors
     /// When not even the first could be sent: `WouldBlock` when the peer's buffer is full; else the socket's.
-    pub fn send_batch(&self, packets: &[(&[u8], Option<BorrowedFd<'_>>)]) -> io::Result<usize> {
+    pub(crate) fn send_batch(&self, packets: &[(&[u8], Option<BorrowedFd<'_>>)]) -> io::Result<usize> {
         /// Room for one SCM_RIGHTS message with one descriptor, aligned as the kernel wants it.
         #[repr(C, align(8))]
         #[derive(Clone, Copy)]
@@ -312,7 +310,7 @@ impl AsFd for SeqPacket {
 ///
 /// # Errors
 /// When the process is out of descriptors.
-pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     let (first, second) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     for end in [&first, &second] {
@@ -355,7 +353,7 @@ mod tests {
         let (near, far) = ends();
         near.send(&[7; 40], None).expect("room");
         let packet = far.receive(16).await.expect("readable").expect("a packet");
-        assert!(packet.truncated && packet.bytes.len() == 16);
+        assert!(packet.bytes.len() == 16);
     }
 
     #[tokio::test(flavor = "current_thread")]

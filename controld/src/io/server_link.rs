@@ -22,15 +22,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a server may take for an answer. Terminating a client took 10 ms on an H200.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that may wait for a server that does not read.
 const MAX_QUEUED: usize = 1024;
 /// A packet from a server; its longest is a device record.
-pub const MAX_PACKET: usize = 4096;
+pub(crate) const MAX_PACKET: usize = 4096;
 
 /// Why a link is no longer usable.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
+pub(crate) enum LinkError {
     /// The socket failed.
     #[error("its control connection failed: {0}")]
     Socket(#[from] io::Error),
@@ -58,7 +58,7 @@ struct Outstanding {
 
 /// Whether a request could be said at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// It went out, or waits to.
     Yes,
     /// The server's release has no words for it.
@@ -67,7 +67,7 @@ pub enum Said {
 
 /// A server's control connection.
 #[derive(Debug)]
-pub struct ServerLink {
+pub(crate) struct ServerLink {
     socket: Arc<SeqPacket>,
     queued: VecDeque<(Vec<u8>, Option<OwnedFd>)>,
     outstanding: VecDeque<Outstanding>,
@@ -81,7 +81,7 @@ pub struct ServerLink {
 impl ServerLink {
     /// A link to a server of this dialect that has just said hello.
     #[must_use]
-    pub fn new(socket: Arc<SeqPacket>, dialect: Dialect) -> Self {
+    pub(crate) fn new(socket: Arc<SeqPacket>, dialect: Dialect) -> Self {
         Self {
             socket,
             queued: VecDeque::new(),
@@ -96,7 +96,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`] when the server takes nothing.
-    pub fn resume(socket: Arc<SeqPacket>, dialect: Dialect) -> Result<Self, LinkError> {
+    pub(crate) fn resume(socket: Arc<SeqPacket>, dialect: Dialect) -> Result<Self, LinkError> {
         let marker = Marker::any();
         let mut link = Self::new(socket, dialect);
         link.send(&marker.requests(), None)?;
@@ -106,19 +106,19 @@ impl ServerLink {
 
     /// The socket, for the task that reads it.
     #[must_use]
-    pub fn socket(&self) -> &Arc<SeqPacket> {
+    pub(crate) fn socket(&self) -> &Arc<SeqPacket> {
         &self.socket
     }
 
     /// Whether answers to an earlier daemon may still come.
     #[must_use]
-    pub fn is_resuming(&self) -> bool {
+    pub(crate) fn is_resuming(&self) -> bool {
         self.marker.is_some()
     }
 
     /// Whether packets wait for room in the socket.
     #[must_use]
-    pub fn is_backed_up(&self) -> bool {
+    pub(crate) fn is_backed_up(&self) -> bool {
         !self.queued.is_empty()
     }
 
@@ -126,7 +126,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn send(&mut self, packets: &[Vec<u8>], descriptor: Option<(usize, OwnedFd)>) -> Result<(), LinkError> {
+    pub(crate) fn send(&mut self, packets: &[Vec<u8>], descriptor: Option<(usize, OwnedFd)>) -> Result<(), LinkError> {
         let (at, mut descriptor) = match descriptor {
             Some((at, fd)) => (at, Some(fd)),
             None => (usize::MAX, None),
@@ -160,7 +160,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn ask(&mut self, now: Instant, id: RequestId, request: &Request) -> Result<Said, LinkError> {
+    pub(crate) fn ask(&mut self, now: Instant, id: RequestId, request: &Request) -> Result<Said, LinkError> {
         let said = self.tell(request)?;
         if let (Said::Yes, Some(decoder)) = (said, ReplyDecoder::new(request)) {
             self.outstanding.push_back(Outstanding { id: Some(id), decoder, deadline: now + ANSWER_TIMEOUT });
@@ -172,7 +172,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn tell(&mut self, request: &Request) -> Result<Said, LinkError> {
+    pub(crate) fn tell(&mut self, request: &Request) -> Result<Said, LinkError> {
         let Some(packets) = request.packets_for(self.dialect) else {
             return Ok(Said::Unsupported);
         };
@@ -184,7 +184,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn configure(&mut self, configuration: &Configuration) -> Result<(), LinkError> {
+    pub(crate) fn configure(&mut self, configuration: &Configuration) -> Result<(), LinkError> {
         self.send(&configuration.packets_for(self.dialect), None)
     }
 
@@ -192,7 +192,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn flush(&mut self) -> Result<(), LinkError> {
+    pub(crate) fn flush(&mut self) -> Result<(), LinkError> {
         while let Some((packet, descriptor)) = self.queued.front() {
             match self.socket.send(packet, descriptor.as_ref().map(AsFd::as_fd)) {
                 Ok(()) => drop(self.queued.pop_front()),
@@ -207,7 +207,7 @@ impl ServerLink {
     ///
     /// # Errors
     /// [`LinkError`]; the link can't be used after that.
-    pub fn received(&mut self, packet: &Packet) -> Result<Option<(RequestId, Reply)>, LinkError> {
+    pub(crate) fn received(&mut self, packet: &Packet) -> Result<Option<(RequestId, Reply)>, LinkError> {
         let length = packet.bytes.len();
         if let Some(marker) = &mut self.marker {
             if marker.is_end(length) {
@@ -227,7 +227,7 @@ impl ServerLink {
 
     /// When the next answer seems to be overdue.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         if self.seemed_overdue.is_some() {
             return None;
         }
@@ -236,7 +236,7 @@ impl ServerLink {
 
     /// Whether the deadline of an answer has just passed. It may lie unread in the socket, or in a long queue of the
     /// daemon's own: whoever hears this reads all that has come by now, and then asks for [`Self::overdue`].
-    pub fn seems_overdue(&mut self, now: Instant) -> bool {
+    pub(crate) fn seems_overdue(&mut self, now: Instant) -> bool {
         let seems = self.next_deadline().is_some_and(|deadline| deadline <= now);
         self.seemed_overdue = self.seemed_overdue.or(Some(now).filter(|_| seems));
         seems
@@ -244,7 +244,7 @@ impl ServerLink {
 
     /// The requests whose answers are overdue, now that all has been read that had come when they seemed to be; each is
     /// named once.
-    pub fn overdue(&mut self) -> Vec<RequestId> {
+    pub(crate) fn overdue(&mut self) -> Vec<RequestId> {
         let Some(then) = self.seemed_overdue.take() else {
             return Vec::new();
         };
@@ -254,7 +254,7 @@ impl ServerLink {
 
     /// Ends the link: every request that is still waited for, with the reason.
     #[must_use]
-    pub fn close(self) -> Vec<(RequestId, NoReply)> {
+    pub(crate) fn close(self) -> Vec<(RequestId, NoReply)> {
         self.outstanding.into_iter().filter_map(|outstanding| Some((outstanding.id?, NoReply::Lost))).collect()
     }
 }

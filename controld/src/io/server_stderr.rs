@@ -11,9 +11,9 @@ use tokio::process::ChildStderr;
 use tokio::time::Instant;
 
 /// Longest line in bytes.
-pub const MAX_LINE: usize = 4096;
+pub(crate) const MAX_LINE: usize = 4096;
 /// Lines kept in each second.
-pub const LINES_PER_SECOND: u32 = 100;
+pub(crate) const LINES_PER_SECOND: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 /// Bytes read in one turn.
 const READ_SIZE: usize = 4096;

@@ -35,13 +35,13 @@ use prometheus_client::registry::Registry;
 use std::time::Duration;
 
 /// `Content-Type` of [`Metrics::openmetrics`].
-pub const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const OPENMETRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// `Content-Type` of [`classic`].
-pub const CLASSIC_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CLASSIC_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What became of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandResult {
+pub(crate) enum CommandResult {
     /// It was answered.
     Answered,
     /// Whoever gave it may not.
@@ -96,7 +96,7 @@ pub struct Extras {
 
 /// All metrics.
 #[derive(Debug)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     events: EventMetrics,
     commands: Counters,
@@ -107,7 +107,7 @@ pub struct Metrics {
 impl Metrics {
     /// Metrics that have counted nothing. `with_pids` adds the series of single processes.
     #[must_use]
-    pub fn new(with_pids: bool) -> Self {
+    pub(crate) fn new(with_pids: bool) -> Self {
         let mut registry = Registry::with_prefix("mps");
         let events = EventMetrics::register(&mut registry);
         let commands = Counters::register(&mut registry, "commands", "Commands of the command line");
@@ -117,12 +117,12 @@ impl Metrics {
     }
 
     /// Counts an event of the journal.
-    pub fn observe(&mut self, event: &JournalEvent) {
+    pub(crate) fn observe(&mut self, event: &JournalEvent) {
         self.events.observe(event);
     }
 
     /// Counts a command. `command` is a word of the grammar, or `unknown`, and never what somebody typed.
-    pub fn command(&mut self, command: &'static str, result: CommandResult, user: UserClass, took: Duration) {
+    pub(crate) fn command(&mut self, command: &'static str, result: CommandResult, user: UserClass, took: Duration) {
         self.commands.add(
             vec![("command", command.into()), ("result", result.word().into()), ("uid_class", user.word().into())],
             1,
@@ -132,7 +132,7 @@ impl Metrics {
 
     /// Everything in OpenMetrics' text format.
     #[must_use]
-    pub fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
+    pub(crate) fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
         let mut text = String::new();
         let now = gauges::registry(snapshot, extras, self.with_pids);
         // Writing into a string does not fail.
@@ -146,7 +146,7 @@ impl Metrics {
 /// Text in OpenMetrics' format in that of Prometheus before it (version 0.0.4), which every scraper and the textfile
 /// collector of the node exporter read. They differ in the name of a counter's family, and in two kinds of comments.
 #[must_use]
-pub fn classic(openmetrics: &str) -> String {
+pub(crate) fn classic(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;
     for line in openmetrics.lines() {

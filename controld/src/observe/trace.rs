@@ -17,24 +17,24 @@ use super::log::LogSink;
 use super::rate::Bucket;
 
 /// The level when `MPS_LOG_LEVEL` is not set.
-pub const DEFAULT_LEVEL: LevelFilter = LevelFilter::INFO;
+pub(crate) const DEFAULT_LEVEL: LevelFilter = LevelFilter::INFO;
 
 /// The level that `MPS_LOG_LEVEL` asks for: `off`, `error`, `warn`, `info`, `debug`, `trace`, or a number from 0 to 5.
 ///
 /// # Errors
 /// When the text is none of these.
-pub fn level(text: Option<&str>) -> Result<LevelFilter, ParseLevelFilterError> {
+pub(crate) fn level(text: Option<&str>) -> Result<LevelFilter, ParseLevelFilterError> {
     text.map(str::trim).filter(|text| !text.is_empty()).map_or(Ok(DEFAULT_LEVEL), str::parse)
 }
 
 /// What to install as the process's subscriber.
-pub fn subscriber(sink: LogSink, level: LevelFilter) -> impl Subscriber + Send + Sync {
+pub(crate) fn subscriber(sink: LogSink, level: LevelFilter) -> impl Subscriber + Send + Sync {
     Registry::default().with(SinkLayer { sink }.with_filter(level))
 }
 
 /// Writes events into a [`LogSink`].
 #[derive(Debug)]
-pub struct SinkLayer {
+pub(crate) struct SinkLayer {
     sink: LogSink,
 }
 

@@ -9,7 +9,7 @@ const HEADING: [&str; 7] = ["CLIENT", "UID", "SERVER", "CONTEXT", "CHANNEL", "GP
 
 /// The answer to `get_channel_list`: a row for each context or channel that is known, of one client or of all.
 #[must_use]
-pub fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, form: Form) -> Vec<String> {
+pub(crate) fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, form: Form) -> Vec<String> {
     let is_client = |pid| snapshot.clients.iter().any(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let wanted = snapshot
         .channels

@@ -7,7 +7,7 @@ use crate::core::{End, Gpu, Pid};
 
 /// The answer for a process that is no client, or none that the asker may see.
 #[must_use]
-pub fn client_not_found(pid: Pid) -> String {
+pub(crate) fn client_not_found(pid: Pid) -> String {
     format!("Client {pid} not found")
 }
 
@@ -15,7 +15,7 @@ pub fn client_not_found(pid: Pid) -> String {
 ///
 /// A pid may stand for a client that is gone and one that lives; the one that lives is meant.
 #[must_use]
-pub fn client_state(snapshot: &Snapshot, viewer: Viewer, pid: Pid, json: bool) -> Vec<String> {
+pub(crate) fn client_state(snapshot: &Snapshot, viewer: Viewer, pid: Pid, json: bool) -> Vec<String> {
     let of_pid = snapshot.clients.iter().filter(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let Some(client) = of_pid.max_by_key(|client| (client.end.is_none(), client.process.start_time)) else {
         return vec![client_not_found(pid)];

@@ -21,7 +21,7 @@ const BRIEF: [&str; 8] = ["FAULT", "TIME", "CULPRIT", "SURE", "KIND", "DOMAIN", 
 
 /// A verdict with the time when it was given.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Given by this daemon.
     Own {
         /// When, in RFC 3339.
@@ -93,14 +93,14 @@ impl Fault {
 
 /// The latest verdicts, oldest first, a bounded number of them.
 #[derive(Debug, Default)]
-pub struct FaultLedger {
+pub(crate) struct FaultLedger {
     faults: VecDeque<Fault>,
     bytes: usize,
 }
 
 impl FaultLedger {
     /// Remembers a verdict; the oldest are forgotten when there are too many, or they take too much.
-    pub fn push(&mut self, fault: Fault) {
+    pub(crate) fn push(&mut self, fault: Fault) {
         self.bytes += fault.bytes();
         self.faults.push_back(fault);
         while self.faults.len() > MOST_FAULTS || self.bytes > MOST_BYTES {
@@ -111,7 +111,7 @@ impl FaultLedger {
 
     /// The numbers of this daemon's verdicts that name a process as culprit, oldest first.
     #[must_use]
-    pub fn against(&self, pid: Pid, start_time: u64) -> Vec<u64> {
+    pub(crate) fn against(&self, pid: Pid, start_time: u64) -> Vec<u64> {
         let own = self.faults.iter().filter_map(|fault| match fault {
             Fault::Own { verdict, .. } => Some(verdict),
             Fault::Earlier { .. } => None,
@@ -127,7 +127,7 @@ impl FaultLedger {
 
     /// The answer to `get_fault_list`: the newest `count` of those that `viewer` may see, oldest first.
     #[must_use]
-    pub fn list(&self, viewer: Viewer, count: Option<u32>, form: Form) -> Vec<String> {
+    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, form: Form) -> Vec<String> {
         let count = count.map_or(MOST_FAULTS, |count| usize::try_from(count).unwrap_or(MOST_FAULTS));
         let mut newest: Vec<Value> =
             self.faults.iter().rev().filter_map(|fault| fault.seen_by(viewer)).take(count).collect();

@@ -10,20 +10,20 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The longest line, in bytes.
-pub const LINE_LIMIT: usize = MAX_TEXT;
+pub(crate) const LINE_LIMIT: usize = MAX_TEXT;
 
 /// How long texts (in characters) and lists may be, in the order in which it is tried.
 const MEASURES: [(usize, usize); 6] = [(1024, 256), (256, 256), (128, 64), (64, 32), (16, 8), (4, 2)];
 
 /// Something as one line of JSON of at most [`LINE_LIMIT`] bytes.
 #[must_use]
-pub fn fitted(value: &impl Serialize) -> String {
+pub(crate) fn fitted(value: &impl Serialize) -> String {
     fitted_within(value, LINE_LIMIT)
 }
 
 /// Something as one line of JSON of at most `limit` bytes.
 #[must_use]
-pub fn fitted_within(value: &impl Serialize, limit: usize) -> String {
+pub(crate) fn fitted_within(value: &impl Serialize, limit: usize) -> String {
     // Our own types have string keys and no number that JSON can't say.
     let line = serde_json::to_string(value).unwrap_or_default();
     if line.len() <= limit {

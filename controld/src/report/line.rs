@@ -17,7 +17,7 @@ const HEXADECIMAL: [&str; 2] = ["address", "channel"];
 ///
 /// Process, domain and server come first, the others by their names. What is null or empty is left out.
 #[must_use]
-pub fn event_line(event: &Value) -> String {
+pub(crate) fn event_line(event: &Value) -> String {
     let word = |key: &str| harmless(event[key].as_str().unwrap_or_default());
     let mut line = format!("{} {}", word("time"), word("event"));
     let mut pairs = Vec::new();

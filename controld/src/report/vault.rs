@@ -8,7 +8,7 @@ const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "L
 
 /// The answer to `vault list`: a row for each region, oldest first. A user sees his own.
 #[must_use]
-pub fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) -> Vec<String> {
+pub(crate) fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) -> Vec<String> {
     let seen = regions.iter().filter(|region| viewer.may_see(region.uid));
     if form == Form::Json {
         return seen.map(fitted).collect();

@@ -115,7 +115,7 @@ impl Restarts {
 
 /// Runs the program; the exit status.
 #[must_use]
-pub fn run(pipe_dir: &Path, request: &RunRequest, environment: impl Fn(&str) -> Option<OsString>) -> u8 {
+pub(crate) fn run(pipe_dir: &Path, request: &RunRequest, environment: impl Fn(&str) -> Option<OsString>) -> u8 {
     let Some(library) = library(request) else {
         complain(&format!("{LIBRARY} is not found; --library names it"));
         return UNUSABLE;

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The configuration file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// `per-user` (default) or `single`, the vendor's rule. `multi-user` is the option `-M`.
     pub sharing: Sharing,
     /// How long SIGTERM lets clients finish.
@@ -63,7 +63,7 @@ pub struct ConfigFile {
 /// The table `[domains]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Domains {
+pub(crate) struct Domains {
     /// What clients must have in common to share a server.
     pub by: Grouping,
     /// Whether clients that see one GPU only have a server of their own for it.
@@ -79,7 +79,7 @@ pub struct Domains {
 /// The table `[faults]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Faults {
+pub(crate) struct Faults {
     /// What is done with the culprit.
     pub culprit: CulpritAction,
     /// What is done with victims that linger.
@@ -105,7 +105,7 @@ pub struct Faults {
 /// The table `[servers]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Servers {
+pub(crate) struct Servers {
     /// After how many failures no server is started for a while; 0 is never.
     pub breaker_failures: u32,
     /// For how long a failure counts.
@@ -117,7 +117,7 @@ pub struct Servers {
 /// The table `[funerals]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Funerals {
+pub(crate) struct Funerals {
     /// Whether copies of clients' UVM descriptors are held.
     pub hold: bool,
     /// How long the copies of a client that died suddenly are kept.
@@ -133,7 +133,7 @@ pub struct Funerals {
 /// The table `[vault]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct VaultTable {
+pub(crate) struct VaultTable {
     /// Whether programs can give their GPU memory's descriptors into the daemon's keeping.
     pub enabled: bool,
     /// Most memory that is kept for one user, in GiB; 0 is without limit.
@@ -153,7 +153,7 @@ pub struct VaultTable {
 /// The table `[gpu]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct GpuTable {
+pub(crate) struct GpuTable {
     /// What is done about GPUs in an exclusive compute mode.
     pub compute_mode: ComputeModeAction,
     /// What is done about processes that use a GPU outside MPS.
@@ -167,7 +167,7 @@ pub struct GpuTable {
 /// The table `[witness]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Witness {
+pub(crate) struct Witness {
     /// Whether to listen to the UVM tools queue of each client.
     pub uvm: bool,
     /// Where Xid lines are read; empty is nowhere.
@@ -181,7 +181,7 @@ pub struct Witness {
 /// The table `[observe]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Observe {
+pub(crate) struct Observe {
     /// Whether to write the event journal.
     pub journal: bool,
     /// Largest size of the journal, in MiB.
@@ -194,7 +194,7 @@ pub struct Observe {
 
 /// One table `[[domain]]`, with the values of the other tables for the keys that it does not name.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Override {
+pub(crate) struct Override {
     /// Which clients are meant.
     pub matching: DomainMatch,
     /// `[domains]` as these clients have it. What concerns the grouping itself is the same for all.
@@ -340,7 +340,7 @@ impl Default for Observe {
 impl Override {
     /// The policy of the clients meant.
     #[must_use]
-    pub fn policy(&self) -> DomainPolicy {
+    pub(crate) fn policy(&self) -> DomainPolicy {
         domain_policy(&self.domains, &self.faults, &self.servers)
     }
 }
@@ -348,13 +348,13 @@ impl Override {
 impl ConfigFile {
     /// The policy of the domains that no override is for.
     #[must_use]
-    pub fn domain_policy(&self) -> DomainPolicy {
+    pub(crate) fn domain_policy(&self) -> DomainPolicy {
         domain_policy(&self.domains, &self.faults, &self.servers)
     }
 
     /// What is done for clients that die in the middle of their work.
     #[must_use]
-    pub fn funeral_policy(&self) -> FuneralPolicy {
+    pub(crate) fn funeral_policy(&self) -> FuneralPolicy {
         let Funerals { hold, hold_timeout, endless_hold, hold_memory, hold_memory_per_user } = self.funerals;
         let bytes = |gib: u64| (gib != 0).then(|| gib.saturating_mul(GIB));
         FuneralPolicy {
@@ -368,7 +368,7 @@ impl ConfigFile {
 
     /// What is done about compute modes and who passes MPS by.
     #[must_use]
-    pub fn gpu_policy(&self) -> GpuPolicy {
+    pub(crate) fn gpu_policy(&self) -> GpuPolicy {
         let GpuTable { compute_mode, strangers, interval, records: _ } = self.gpu;
         GpuPolicy {
             manage: compute_mode == ComputeModeAction::Manage,
@@ -379,13 +379,13 @@ impl ConfigFile {
 
     /// The machine's folder of records of changed compute modes, if there is to be one.
     #[must_use]
-    pub fn mode_records(&self) -> Option<PathBuf> {
+    pub(crate) fn mode_records(&self) -> Option<PathBuf> {
         (!self.gpu.records.is_empty()).then(|| PathBuf::from(&self.gpu.records))
     }
 
     /// Whose GPU memory is kept, and how much of it.
     #[must_use]
-    pub fn vault_policy(&self) -> VaultPolicy {
+    pub(crate) fn vault_policy(&self) -> VaultPolicy {
         let VaultTable { enabled, gib_per_user, regions_per_user, gib, regions, ttl, scope } = self.vault;
         let bytes = |gib: u64| if gib == 0 { u64::MAX } else { gib.saturating_mul(GIB) };
         VaultPolicy {

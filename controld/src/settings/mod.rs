@@ -8,18 +8,16 @@
 //! |---|---|
 //! | `file` | the keys, with their defaults, and the policies that they make |
 //! | `parse` | text to values, with every error in it |
-//! | `nearest` | what may be meant by a key that is not known |
 //! | `check` | values that have the right type and make no sense |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
 mod file;
-mod nearest;
 mod parse;
-pub mod show;
+pub(crate) mod show;
 
-pub use file::{ConfigFile, Domains, Faults, Funerals, Observe, Override, Servers, VaultTable, Witness};
-pub use parse::{ConfigFault, Lines};
+pub(crate) use file::ConfigFile;
+pub(crate) use parse::{ConfigFault, Lines};
 
 use crate::core::{DomainPolicies, Policy, Sharing};
 use file::seconds;
@@ -32,17 +30,17 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Where the vendor's daemon keeps its sockets.
-pub const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
+pub(crate) const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
 /// Where the vendor's daemon logs.
-pub const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
+pub(crate) const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
 /// The configuration file when the environment names none.
-pub const DEFAULT_CONFIG: &str = "/etc/nvidia-mps/mps-control.toml";
+pub(crate) const DEFAULT_CONFIG: &str = "/etc/nvidia-mps/mps-control.toml";
 /// In bytes; a larger file is none that an operator wrote.
 const LARGEST_FILE: u64 = 1 << 20;
 
 /// Why the configuration can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub(crate) enum SettingsError {
     /// The file that was named can't be read.
     #[error("{}: {source}", path.display())]
     Read {
@@ -74,7 +72,7 @@ impl fmt::Display for Listed<'_> {
 
 /// Where the values of the configuration file come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// The file's path.
     pub path: PathBuf,
     /// Whether there is such a file.
@@ -85,7 +83,7 @@ pub struct Source {
 
 /// Everything that the start of the daemon needs to know.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// `CUDA_MPS_PIPE_DIRECTORY`.
     pub pipe_directory: PathBuf,
     /// `CUDA_MPS_LOG_DIRECTORY`.
@@ -114,13 +112,13 @@ pub struct Settings {
 impl Settings {
     /// The pipe directory alone, which is all that the command line needs.
     #[must_use]
-    pub fn pipe_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    pub(crate) fn pipe_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         directory(environment("CUDA_MPS_PIPE_DIRECTORY"), DEFAULT_PIPE_DIRECTORY)
     }
 
     /// The log directory alone, for whoever cannot use the configuration file.
     #[must_use]
-    pub fn log_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    pub(crate) fn log_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         directory(environment("CUDA_MPS_LOG_DIRECTORY"), DEFAULT_LOG_DIRECTORY)
     }
 
@@ -128,7 +126,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`SettingsError`] when there is a configuration file that can't be used.
-    pub fn read(environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingsError> {
+    pub(crate) fn read(environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, SettingsError> {
         let named = environment("MPS_CONTROL_CONFIG").filter(|path| !path.is_empty());
         Self::read_with(named.as_deref().map(Path::new), environment)
     }
@@ -137,7 +135,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`SettingsError`] when there is a configuration file that can't be used.
-    pub fn read_with(
+    pub(crate) fn read_with(
         named: Option<&Path>,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, SettingsError> {
@@ -182,7 +180,7 @@ impl Settings {
 
     /// The policy that the core works by; owner, group and personality are the caller's to set.
     #[must_use]
-    pub fn policy(&self, multi_user: bool) -> Policy {
+    pub(crate) fn policy(&self, multi_user: bool) -> Policy {
         let file = &self.file;
         Policy {
             sharing: if multi_user { Sharing::MultiUser } else { file.sharing },

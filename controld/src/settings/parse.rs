@@ -5,8 +5,8 @@
 
 use super::check;
 use super::file::{ConfigFile, Override};
-use super::nearest::nearest;
 use crate::core::DomainMatch;
+use crate::nearest::nearest;
 use std::collections::BTreeMap;
 use std::fmt;
 use toml::de::{DeTable, DeValue};
@@ -27,7 +27,7 @@ const MOST_FAULTS: usize = 50;
 
 /// One thing that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigFault {
+pub(crate) struct ConfigFault {
     /// Its line, from 1; `None` where the fault is something that is missing.
     pub line: Option<usize>,
     /// The key, as `faults.culprit`; empty when the text is no TOML.
@@ -50,12 +50,12 @@ impl fmt::Display for ConfigFault {
 
 /// Which line of the file each key is on, by its full name, such as `faults.culprit` or `domain[1].uid`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Lines(BTreeMap<String, usize>);
+pub(crate) struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
     /// The line of a key; `None` when the file does not have it.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<usize> {
+    pub(crate) fn get(&self, key: &str) -> Option<usize> {
         self.0.get(key).copied()
     }
 

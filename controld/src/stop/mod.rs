@@ -42,7 +42,7 @@ const PROC: &str = "/proc";
 
 /// Stops whom `request` names, with the daemon of `pipe_dir`; prints a line for each and returns the exit status.
 #[must_use]
-pub fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
+pub(crate) fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
     let proc = Path::new(PROC);
     let mut warnings = Vec::new();
     let targets = targets::name(proc, &request.whom).and_then(|named| {

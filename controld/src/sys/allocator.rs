@@ -10,7 +10,7 @@
 const ARENAS: libc::c_int = 1;
 
 /// Makes all threads share one arena. To be called before there are threads; a C library without the setting needs none.
-pub fn share_one_arena() {
+pub(crate) fn share_one_arena() {
     #[cfg(target_env = "gnu")]
     // SAFETY: two integers; it returns 0 for a setting that it does not have, and then everything is as before.
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };

@@ -28,7 +28,7 @@ pub struct Identity {
 
 /// Makes the child a clean process: its own process group, every signal at its default, no descriptor but the standard
 /// three, as many open files as its hard limit allows, and the identity if one is given (which needs root).
-pub fn prepare(command: &mut Command, identity: Option<Identity>) {
+pub(crate) fn prepare(command: &mut Command, identity: Option<Identity>) {
     let setup = move || {
         own_process_group()?;
         default_signals();
@@ -42,7 +42,7 @@ pub fn prepare(command: &mut Command, identity: Option<Identity>) {
 
 /// Gives the child the signal mask of a program that nobody has changed it for: this process's own is inherited, and may
 /// block signals that it reads by descriptor.
-pub fn unblock_signals(command: &mut Command) {
+pub(crate) fn unblock_signals(command: &mut Command) {
     let unblock = || {
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: writes the set.

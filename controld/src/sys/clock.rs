@@ -11,7 +11,7 @@ const YEAR_ZERO_OF_TM: i32 = 1900;
 ///
 /// A moment that the C library cannot express gives zeros.
 #[must_use]
-pub fn local_time(moment: SystemTime) -> LocalTime {
+pub(crate) fn local_time(moment: SystemTime) -> LocalTime {
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let Ok(seconds) = libc::time_t::try_from(since_epoch.as_secs()) else { return LocalTime::default() };
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();

@@ -16,7 +16,7 @@ const MIN_ROOM: usize = 4096;
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] when the number says another size than the argument has; `ENOTTY` when the device
 /// does not know the request; else what the device says.
-pub fn call(fd: impl AsFd, request: u32, argument: &mut [u8]) -> io::Result<()> {
+pub(crate) fn call(fd: impl AsFd, request: u32, argument: &mut [u8]) -> io::Result<()> {
     if usize::try_from(request >> SIZE_SHIFT & SIZE_MASK) != Ok(argument.len()) {
         return Err(io::ErrorKind::InvalidInput.into());
     }

@@ -3,12 +3,12 @@
 //! Nothing here decides anything: each function is one call, or the least sequence of calls that can be made safe, and
 //! returns what the kernel said.
 
-pub mod allocator;
-pub mod child;
-pub mod clock;
+pub(crate) mod allocator;
+pub(crate) mod child;
+pub(crate) mod clock;
 pub mod fork;
-pub mod ioctl;
-pub mod passed;
+pub(crate) mod ioctl;
+pub(crate) mod passed;
 pub mod pidfd;
 pub mod polled;
 pub mod uvm;

@@ -16,7 +16,7 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.16.
-pub fn allow(socket: impl AsFd, allowed: bool) -> io::Result<()> {
+pub(crate) fn allow(socket: impl AsFd, allowed: bool) -> io::Result<()> {
     let value = libc::c_int::from(allowed);
     let length = libc::socklen_t::try_from(size_of_val(&value)).expect("four bytes");
     let number = socket.as_fd().as_raw_fd();

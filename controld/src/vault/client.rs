@@ -13,7 +13,7 @@ const MOST_PATH_BYTES: usize = 256;
 
 /// A process that has connected.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// Who it is for the rules.
     pub caller: Caller,
     /// Names the process for ever; readable when it has ended.

@@ -19,14 +19,14 @@ const CONTROL_DEVICE: (u32, u32) = (195, 255);
 /// A descriptor of GPU memory. Closing the last one frees the memory, which takes the driver its time, so the drop leaves
 /// that to a thread.
 #[derive(Debug)]
-pub struct Descriptor(Option<OwnedFd>);
+pub(crate) struct Descriptor(Option<OwnedFd>);
 
 impl Descriptor {
     /// Takes what a peer has sent.
     ///
     /// # Errors
     /// Gives back what is not GPU memory. Closing that may hang.
-    pub fn prove(descriptor: OwnedFd) -> Result<Self, OwnedFd> {
+    pub(crate) fn prove(descriptor: OwnedFd) -> Result<Self, OwnedFd> {
         let is_path = fcntl(&descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & OFlag::O_PATH.bits() != 0);
         let device = device_of(descriptor.as_fd()).ok().flatten();
         let is_memory = device == Some(CONTROL_DEVICE) || simulated::is_memory(descriptor.as_fd());
@@ -35,13 +35,13 @@ impl Descriptor {
 
     /// Takes what the holder kept, which was proven when it came.
     #[must_use]
-    pub fn proven(descriptor: OwnedFd) -> Self {
+    pub(crate) fn proven(descriptor: OwnedFd) -> Self {
         Self(Some(descriptor))
     }
 
     /// Closes it on another thread; who waits for that knows when the kernel is done.
     #[must_use]
-    pub fn close(mut self) -> Option<Closing> {
+    pub(crate) fn close(mut self) -> Option<Closing> {
         self.0.take().map(|descriptor| closing::close(vec![descriptor]))
     }
 }

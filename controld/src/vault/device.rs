@@ -25,12 +25,12 @@ const MOST_GPUS: usize = 256;
 
 /// An open device file. Closing the last one may shut the GPU down, so that too is left to a thread.
 #[derive(Debug)]
-pub struct Device(Descriptor);
+pub(crate) struct Device(Descriptor);
 
 impl Device {
     /// Takes what the holder kept.
     #[must_use]
-    pub fn proven(descriptor: OwnedFd) -> Self {
+    pub(crate) fn proven(descriptor: OwnedFd) -> Self {
         Self(Descriptor::proven(descriptor))
     }
 }
@@ -43,7 +43,7 @@ impl AsFd for Device {
 
 /// The device files that are open now, one for each GPU.
 #[derive(Debug)]
-pub struct Devices {
+pub(crate) struct Devices {
     listing: PathBuf,
     folder: PathBuf,
     open: Mutex<HashMap<String, (u32, Weak<Device>)>>,
@@ -62,7 +62,7 @@ impl Devices {
 
     /// The device file of a GPU, by its UUID, for one who may use the one of this minor number. Blocks: the driver may
     /// have to start the GPU.
-    pub fn get(&self, gpu: &str, may_use: impl FnOnce(u32) -> bool) -> Option<Arc<Device>> {
+    pub(crate) fn get(&self, gpu: &str, may_use: impl FnOnce(u32) -> bool) -> Option<Arc<Device>> {
         let known = self.open.lock().get(gpu).and_then(|(minor, device)| Some((*minor, device.upgrade()?)));
         if let Some((minor, device)) = known {
             return may_use(minor).then_some(device);

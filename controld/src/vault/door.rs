@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Connections of one user at a time. A program needs one; MPS serves at most 60 programs on a GPU.
-pub const MOST_OF_USER: usize = 128;
+pub(crate) const MOST_OF_USER: usize = 128;
 /// Connections of all users at a time, each with a thread.
-pub const MOST: usize = 1024;
+pub(crate) const MOST: usize = 1024;
 /// A thread that serves a connection calls nothing deep.
 const STACK_BYTES: usize = 256 * 1024;
 /// How long accepting pauses when descriptors have run out.
@@ -68,7 +68,7 @@ impl Drop for Ticket {
 
 /// The open door. Dropping it closes it to newcomers; who is in stays until the driver hears no more requests.
 #[derive(Debug)]
-pub struct Door {
+pub(crate) struct Door {
     /// Its end wakes the thread that accepts.
     _open: OwnedFd,
 }
@@ -78,7 +78,7 @@ impl Door {
     ///
     /// # Errors
     /// When there is no thread or no descriptor to be had.
-    pub fn open(listener: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Request>) -> io::Result<Self> {
+    pub(crate) fn open(listener: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Request>) -> io::Result<Self> {
         let (shut, open) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let porter = Porter { listener, shut, welcome, requests, crowd: Arc::default(), devices: Arc::default() };
         std::thread::Builder::new().name("vault-door".into()).stack_size(STACK_BYTES).spawn(move || porter.work())?;

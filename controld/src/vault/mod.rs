@@ -30,11 +30,11 @@
 //! no use to the other process: each packet's sender is compared. A peer of a PID namespace that this daemon does not
 //! see has no pid here, and is refused.
 
-pub mod client;
-pub mod descriptor;
-pub mod device;
-pub mod door;
-pub mod note;
+pub(crate) mod client;
+pub(crate) mod descriptor;
+pub(crate) mod device;
+pub(crate) mod door;
+pub(crate) mod note;
 mod reach;
 mod session;
 
@@ -47,11 +47,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// An answer, with the descriptor that goes beside it.
-pub type Reply = (Answer, Option<Arc<Descriptor>>);
+pub(crate) type Reply = (Answer, Option<Arc<Descriptor>>);
 
 /// A request that has been understood, on its way to the driver.
 #[derive(Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// Who asks.
     pub client: Arc<Client>,
     /// What. Never a hello, which the session answers itself.

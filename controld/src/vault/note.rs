@@ -91,7 +91,7 @@ fn owner(process: ProcessKey, uid: u32, cgroup: String) -> Caller {
 /// Time since boot, suspended time included: the same for every daemon on the machine until it starts again, when
 /// nothing of the vault is left either.
 #[must_use]
-pub fn since_boot() -> Duration {
+pub(crate) fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 

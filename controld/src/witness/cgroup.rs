@@ -8,7 +8,7 @@ mod names;
 
 use std::path::{Path, PathBuf};
 
-pub use names::{Names, Reach};
+pub(crate) use names::{Names, Reach};
 
 /// The hierarchies of version 1 that are asked, in this order, before all others.
 const TELLING: [&str; 3] = ["name=systemd", "memory", "pids"];
@@ -17,7 +17,7 @@ const KILLS: &str = "oom_kill ";
 
 /// The cgroups of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cgroups {
+pub(crate) struct Cgroups {
     /// Version 2's path.
     unified: Option<String>,
     /// Version 1's controllers and paths.
@@ -27,7 +27,7 @@ pub struct Cgroups {
 impl Cgroups {
     /// Reads `/proc/PID/cgroup`.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut cgroups = Self::default();
         for line in text.lines() {
             let mut fields = line.splitn(3, ':');
@@ -52,7 +52,7 @@ impl Cgroups {
 
     /// The path that says most, and what it names; empty when nothing is known.
     #[must_use]
-    pub fn telling(&self) -> (String, Names) {
+    pub(crate) fn telling(&self) -> (String, Names) {
         let legacy = TELLING.iter().filter_map(|controller| self.legacy(controller));
         let rest = self.legacy.iter().map(|(_, path)| path.as_str());
         let paths: Vec<&str> = self.unified.as_deref().into_iter().chain(legacy).chain(rest).collect();
@@ -64,7 +64,7 @@ impl Cgroups {
     /// The file that counts kills for want of memory in this process's cgroup; `None` for the root, which has none, and
     /// for a cgroup outside of what this process can see.
     #[must_use]
-    pub fn kill_counter(&self, mounts: &Mounts) -> Option<PathBuf> {
+    pub(crate) fn kill_counter(&self, mounts: &Mounts) -> Option<PathBuf> {
         let (mount, path, file) = match self.legacy("memory") {
             Some(path) => (mounts.memory.as_ref()?, path, "memory.oom_control"),
             None => (mounts.unified.as_ref()?, self.unified.as_deref()?, "memory.events"),
@@ -79,7 +79,7 @@ impl Cgroups {
 
 /// Where the hierarchies are mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mounts {
+pub(crate) struct Mounts {
     unified: Option<PathBuf>,
     memory: Option<PathBuf>,
 }
@@ -87,7 +87,7 @@ pub struct Mounts {
 impl Mounts {
     /// Reads `/proc/self/mountinfo`.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut mounts = Self::default();
         for line in text.lines() {
             // `ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS … - TYPE SOURCE OPTIONS`
@@ -112,14 +112,14 @@ impl Mounts {
 
     /// Where they are mounted for this process.
     #[must_use]
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         std::fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text)).unwrap_or_default()
     }
 }
 
 /// The number of kills in a counter file.
 #[must_use]
-pub fn kills(text: &str) -> Option<u64> {
+pub(crate) fn kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(KILLS))?.trim().parse().ok()
 }
 

@@ -14,14 +14,14 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::time::Instant;
 
-pub use memory_kills::MemoryKills;
+pub(crate) use memory_kills::MemoryKills;
 
 use crate::core::{End, ProcessKey};
 use crate::sys::polled::register;
@@ -30,7 +30,7 @@ use memory_kills::Counter;
 use status::Status;
 
 /// How long the parent of an ended process may take to ask for its status.
-pub const STATUS_DEADLINE: Duration = Duration::from_secs(1);
+pub(crate) const STATUS_DEADLINE: Duration = Duration::from_secs(1);
 /// Bits of a wait status that are the signal; 0 means an exit, whose status is in the next byte.
 const SIGNAL_BITS: i32 = 0x7f;
 const STATUS_SHIFT: u32 = 8;
@@ -38,7 +38,7 @@ const STATUS_BITS: i32 = 0xff;
 
 /// Waits to tell how one process ended.
 #[derive(Debug)]
-pub struct EndWatch {
+pub(crate) struct EndWatch {
     process: ProcessKey,
     kills: MemoryKills,
     counter: Option<Arc<Counter>>,
@@ -47,13 +47,13 @@ pub struct EndWatch {
 impl EndWatch {
     /// Begins while the process lives: what its cgroup has counted until now is not about it.
     #[must_use]
-    pub fn begin(process: ProcessKey, kills: &MemoryKills, cgroups: &Cgroups, mounts: &Mounts) -> Self {
+    pub(crate) fn begin(process: ProcessKey, kills: &MemoryKills, cgroups: &Cgroups, mounts: &Mounts) -> Self {
         Self { process, counter: kills.counter(cgroups, mounts), kills: kills.clone() }
     }
 
     /// How the process ended. To be called when it has: its `pidfd` is readable, or, where there are no process
     /// descriptors, its pid is gone.
-    pub async fn end(self, pidfd: Option<BorrowedFd<'_>>) -> End {
+    pub(crate) async fn end(self, pidfd: Option<BorrowedFd<'_>>) -> End {
         let Some(status) = self.wait_status(pidfd).await else { return End::Unknown };
         match status & SIGNAL_BITS {
             0 => End::Exited(status >> STATUS_SHIFT & STATUS_BITS),
@@ -80,15 +80,5 @@ impl EndWatch {
             let mut ready = tokio::time::timeout_at(deadline, fd.readable()).await.ok()?.ok()?;
             ready.clear_ready();
         }
-    }
-}
-
-/// How a process ended that nobody has watched: its status, if it can still be had.
-#[must_use]
-pub fn end_now(process: ProcessKey, pidfd: Option<impl AsFd>) -> End {
-    match status::of(process, pidfd) {
-        Status::Known(status) if status & SIGNAL_BITS == 0 => End::Exited(status >> STATUS_SHIFT & STATUS_BITS),
-        Status::Known(status) => End::Signaled(status & SIGNAL_BITS),
-        Status::NotYet | Status::Never => End::Unknown,
     }
 }

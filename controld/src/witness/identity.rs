@@ -35,14 +35,12 @@ use crate::witness::cgroup::Cgroups;
 use crate::witness::place;
 use crate::witness::proc_dir::ProcDir;
 
-pub use text::{LABEL_VARIABLE, MAX_COMMAND, MAX_ENVIRONMENT, MAX_LABEL};
-
 /// Threads that read processes' memory at one time.
-pub const MAX_READERS: usize = 16;
+pub(crate) const MAX_READERS: usize = 16;
 /// Stuck threads of one user, from which on that user's processes are not read.
-pub const MAX_STUCK_OF_USER: usize = 2;
+pub(crate) const MAX_STUCK_OF_USER: usize = 2;
 /// How long a process's memory is waited for.
-pub const DEADLINE: Duration = Duration::from_millis(500);
+pub(crate) const DEADLINE: Duration = Duration::from_millis(500);
 /// How long a free thread is waited for.
 const QUEUE_DEADLINE: Duration = Duration::from_millis(500);
 /// Bytes of a reader's stack; it calls little.
@@ -50,7 +48,7 @@ const READER_STACK: usize = 256 * 1024;
 
 /// What was found of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// The identity; what is not known is empty.
     pub identity: Identity,
     /// Its cgroups, for the counter of kills.
@@ -61,7 +59,7 @@ pub struct Found {
 
 /// Why something of an identity is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
+pub(crate) enum Missing {
     /// The pid is 0: the process lives in a PID namespace that is not below this one.
     #[error("the process can't be seen from this PID namespace")]
     NotVisible,
@@ -103,7 +101,7 @@ struct Memory {
 
 /// Finds out who processes are.
 #[derive(Debug, Clone)]
-pub struct Identities {
+pub(crate) struct Identities {
     places: Arc<Semaphore>,
     stuck: Arc<Mutex<BTreeMap<Uid, usize>>>,
     deadline: Duration,
@@ -123,14 +121,14 @@ impl Identities {
     }
 
     /// Threads that are reading now, stuck ones included.
-    #[must_use]
-    pub fn busy(&self) -> usize {
+    #[cfg(test)]
+    fn busy(&self) -> usize {
         MAX_READERS - self.places.available_permits()
     }
 
     /// Finds out who a process is. Takes [`DEADLINE`] and a little more at the most. `expected` is the start time that
     /// the caller knows it by, if it does.
-    pub async fn of(&self, pid: Pid, uid: Uid, expected: Option<u64>) -> Found {
+    pub(crate) async fn of(&self, pid: Pid, uid: Uid, expected: Option<u64>) -> Found {
         if pid == 0 {
             return Found { missing: Some(Missing::NotVisible), ..Found::default() };
         }
@@ -159,7 +157,7 @@ impl Identities {
 
     /// What the kernel itself calls a process, in brackets; `None` when the process is gone. Waits for nobody.
     #[must_use]
-    pub fn name(pid: Pid) -> Option<String> {
+    pub(crate) fn name(pid: Pid) -> Option<String> {
         ProcDir::open(pid)?.name()
     }
 

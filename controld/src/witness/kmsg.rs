@@ -31,19 +31,20 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-pub use oom::killed_pid;
-pub use record::Record;
-pub use xid::{Xid, class_of};
+pub(crate) use oom::killed_pid;
+pub(crate) use record::Record;
+pub(crate) use xid::Xid;
 
 use crate::core::{Evidence, Pid};
 use crate::sys::polled::register;
 
 /// The kernel's log.
-pub const KERNEL_LOG: &str = "/dev/kmsg";
+#[cfg(test)]
+pub(crate) const KERNEL_LOG: &str = "/dev/kmsg";
 /// Records taken in each [`PERIOD`].
-pub const RECORDS_PER_PERIOD: u32 = 2000;
+pub(crate) const RECORDS_PER_PERIOD: u32 = 2000;
 /// How long those are all that is taken.
-pub const PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 /// Records taken in one turn, so that a burst does not keep the driver from its other work.
 const RECORDS_PER_TURN: u32 = 250;
 /// Room for a record. The kernel's limit, `PRINTK_MESSAGE_MAX` of Linux 6.
@@ -56,7 +57,7 @@ const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// What the kernel has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KernelSign {
+pub(crate) enum KernelSign {
     /// An Xid line, as [`Evidence::Xid`].
     Xid(Evidence),
     /// A process was killed for want of memory. `None` when the daemon can't know which: see the module's text.
@@ -65,7 +66,7 @@ pub enum KernelSign {
 
 /// Why the log is not read.
 #[derive(Debug, thiserror::Error)]
-pub enum KmsgError {
+pub(crate) enum KmsgError {
     /// There is none.
     #[error("there is no {0}")]
     Absent(String),
@@ -87,7 +88,7 @@ pub enum KmsgError {
 
 /// Reads the log.
 #[derive(Debug)]
-pub struct Kmsg {
+pub(crate) struct Kmsg {
     fd: AsyncFd<OwnedFd>,
     buffer: Box<[u8]>,
     pids_are_ours: bool,
@@ -100,7 +101,7 @@ pub struct Kmsg {
 
 /// Whether this process's pids are those that the kernel speaks of.
 #[must_use]
-pub fn is_in_initial_pid_namespace() -> bool {
+pub(crate) fn is_in_initial_pid_namespace() -> bool {
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_PID_NAMESPACE)
 }
 
@@ -109,7 +110,7 @@ impl Kmsg {
     ///
     /// # Errors
     /// See [`KmsgError`].
-    pub fn open(path: &Path) -> Result<Self, KmsgError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, KmsgError> {
         let name = || path.display().to_string();
         let failed = |source: io::Error| match source.raw_os_error() {
             Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => KmsgError::Absent(name()),
@@ -131,7 +132,7 @@ impl Kmsg {
     ///
     /// # Errors
     /// When the descriptor can't be polled.
-    pub fn from_fd(fd: OwnedFd, pids_are_ours: bool) -> io::Result<Self> {
+    pub(crate) fn from_fd(fd: OwnedFd, pids_are_ours: bool) -> io::Result<Self> {
         Ok(Self {
             fd: register(fd, Interest::READABLE)?,
             buffer: vec![0; MAX_RECORD].into_boxed_slice(),
@@ -146,21 +147,15 @@ impl Kmsg {
 
     /// Records that were gone before they could be read.
     #[must_use]
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
-    }
-
-    /// Reads that gave something that is not a record.
-    #[must_use]
-    pub fn unreadable(&self) -> u64 {
-        self.unreadable
     }
 
     /// Waits for records and gives the signs among them; mostly none.
     ///
     /// # Errors
     /// When the log can't be read any more; it is then of no more use.
-    pub async fn next(&mut self) -> io::Result<Vec<KernelSign>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Vec<KernelSign>> {
         if self.taken >= RECORDS_PER_PERIOD {
             tokio::time::sleep_until(self.period_began + PERIOD).await;
             self.taken = 0;

@@ -7,13 +7,13 @@
 //! read by threads of which few may hang ([`identity`]), and what may take the kernel long to close is closed elsewhere
 //! ([`uvm`]).
 
-pub mod cgroup;
-pub mod end;
-pub mod gpus;
-pub mod identity;
-pub mod kmsg;
+pub(crate) mod cgroup;
+pub(crate) mod end;
+pub(crate) mod gpus;
+pub(crate) mod identity;
+pub(crate) mod kmsg;
 pub mod notice;
-pub mod peer;
-pub mod place;
+pub(crate) mod peer;
+pub(crate) mod place;
 mod proc_dir;
 pub mod uvm;

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Who connected.
 #[derive(Debug)]
-pub struct Connected {
+pub(crate) struct Connected {
     /// Its process, user and group at that time.
     pub peer: Peer,
     /// Names the process for ever; readable when it has ended. `None` where the kernel has no such thing (before 5.3).
@@ -33,7 +33,7 @@ fn gone() -> io::Error {
 ///
 /// # Errors
 /// `ESRCH` when the process has ended or is of a PID namespace that is not seen here; else the system call's.
-pub fn look(socket: &impl AsFd) -> io::Result<Connected> {
+pub(crate) fn look(socket: &impl AsFd) -> io::Result<Connected> {
     let credentials = getsockopt(socket, sockopt::PeerCredentials)?;
     let kernel_pid = nix::unistd::Pid::from_raw(credentials.pid());
     let pid: Pid = u32::try_from(credentials.pid()).ok().filter(|pid| *pid != 0).ok_or_else(gone)?;

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 /// What was found.
 #[derive(Debug)]
-pub struct Found {
+pub(crate) struct Found {
     /// Where it stands.
     pub place: Place,
     /// The path of its cgroup that says most.
@@ -116,7 +116,7 @@ fn pid_namespace(dir: &ProcDir) -> Namespace {
 ///
 /// # Errors
 /// `ESRCH` when there is no such process.
-pub fn look(pid: Pid) -> io::Result<Found> {
+pub(crate) fn look(pid: Pid) -> io::Result<Found> {
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
     let dir = ProcDir::open(pid).ok_or_else(gone)?;
     let start_time = dir.start_time().ok_or_else(gone)?;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::poll::PollFlags;
 use nix::sys::socket::{getsockopt, sockopt};
-use remps_controld::holder::{FIRST_HOLDER_KEY, FromHolder, HolderLink, Kind};
+use remps_controld::parts::holder::{FIRST_HOLDER_KEY, FromHolder, HolderLink, Kind};
 
 use crate::lab::{
     A_WHILE, DEADLINE, Lab, dial, eventually, listener, of, open_descriptors, pair, read, rests, settle, shows, trials,
@@ -149,7 +149,7 @@ async fn newcomers_wait_while_descriptors_have_run_out(lab: &Lab) {
             FromHolder::Failed { key, reason } => break (key, reason),
         };
     };
-    assert_eq!(failed, (5, remps_controld::holder::Failure::DESCRIPTORS));
+    assert_eq!(failed, (5, remps_controld::parts::holder::Failure::DESCRIPTORS));
     assert!(shows(here.as_fd(), PollFlags::POLLHUP, DEADLINE));
 
     // Each that is served makes room for one that waits.

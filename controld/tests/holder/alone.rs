@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::poll::PollFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use remps_controld::holder::{HolderLink, Kind, LOG_BACKLOG_KEY, MAX_STATE_BYTES, SOCKET_NAME, Settings};
+use remps_controld::parts::holder::{HolderLink, Kind, LOG_BACKLOG_KEY, MAX_STATE_BYTES, SOCKET_NAME, Settings};
 
 use crate::lab::{
     A_WHILE, DEADLINE, Lab, dial, eventually, exit_status, listener, open_descriptors, pair, settle, shows, trials,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nix::sys::resource::{Resource, setrlimit};
-use remps_controld::holder::{FromHolder, HolderLink, Kind, Settings};
+use remps_controld::parts::holder::{FromHolder, HolderLink, Kind, Settings};
 
 use crate::lab::{listener, pair};
 

@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use remps_controld::holder::{Kind, SOCKET_NAME};
-use remps_controld::io::runtime_dir::{CONTROL_LOCK, RuntimeDir};
+use remps_controld::parts::holder::{Kind, SOCKET_NAME};
+use remps_controld::parts::io::runtime_dir::{CONTROL_LOCK, RuntimeDir};
 use remps_proto::holder::{FromHolder, Kind as ProtoKind, Refusal, ToHolder};
 
 use crate::lab::{Lab, dial, listener, open_descriptors, pair, read, settle, trials};

@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
-use remps_controld::holder::{Failure, FromHolder, Held, HolderLink, Kind, LOG_BACKLOG_KEY, SOCKET_NAME};
+use remps_controld::parts::holder::{Failure, FromHolder, Held, HolderLink, Kind, LOG_BACKLOG_KEY, SOCKET_NAME};
 use tempfile::TempDir;
 
 /// Whatever takes longer than this has hung. A virtual machine has been seen to stand still for half a minute.
@@ -221,7 +221,7 @@ pub(crate) fn of(held: &[Held], key: u64) -> &Held {
 /// Waits until the holder has done everything asked so far: it answers a request that it always refuses.
 pub(crate) async fn settle(link: &mut HolderLink) {
     while let Err(error) = link.hold(LOG_BACKLOG_KEY, Kind::LOG_BACKLOG, &[], &[]) {
-        assert!(matches!(error, remps_controld::holder::HolderError::Full), "{error}");
+        assert!(matches!(error, remps_controld::parts::holder::HolderError::Full), "{error}");
         tokio::task::yield_now().await;
     }
     let news = link.next().await.unwrap();

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
-use remps_controld::holder::{ARGUMENT, process};
+use remps_controld::parts::holder::{ARGUMENT, process};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use nix::unistd::{Pid, getsid};
-use remps_controld::holder::{HolderError, HolderLink, Kind};
+use remps_controld::parts::holder::{HolderError, HolderLink, Kind};
 
 use crate::lab::{Lab, open_descriptors, pair, rests, settle, status_field, trials};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::poll::PollFlags;
-use remps_controld::holder::{FIRST_HOLDER_KEY, Held, HolderError, HolderLink, Kind};
+use remps_controld::parts::holder::{FIRST_HOLDER_KEY, Held, HolderError, HolderLink, Kind};
 
 use crate::lab::{A_WHILE, Lab, of, pair, read, settle, shows, trials};
 
@@ -204,7 +204,7 @@ async fn a_holder_leaves_when_told(lab: &Lab) {
     drop(there);
     link.leave(crate::lab::DEADLINE).await.unwrap();
     assert!(shows(here.as_fd(), PollFlags::POLLHUP, crate::lab::DEADLINE));
-    assert!(!lab.path(remps_controld::holder::SOCKET_NAME).exists());
+    assert!(!lab.path(remps_controld::parts::holder::SOCKET_NAME).exists());
     assert_eq!(nix::sys::signal::kill(pid, None), Err(nix::errno::Errno::ESRCH), "it is reaped too");
 }
 
@@ -217,7 +217,7 @@ async fn a_stopped_holder_is_killed_when_it_must_leave(lab: &Lab) {
 }
 
 async fn a_stale_socket_is_replaced(lab: &Lab) {
-    drop(crate::lab::listener(&lab.path(remps_controld::holder::SOCKET_NAME)));
+    drop(crate::lab::listener(&lab.path(remps_controld::parts::holder::SOCKET_NAME)));
     let (link, held) = lab.attach().await;
     assert!(link.is_child() && held.is_empty());
 }

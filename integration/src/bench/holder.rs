@@ -3,7 +3,7 @@
 use super::figures::{Figure, Samples};
 use super::programs::Programs;
 use super::{BenchError, system};
-use remps_controld::holder::{FromHolder, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
+use remps_controld::parts::holder::{FromHolder, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};

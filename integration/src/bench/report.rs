@@ -2,7 +2,7 @@
 
 use super::figures::{Figure, Outcome};
 use super::{BenchError, system};
-use remps_controld::observe::journal::timestamp;
+use remps_controld::parts::observe::journal::timestamp;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{self, Write};

@@ -20,7 +20,7 @@ use super::part;
 use super::questions::{has, works_on};
 use super::stage::Stage;
 use super::story::{Event, Lane, Side, Story, What};
-use remps_controld::patience::patient;
+use remps_controld::parts::patience::patient;
 use std::process::Command;
 use std::time::Duration;
 

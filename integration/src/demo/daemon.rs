@@ -11,7 +11,7 @@ use crate::lab::process::{die_with_parent, ended_within, run};
 use crate::lab::watch::became_true;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use remps_controld::patience::patient;
+use remps_controld::parts::patience::patient;
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;

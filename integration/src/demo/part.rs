@@ -38,7 +38,7 @@ pub(super) fn play() -> Option<ExitCode> {
     let name = name.strip_suffix(REPLACED).unwrap_or(name);
     let arguments = || std::env::args_os().skip(1).map(text);
     Some(match name {
-        CONTROL => remps_controld::app::run(),
+        CONTROL => remps_controld::run_program(),
         SERVER => server_sim::run(),
         VENDOR => vendor_sim::run(),
         BYSTANDER => programs::bystander::run(arguments()),

@@ -5,7 +5,7 @@ use super::folder::{Folder, end_all, processes_of};
 use super::machine::{Control, Setting, may_look_at_others};
 use super::part;
 use crate::lab::process::{Finished, ended_within, run};
-use remps_controld::patience::patient;
+use remps_controld::parts::patience::patient;
 use sim_wire::tools::DIRECTORY;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};

@@ -1,4 +1,4 @@
-//! Daemons that kill themselves at a named point ([`remps_controld::failpoint`]), and what must be left of it.
+//! Daemons that kill themselves at a named point (`controld/src/failpoint.rs`), and what must be left of it.
 
 use super::LIMIT;
 use super::program::Program;

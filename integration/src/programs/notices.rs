@@ -15,8 +15,10 @@
 //! --target x86_64-unknown-linux-gnu`.
 
 use super::report::Report;
-use remps_controld::core::ProcessKey;
-use remps_controld::witness::notice::{DEVICE, DeviceFile, FaultNotice, NoticeClient, NoticeEvent, Notices, Presence};
+use remps_controld::parts::core::ProcessKey;
+use remps_controld::parts::witness::notice::{
+    DEVICE, DeviceFile, FaultNotice, NoticeClient, NoticeEvent, Notices, Presence,
+};
 use remps_proto::notice::Mode;
 use serde_json::{Value, json};
 use std::process::ExitCode;

@@ -24,11 +24,11 @@
 use super::report::{Report, milliseconds};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
-use remps_controld::core::MemoryFault;
-use remps_controld::io::process::start_time;
-use remps_controld::sys::uvm::get_descriptor;
-use remps_controld::sys::{pidfd, polled};
-use remps_controld::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
+use remps_controld::parts::core::MemoryFault;
+use remps_controld::parts::io::process::start_time;
+use remps_controld::parts::sys::uvm::get_descriptor;
+use remps_controld::parts::sys::{pidfd, polled};
+use remps_controld::parts::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};

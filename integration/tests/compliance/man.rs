@@ -2,7 +2,7 @@
 //! complaint of `mandoc`.
 
 use integration::under_test::Skipped;
-use remps_controld::cli::{LOCAL_COMMANDS, OPTIONS};
+use remps_controld::parts::cli::{LOCAL_COMMANDS, OPTIONS};
 use remps_proto::admin::CommandName;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! `kill -9` of the daemon at every point of the life of a server and a client: nobody else notices.
 //!
-//! The daemon kills itself at a named point ([`remps_controld::failpoint`]); another one is started in the same folder.
+//! The daemon kills itself at a named point (`controld/src/failpoint.rs`); another one is started in the same folder.
 //! Every program that was being served or waited must be served without an error, by one server for each user, and
 //! nothing may be left over when all have gone.
 

@@ -184,12 +184,6 @@ pub fn refusal(command: &Command, uid: u32, personality: Personality) -> Vec<Str
     lines
 }
 
-/// `sm_partition add` that made a partition: users read the second word and cut it at the slash.
-#[must_use]
-pub fn partition_created(device: &str, partition: &str) -> String {
-    format!("Partition {device}/{partition} created")
-}
-
 /// `sm_partition add` that the driver refused; parsers look for `Failed`.
 #[must_use]
 pub fn partition_refused(chunks: u32) -> String {

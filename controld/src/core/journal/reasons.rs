@@ -14,8 +14,6 @@ pub enum StartReason {
     Standby,
     /// In place of one that a fault has tainted.
     Fault,
-    /// In place of one that ended without being asked.
-    Crash,
     /// Once more, after a start that failed.
     Retry,
 }
@@ -58,8 +56,6 @@ pub enum RefusalReason {
     Quitting,
     /// Too many of its user wait already.
     TooManyWaiting,
-    /// Its domain has as many clients as it may have.
-    DomainFull,
     /// It, or its like, has caused faults, and is refused for a while.
     Culprit,
     /// Its server did not take it; the status is in the text.

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// What is done about compute modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ComputeModeAction {
+pub(crate) enum ComputeModeAction {
     /// They are the operator's matter.
     Leave,
     /// GPUs in an exclusive mode are in mode `DEFAULT` while the daemon runs.
@@ -15,7 +15,7 @@ pub enum ComputeModeAction {
 /// What is done about processes with contexts outside MPS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StrangerAction {
+pub(crate) enum StrangerAction {
     /// They are told of.
     Tell,
     /// They are ended.

@@ -32,7 +32,7 @@ pub enum Grouping {
 /// The two that only enclose others are passed over: `slurmstepd.scope`, `user@1000.service`. A path without any such
 /// component is its own unit.
 #[must_use]
-pub fn cgroup_unit(path: &str, depth: usize) -> &str {
+pub(crate) fn cgroup_unit(path: &str, depth: usize) -> &str {
     let mut below_pods = false;
     let mut components = 0;
     let mut start = 0;

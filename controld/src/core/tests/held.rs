@@ -179,7 +179,8 @@ fn what_is_still_in_use_when_nothing_is_held_any_more_is_told() {
     let effects = scene.dies(VICTIM, End::Signaled(9));
     scene.answer_status(&effects, true);
     looked_at(&mut scene, 613 * MIB);
-    scene.feed(Input::Drained { process: key(VICTIM.pid, 0) });
+    let effects = scene.feed(Input::AddressSpaceGone { va_space: 1, process: Some(key(VICTIM.pid, 0)) });
+    assert_eq!(released(&effects), [VICTIM.pid], "the patched module says that nothing is left of it");
     let effects = scene.pass(Duration::from_secs(1));
     assert!(effects.contains(&Effect::LookAtMemory), "whether it was given back");
     let effects = seen(&mut scene, 500 * MIB, true);

@@ -15,7 +15,7 @@ const MOST: usize = 2048;
 
 /// A title, by a number that no other gets while a holder lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NameId(pub u64);
+pub(crate) struct NameId(pub u64);
 
 /// Whom the owner of a name has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Title {
 
 /// How a name is, for somebody who wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// Nobody has it.
     Nobody,
     /// Another process has it, which lives.
@@ -88,7 +88,7 @@ impl Names {
 impl Vault {
     /// What is noted of a name.
     #[must_use]
-    pub fn title(&self, caller: &Caller, name: &str) -> Option<&Title> {
+    pub(crate) fn title(&self, caller: &Caller, name: &str) -> Option<&Title> {
         self.title_of(&self.key(caller, name))
     }
 
@@ -106,12 +106,12 @@ impl Vault {
     }
 
     /// All titles with their names.
-    pub fn titles(&self) -> impl Iterator<Item = (NameId, &str, &Title)> {
+    pub(crate) fn titles(&self) -> impl Iterator<Item = (NameId, &str, &Title)> {
         self.names.titles.iter().map(|((_, name), (id, title))| (*id, name.as_str(), title))
     }
 
     /// The titles that have changed since this was last asked; `None` for one that is gone.
-    pub fn take_changed_titles(&mut self) -> Vec<(NameId, Option<(String, Title)>)> {
+    pub(crate) fn take_changed_titles(&mut self) -> Vec<(NameId, Option<(String, Title)>)> {
         let titles = &self.names.titles;
         let now = |(id, key): (NameId, Key)| {
             let title = titles.get(&key).filter(|(found, _)| *found == id);
@@ -121,13 +121,13 @@ impl Vault {
     }
 
     /// Puts back what an earlier daemon had noted.
-    pub fn restore_title(&mut self, id: NameId, name: String, title: Title) {
+    pub(crate) fn restore_title(&mut self, id: NameId, name: String, title: Title) {
         self.names.next = self.names.next.max(id.0 + 1);
         self.names.titles.insert((title.scope.clone(), name), (id, title));
     }
 
     /// Notes on which server the owner of a name is. Whoever has no title there yet gets one, if there is room.
-    pub fn note_server(&mut self, caller: &Caller, name: &str, server: u64) {
+    pub(crate) fn note_server(&mut self, caller: &Caller, name: &str, server: u64) {
         if name.is_empty() || self.entitle(caller, name).is_err() {
             return;
         }
@@ -143,7 +143,7 @@ impl Vault {
     ///
     /// # Errors
     /// `SWITCHED_OFF`, `NAME_IN_USE`, `QUOTA`.
-    pub fn commit(&mut self, caller: &Caller, name: &str, commit: Commit) -> Result<NameId, Failure> {
+    pub(crate) fn commit(&mut self, caller: &Caller, name: &str, commit: Commit) -> Result<NameId, Failure> {
         if !self.policy.enabled {
             return Err(Failure::SWITCHED_OFF);
         }
@@ -179,7 +179,7 @@ impl Vault {
 
     /// How a name is for the caller.
     #[must_use]
-    pub fn standing(&self, caller: &Caller, name: &str) -> Standing {
+    pub(crate) fn standing(&self, caller: &Caller, name: &str) -> Standing {
         let key = self.key(caller, name);
         let ids = self.by_name.get(&key);
         let regions = ids.into_iter().flatten().filter_map(|id| self.kept.get(id));
@@ -194,7 +194,7 @@ impl Vault {
     }
 
     /// Notes whom the new owner of a name has succeeded, and where it is itself.
-    pub fn note_predecessor(&mut self, caller: &Caller, name: &str, predecessor: Predecessor, server: u64) {
+    pub(crate) fn note_predecessor(&mut self, caller: &Caller, name: &str, predecessor: Predecessor, server: u64) {
         let is_entitled = self.entitle(caller, name).is_ok();
         let key = self.key(caller, name);
         if is_entitled && let Some(title) = self.names.touch(&key) {
@@ -204,7 +204,7 @@ impl Vault {
     }
 
     /// Takes a title out: it could not be made safe.
-    pub fn remove_title(&mut self, id: NameId) {
+    pub(crate) fn remove_title(&mut self, id: NameId) {
         let key = self.names.titles.iter().find(|(_, (found, _))| *found == id).map(|(key, _)| key.clone());
         if let Some(key) = key {
             self.names.titles.remove(&key);

@@ -17,7 +17,7 @@ use super::machine::Machine;
 
 /// A check.
 #[derive(Clone, Copy)]
-pub struct Check {
+pub(crate) struct Check {
     /// Its name in every output.
     pub id: &'static str,
     /// What it looks at.
@@ -30,7 +30,7 @@ const fn check(id: &'static str, about: &'static str, examine: fn(&Machine) -> O
 }
 
 /// Every check, in the order of the output: what is asked first when nothing works comes first.
-pub const CHECKS: &[Check] = &[
+pub(crate) const CHECKS: &[Check] = &[
     check("daemon", "whether a daemon answers, and how its servers are", daemon::daemon),
     check("stale-files", "sockets and pid files that nobody stands behind", daemon::stale_files),
     check("other-daemons", "other control daemons on this machine", daemon::other_daemons),

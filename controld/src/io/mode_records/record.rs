@@ -15,7 +15,7 @@ use crate::io::folder::Folder;
 use crate::io::folder::way;
 
 /// Files of records begin so; the GPU's UUID follows.
-pub const PREFIX: &str = "compute-mode.";
+pub(crate) const PREFIX: &str = "compute-mode.";
 /// Nobody else needs to read one, and who can't open it can't lock it.
 const MODE: Mode = Mode::from_bits_truncate(0o600);
 /// Bytes of a record; a whole one has fewer than 300.
@@ -29,7 +29,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// What a GPU's mode was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub(crate) struct Record {
     /// The machine's boot; the mode does not outlive it.
     boot: String,
     /// `GPU-…`.
@@ -50,7 +50,7 @@ impl Record {
 
     /// When the mode was changed, as text.
     #[must_use]
-    pub fn at(&self) -> String {
+    pub(crate) fn at(&self) -> String {
         // What the clock can't have said is shown as its beginning.
         let at = UNIX_EPOCH.checked_add(Duration::from_secs(self.at)).filter(|_| self.at < 1 << 35);
         humantime::format_rfc3339_seconds(at.unwrap_or(UNIX_EPOCH)).to_string()
@@ -59,7 +59,7 @@ impl Record {
 
 /// Why there is no record.
 #[derive(Debug, thiserror::Error)]
-pub enum NoRecord {
+pub(crate) enum NoRecord {
     /// No file has the name.
     #[error("there is none")]
     Missing,
@@ -86,7 +86,7 @@ pub(super) fn name_of(uuid: &str) -> Option<String> {
 
 /// The GPUs of which a folder has something with the name of a record.
 #[must_use]
-pub fn names(folder: &Folder) -> Vec<String> {
+pub(crate) fn names(folder: &Folder) -> Vec<String> {
     let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let uuid = |name: &OsStr| name.to_str()?.strip_prefix(PREFIX).map(str::to_owned);
@@ -100,7 +100,7 @@ pub fn names(folder: &Folder) -> Vec<String> {
 ///
 /// # Errors
 /// [`NoRecord`].
-pub fn read(folder: &Folder, uuid: &str) -> Result<(Record, File), NoRecord> {
+pub(crate) fn read(folder: &Folder, uuid: &str) -> Result<(Record, File), NoRecord> {
     let name = name_of(uuid).ok_or(NoRecord::Missing)?;
     let file = match folder.open_file(&name, OFlag::O_RDONLY, Mode::empty()) {
         Ok(file) => file,

@@ -206,7 +206,6 @@ const fn refusal(reason: RefusalReason) -> &'static str {
     match reason {
         RefusalReason::Quitting => "quitting",
         RefusalReason::TooManyWaiting => "too_many_waiting",
-        RefusalReason::DomainFull => "domain_full",
         RefusalReason::Culprit => "culprit",
         RefusalReason::Server => "server",
     }

@@ -106,7 +106,7 @@ fn the_metrics_of_everybody_are_for_the_owner() {
     let refused = |report| recorder.answer(&report, SOMEBODY, empty(), Extras::default()).unwrap_err();
     assert_eq!(refused(Report::Metrics), ["Insufficient privileges for UID 1000"]);
     assert_eq!(refused(Report::Client { pid: 7, json: true }), ["Client 7 not found"]);
-    assert_eq!(refused(Report::Channels { pid: Some(7), json: false }), ["Client 7 not found"]);
+    assert_eq!(refused(Report::Channels { pid: Some(7), wide: false, json: false }), ["Client 7 not found"]);
     let misused = Report::Misused { name: CommandName::Metrics, word: Some("x".to_owned()) };
     assert_eq!(refused(misused), ["metrics: x is not understood", "Usage: metrics"]);
     assert!(recorder.answer(&Report::Metrics, OWNER, empty(), Extras::default()).is_ok());

@@ -25,7 +25,7 @@ const LOG_GRACE: Duration = Duration::from_millis(200);
 
 /// What is known of kills; one for the daemon.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryKills(Arc<Shared>);
+pub(crate) struct MemoryKills(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -65,12 +65,12 @@ impl Counter {
 
 impl MemoryKills {
     /// Says whether the kernel's log is read and its pids are ours.
-    pub fn log_is_read(&self, is_read: bool) {
+    pub(crate) fn log_is_read(&self, is_read: bool) {
         self.0.state.lock().is_log_read = is_read;
     }
 
     /// Notes a process that the log names.
-    pub fn note(&self, pid: Pid) {
+    pub(crate) fn note(&self, pid: Pid) {
         let mut state = self.0.state.lock();
         let now = Instant::now();
         state.names.retain(|(_, at)| now.duration_since(*at) < NAME_LIFETIME);

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
+use super::text::{MAX_COMMAND, MAX_LABEL};
 use super::*;
 use crate::io::process;
 use proptest::prelude::*;

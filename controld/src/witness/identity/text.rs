@@ -7,17 +7,17 @@ use super::{Memory, Missing};
 use crate::witness::proc_dir::{ProcDir, printable};
 
 /// The variable that names a client's fault domain.
-pub const LABEL_VARIABLE: &str = "MPS_DOMAIN";
+pub(super) const LABEL_VARIABLE: &str = "MPS_DOMAIN";
 /// The variable that says which GPUs a program sees.
 const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Longest value of it that is read: a UUID and a comma for each of 64 GPUs.
 const MAX_VISIBLE: usize = 64 * 41;
 /// Longest label in bytes, as the settings allow it.
-pub const MAX_LABEL: usize = 128;
+pub(super) const MAX_LABEL: usize = 128;
 /// Bytes of a command line that are kept.
-pub const MAX_COMMAND: usize = 256;
+pub(super) const MAX_COMMAND: usize = 256;
 /// Bytes of an environment that are searched. The kernel lets it have a quarter of the stack's limit, 2 MiB as a rule.
-pub const MAX_ENVIRONMENT: usize = 4 << 20;
+pub(super) const MAX_ENVIRONMENT: usize = 4 << 20;
 /// Bytes read in one turn.
 const CHUNK: usize = 64 * 1024;
 

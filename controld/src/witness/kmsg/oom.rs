@@ -10,7 +10,7 @@ const KILLED: &str = "Killed process ";
 
 /// The pid, in the initial PID namespace, that a line of the kernel says was killed for want of memory.
 #[must_use]
-pub fn killed_pid(text: &str) -> Option<u32> {
+pub(crate) fn killed_pid(text: &str) -> Option<u32> {
     let rest = match text.split_once(KILLED)? {
         ("", rest) => rest,
         (before, rest) if before.contains(OUT_OF_MEMORY) && !before.contains('(') => rest,

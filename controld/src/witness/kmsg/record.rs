@@ -9,7 +9,7 @@ const LEVEL_BITS: u32 = 3;
 
 /// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub(crate) struct Record<'a> {
     /// Who wrote it; 0 is the kernel. A program that writes to `/dev/kmsg` can have any other facility, but not this.
     pub facility: u32,
     /// Its number; a gap is a loss.
@@ -21,7 +21,7 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// Reads one record; `None` for anything else.
     #[must_use]
-    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let whole = std::str::from_utf8(bytes).ok()?;
         let (prefix, rest) = whole.split_once(';')?;
         let mut fields = prefix.split(',');
@@ -33,7 +33,7 @@ impl<'a> Record<'a> {
 
     /// Whether the kernel said it.
     #[must_use]
-    pub const fn is_kernels(&self) -> bool {
+    pub(crate) const fn is_kernels(&self) -> bool {
         self.facility == 0
     }
 }

@@ -14,7 +14,7 @@ use crate::core::XidClass;
 
 /// One Xid line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Xid {
+pub(crate) struct Xid {
     /// The number.
     pub number: u32,
     /// Whom it concerns.
@@ -37,7 +37,7 @@ pub struct Xid {
 ///
 /// The applications' are the six that NVIDIA's device plugin for Kubernetes does not count against a GPU.
 #[must_use]
-pub const fn class_of(number: u32) -> XidClass {
+pub(super) const fn class_of(number: u32) -> XidClass {
     match number {
         // SM and engine exceptions, MMU fault, reset channel, its clean-up, video decoder, context switch timeout.
         13 | 31 | 43 | 45 | 68 | 109 => XidClass::Application,
@@ -60,7 +60,7 @@ const MOST_BUS_DIGITS: usize = 8;
 impl Xid {
     /// Reads a line of the kernel; `None` when it is not an Xid's.
     #[must_use]
-    pub fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let (place, rest) = line.strip_prefix(HEAD)?.split_once("): ")?;
         let mut words = place.strip_prefix("PCI:").unwrap_or(place).split(' ');
         let bus = words.next()?;

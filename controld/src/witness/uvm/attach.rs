@@ -79,16 +79,8 @@ fn sort(uvm: &Uvm, Taken { found: candidates, looked_at }: Taken) -> Result<Foun
 impl Uvm {
     /// Looks once for an address space of the process that nobody holds yet, keeps it and watches it. When the
     /// descriptor that goes with it is not there yet, that is waited for a few milliseconds, in which the queue is
-    /// filled already.
-    ///
-    /// # Errors
-    /// [`AttachError::NotYet`] when there is none; else see [`AttachError`]. What has been found besides is added to the
-    /// copies that are kept of this process.
-    pub async fn attach_now(self: &Arc<Self>, pid: Pid, pidfd: BorrowedFd<'_>) -> Result<Attached, AttachError> {
-        self.try_attach(pid, pidfd).await?.map_err(|_| AttachError::NotYet)
-    }
-
-    /// Gives the number of descriptors that were looked at when there is no new address space.
+    /// filled already. Without a new address space it gives the number of descriptors that were looked at, and what has
+    /// been found besides is added to the copies that are kept of this process.
     async fn try_attach(
         self: &Arc<Self>,
         pid: Pid,
@@ -200,8 +192,8 @@ impl Uvm {
     }
 
     /// Adds what the client has opened since: the second descriptor, if the first was found before it was there. To be
-    /// called when the client's next connection comes, unless [`Copies::is_complete`] or [`Uvm::attach_now`] is called
-    /// then.
+    /// called when the client's next connection comes, unless [`Copies::is_complete`] or another address space is looked
+    /// for then.
     ///
     /// # Errors
     /// See [`AttachError`].

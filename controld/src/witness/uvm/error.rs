@@ -3,8 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-/// Why it came to nothing. [`AttachError::is_worth_waiting`] and [`AttachError::concerns_everybody`] say what to make
-/// of it.
+/// Why it came to nothing. [`AttachError::concerns_everybody`] says what to make of it.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// There is no UVM driver here, or its device file is missing.
@@ -65,12 +64,6 @@ pub enum AttachError {
 }
 
 impl AttachError {
-    /// Whether the same attempt may succeed a moment later.
-    #[must_use]
-    pub const fn is_worth_waiting(&self) -> bool {
-        matches!(self, Self::NotYet)
-    }
-
     /// Whether it would be the same with every client, so that it is said once and not for each.
     #[must_use]
     pub fn concerns_everybody(&self) -> bool {

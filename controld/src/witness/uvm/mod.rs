@@ -20,7 +20,7 @@
 //!   handshake.
 //! - When it connects for a context and is not attached yet, that task is hurried, and done **before** the client is
 //!   handed to its server, within a bounded time: no kernel can run in a context that has no server, so nothing is
-//!   missed. When it is attached, [`Uvm::attach_now`] for a second address space, whose usual answer is
+//!   missed. When it is attached, the same without patience for a second address space, whose usual answer is
 //!   [`AttachError::NotYet`]; that adds to the copies what they lack. For the first context it is done beside the way to
 //!   the server, for others before.
 //! - Then a task that loops over [`Tracker::next`]: each fault is an [`Evidence::UvmEvent`] of that process.

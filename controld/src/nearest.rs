@@ -6,7 +6,7 @@ const MOST: usize = 3;
 const SHORTEST_PART: usize = 4;
 
 /// Those of the known words that are near this one, nearest first.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
     let mut near: Vec<(usize, &'a str)> =
         known.iter().filter_map(|known| Some((farness(word, known)?, *known))).collect();
     near.sort_unstable();
@@ -22,26 +22,11 @@ fn farness(word: &str, known: &str) -> Option<usize> {
         return Some(length.abs_diff(other));
     }
     // Comparing takes the product of both lengths, and a word may be as long as a file.
-    if length.abs_diff(other) > most { None } else { Some(distance(word, known)).filter(|distance| *distance <= most) }
-}
-
-/// How many letters must be put in, left out, exchanged, or swapped with the next one to make the one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (i, x) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, y) in other.iter().enumerate() {
-            let mut least = (last[j] + usize::from(x != y)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *x == other[j - 1] && one[i - 1] == *y {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
+    if length.abs_diff(other) > most {
+        None
+    } else {
+        Some(strsim::osa_distance(word, known)).filter(|distance| *distance <= most)
     }
-    last[other.len()]
 }
 
 #[cfg(test)]
