@@ -9,6 +9,7 @@
 //! | [`gate`], [`threads`] | who is inside the driver, and what each thread has there |
 //! | [`names`], [`moved`] | what handles and addresses of a former copy are called in the one that lives |
 //! | [`arguments`], [`layout`], [`buffer`] | arguments of calls and of kernels, and how they are translated |
+//! | [`piece`] | memory that one descriptor holds |
 //! | [`gpu_name`] | what a GPU is called outside this process |
 //! | [`belongings`], [`socket_name`] | files and sockets that the driver has opened |
 
@@ -27,6 +28,7 @@ pub(crate) mod layout;
 pub(crate) mod library;
 pub(crate) mod moved;
 pub(crate) mod names;
+pub(crate) mod piece;
 pub(crate) mod result;
 pub(crate) mod socket_name;
 pub(crate) mod threads;

@@ -30,7 +30,7 @@ use super::{
     ledger::{Ledger, Serial},
 };
 use crate::{
-    cuda::gpu_name,
+    cuda::{gpu_name, piece::Piece},
     process::{descriptors::Held, failpoint::reached, log, settings::succession},
 };
 
@@ -42,21 +42,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What the program has changed so far; the link has dealt with it when [`Progress::settled`] is as large.
 pub(crate) static CHANGES: AtomicU64 = AtomicU64::new(1);
-
-/// A piece of memory that can be given to the vault, because one descriptor holds it.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    /// A number that no other piece has, or had.
-    pub(crate) serial: Serial,
-    /// Ordinal of its device.
-    pub(crate) device: c_int,
-    /// Bytes.
-    pub(crate) size: u64,
-    /// Where all of it is mapped; 0 if it is not, or in parts.
-    pub(crate) address: u64,
-    /// A copy of its descriptor, for those that are wanted.
-    pub(crate) copy: Option<Held>,
-}
 
 /// Tells what there is: all pieces, with copies of the descriptors of so many at most that are wanted, so that none of
 /// them is another file by the time it is sent. `None` where nothing is kept any more.

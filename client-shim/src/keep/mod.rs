@@ -39,7 +39,7 @@ pub(crate) mod region;
 mod regions;
 pub(crate) mod store;
 
-pub(crate) use outside::{Adopted, Outside, add_adopted, is_kept, outside};
+pub(crate) use outside::{Adopted, add_adopted, is_kept, outside};
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 

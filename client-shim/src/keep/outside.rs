@@ -1,25 +1,7 @@
 //! What the vault should have of the kept memory, and what comes back from it.
 
-use std::ffi::c_int;
-
 use super::{Store, region::Region, with};
-use crate::cuda::call::Bypass;
-use crate::process::descriptors::Held;
-
-/// A piece of memory that is held by one descriptor.
-#[derive(Debug)]
-pub(crate) struct Outside {
-    /// A number that no other one has, or had.
-    pub(crate) serial: u64,
-    /// Ordinal of its device.
-    pub(crate) device: c_int,
-    /// Bytes.
-    pub(crate) size: u64,
-    /// Where all of it is mapped; 0 if it is not, or in parts.
-    pub(crate) address: u64,
-    /// A copy of its descriptor, for those that are wanted.
-    pub(crate) copy: Option<Held>,
-}
+use crate::cuda::{call::Bypass, piece::Piece};
 
 /// Memory of a predecessor, mapped where it was.
 #[derive(Debug)]
@@ -32,7 +14,7 @@ pub(crate) struct Adopted {
 
 /// All memory that could be given to the vault, with copies of the descriptors of at most `most` that are wanted. They
 /// are copied under the lock, so that none of them is another file by then.
-pub(crate) fn outside(is_wanted: impl Fn(u64) -> bool, most: usize) -> Result<Vec<Outside>, Bypass> {
+pub(crate) fn outside(is_wanted: impl Fn(u64) -> bool, most: usize) -> Result<Vec<Piece>, Bypass> {
     with(|store| {
         let mut left = most;
         let mut found = Vec::new();
@@ -41,7 +23,7 @@ pub(crate) fn outside(is_wanted: impl Fn(u64) -> bool, most: usize) -> Result<Ve
             left -= usize::from(copy.is_some());
             // One that the program has closed keeps nothing.
             if copy.is_some() || held.number().is_some() {
-                found.push(Outside { serial: held.serial(), device, size, address, copy });
+                found.push(Piece { serial: held.serial(), device, size, address, copy });
             }
         });
         found

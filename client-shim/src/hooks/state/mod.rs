@@ -31,7 +31,8 @@ use std::{
 use crate::process::panics::unpanicked;
 use crate::process::settings::succession::{self, is_named};
 use crate::{
-    daemon::link::{CHANGES, Link, Piece, Shared},
+    cuda::piece::Piece,
+    daemon::link::{CHANGES, Link, Shared},
     keep,
     process::{descriptors, fork, glibc},
 };
@@ -103,9 +104,7 @@ fn start() {
 
 /// What there is for the vault. The descriptors are copied under the store's lock.
 fn pieces(is_wanted: &dyn Fn(u64) -> bool, most: usize) -> Option<Vec<Piece>> {
-    let found = keep::outside(is_wanted, most).ok()?;
-    let piece = |keep::Outside { serial, device, size, address, copy }| Piece { serial, device, size, address, copy };
-    Some(found.into_iter().map(piece).collect())
+    keep::outside(is_wanted, most).ok()
 }
 
 /// Memory is short: waits until the vault has let go of what the program has freed. Without a link it does nothing.
