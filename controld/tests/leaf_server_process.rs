@@ -212,7 +212,7 @@ fn the_server_is_found_where_the_environment_says() {
 async fn the_end_of_a_process_that_is_no_child_is_seen() {
     // The shell starts a grandchild, tells its pid, and ends only after it.
     let folder = folder();
-    let script = "sleep infinity & echo $! >&2; wait $!; sleep infinity";
+    let script = "sleep infinity & echo $! >&2; wait $!; exec sleep infinity";
     let program = program(folder.path(), script);
     let mut server = spawn(&ServerSpec { program, multi_user: false, gpu: None, identity: own_identity() }).await;
     let mut stderr = server.take_stderr().unwrap();
