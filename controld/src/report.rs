@@ -29,7 +29,7 @@ mod tests;
 mod vault;
 
 pub(crate) use channels::channel_list;
-pub(crate) use client::{client_not_found, client_state};
+pub(crate) use client::client_state;
 pub(crate) use faults::{Fault, FaultLedger};
 pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
 pub(crate) use line::event_line;

@@ -17,7 +17,7 @@ use super::journal::recent::{Recent, Remembered};
 use super::journal::{Journal, Stamp};
 use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
 use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
-use crate::core::{JournalEvent, Pid};
+use crate::core::JournalEvent;
 use crate::report::{self, Fault, FaultLedger, Form, Snapshot, Viewer};
 use remps_proto::admin::{CommandName, Report, reply};
 use serde_json::Value;
@@ -125,14 +125,9 @@ impl Recorder {
     ) -> Result<Vec<String>, Vec<String>> {
         Ok(match report {
             Report::Faults { count, wide, json } => self.faults.list(viewer, *count, Form::of(*wide, *json)),
-            Report::Client { pid, json } => {
-                found(*pid, report::client_state(&self.with_verdicts(snapshot), viewer, *pid, *json))?
-            }
-            Report::Channels { pid: None, wide, json } => {
-                report::channel_list(&snapshot, viewer, None, Form::of(*wide, *json))
-            }
-            Report::Channels { pid: Some(pid), wide, json } => {
-                found(*pid, report::channel_list(&snapshot, viewer, Some(*pid), Form::of(*wide, *json)))?
+            Report::Client { pid, json } => report::client_state(&self.with_verdicts(snapshot), viewer, *pid, *json)?,
+            Report::Channels { pid, wide, json } => {
+                report::channel_list(&snapshot, viewer, *pid, Form::of(*wide, *json))?
             }
             // Without a number of its own a follower wants what comes.
             Report::Events { count: None, follow: true, .. } => Vec::new(),
@@ -187,11 +182,6 @@ impl Recorder {
         }
         snapshot
     }
-}
-
-/// Lines about a client, unless they say that there is none.
-fn found(pid: Pid, lines: Vec<String>) -> Result<Vec<String>, Vec<String>> {
-    if lines == [report::client_not_found(pid)] { Err(lines) } else { Ok(lines) }
 }
 
 /// Whose events an event is counted among; `None` for one that nobody can cause as often as he likes. A client that ends

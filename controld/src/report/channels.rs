@@ -1,15 +1,23 @@
 //! `get_channel_list [PID]`.
 
+use super::client::client_not_found;
 use super::snapshot::Snapshot;
 use super::table::{aligned, harmless, or_nothing};
-use super::{Form, Viewer, client_not_found, fitted};
+use super::{Form, Viewer, fitted};
 use crate::core::Pid;
 
 const HEADING: [&str; 7] = ["CLIENT", "UID", "SERVER", "CONTEXT", "CHANNEL", "GPU", "SOURCE"];
 
 /// The answer to `get_channel_list`: a row for each context or channel that is known, of one client or of all.
-#[must_use]
-pub(crate) fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>, form: Form) -> Vec<String> {
+///
+/// # Errors
+/// What is answered where there is no such client, or none that the viewer may see.
+pub(crate) fn channel_list(
+    snapshot: &Snapshot,
+    viewer: Viewer,
+    pid: Option<Pid>,
+    form: Form,
+) -> Result<Vec<String>, Vec<String>> {
     let is_client = |pid| snapshot.clients.iter().any(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let wanted = snapshot
         .channels
@@ -17,10 +25,10 @@ pub(crate) fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>
         .filter(|channel| viewer.may_see(channel.uid) && pid.is_none_or(|pid| channel.process.pid == pid));
     let channels: Vec<_> = wanted.collect();
     if let Some(pid) = pid.filter(|pid| channels.is_empty() && !is_client(*pid)) {
-        return vec![client_not_found(pid)];
+        return Err(client_not_found(pid));
     }
     if form == Form::Json {
-        return channels.into_iter().map(fitted).collect();
+        return Ok(channels.into_iter().map(fitted).collect());
     }
     let rows: Vec<Vec<String>> = channels
         .into_iter()
@@ -36,5 +44,5 @@ pub(crate) fn channel_list(snapshot: &Snapshot, viewer: Viewer, pid: Option<Pid>
             ]
         })
         .collect();
-    aligned(&HEADING, &rows, form)
+    Ok(aligned(&HEADING, &rows, form))
 }

@@ -6,25 +6,31 @@ use super::{Viewer, fitted};
 use crate::core::{End, Gpu, Pid};
 
 /// The answer for a process that is no client, or none that the asker may see.
-#[must_use]
-pub(crate) fn client_not_found(pid: Pid) -> String {
-    format!("Client {pid} not found")
+pub(super) fn client_not_found(pid: Pid) -> Vec<String> {
+    vec![format!("Client {pid} not found")]
 }
 
 /// The answer to `get_client_state`: one `name: value` a line, or one JSON object.
 ///
 /// A pid may stand for a client that is gone and one that lives; the one that lives is meant.
-#[must_use]
-pub(crate) fn client_state(snapshot: &Snapshot, viewer: Viewer, pid: Pid, json: bool) -> Vec<String> {
+///
+/// # Errors
+/// What is answered where there is none, or none that the viewer may see.
+pub(crate) fn client_state(
+    snapshot: &Snapshot,
+    viewer: Viewer,
+    pid: Pid,
+    json: bool,
+) -> Result<Vec<String>, Vec<String>> {
     let of_pid = snapshot.clients.iter().filter(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let Some(client) = of_pid.max_by_key(|client| (client.end.is_none(), client.process.start_time)) else {
-        return vec![client_not_found(pid)];
+        return Err(client_not_found(pid));
     };
     if json {
-        return vec![fitted(client)];
+        return Ok(vec![fitted(client)]);
     }
     let width = ROWS.iter().map(|(name, _)| name.len() + 1).max().unwrap_or_default();
-    ROWS.iter().map(|(name, value)| format!("{:<width$} {}", format!("{name}:"), value(client))).collect()
+    Ok(ROWS.iter().map(|(name, value)| format!("{:<width$} {}", format!("{name}:"), value(client))).collect())
 }
 
 type Row = (&'static str, fn(&ClientFacts) -> String);

@@ -325,24 +325,28 @@ fn what_the_daemon_does_without_is_the_last_that_status_says_and_it_is_ready_all
 #[test]
 fn a_client_of_somebody_else_is_answered_like_one_that_does_not_exist() {
     let snapshot = snapshot();
-    let state = client_state(&snapshot, ALICE, 42, false).join("\n");
+    let state = client_state(&snapshot, ALICE, 42, false).unwrap().join("\n");
     assert!(state.contains("state:            live") && state.contains("command:          job-of-1000"), "{state}");
-    assert_eq!(client_state(&snapshot, BOB, 42, true), ["Client 42 not found"]);
-    assert_eq!(client_state(&snapshot, BOB, 99, true), ["Client 99 not found"]);
-    assert!(client_state(&snapshot, OWNER, 44, false).join("\n").contains("killed by signal 9"));
-    let json = client_state(&snapshot, OWNER, 43, true);
+    assert_eq!(client_state(&snapshot, BOB, 42, true).unwrap_err(), ["Client 42 not found"]);
+    assert_eq!(client_state(&snapshot, BOB, 99, true).unwrap_err(), ["Client 99 not found"]);
+    assert!(client_state(&snapshot, OWNER, 44, false).unwrap().join("\n").contains("killed by signal 9"));
+    let json = client_state(&snapshot, OWNER, 43, true).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&json[0]).expect("JSON")["phase"], "waiting");
 }
 
 #[test]
 fn channels_are_listed_by_client() {
     let snapshot = snapshot();
-    let all = channel_list(&snapshot, OWNER, None, Form::Narrow);
+    let all = channel_list(&snapshot, OWNER, None, Form::Narrow).unwrap();
     assert_eq!(all[1], "42      1000  519     -        0x2a     -    patched-module");
-    assert_eq!(channel_list(&snapshot, ALICE, Some(42), Form::Narrow), all);
-    assert_eq!(channel_list(&snapshot, BOB, Some(42), Form::Narrow), ["Client 42 not found"]);
-    assert_eq!(channel_list(&snapshot, OWNER, Some(43), Form::Narrow).len(), 1, "a client without a known channel");
-    assert_eq!(channel_list(&snapshot, BOB, None, Form::Json), Vec::<String>::new());
+    assert_eq!(channel_list(&snapshot, ALICE, Some(42), Form::Narrow).unwrap(), all);
+    assert_eq!(channel_list(&snapshot, BOB, Some(42), Form::Narrow).unwrap_err(), ["Client 42 not found"]);
+    assert_eq!(
+        channel_list(&snapshot, OWNER, Some(43), Form::Narrow).unwrap().len(),
+        1,
+        "a client without a known channel"
+    );
+    assert_eq!(channel_list(&snapshot, BOB, None, Form::Json).unwrap(), Vec::<String>::new());
 }
 
 #[test]
