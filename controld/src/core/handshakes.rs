@@ -44,6 +44,7 @@ impl Core {
         if !core::mem::replace(&mut client.has_end, true) {
             if let Some(server) = self.servers.get_mut(&epoch) {
                 server.with_clients += 1;
+                server.has_served = true;
             }
             self.effects.push(Effect::HandOver { connection });
         }

@@ -185,7 +185,9 @@ impl Core {
             return;
         }
         let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.stable_after);
-        if server.end_wanted || stable {
+        // One that has served can be started, and whoever its clients have brought down with them must not keep the next
+        // ones waiting: some faults end it before it says so.
+        if server.end_wanted || server.has_served || stable {
             self.domain_is_sound(server.domain);
         } else {
             let reason = match cause {
@@ -216,7 +218,7 @@ impl Core {
         }
     }
 
-    /// A domain's server has lived for long enough, or was asked to end: earlier failures don't count any longer.
+    /// A domain's server has served or lived for long enough, or was asked to end: earlier failures don't count any longer.
     fn domain_is_sound(&mut self, id: DomainId) {
         let Some(domain) = self.domains.get_mut(id) else {
             return;

@@ -298,6 +298,7 @@ impl Core {
                 end_wanted: !matches!(state, ServerState::Serving),
                 ready_at: Some(now),
                 census_due: true,
+                has_served: !old.standby,
                 // Those of an earlier daemon.
                 has_hidden_clients: true,
                 ..Server::new(epoch, domain, old.uid, now, state)

@@ -147,6 +147,8 @@ pub struct Server {
     pub handshakes: usize,
     /// Those of them that have their end of the connection, so that they may be the ones to be waited for.
     pub with_clients: usize,
+    /// Whether a client has had its end of a connection to it.
+    pub has_served: bool,
     /// Whether it may have clients whose processes nobody sees.
     pub has_hidden_clients: bool,
     /// What it costs on the GPU without clients, in bytes, where that is known.
@@ -191,6 +193,7 @@ impl Server {
             census_due: false,
             handshakes: 0,
             with_clients: 0,
+            has_served: false,
             has_hidden_clients: false,
             end_wanted: false,
             memory_bytes: None,

@@ -372,6 +372,23 @@ fn a_replacement_that_cannot_start_beside_the_lost_server_makes_it_go() {
 }
 
 #[test]
+fn servers_that_have_served_and_die_are_replaced_at_once_however_often() {
+    let mut scene = Scene::new(Policy::default());
+    for round in 0..20 {
+        let pid = SERVER + round;
+        let (connection, effects) = scene.arrive(NEWCOMER);
+        if round > 0 {
+            assert!(is_dispatched(&scene.serve(&effects, pid), connection), "round {round}: a server is started at once");
+        }
+        scene.finish(connection);
+        scene.pass(Duration::from_millis(10));
+        let server = scene.core.servers().find(|server| server.pid == Some(pid)).expect("it serves").epoch;
+        scene.feed(Input::ServerExited { server, cause: ExitCause::Signaled(13) });
+        scene.dies(NEWCOMER, End::Exited(38));
+    }
+}
+
+#[test]
 fn a_domain_whose_servers_keep_failing_is_left_alone_for_a_while() {
     let mut policy = Policy::default();
     policy.domains.default.breaker = BreakerPolicy { failures: 3, ..BreakerPolicy::default() };
