@@ -69,7 +69,9 @@ class Daemon:
         self.process = subprocess.Popen(command, env=self.environment, stdout=self.output, stderr=self.output)
         until(lambda: self.ask("get_server_list", seconds=5)[0] == 0, 20, "the daemon")
 
-    def __exit__(self, *_):
+    def __exit__(self, _, error, __):
+        if isinstance(error, Failed):
+            error.seen = self.picture()
         for client in self.clients:
             client.end()
         self.quit(1)
@@ -127,6 +129,21 @@ class Daemon:
         client = Client(self, [str(self.subject.root / program), *arguments], user)
         self.clients.append(client)
         return client
+
+    def picture(self):
+        """What the daemon says, has logged and has noted, and where its clients are: for whoever looks for a failure's cause."""
+        lines = self.ask("status", seconds=10)[1].splitlines() + self.ask("ps", seconds=10)[1].splitlines()
+        journal = self.logs / "events.jsonl"
+        lines += journal.read_text(errors="replace").splitlines()[-80:] if journal.exists() else []
+        lines += self.log().splitlines()[-60:]
+        for pid in [client.pid for client in self.clients if client.process.poll() is None] + self.servers():
+            for thread in sorted(Path(f"/proc/{pid}/task").glob("*")):
+                for name in ("comm", "wchan", "syscall", "stack"):
+                    try:
+                        lines.append(f"{pid} {thread.name} {name}: " + " | ".join((thread / name).read_text().split("\n")))
+                    except OSError as error:
+                        lines.append(f"{pid} {thread.name} {name}: {error}")
+        return lines
 
     def log(self):
         files = [self.folder / "out", self.logs / "control.log", self.logs / "server.log"]

@@ -268,7 +268,6 @@ def told(ours, library, kind, times=30):
                 culprit = daemon.client("mps-aggressor", kind, "--after-ms", str(WARM_UP_MS))
                 daemon.environment = plain
                 launched = culprit.wait("launched")
-                offset = time.time() - time.monotonic()
                 own = settled([culprit], 10)[0]
                 for client in clients:
                     until(lambda c=client: c.process.poll() is not None, 10, "a victim's end")
@@ -286,7 +285,7 @@ def told(ours, library, kind, times=30):
                     {
                         "silent": is_silent,
                         "own code": own,
-                        "own_ms": (errors[0]["seen"] + offset) * 1e3 - launched["at_us"] / 1e3 if errors else None,
+                        "own_ms": errors[0]["t_ms"] - launched["t_ms"] if errors else None,
                         "verdict_ms": since(given[0]) if given else None,
                         "named_ms": since(naming[0]) if naming else None,
                         "right": bool(named) and set(named) == {culprit.pid},
