@@ -6,7 +6,7 @@ use crate::doctor;
 use crate::driver::{Driver, StartError};
 use crate::holder;
 use crate::io::blocking;
-use crate::io::daemonize::{Process, Readiness, daemonize};
+use crate::io::daemonize::{Process, Readiness, Report, daemonize};
 use crate::io::notify::notify;
 use crate::io::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::io::server_version;
@@ -100,53 +100,44 @@ fn show_all(print: &Print) -> u8 {
 }
 
 /// Prints; a closed standard output or error leaves nobody to tell.
-fn show(Print { stdout, stderr, status }: &Print) -> u8 {
+fn show(Report { status, stdout, stderr }: &Report) -> u8 {
     let _ = std::io::stdout().write_all(stdout.as_bytes());
     let _ = std::io::stderr().write_all(stderr.as_bytes());
     *status
 }
 
-/// How the start ended, for whoever waits for it.
-struct Outcome {
-    status: u8,
-    stdout: String,
-    stderr: String,
-}
-
-fn failed(error: &StartError) -> Outcome {
+fn failed(error: &StartError) -> Report {
     match error {
         // The vendor says these on standard output.
         StartError::Directory(error @ (RuntimeDirError::AlreadyRunning | RuntimeDirError::Access { .. })) => {
-            Outcome { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
+            Report { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
         }
         StartError::Directory(_) | StartError::Fifo { .. } | StartError::Holder(_) | StartError::Io(_) => {
-            Outcome { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
+            Report { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
         }
     }
 }
 
 fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
     let owner = nix::unistd::geteuid().as_raw();
-    if let Err(print) = options.check_user(owner) {
-        return show(&print);
+    if let Err(Print { status, stdout, stderr }) = options.check_user(owner) {
+        return show(&Report { status, stdout, stderr });
     }
     let settings = match Settings::read(|name| std::env::var_os(name)) {
         Ok(settings) => settings,
         Err(error) => {
-            return show(&Print { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
+            return show(&Report { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
         }
     };
     if options.foreground {
         return serve(options, personality, settings, None);
     }
     match daemonize() {
-        Ok(Process::Started(report)) => {
-            show(&Print { stdout: report.stdout, stderr: report.stderr, status: report.status })
-        }
+        Ok(Process::Started(report)) => show(&report),
         Ok(Process::Daemon(readiness)) => serve(options, personality, settings, Some(readiness)),
         Err(error) => {
             let stderr = format!("cannot go into the background: {error}\n");
-            show(&Print { stdout: String::new(), stderr, status: FAILURE })
+            show(&Report { stdout: String::new(), stderr, status: FAILURE })
         }
     }
 }
@@ -179,22 +170,26 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
     let (runtime, driver, warning) = match started {
         Ok(started) => started,
         Err(error) => {
-            let Outcome { status, stdout, stderr } = failed(&error);
-            match readiness {
-                Some(readiness) if !stdout.is_empty() => readiness.failed_on_stdout(status, &stdout),
-                Some(readiness) => readiness.failed(status, &stderr),
-                None => return show(&Print { stdout, stderr, status }),
-            }
-            return status;
+            let report = failed(&error);
+            tell(readiness, &report);
+            return report.status;
         }
     };
-    let warning = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
-    match readiness {
-        Some(readiness) => readiness.ready_with(&warning),
-        None => drop(show(&Print { stdout: warning, stderr: String::new(), status: 0 })),
-    }
+    let stdout = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
+    // What nobody would look for where everything seems to work. Scripts that swap the binary find nothing on standard
+    // output that the vendor's does not say.
+    let stderr = driver.obstacles().iter().map(|text| format!("Warning: {text}\n")).collect();
+    tell(readiness, &Report { status: 0, stdout, stderr });
     notify(settings.notify_socket.as_deref(), "READY=1\nSTATUS=Listening for clients\n");
     runtime.block_on(driver.run())
+}
+
+/// Tells whoever has started the daemon how that went.
+fn tell(readiness: Option<Readiness>, report: &Report) {
+    match readiness {
+        Some(readiness) => readiness.tell(report),
+        None => drop(show(report)),
+    }
 }
 
 fn log_sink(options: DaemonOptions, settings: &Settings) -> (LogSink, Option<String>) {

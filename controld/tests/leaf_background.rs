@@ -86,6 +86,10 @@ fn read_all(mut pipe: PipeReader) -> String {
     text
 }
 
+fn said(status: u8, stdout: &str, stderr: &str) -> Report {
+    Report { status, stdout: stdout.to_owned(), stderr: stderr.to_owned() }
+}
+
 /// Goes into the background in a child; gives the child, which ends with the report's status, and the report.
 fn background(daemon: impl FnOnce(remps_controld::parts::io::daemonize::Readiness)) -> (Pid, PipeReader) {
     let (report_rx, mut report_tx) = pipe().unwrap();
@@ -109,7 +113,7 @@ fn the_started_process_ends_only_when_the_daemon_is_ready() {
     let (child, report) = background(move |readiness| {
         here_tx.write_all(b"1").unwrap();
         go_rx.read_exact(&mut [0]).unwrap();
-        readiness.ready();
+        readiness.tell(&said(0, "", ""));
         // The daemon lives on.
         go_rx.read_exact(&mut [0]).unwrap();
         here_tx.write_all(b"2").unwrap();
@@ -130,7 +134,7 @@ fn the_daemon_is_detached_and_keeps_what_users_read() {
     let (facts_rx, facts_tx) = pipe().unwrap();
     let (child, _report) = background(move |readiness| {
         tell_facts(facts_tx);
-        readiness.ready();
+        readiness.tell(&said(0, "", ""));
     });
     let text = read_all(facts_rx);
     assert_eq!(wait(child), WaitStatus::Exited(child, 0));
@@ -172,19 +176,19 @@ fn tell_facts(mut facts: PipeWriter) {
 }
 
 fn a_failing_start_passes_its_message_and_status_on() {
-    let (child, report) = background(|readiness| readiness.failed(244, "no libcuda"));
+    let (child, report) = background(|readiness| readiness.tell(&said(244, "", "no libcuda")));
     assert_eq!(wait(child), WaitStatus::Exited(child, 244));
     assert_eq!(read_all(report), "out= err=no libcuda");
     let running = RuntimeDirError::AlreadyRunning.to_string();
-    let (child, report) = background(move |readiness| readiness.failed_on_stdout(1, &running));
+    let (child, report) = background(move |readiness| readiness.tell(&said(1, &running, "beside it")));
     assert_eq!(wait(child), WaitStatus::Exited(child, 1));
-    assert_eq!(read_all(report), "out=An instance of this daemon is already running err=");
+    assert_eq!(read_all(report), "out=An instance of this daemon is already running err=beside it");
 }
 
 fn a_daemon_that_dies_without_a_word_is_a_failed_start() {
     let (child, report) = background(|readiness| {
         kill(Pid::this(), Signal::SIGKILL).unwrap();
-        readiness.ready();
+        readiness.tell(&said(0, "", ""));
     });
     assert_eq!(wait(child), WaitStatus::Exited(child, 1));
     assert_eq!(read_all(report), "out= err=the daemon ended before it was ready");

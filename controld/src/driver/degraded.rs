@@ -4,6 +4,7 @@
 //! out once, at the start, is kept here.
 
 use super::Driver;
+use crate::io::server_process::find_server;
 use crate::report::Degradation;
 use remps_proto::admin::Personality;
 
@@ -48,6 +49,19 @@ fn mismatch(played: Personality, chosen: Option<&str>, installed: Option<&str>) 
 }
 
 impl Driver {
+    /// What the daemon does without at its start, in a line each. Where there is no log, that is said before, in the
+    /// vendor's words.
+    pub(crate) fn obstacles(&self) -> Vec<String> {
+        let found = self.degradations(self.missing_server());
+        found.into_iter().filter(|one| one.part != "log").map(|one| format!("{}: {}", one.part, one.text)).collect()
+    }
+
+    /// Why no server can be started.
+    pub(super) fn missing_server(&self) -> Option<String> {
+        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
+        program.err().map(|error| error.to_string())
+    }
+
     /// What the daemon does without now; `server` is why no server can be started.
     pub(super) fn degradations(&self, server: Option<String>) -> Vec<Degradation> {
         let own = [

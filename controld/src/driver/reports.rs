@@ -4,7 +4,6 @@ use super::Driver;
 use super::session::ToSession;
 use crate::core::vault::Caller;
 use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
-use crate::io::server_process::find_server;
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::{Extras, UserClass};
 use crate::observe::recorder::{Followed, Recorder};
@@ -100,8 +99,7 @@ impl Driver {
     }
 
     fn picture(&self) -> Snapshot {
-        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
-        let no_server = program.err().map(|error| error.to_string());
+        let no_server = self.missing_server();
         let daemon = DaemonFacts {
             pid: self.own_pid,
             version: env!("CARGO_PKG_VERSION"),

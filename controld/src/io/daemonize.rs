@@ -24,6 +24,8 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use crate::sys::fork::{Side, single_threaded};
 
 const UMASK: u32 = 0o022;
+/// Between what is for standard output and what is for standard error; no message has one.
+const END_OF_STDOUT: u8 = 0;
 /// Longest message that is passed on.
 const MAX_MESSAGE: u64 = 64 * 1024;
 /// The status when the daemon ended without a word.
@@ -56,32 +58,13 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// The daemon accepts connections: the user's command ends with status 0.
-    pub fn ready(mut self) {
-        self.send(0, b'1', "");
-    }
-
-    /// As [`Readiness::ready`], with a warning for standard output, where the vendor prints that there will be no logs;
-    /// empty for none.
-    pub fn ready_with(mut self, warning: &str) {
-        self.send(0, b'1', warning);
-    }
-
-    /// The start failed: the user's command prints `message` to standard error and ends with `status`.
-    pub fn failed(mut self, status: u8, message: &str) {
-        self.send(status, b'2', message);
-    }
-
-    /// As [`Readiness::failed`], with the message on standard output.
-    pub fn failed_on_stdout(mut self, status: u8, message: &str) {
-        self.send(status, b'1', message);
-    }
-
-    fn send(&mut self, status: u8, stream: u8, message: &str) {
-        let mut report = vec![status, stream];
-        report.extend_from_slice(message.as_bytes());
+    /// Says how the start went: the user's command prints this and ends with its status, 0 when the daemon accepts
+    /// connections.
+    pub fn tell(mut self, report: &Report) {
+        let texts = [report.stdout.as_bytes(), &[END_OF_STDOUT], report.stderr.as_bytes()];
+        let bytes = [&[report.status], texts.concat().as_slice()].concat();
         // Nobody reads when the user has killed the waiting command; the daemon goes on all the same.
-        let _ = self.pipe.write_all(&report);
+        let _ = self.pipe.write_all(&bytes);
     }
 }
 
@@ -106,7 +89,8 @@ pub fn daemonize() -> io::Result<Process> {
                 Ok(Side::Child) => Ok(Process::Daemon(readiness)),
                 Ok(Side::Parent(_)) => std::process::exit(0),
                 Err(error) => {
-                    readiness.failed(STATUS_UNKNOWN, &format!("cannot go into the background: {error}"));
+                    let stderr = format!("cannot go into the background: {error}");
+                    readiness.tell(&Report { status: STATUS_UNKNOWN, stdout: String::new(), stderr });
                     std::process::exit(0)
                 }
             }
@@ -131,11 +115,12 @@ fn receive(pipe: File) -> Report {
     let mut bytes = Vec::new();
     // A read error leaves the report incomplete, which is handled as the daemon's silence.
     let _ = pipe.take(MAX_MESSAGE).read_to_end(&mut bytes);
-    let [status, stream, message @ ..] = bytes.as_slice() else {
+    let [status, texts @ ..] = bytes.as_slice() else {
         let stderr = "the daemon ended before it was ready".to_owned();
         return Report { status: STATUS_UNKNOWN, stdout: String::new(), stderr };
     };
-    let message = String::from_utf8_lossy(message).into_owned();
-    let (stdout, stderr) = if *stream == b'1' { (message, String::new()) } else { (String::new(), message) };
-    Report { status: *status, stdout, stderr }
+    let mut texts =
+        texts.splitn(2, |byte| *byte == END_OF_STDOUT).map(|text| String::from_utf8_lossy(text).into_owned());
+    let mut text = || texts.next().unwrap_or_default();
+    Report { status: *status, stdout: text(), stderr: text() }
 }

@@ -282,6 +282,18 @@ fn a_daemon_whose_metrics_nobody_can_ask_for_serves_and_says_so() {
 }
 
 #[test]
+fn what_a_daemon_does_without_is_told_to_whoever_starts_it() {
+    Stage::run(|stage| {
+        let path = stage.lab().dir().join("m.sock");
+        std::fs::write(&path, "").expect("the folder is there");
+        stage.config(&format!("[observe]\nlisten = \"unix:{}\"\n", path.display()));
+        let started = stage.lab().run(&["-d"], b"");
+        assert_eq!((started.code, started.stdout_text().as_str()), (Some(0), ""));
+        assert_eq!(started.stderr_text(), format!("Warning: metrics: {} is in the way\n", path.display()));
+    });
+}
+
+#[test]
 fn renamed_files_are_written_anew_after_a_hangup() {
     Stage::run(|stage| {
         stage.lab().start(&[]);

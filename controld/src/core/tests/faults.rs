@@ -378,7 +378,10 @@ fn servers_that_have_served_and_die_are_replaced_at_once_however_often() {
         let pid = SERVER + round;
         let (connection, effects) = scene.arrive(NEWCOMER);
         if round > 0 {
-            assert!(is_dispatched(&scene.serve(&effects, pid), connection), "round {round}: a server is started at once");
+            assert!(
+                is_dispatched(&scene.serve(&effects, pid), connection),
+                "round {round}: a server is started at once"
+            );
         }
         scene.finish(connection);
         scene.pass(Duration::from_millis(10));
