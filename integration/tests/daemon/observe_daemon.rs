@@ -287,9 +287,12 @@ fn what_a_daemon_does_without_is_told_to_whoever_starts_it() {
         let path = stage.lab().dir().join("m.sock");
         std::fs::write(&path, "").expect("the folder is there");
         stage.config(&format!("[observe]\nlisten = \"unix:{}\"\n", path.display()));
-        let started = stage.lab().run(&["-d"], b"");
+        let mut command = stage.lab().command(&["-d"]);
+        let started = stage.lab().finish(command.env("MPS_SERVER_BINARY", "/nonexistent/server"), b"");
         assert_eq!((started.code, started.stdout_text().as_str()), (Some(0), ""));
-        assert_eq!(started.stderr_text(), format!("Warning: metrics: {} is in the way\n", path.display()));
+        let server = "Warning: server: MPS_SERVER_BINARY=/nonexistent/server is no program that can be executed";
+        let metrics = format!("Warning: metrics: {} is in the way", path.display());
+        assert_eq!(started.stderr_text(), format!("{server}\n{metrics}\n"));
     });
 }
 
