@@ -197,7 +197,7 @@ fn log_sink(options: DaemonOptions, settings: &Settings) -> (LogSink, Option<Str
         Ok("json") => Format::Json,
         _ => Format::Vendor,
     };
-    let rate = Rate::per_second(settings.file.log_lines_per_second);
+    let rate = Rate::default();
     if options.foreground {
         return (LogSink::stdout(rate, format), None);
     }

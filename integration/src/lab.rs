@@ -10,7 +10,6 @@ pub mod escrow;
 pub mod golden;
 pub mod noise;
 pub mod pace;
-pub mod patient;
 pub mod peer;
 pub mod place;
 pub mod process;
@@ -37,7 +36,10 @@ use tempfile::TempDir;
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// How many times its own deadlines our daemon waits for peers that are only slow: [`remps_controld::parts::patience`].
-const PATIENCE: &str = "60";
+const PATIENCE: (&str, &str) = ("MPS_TEST_PATIENCE", "60");
+/// The same for a daemon that also waits a minute for what tells of a fault for certain, and half of one for a server
+/// that may have a fault.
+pub const VERY_PATIENT: (&str, &str) = (PATIENCE.0, "60,120");
 
 /// A bench.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Lab {
         let (pipe_dir, log_dir) = (dir.path().join("pipe"), dir.path().join("log"));
         let mut environment = subject.environment();
         if subject.ours {
-            environment.push(("MPS_TEST_PATIENCE".into(), PATIENCE.into()));
+            environment.push((PATIENCE.0.into(), PATIENCE.1.into()));
         }
         Self { subject: subject.clone(), dir, pipe_dir, log_dir, environment, foreground: None }
     }

@@ -4,7 +4,6 @@ pub mod bearer;
 pub mod held;
 pub mod mute_fs;
 
-use crate::lab::patient::patient;
 use crate::lab::process::{Finished, Process, run};
 use crate::lab::watch::wait_for;
 use crate::lab::{LIMIT, Lab, install};
@@ -71,7 +70,7 @@ impl Sim {
     fn on(mut lab: Lab, variables: &[(&str, &str)]) -> Self {
         let path = lab.bin_dir(&[(SERVER, &program(SERVER))]);
         let config = lab.dir().join(CONFIG);
-        fs::write(&config, patient("")).expect("the bench's folder is ours");
+        fs::write(&config, "").expect("the bench's folder is ours");
         lab = lab.with("PATH", path).with("MPS_CONTROL_CONFIG", config);
         for (name, value) in variables {
             lab = lab.with(name, value);
@@ -93,9 +92,9 @@ impl Sim {
         sim
     }
 
-    /// The configuration file of the next daemon; what it does not speak of is [`patient`].
+    /// The configuration file of the next daemon.
     pub fn config(&self, text: &str) {
-        fs::write(self.lab.dir().join(CONFIG), patient(text)).expect("the bench's folder is ours");
+        fs::write(self.lab.dir().join(CONFIG), text).expect("the bench's folder is ours");
     }
 
     /// Where the simulated driver tells of faults, on a bench with [`Sim::watched`].

@@ -3,7 +3,7 @@
 //! A process stays with the server of its first context: contexts of one process on two servers don't work (the second
 //! `cuCtxCreate` fails with `CUDA_ERROR_INVALID_VALUE`). A newcomer goes to its domain's active server, or waits on its
 //! open connection until there is one; nobody is refused while the daemon runs on, but where its user has as many waiting
-//! as `max_waiting_per_user` allows, or its like has caused too many faults.
+//! as may wait, or its like has caused too many faults.
 
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
@@ -163,8 +163,9 @@ impl Core {
         }
         let domain = self.domain_of_client(now, peer, &identity);
         let waits = |client: &&Client| client.peer.uid == peer.uid && client.place == Place::Waiting;
-        if self.clients.values().filter(waits).count() >= self.policy.max_waiting_per_user {
-            let words = format!("{} clients wait already", self.policy.max_waiting_per_user);
+        let most = self.policy.constants.max_waiting_per_user;
+        if self.clients.values().filter(waits).count() >= most {
+            let words = format!("{most} clients wait already");
             self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
@@ -278,7 +279,7 @@ impl Core {
 
     /// Whether a server can be told of another client now.
     pub(super) fn is_open(&self, server: &Server) -> bool {
-        !server.is_deciding() && server.handshakes < self.policy.max_handshakes
+        !server.is_deciding() && server.handshakes < self.policy.constants.max_handshakes
     }
 
     /// The server that a client would go to: its own, or that of its domain.

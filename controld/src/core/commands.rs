@@ -230,7 +230,7 @@ impl Core {
                 self.answer(session, vec![]);
             }
             command if starting => {
-                let deadline = now + self.policy.command_patience;
+                let deadline = now + self.policy.constants.command_patience;
                 self.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
             }
             Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),

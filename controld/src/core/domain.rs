@@ -113,7 +113,7 @@ impl Domain {
             is_held_up: false,
             waiting: VecDeque::new(),
             requested: false,
-            starts: Backoff::new(policy.first_retry, policy.largest_retry),
+            starts: Backoff::new(policy.constants.first_retry, policy.constants.largest_retry),
             retry_at: None,
             standby_retry_at: None,
             failures: VecDeque::new(),
@@ -225,7 +225,7 @@ impl Core {
         } else {
             match self.policy.grouping {
                 Grouping::Uid => Group::All,
-                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup, self.policy.cgroup_depth).to_owned()),
+                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
                 Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
                 Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
             }

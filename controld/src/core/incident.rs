@@ -184,7 +184,7 @@ impl Incident {
 impl Core {
     /// Adds a statement to its server's incident, which begins with its first sign. Returns the incident's number.
     pub(super) fn testify(&mut self, now: Duration, epoch: ServerEpoch, statement: Statement) -> u64 {
-        let window = self.evidence_window(epoch);
+        let window = self.policy.constants.evidence_window;
         if !self.incidents.contains_key(&epoch) {
             let mut incident = Incident::new(self.next_incident, now, now + window);
             incident.own_words = OwnWords::after(self.talked_of_at(epoch), now);
@@ -280,14 +280,9 @@ impl Core {
         self.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });
     }
 
-    fn evidence_window(&self, epoch: ServerEpoch) -> Duration {
-        let domain = self.servers.get(&epoch).and_then(|server| self.domains.get(server.domain));
-        domain.map_or(Duration::ZERO, |domain| domain.policy.faults.evidence_window)
-    }
-
     /// The server of an incident is known to be lost.
     pub(super) fn confirm_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        let window = self.evidence_window(epoch);
+        let window = self.policy.constants.evidence_window;
         let Some(incident) = self.incidents.get_mut(&epoch) else {
             return;
         };
@@ -306,7 +301,7 @@ impl Core {
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.
     pub(super) fn restore_incident(&mut self, now: Duration, epoch: ServerEpoch, id: u64) {
-        let mut incident = Incident::new(id, now, now + self.evidence_window(epoch));
+        let mut incident = Incident::new(id, now, now + self.policy.constants.evidence_window);
         incident.is_confirmed = true;
         let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());
         incident.testimonies.push(Testimony { witness, names: None, after: Duration::ZERO, text });

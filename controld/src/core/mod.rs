@@ -92,8 +92,8 @@ pub use place::Place;
 pub(crate) use place::{Namespace, Rights};
 pub use policy::Policy;
 pub(crate) use policy::{
-    BreakerPolicy, ComputeModeAction, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy,
-    FuneralPolicy, GpuPolicy, Grouping, Sharing, StrangerAction, VictimAction,
+    ComputeModeAction, Constants, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy,
+    GpuPolicy, Grouping, Sharing, StrangerAction, VictimAction,
 };
 pub(crate) use server::{Server, ServerState};
 pub use verdict::Identity;

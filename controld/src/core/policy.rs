@@ -5,18 +5,21 @@
 //! | this file | the policy of the whole daemon |
 //! | `grouping` | which clients are one fault domain: by user, cgroup, label or client |
 //! | `gpus` | compute modes, and who passes MPS by |
-//! | `domain` | what may differ from domain to domain: limits, faults, breaker |
+//! | `domain` | what may differ from domain to domain: limits, faults |
+//! | `constants` | what is no setting |
 //!
 //! `settings` makes it from `mps-control.toml`; the man page of that file says what each value means to an operator.
 
+mod constants;
 mod domain;
 mod gpus;
 mod grouping;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use constants::Constants;
 pub(crate) use domain::{
-    BreakerPolicy, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
+    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
 };
 pub(crate) use gpus::GpuPolicy;
 pub(crate) use gpus::{ComputeModeAction, StrangerAction};
@@ -56,38 +59,24 @@ pub struct Policy {
     pub kill_timeout: Duration,
     /// How long a server may take from its start to its hello.
     pub start_timeout: Duration,
-    /// How long a command waits for a server that is still starting.
-    pub command_patience: Duration,
-    /// Delay after the first failed start of a server.
-    pub first_retry: Duration,
-    /// Largest delay between starts.
-    pub largest_retry: Duration,
-    /// A server that ends sooner than this after its hello has failed to start.
-    pub stable_after: Duration,
     /// How long a server without clients stays when there are others; `None` is for ever.
     pub idle_timeout: Option<Duration>,
     /// How many servers may be started for one user's clients, whatever is a domain; `None` is without limit. One that
     /// stands by is started only where there is room for it, and one in the place of a tainted server always; but there
     /// are never more than twice as many, those included that a fault has spoilt.
     pub max_servers_per_user: Option<usize>,
-    /// How many clients of one user may wait for a server, whatever is a domain.
-    pub max_waiting_per_user: usize,
-    /// How many clients may do their handshake with one server at a time. It does them one after the other; more would
-    /// only lie in its socket, which is also the way of every other request.
-    pub max_handshakes: usize,
     /// Which clients are one fault domain.
     pub grouping: Grouping,
     /// Whether clients that see one GPU or MIG instance only have a server of their own for it.
     pub by_gpu: bool,
-    /// For [`Grouping::Cgroup`]: how many leading components of the path are the group's name; 0 finds the pod,
-    /// container, job or unit in it ([`cgroup_unit`]).
-    pub cgroup_depth: usize,
     /// What may differ from domain to domain.
     pub domains: DomainPolicies,
     /// What is done for clients that die in the middle of their work.
     pub funerals: FuneralPolicy,
     /// What is done about compute modes and who passes MPS by.
     pub gpus: GpuPolicy,
+    /// What is no setting.
+    pub constants: Constants,
 }
 
 impl Policy {
@@ -109,20 +98,14 @@ impl Default for Policy {
             drain_timeout: Duration::from_secs(20),
             kill_timeout: Duration::from_secs(5),
             start_timeout: Duration::from_secs(60),
-            command_patience: Duration::from_secs(2),
-            first_retry: Duration::from_millis(100),
-            largest_retry: Duration::from_secs(30),
-            stable_after: Duration::from_secs(2),
             idle_timeout: Some(Duration::from_secs(60)),
             max_servers_per_user: Some(64),
-            max_waiting_per_user: 4096,
-            max_handshakes: 8,
             grouping: Grouping::Uid,
             by_gpu: false,
-            cgroup_depth: 0,
             domains: DomainPolicies::default(),
             funerals: FuneralPolicy::default(),
             gpus: GpuPolicy::default(),
+            constants: Constants::default(),
         }
     }
 }

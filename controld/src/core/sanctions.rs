@@ -36,7 +36,7 @@ pub(super) struct Offender {
 impl Offender {
     pub(super) fn of(uid: Uid, identity: &Identity) -> Self {
         let program = identity.command.split_whitespace().next().unwrap_or_default().to_owned();
-        Self { uid, unit: cgroup_unit(&identity.cgroup, 0).to_owned(), program }
+        Self { uid, unit: cgroup_unit(&identity.cgroup).to_owned(), program }
     }
 }
 

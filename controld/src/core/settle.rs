@@ -60,7 +60,7 @@ impl Core {
 
     /// What this client must know of the server; `None` when that is nothing.
     fn word_needed(&self, client: &Client, server: &Server) -> Option<Word> {
-        let settle = self.domains.get(server.domain).map(|domain| domain.policy.faults.settle_time)?;
+        let settle = self.policy.constants.settle_time;
         let own = self.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
         let connections = own.map_or(0, |process| process.connections);
         if settle.is_zero() || connections > BEFORE_CONTEXTS {

@@ -9,10 +9,10 @@
 //! terminated. While that may be so nothing is concluded; the driver takes a handshake over from a client after some
 //! seconds. Otherwise a server that has done nothing counts as silent
 //!
-//! - after [`SUSPECTED`] when there was a sign that one of its clients may have faulted, an end with an error included:
+//! - after half a second when there was a sign that one of its clients may have faulted, an end with an error included:
 //!   it is tainted by an incident, and has `victims_timeout` to answer, or [`KERNELS_PATIENCE`] where the kernel itself
 //!   has said that the server met an error;
-//! - after `silence` without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
+//! - after a whole one without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
 //!
 //! The clock alone proves nothing, since what a server has said may lie unread in its socket or in a long queue of the
 //! daemon's own. So when the time is over the driver is asked to catch up, and only when it has told all that had come
@@ -33,8 +33,6 @@ use super::{Core, DomainId, Effect};
 use core::time::Duration;
 use remps_proto::mps::server::Request;
 
-/// How long a server may do nothing after a sign of a fault. A sound one answers within a millisecond.
-const SUSPECTED: Duration = Duration::from_millis(500);
 /// How much longer a server may do nothing while clients do their handshake with it.
 const IN_HANDSHAKES: u32 = 2;
 /// For how long a sign of a fault counts when its server falls silent.
@@ -88,16 +86,10 @@ impl Core {
         if !server.is_connected() || server.silent.is_some() || !self.owes(server) || self.is_held_up(server) {
             return None;
         }
-        let patience = self.domains.get(server.domain).map(|domain| domain.policy.faults.silence)?;
-        let patience = if self.has_sign(server) {
-            // Switched off, the kernel's own word still counts.
-            let counts = !patience.is_zero() || self.has_kernels_word(server.epoch);
-            Some(SUSPECTED).filter(|_| counts)
-        } else {
-            Some(patience).filter(|patience| !patience.is_zero())
-        };
+        let constants = &self.policy.constants;
+        let patience = if self.has_sign(server) { constants.suspected_silence } else { constants.silence };
         let factor = if self.may_be_in_handshakes(server) { IN_HANDSHAKES } else { 1 };
-        Some(server.progress_at + patience? * factor)
+        Some(server.progress_at + patience * factor)
     }
 
     /// Whether a server may be busy with handshakes: those of clients that it was told of after a question which it has not

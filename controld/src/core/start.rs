@@ -172,24 +172,24 @@ impl Core {
     /// Waits before the next try, and says once a try what is wrong and what happens next.
     pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
         self.doubt_gpus(now);
-        let (id, largest) = (server.domain, self.policy.largest_retry);
+        let (id, constants) = (server.domain, &self.policy.constants);
         let Some(domain) = self.domains.get_mut(id) else {
             return;
         };
         let uid = domain.key.uid;
         if server.role == Role::Standby {
-            domain.standby_retry_at = Some(now + largest);
+            domain.standby_retry_at = Some(now + constants.largest_retry);
             self.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
             return;
         }
-        let breaker = &domain.policy.breaker;
-        let since = now.saturating_sub(breaker.window);
+        let since = now.saturating_sub(constants.breaker_window);
         domain.failures.retain(|at| *at >= since);
         domain.failures.push_back(now);
-        let is_broken = breaker.failures > 0 && domain.failures.len() >= breaker.failures as usize;
+        let most = constants.breaker_failures as usize;
+        let is_broken = most > 0 && domain.failures.len() >= most;
         let backoff = domain.starts.next_delay();
-        let delay = if is_broken { backoff.max(breaker.pause) } else { backoff };
-        while domain.failures.len() > breaker.failures as usize {
+        let delay = if is_broken { backoff.max(constants.breaker_pause) } else { backoff };
+        while domain.failures.len() > most {
             domain.failures.pop_front();
         }
         domain.retry_at = Some(now + delay);

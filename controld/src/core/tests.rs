@@ -68,7 +68,7 @@ fn sharing() -> impl Strategy<Value = Sharing> {
     prop::sample::select(vec![Sharing::PerUser, Sharing::Single, Sharing::MultiUser])
 }
 
-fn domain() -> impl Strategy<Value = DomainPolicy> {
+fn policy() -> impl Strategy<Value = Policy> {
     let max_clients = prop::option::weighted(0.3, 1usize..4);
     (max_clients, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(max_clients, standby, ends, breaks)| {
         let faults = FaultPolicy {
@@ -78,8 +78,10 @@ fn domain() -> impl Strategy<Value = DomainPolicy> {
             ..FaultPolicy::default()
         };
         let failures = if breaks { 3 } else { 0 };
-        let breaker = BreakerPolicy { failures, pause: Duration::from_secs(5), ..BreakerPolicy::default() };
-        DomainPolicy { max_clients, standby, faults, breaker }
+        let pause = Duration::from_secs(5);
+        let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
+        let default = DomainPolicy { max_clients, standby, faults };
+        Policy { domains: DomainPolicies { default, overrides: Vec::new() }, constants, ..Policy::default() }
     })
 }
 
@@ -113,12 +115,12 @@ fn holds<S: Strategy>(cases: u32, values: &S, test: impl Fn(S::Value)) {
     outcome.unwrap_or_else(|error| panic!("{error}\n{runner}"));
 }
 
-fn worlds(longest: usize) -> impl Strategy<Value = (Sharing, DomainPolicy, Vec<Action>)> {
-    (sharing(), domain(), prop::collection::vec(action(), 1..longest))
+fn worlds(longest: usize) -> impl Strategy<Value = (Sharing, Policy, Vec<Action>)> {
+    (sharing(), policy(), prop::collection::vec(action(), 1..longest))
 }
 
-fn world_after(sharing: Sharing, domain: DomainPolicy, actions: impl IntoIterator<Item = Action>) -> World {
-    let mut world = World::new(sharing, domain);
+fn world_after(sharing: Sharing, policy: Policy, actions: impl IntoIterator<Item = Action>) -> World {
+    let mut world = World::new(sharing, policy);
     for action in actions {
         world.act(action);
     }
@@ -133,14 +135,14 @@ fn comes_to_its_end(mut world: World) {
 
 #[test]
 fn no_order_of_events_breaks_an_invariant() {
-    holds(400, &worlds(120), |(sharing, domain, actions)| comes_to_its_end(world_after(sharing, domain, actions)));
+    holds(400, &worlds(120), |(sharing, policy, actions)| comes_to_its_end(world_after(sharing, policy, actions)));
 }
 
 /// Some clients are on one GPU, some on another, some on both; which server has whom is as random as everything else.
 #[test]
 fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() {
-    holds(400, &worlds(120), |(sharing, domain, actions)| {
-        let mut world = World::with_gpus(sharing, domain);
+    holds(400, &worlds(120), |(sharing, policy, actions)| {
+        let mut world = World::with_gpus(sharing, policy);
         world.populate();
         actions.into_iter().for_each(|action| world.act(action));
         comes_to_its_end(world);
@@ -149,8 +151,8 @@ fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() 
 
 #[test]
 fn quitting_always_ends() {
-    holds(400, &(worlds(60), 0u64..5), |((sharing, domain, actions), timeout)| {
-        world_after(sharing, domain, actions).quit_and_end(timeout);
+    holds(400, &(worlds(60), 0u64..5), |((sharing, policy, actions), timeout)| {
+        world_after(sharing, policy, actions).quit_and_end(timeout);
     });
 }
 
@@ -172,7 +174,7 @@ fn a_process_between_two_servers_keeps_out_nobody_when_it_has_ended() {
         Action::SuddenDeath(0),
         Action::ClientFinishes(0),
     ];
-    comes_to_its_end(world_after(Sharing::Single, DomainPolicy::default(), actions));
+    comes_to_its_end(world_after(Sharing::Single, Policy::default(), actions));
 }
 
 /// A process moves from a silent server to another one, and a successor is told of it by both.
@@ -203,5 +205,5 @@ fn who_joins_a_process_that_two_servers_name_waits_until_its_server_is_known_to_
         Action::ServerAnswers(0),
         Action::ClientArrives { uid, slot: joiner },
     ];
-    comes_to_its_end(world_after(Sharing::PerUser, DomainPolicy::default(), actions));
+    comes_to_its_end(world_after(Sharing::PerUser, Policy::default(), actions));
 }

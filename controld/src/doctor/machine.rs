@@ -27,7 +27,7 @@ pub(super) struct Machine {
     pub(super) log_directory: PathBuf,
     /// The configuration, or everything that is wrong with it.
     pub(super) config: Result<ConfigFile, String>,
-    /// What is wrong with the environment.
+    /// What is wrong with the environment, or out of date in the configuration.
     pub(super) remarks: Vec<String>,
     /// This program's file.
     pub(super) own_program: PathBuf,

@@ -57,7 +57,7 @@ impl Driver {
             self.kept(self.holder.release(keys::SHIM_LISTENER));
             return;
         }
-        if policy.regions < self.settings.file.vault.regions {
+        if policy.regions < VaultPolicy::default().regions {
             let VaultPolicy { regions, user_regions, .. } = policy;
             self.say(&format!(
                 "So few files may be open that {regions} regions of memory are kept at most, {user_regions} of one user"

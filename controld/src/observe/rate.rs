@@ -39,17 +39,6 @@ pub struct Rate {
     pub burst: u32,
 }
 
-impl Rate {
-    /// So many lines a second, and five times as many at once; 0 is without limit.
-    #[must_use]
-    pub fn per_second(per_second: u32) -> Self {
-        match per_second {
-            0 => Self { per_second: u32::MAX, burst: u32::MAX },
-            per_second => Self { per_second, burst: per_second.saturating_mul(5) },
-        }
-    }
-}
-
 impl Default for Rate {
     /// 1,000 lines a second, 5,000 at once: far above what 48 clients cause, far below what fills a disk in a minute.
     fn default() -> Self {

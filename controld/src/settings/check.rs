@@ -1,24 +1,14 @@
 //! Values that have the right type and still make no sense.
 
-use super::file::{ConfigFile, Domains, GpuTable, Override, Servers, VaultTable};
+use super::file::{ConfigFile, Domains, GpuTable, Override};
 use super::parse::{Faults, OVERRIDES};
 use crate::core::{ComputeModeAction, Grouping, Sharing, StrangerAction};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// A verdict that takes longer than this is of no use to anybody.
-const LONGEST_EVIDENCE_WINDOW: f64 = 60.0;
-/// A newcomer that waits for longer than this is held up for nothing: a fault is known within 0.2 s.
-const LONGEST_SETTLE_TIME: f64 = 1.0;
-/// Less than this a server may need for the handshakes of a few clients.
-const SHORTEST_SILENCE: f64 = 0.1;
 /// A look at the GPUs is a process that loads the management library, which takes some tens of milliseconds.
 const SHORTEST_INTERVAL: f64 = 0.2;
-/// The holder keeps at most 65536 things, connections and servers among them.
-const MOST_REGIONS: usize = 32_768;
-/// Components of a cgroup's path; the kernel itself warns of deeper trees than some tens.
-const DEEPEST_CGROUP: usize = 64;
 /// A label is shown in logs, metrics and answers.
 const LONGEST_LABEL: usize = 128;
 /// What a listening address on this machine's file system begins with.
@@ -30,13 +20,12 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     check_top(file, faults);
     check_domains("domains", &file.domains, file.sharing, faults);
     check_faults("faults", &file.faults, faults);
-    check_servers("servers", &file.servers, faults);
     let funerals = &file.funerals;
     check_seconds("funerals.hold_timeout", funerals.hold_timeout, faults);
     if funerals.endless_hold != f64::INFINITY {
         check_seconds("funerals.endless_hold", funerals.endless_hold, faults);
     }
-    check_vault(&file.vault, faults);
+    check_seconds("vault.ttl", file.vault.ttl, faults);
     check_gpu(&file.gpu, faults);
     check_path("witness.kmsg", &file.witness.kmsg, faults);
     check_path("witness.notices", &file.witness.notices, faults);
@@ -49,17 +38,6 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     }
     for (index, entry) in file.overrides.iter().enumerate() {
         check_override(&format!("{OVERRIDES}[{}]", index + 1), entry, &file.overrides[..index], file.sharing, faults);
-    }
-}
-
-fn check_vault(vault: &VaultTable, faults: &mut Faults) {
-    check_seconds("vault.ttl", vault.ttl, faults);
-    for (key, regions) in [("vault.regions_per_user", vault.regions_per_user), ("vault.regions", vault.regions)] {
-        if regions == 0 {
-            faults.add(key, "0 keeps nothing; enabled = false says so");
-        } else if regions > MOST_REGIONS {
-            faults.add(key, format!("more than the {MOST_REGIONS} that the holder process has room for"));
-        }
     }
 }
 
@@ -79,8 +57,6 @@ fn check_top(file: &ConfigFile, faults: &mut Faults) {
         ("drain_timeout", file.drain_timeout),
         ("kill_timeout", file.kill_timeout),
         ("start_timeout", file.start_timeout),
-        ("first_retry", file.first_retry),
-        ("largest_retry", file.largest_retry),
         ("idle_timeout", file.idle_timeout),
         ("successor_wait", file.successor_wait),
     ] {
@@ -95,35 +71,15 @@ fn check_domains(name: &str, domains: &Domains, sharing: Sharing, faults: &mut F
     if sharing == Sharing::Single && domains.standby {
         faults.add(&format!("{name}.standby"), "sharing = \"single\" has one server at a time, so there is no standby");
     }
-    if domains.cgroup_depth > DEEPEST_CGROUP {
-        faults.add(&format!("{name}.cgroup_depth"), format!("{} is more than {DEEPEST_CGROUP}", domains.cgroup_depth));
-    }
 }
 
 fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
     for (key, value) in [
         ("victims_timeout", values.victims_timeout),
-        ("evidence_window", values.evidence_window),
-        ("settle_time", values.settle_time),
-        ("silence", values.silence),
         ("quarantine_window", values.quarantine_window),
         ("refuse_for", values.refuse_for),
     ] {
         check_seconds(&format!("{name}.{key}"), value, faults);
-    }
-    if values.evidence_window > LONGEST_EVIDENCE_WINDOW {
-        faults.add(
-            &format!("{name}.evidence_window"),
-            format!("{} is more than {LONGEST_EVIDENCE_WINDOW} seconds", values.evidence_window),
-        );
-    }
-    if values.settle_time > LONGEST_SETTLE_TIME {
-        let what = format!("{} is more than {LONGEST_SETTLE_TIME} second", values.settle_time);
-        faults.add(&format!("{name}.settle_time"), what);
-    }
-    if values.silence > 0.0 && values.silence < SHORTEST_SILENCE {
-        let what = format!("{} is less than {SHORTEST_SILENCE} seconds, and 0 is never", values.silence);
-        faults.add(&format!("{name}.silence"), what);
     }
     let counts = values.quarantine_after != 0 || values.refuse_after != 0;
     if counts && values.quarantine_window == 0.0 {
@@ -132,15 +88,6 @@ fn check_faults(name: &str, values: &super::file::Faults, faults: &mut Faults) {
     }
     if values.refuse_after != 0 && values.refuse_for == 0.0 {
         faults.add(&format!("{name}.refuse_for"), "to refuse for 0 seconds is not to refuse; say refuse_after = 0");
-    }
-}
-
-fn check_servers(name: &str, servers: &Servers, faults: &mut Faults) {
-    for (key, value) in [("breaker_window", servers.breaker_window), ("breaker_pause", servers.breaker_pause)] {
-        check_seconds(&format!("{name}.{key}"), value, faults);
-        if servers.breaker_failures != 0 && value == 0.0 {
-            faults.add(&format!("{name}.{key}"), "0 leaves the breaker without effect; say breaker_failures = 0");
-        }
     }
 }
 
@@ -164,7 +111,6 @@ fn check_override(name: &str, entry: &Override, earlier: &[Override], sharing: S
     let first = faults.count();
     check_domains(name, &entry.domains, sharing, faults);
     check_faults(name, &entry.faults, faults);
-    check_servers(name, &entry.servers, faults);
     faults.drop_inherited(first);
 }
 

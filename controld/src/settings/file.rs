@@ -5,8 +5,8 @@
 //! off, 0 or an empty text says so.
 
 use crate::core::vault::{Reach, VaultPolicy};
-use crate::core::{BreakerPolicy, CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
 use crate::core::{ComputeModeAction, DomainPolicy, GpuPolicy, StrangerAction, VictimAction};
+use crate::core::{CulpritAction, DomainMatch, FaultPolicy, FuneralPolicy, Grouping, Policy, Sharing};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,28 +23,18 @@ pub(crate) struct ConfigFile {
     pub kill_timeout: f64,
     /// How long a server may take to become ready.
     pub start_timeout: f64,
-    /// First delay after a failed start.
-    pub first_retry: f64,
-    /// Largest delay between starts.
-    pub largest_retry: f64,
     /// How long a server without clients stays beside others; 0 is for ever.
     pub idle_timeout: f64,
     /// How many servers one user's clients may have; 0 is without limit.
     pub max_servers_per_user: usize,
-    /// How many clients of one user may wait.
-    pub max_waiting_per_user: usize,
     /// How long the holder process waits for a new daemon after this one was killed.
     pub successor_wait: f64,
     /// Largest size of each log file, in MiB; 0 is without limit.
     pub log_size_mib: u64,
-    /// Log lines a second for each source before lines are dropped and counted; 0 is without limit.
-    pub log_lines_per_second: u32,
     /// Which clients share a server.
     pub domains: Domains,
     /// What follows a fault.
     pub faults: Faults,
-    /// What follows the failure of a server.
-    pub servers: Servers,
     /// What is done for clients that die in the middle of their work.
     pub funerals: Funerals,
     /// Whose GPU memory is kept, and how much of it.
@@ -68,8 +58,6 @@ pub(crate) struct Domains {
     pub by: Grouping,
     /// Whether clients that see one GPU only have a server of their own for it.
     pub by_gpu: bool,
-    /// For `by = "cgroup"`: how many leading components of the path name the group; 0 finds the unit in it.
-    pub cgroup_depth: usize,
     /// How many clients a domain may have; 0 is without limit.
     pub max_clients: usize,
     /// Whether a second server stands beside the active one.
@@ -86,12 +74,6 @@ pub(crate) struct Faults {
     pub victims: VictimAction,
     /// How long the victims of a fault may take to leave.
     pub victims_timeout: f64,
-    /// How long an incident waits for a better witness.
-    pub evidence_window: f64,
-    /// How long after its coming a newcomer's server must be known to be sound; 0 is not to ask.
-    pub settle_time: f64,
-    /// How long a server may owe something and do nothing before newcomers get another one; 0 is for ever.
-    pub silence: f64,
     /// After how many faults an offender gets a domain of its own; 0 is never.
     pub quarantine_after: u32,
     /// For how long a fault counts.
@@ -100,18 +82,6 @@ pub(crate) struct Faults {
     pub refuse_after: u32,
     /// For how long they are.
     pub refuse_for: f64,
-}
-
-/// The table `[servers]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Servers {
-    /// After how many failures no server is started for a while; 0 is never.
-    pub breaker_failures: u32,
-    /// For how long a failure counts.
-    pub breaker_window: f64,
-    /// How long no server is started.
-    pub breaker_pause: f64,
 }
 
 /// The table `[funerals]`.
@@ -138,12 +108,8 @@ pub(crate) struct VaultTable {
     pub enabled: bool,
     /// Most memory that is kept for one user, in GiB; 0 is without limit.
     pub gib_per_user: u64,
-    /// Most regions of one user.
-    pub regions_per_user: usize,
     /// Most memory of all users, in GiB; 0 is without limit.
     pub gib: u64,
-    /// Most regions of all users.
-    pub regions: usize,
     /// How long a named region is kept after its owner's end.
     pub ttl: f64,
     /// How far a name reaches.
@@ -201,8 +167,6 @@ pub(crate) struct Override {
     pub domains: Domains,
     /// `[faults]` as these clients have it.
     pub faults: Faults,
-    /// `[servers]` as these clients have it.
-    pub servers: Servers,
 }
 
 impl Default for ConfigFile {
@@ -213,17 +177,12 @@ impl Default for ConfigFile {
             drain_timeout: policy.drain_timeout.as_secs_f64(),
             kill_timeout: policy.kill_timeout.as_secs_f64(),
             start_timeout: policy.start_timeout.as_secs_f64(),
-            first_retry: policy.first_retry.as_secs_f64(),
-            largest_retry: policy.largest_retry.as_secs_f64(),
             idle_timeout: policy.idle_timeout.unwrap_or_default().as_secs_f64(),
             max_servers_per_user: policy.max_servers_per_user.unwrap_or(0),
-            max_waiting_per_user: policy.max_waiting_per_user,
             successor_wait: 600.0,
             log_size_mib: 64,
-            log_lines_per_second: 1000,
             domains: Domains::default(),
             faults: Faults::default(),
-            servers: Servers::default(),
             funerals: Funerals::default(),
             vault: VaultTable::default(),
             gpu: GpuTable::default(),
@@ -240,7 +199,6 @@ impl Default for Domains {
         Self {
             by: policy.grouping,
             by_gpu: policy.by_gpu,
-            cgroup_depth: policy.cgroup_depth,
             max_clients: policy.domains.default.max_clients.unwrap_or(0),
             standby: policy.domains.default.standby,
         }
@@ -254,24 +212,10 @@ impl Default for Faults {
             culprit: policy.culprit,
             victims: policy.victims,
             victims_timeout: policy.victims_timeout.as_secs_f64(),
-            evidence_window: policy.evidence_window.as_secs_f64(),
-            settle_time: policy.settle_time.as_secs_f64(),
-            silence: policy.silence.as_secs_f64(),
             quarantine_after: policy.quarantine_after,
             quarantine_window: policy.quarantine_window.as_secs_f64(),
             refuse_after: policy.refuse_after,
             refuse_for: policy.refuse_for.as_secs_f64(),
-        }
-    }
-}
-
-impl Default for Servers {
-    fn default() -> Self {
-        let policy = BreakerPolicy::default();
-        Self {
-            breaker_failures: policy.failures,
-            breaker_window: policy.window.as_secs_f64(),
-            breaker_pause: policy.pause.as_secs_f64(),
         }
     }
 }
@@ -299,9 +243,7 @@ impl Default for VaultTable {
         Self {
             enabled: policy.enabled,
             gib_per_user: gib(policy.user_bytes),
-            regions_per_user: policy.user_regions,
             gib: gib(policy.bytes),
-            regions: policy.regions,
             ttl: policy.ttl.as_secs_f64(),
             scope: policy.scope,
         }
@@ -341,7 +283,7 @@ impl Override {
     /// The policy of the clients meant.
     #[must_use]
     pub(crate) fn policy(&self) -> DomainPolicy {
-        domain_policy(&self.domains, &self.faults, &self.servers)
+        domain_policy(&self.domains, &self.faults)
     }
 }
 
@@ -349,7 +291,7 @@ impl ConfigFile {
     /// The policy of the domains that no override is for.
     #[must_use]
     pub(crate) fn domain_policy(&self) -> DomainPolicy {
-        domain_policy(&self.domains, &self.faults, &self.servers)
+        domain_policy(&self.domains, &self.faults)
     }
 
     /// What is done for clients that die in the middle of their work.
@@ -386,21 +328,20 @@ impl ConfigFile {
     /// Whose GPU memory is kept, and how much of it.
     #[must_use]
     pub(crate) fn vault_policy(&self) -> VaultPolicy {
-        let VaultTable { enabled, gib_per_user, regions_per_user, gib, regions, ttl, scope } = self.vault;
+        let VaultTable { enabled, gib_per_user, gib, ttl, scope } = self.vault;
         let bytes = |gib: u64| if gib == 0 { u64::MAX } else { gib.saturating_mul(GIB) };
         VaultPolicy {
             enabled,
             user_bytes: bytes(gib_per_user),
-            user_regions: regions_per_user,
             bytes: bytes(gib),
-            regions,
             ttl: seconds(ttl),
             scope,
+            ..VaultPolicy::default()
         }
     }
 }
 
-fn domain_policy(domains: &Domains, faults: &Faults, servers: &Servers) -> DomainPolicy {
+fn domain_policy(domains: &Domains, faults: &Faults) -> DomainPolicy {
     DomainPolicy {
         max_clients: Some(domains.max_clients).filter(|count| *count != 0),
         standby: domains.standby,
@@ -412,14 +353,6 @@ fn domain_policy(domains: &Domains, faults: &Faults, servers: &Servers) -> Domai
             refuse_after: faults.refuse_after,
             refuse_for: seconds(faults.refuse_for),
             victims_timeout: seconds(faults.victims_timeout),
-            evidence_window: seconds(faults.evidence_window),
-            settle_time: seconds(faults.settle_time),
-            silence: seconds(faults.silence),
-        },
-        breaker: BreakerPolicy {
-            failures: servers.breaker_failures,
-            window: seconds(servers.breaker_window),
-            pause: seconds(servers.breaker_pause),
         },
     }
 }

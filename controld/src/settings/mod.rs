@@ -8,18 +8,21 @@
 //! |---|---|
 //! | `file` | the keys, with their defaults, and the policies that they make |
 //! | `parse` | text to values, with every error in it |
+//! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
 mod file;
 mod parse;
+mod retired;
 pub(crate) mod show;
 
 pub(crate) use file::ConfigFile;
 pub(crate) use parse::{ConfigFault, Lines};
 
-use crate::core::{DomainPolicies, Policy, Sharing};
+use crate::core::{Constants, DomainPolicies, Policy, Sharing};
+use crate::patience::{patient, very_patient};
 use file::seconds;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{Percentage, Priority, parse_device_limits};
@@ -95,7 +98,7 @@ pub(crate) struct Settings {
     /// What servers start with, from `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT` and
     /// `CUDA_MPS_CLIENT_PRIORITY`.
     pub defaults: Defaults,
-    /// What is wrong with the environment, for the log.
+    /// What is wrong with the environment and out of date in the file, for the log.
     pub remarks: Vec<String>,
     /// `MPS_SERVER_BINARY`.
     pub server_binary: Option<OsString>,
@@ -139,8 +142,9 @@ impl Settings {
         named: Option<&Path>,
         environment: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, SettingsError> {
-        let (file, source) = read_file(named)?;
-        let mut remarks = Vec::new();
+        let (file, source, retired) = read_file(named)?;
+        let path = source.path.display();
+        let mut remarks: Vec<String> = retired.iter().map(|retired| format!("{path}: {retired}")).collect();
         let mut defaults = Defaults::default();
         let text = |name: &str| environment(name).map(|value| value.to_string_lossy().into_owned());
         if let Some(value) = text("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") {
@@ -181,26 +185,28 @@ impl Settings {
     /// The policy that the core works by; owner, group and personality are the caller's to set.
     #[must_use]
     pub(crate) fn policy(&self, multi_user: bool) -> Policy {
-        let file = &self.file;
+        let (file, constants) = (&self.file, Constants::default());
         Policy {
             sharing: if multi_user { Sharing::MultiUser } else { file.sharing },
             drain_timeout: seconds(file.drain_timeout),
             kill_timeout: seconds(file.kill_timeout),
             start_timeout: seconds(file.start_timeout),
-            first_retry: seconds(file.first_retry),
-            largest_retry: seconds(file.largest_retry),
             idle_timeout: Some(seconds(file.idle_timeout)).filter(|timeout| !timeout.is_zero()),
             max_servers_per_user: Some(file.max_servers_per_user).filter(|count| *count != 0),
-            max_waiting_per_user: file.max_waiting_per_user,
             grouping: file.domains.by,
             by_gpu: file.domains.by_gpu,
-            cgroup_depth: file.domains.cgroup_depth,
             domains: DomainPolicies {
                 default: file.domain_policy(),
                 overrides: file.overrides.iter().map(|entry| (entry.matching.clone(), entry.policy())).collect(),
             },
             funerals: file.funeral_policy(),
             gpus: file.gpu_policy(),
+            constants: Constants {
+                silence: patient(constants.silence),
+                suspected_silence: very_patient(constants.suspected_silence),
+                evidence_window: very_patient(constants.evidence_window),
+                ..constants
+            },
             ..Policy::default()
         }
     }
@@ -210,17 +216,18 @@ fn directory(value: Option<OsString>, default: &str) -> PathBuf {
     value.filter(|path| !path.is_empty()).map_or_else(|| PathBuf::from(default), PathBuf::from)
 }
 
-fn read_file(named: Option<&Path>) -> Result<(ConfigFile, Source), SettingsError> {
+fn read_file(named: Option<&Path>) -> Result<(ConfigFile, Source, Vec<ConfigFault>), SettingsError> {
     let path = named.unwrap_or(Path::new(DEFAULT_CONFIG)).to_owned();
     let text = match read_bounded(&path) {
         Ok(text) => text,
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
-            return Ok((ConfigFile::default(), Source { path, found: false, lines: Lines::default() }));
+            let source = Source { path, found: false, lines: Lines::default() };
+            return Ok((ConfigFile::default(), source, Vec::new()));
         }
         Err(source) => return Err(SettingsError::Read { path, source }),
     };
     match parse::parse(&text) {
-        Ok((file, lines)) => Ok((file, Source { path, found: true, lines })),
+        Ok((file, lines, retired)) => Ok((file, Source { path, found: true, lines }, retired)),
         Err(faults) => Err(SettingsError::Invalid { path, faults }),
     }
 }

@@ -3,8 +3,8 @@
 //! The known keys are those of the defaults, written out as TOML. Each key of the text is looked for there and tried
 //! alone, in otherwise sound values, so that one bad value does not hide the next.
 
-use super::check;
 use super::file::{ConfigFile, Override};
+use super::{check, retired};
 use crate::core::DomainMatch;
 use crate::nearest::nearest;
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use toml::{Spanned, Table, Value};
 /// The name of the tables with overrides.
 pub(super) const OVERRIDES: &str = "domain";
 /// The tables whose keys an override may have, except those of [`NOT_IN_OVERRIDES`].
-pub(super) const OVERRIDABLE: [&str; 3] = ["domains", "faults", "servers"];
+pub(super) const OVERRIDABLE: [&str; 2] = ["domains", "faults"];
 /// Keys that concern the grouping itself, which comes before any override can be looked up.
-pub(super) const NOT_IN_OVERRIDES: [&str; 3] = ["by", "by_gpu", "cgroup_depth"];
+pub(super) const NOT_IN_OVERRIDES: [&str; 2] = ["by", "by_gpu"];
 /// The keys that say which clients an override is for.
 pub(super) const MATCHERS: [&str; 3] = ["uid", "label", "cgroup"];
 /// Keys that had another name once: the table, the former name and the one of today. Both are understood.
@@ -25,7 +25,7 @@ const FORMER: [(&str, &str, &str); 1] = [("faults", "drain_timeout", "victims_ti
 /// More errors than this are counted and not shown.
 const MOST_FAULTS: usize = 50;
 
-/// One thing that is wrong with the file.
+/// One thing that is wrong with the file, or out of date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigFault {
     /// Its line, from 1; `None` where the fault is something that is missing.
@@ -121,11 +121,11 @@ impl Faults {
     }
 }
 
-/// Reads the text of the file.
+/// Reads the text of the file: the values, the lines of the keys, and keys that are no settings any more.
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of its lines.
-pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>> {
+pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>), Vec<ConfigFault>> {
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
         return Err(syntax.iter().take(MOST_FAULTS).map(|error| syntax_fault(text, error)).collect());
@@ -134,6 +134,7 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>>
     lines.note(text, "", document.get_ref());
     // The same text has just been found to be TOML; whatever this parser still objects to is told as it says it.
     let mut given: Table = toml::from_str(text).map_err(|error| vec![syntax_fault(text, &error)])?;
+    let retired = retired::take(&mut given, &lines);
     let mut faults = Faults { lines, found: Vec::new() };
     modernise(&mut given, &mut faults);
     let overrides = given.remove(OVERRIDES);
@@ -146,7 +147,7 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines), Vec<ConfigFault>>
     check::check(&file, &mut faults);
     let Faults { lines, mut found } = faults;
     if found.is_empty() {
-        return Ok((file, lines));
+        return Ok((file, lines, retired));
     }
     found.sort_by_key(|fault| fault.line);
     let hidden = found.len().saturating_sub(MOST_FAULTS);
@@ -298,8 +299,8 @@ fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) 
             },
         }
     }
-    let ConfigFile { domains, faults, servers, .. } = typed(&effective);
-    Override { matching, domains, faults, servers }
+    let ConfigFile { domains, faults, .. } = typed(&effective);
+    Override { matching, domains, faults }
 }
 
 /// The table that a key of an override is otherwise in.

@@ -106,13 +106,8 @@ fn override_rows(name: &str, entry: &Override, origin: impl Fn(&str) -> Option<S
         let from = origin(&name).unwrap_or_default();
         rows.extend(value.map(|value| Row { value: shown(&value), name, from }));
     }
-    let Override { domains, faults, servers, .. } = entry;
-    let file = ConfigFile {
-        domains: domains.clone(),
-        faults: faults.clone(),
-        servers: servers.clone(),
-        ..ConfigFile::default()
-    };
+    let Override { domains, faults, .. } = entry;
+    let file = ConfigFile { domains: domains.clone(), faults: faults.clone(), ..ConfigFile::default() };
     let file = as_table(&file);
     for table in OVERRIDABLE {
         for (key, value) in file.get(table).and_then(Value::as_table).into_iter().flatten() {

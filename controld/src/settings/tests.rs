@@ -2,6 +2,7 @@
 
 mod listing;
 mod manual;
+mod retired;
 
 use super::*;
 use crate::core::{CulpritAction, GpuPolicy, Grouping, VictimAction};
@@ -73,24 +74,21 @@ fn the_vendors_single_server_rule_is_one_key() {
 #[test]
 fn every_table_reaches_the_policy() {
     let settings = with_file(
-        "[domains]\nby = \"cgroup\"\ncgroup_depth = 2\nmax_clients = 8\nstandby = true\n\
+        "[domains]\nby = \"cgroup\"\nmax_clients = 8\nstandby = true\n\
          [faults]\nculprit = \"terminate\"\nvictims = \"terminate\"\nquarantine_after = 0\nrefuse_after = 5\n\
-         refuse_for = 1.5\nevidence_window = 0.25\n\
-         [servers]\nbreaker_failures = 2\n\
+         refuse_for = 1.5\n\
          [funerals]\nhold_timeout = 3\nendless_hold = inf\n\
          [gpu]\ncompute_mode = \"manage\"\nstrangers = \"end\"\ninterval = 0.5\n",
     )
     .expect("sound");
     let policy = settings.policy(false);
-    assert_eq!((policy.grouping, policy.cgroup_depth), (Grouping::Cgroup, 2));
+    assert_eq!(policy.grouping, Grouping::Cgroup);
     let domain = policy.for_domain(7, None, "");
     assert_eq!((domain.max_clients, domain.standby), (Some(8), true));
     let faults = &domain.faults;
     assert_eq!((faults.culprit, faults.victims), (CulpritAction::Terminate, VictimAction::Terminate));
     assert_eq!((faults.quarantine_after, faults.refuse_after), (0, 5));
     assert_eq!(faults.refuse_for, Duration::from_millis(1500));
-    assert_eq!(faults.evidence_window, Duration::from_millis(250));
-    assert_eq!(domain.breaker.failures, 2);
     assert_eq!(policy.funerals.hold_timeout, Duration::from_secs(3));
     assert_eq!(policy.funerals.endless_hold, None);
     let gpus = GpuPolicy { manage: true, end_strangers: true, interval: Duration::from_millis(500) };
@@ -154,8 +152,8 @@ fn a_value_of_the_wrong_type_is_an_error_that_says_which_fit() {
     assert_fault("sharing = \"all\"\n", 1, "sharing", "`per-user`");
     assert_fault("[domains]\nby = \"user\"\n", 2, "domains.by", "`uid`");
     assert_fault("[domains]\nmax_clients = -1\n", 2, "domains.max_clients", "-1");
-    assert_fault("[faults]\nevidence_window = \"1s\"\n", 2, "faults.evidence_window", "string");
-    assert_fault("[faults]\nevidence_window = \"1s\"\n", 2, "faults.evidence_window", "expected a number");
+    assert_fault("[faults]\nrefuse_for = \"1s\"\n", 2, "faults.refuse_for", "string");
+    assert_fault("[faults]\nrefuse_for = \"1s\"\n", 2, "faults.refuse_for", "expected a number");
     assert_fault("[domains]\nmax_clients = 1.5\n", 2, "domains.max_clients", "expected a whole number from 0 on");
     assert_fault("faults = 1\n", 1, "faults", "[faults]");
     assert_fault("[domain]\nuid = 1\n", 1, "domain", "[[domain]]");
@@ -167,11 +165,8 @@ fn a_value_of_the_wrong_type_is_an_error_that_says_which_fit() {
 fn a_value_that_makes_no_sense_is_an_error_that_says_why() {
     assert_fault("drain_timeout = -1\n", 1, "drain_timeout", "no number of seconds");
     assert_fault("[funerals]\nhold_timeout = nan\n", 2, "funerals.hold_timeout", "NaN");
-    assert_fault("[faults]\nevidence_window = 61\n", 2, "faults.evidence_window", "60");
     assert_fault("[faults]\nquarantine_window = 0\n", 2, "faults.quarantine_window", "never counted");
     assert_fault("[faults]\nrefuse_after = 1\nrefuse_for = 0\n", 3, "faults.refuse_for", "refuse_after = 0");
-    assert_fault("[servers]\nbreaker_pause = 0\n", 2, "servers.breaker_pause", "breaker_failures = 0");
-    assert_fault("[domains]\ncgroup_depth = 65\n", 2, "domains.cgroup_depth", "64");
     assert_fault("sharing = \"single\"\n[domains]\nby = \"label\"\n", 3, "domains.by", "one server at a time");
     assert_fault("[witness]\nkmsg = \"kmsg\"\n", 2, "witness.kmsg", "must begin with /");
     assert_fault("[gpu]\ncompute_mode = \"set\"\n", 2, "gpu.compute_mode", "`manage`");

@@ -11,8 +11,8 @@ const LIBRARY: &str = "../shim/libmps_client_shim.so";
 const BUILD_CONTROL: &str = "cargo build --release -p remps-controld";
 const BUILD_OURS: &str = "cargo build --release -p integration";
 const BUILD_LIBRARY: &str = "cargo rustc --profile shim -p remps-client-shim --crate-type cdylib";
-/// Nothing is due while it is measured, and a bench that was killed leaves nothing behind for long.
-const CONFIG: &str = "successor_wait = 5\nlog_lines_per_second = 0\n";
+/// A bench that was killed leaves nothing behind for long.
+const CONFIG: &str = "successor_wait = 5\n";
 
 /// Where everything is.
 #[derive(Debug)]

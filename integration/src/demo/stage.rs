@@ -26,8 +26,6 @@ const SIMULATED_RELEASE: &str = "580";
 /// The simulated kernel module, and the preload library.
 const MODULE: &str = "libuvm_sim.so";
 const SHIM: &str = "libmps_client_shim.so";
-/// How long a server may do nothing before newcomers get another one; the daemon's default.
-const SILENCE: Duration = Duration::from_secs(1);
 /// How long everything is kept for a next daemon, in seconds: whoever kills the demonstration has it gone then.
 const SUCCESSOR_WAIT: u32 = 60;
 
@@ -172,8 +170,7 @@ impl Drop for Stage<'_> {
 
 /// What our daemon is told: programs say themselves with whom they share a server.
 fn configuration() -> String {
-    let silence = patient(SILENCE).as_secs();
-    format!("successor_wait = {SUCCESSOR_WAIT}\n[domains]\nby = \"label\"\n[faults]\nsilence = {silence}\n")
+    format!("successor_wait = {SUCCESSOR_WAIT}\n[domains]\nby = \"label\"\n")
 }
 
 /// What programs need in their environment, and nothing else: limits and daemons that somebody has set for other

@@ -4,7 +4,6 @@
 //! in their environment, the holder in its arguments. So whatever a killed daemon left behind is seen, counted and, at
 //! the end, killed.
 
-use super::patient::patient;
 use super::process::{Process, ended_within};
 use super::{LIMIT, Lab, watch};
 use crate::under_test::{Skipped, Subject, program};
@@ -118,7 +117,7 @@ impl Stage {
         fs::write(&new, lines).and_then(|()| fs::rename(&new, self.lab.dir().join(SCRIPT))).expect("our folder");
     }
 
-    /// The configuration file of the next daemon; what it does not speak of is [`patient`], and about this bench alone.
+    /// The configuration file of the next daemon; what it does not speak of is about this bench alone.
     pub fn config(&self, text: &str) {
         fs::write(self.lab.dir().join(CONFIG), for_bench(&self.lab, text)).expect("the bench's folder is ours");
     }
@@ -279,11 +278,10 @@ impl Stage {
 /// A configuration with which a daemon shares no folder of the machine with those of other benches.
 fn for_bench(lab: &Lab, text: &str) -> String {
     let records = format!("[gpu]\nrecords = \"{}\"\n", lab.dir().join("records").display());
-    let text = patient(text);
     if text.contains("records = ") {
-        return text;
+        return text.to_owned();
     }
-    if text.contains("[gpu]\n") { text.replacen("[gpu]\n", &records, 1) } else { format!("{text}{records}") }
+    if text.contains("[gpu]\n") { text.replacen("[gpu]\n", &records, 1) } else { format!("{text}\n{records}") }
 }
 
 /// How many descriptors a process has open; `None` when it is gone.

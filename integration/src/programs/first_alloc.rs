@@ -2,53 +2,69 @@
 //!
 //! One line `allocated` with the milliseconds of each step and their sum, then `end`, or `error`. With
 //! `--until-stdin-closes` it keeps its context until then; `--mib N` is the size of the allocation, 1 else; `--device N`
-//! is the GPU, the first else.
+//! is the GPU, the first else; `--pause-ms N` is a pause before the driver is initialised and before the context, none
+//! else.
 
 use super::gpu::{Gpu, GpuError, initialise};
 use super::report::{Report, milliseconds};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Bytes of a mebibyte.
 const MEBIBYTE: usize = 1 << 20;
 
-/// Size in mebibytes, the GPU, and whether to stay.
-fn parse(mut arguments: impl Iterator<Item = String>) -> Option<(usize, i32, bool)> {
-    let (mut size, mut device, mut is_staying) = (1, 0, false);
+/// What is asked for.
+struct Options {
+    /// Bytes of the allocation.
+    size: usize,
+    /// The GPU.
+    device: i32,
+    /// Before each of the two steps to a context.
+    pause: Duration,
+    is_staying: bool,
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
+    let mut options = Options { size: MEBIBYTE, device: 0, pause: Duration::ZERO, is_staying: false };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--until-stdin-closes" => is_staying = true,
-            "--mib" => size = arguments.next()?.parse().ok()?,
-            "--device" => device = arguments.next()?.parse().ok()?,
+            "--until-stdin-closes" => options.is_staying = true,
+            "--mib" => options.size = arguments.next()?.parse::<usize>().ok()?.saturating_mul(MEBIBYTE),
+            "--device" => options.device = arguments.next()?.parse().ok()?,
+            "--pause-ms" => options.pause = Duration::from_millis(arguments.next()?.parse().ok()?),
             _ => return None,
         }
     }
-    Some((size, device, is_staying))
+    Some(options)
 }
 
 /// The program.
 #[must_use]
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
-    let Some((size, device, is_staying)) = parse(arguments) else {
-        report.say("usage", json!({ "text": "mps-first-alloc [--mib N] [--device N] [--until-stdin-closes]" }));
+    let Some(options) = parse(arguments) else {
+        let text = "mps-first-alloc [--mib N] [--device N] [--pause-ms N] [--until-stdin-closes]";
+        report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
-    let result = work(report, device, size.saturating_mul(MEBIBYTE));
-    if is_staying && result.is_ok() {
+    let result = work(report, &options);
+    if options.is_staying && result.is_ok() {
         // Whatever comes is thrown away; its end, or an error, is the sign.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
     }
     report.end(result, json!({}))
 }
 
-fn work(report: Report, device: i32, size: usize) -> Result<Value, GpuError> {
+fn work(report: Report, options: &Options) -> Result<Value, GpuError> {
+    wait(options.pause);
     initialise()?;
     let initialised = report.start().elapsed();
-    let gpu = Gpu::open(device)?;
+    wait(options.pause);
+    let gpu = Gpu::open(options.device)?;
     let opened = report.start().elapsed();
-    gpu.allocate(size)?;
+    gpu.allocate(options.size)?;
     let allocated = report.start().elapsed();
     report.say(
         "allocated",
@@ -60,4 +76,12 @@ fn work(report: Report, device: i32, size: usize) -> Result<Value, GpuError> {
         }),
     );
     Ok(json!({}))
+}
+
+/// Nothing else is due: the pause is what is wanted.
+fn wait(pause: Duration) {
+    let begin = Instant::now();
+    while let Some(left) = pause.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
 }

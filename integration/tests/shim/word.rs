@@ -1,9 +1,9 @@
 //! The daemon's word: a program that makes no call is recovered before its next one, a culprit is told from a bystander,
 //! and what a dead copy of the driver had is given back.
 
-use integration::lab::LIMIT;
 use integration::lab::process::{Finished, Process, run};
 use integration::lab::watch::wait_for;
+use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::shim;
 use integration::shim::heir::Heir;
 use integration::sim::{Sim, error_of, held};
@@ -42,8 +42,8 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
 /// A bench whose servers stay after a fault as long as they have clients, and whose daemon waits for what tells of it for
 /// certain as long as may be.
 fn patient(subject: &Subject) -> Sim {
-    let sim = Sim::watched(subject, &[SPREAD]);
-    sim.config("[faults]\nvictims_timeout = 3600\nevidence_window = 60\n");
+    let sim = Sim::watched(subject, &[SPREAD, VERY_PATIENT]);
+    sim.config("[faults]\nvictims_timeout = 3600\n");
     sim.lab.start(&[]);
     sim
 }

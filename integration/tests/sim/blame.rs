@@ -2,10 +2,10 @@
 //! `control.log`; and the funerals that the daemon holds itself. The server of the simulation blames the wrong client,
 //! as NVIDIA's does.
 
-use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::stage::long_or;
 use integration::lab::watch::wait_for;
+use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::sim::{Sim, error_of, find_event, held};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::Signal;
@@ -27,10 +27,6 @@ const WINDOW: usize = 100;
 /// What it may grow by after the warm-up: pages come in steps as the heap is cut up (480 seen in 700 faults); a kilobyte
 /// that each fault leaves would be more. That the heap's contents do not grow at all is `leaf_memory`'s to show.
 const MEMORY_SLACK_KIB: u64 = 600;
-/// The same where what tells of the fault for certain is waited for as long as may be.
-const CERTAINTY_AND_NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\nevidence_window = 60\n";
-/// The daemon waits for what tells of the fault for certain as long as may be.
-const CERTAINTY: &str = "[faults]\nevidence_window = 60\n";
 /// So that the same program may fault again and again beside the others.
 const NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\n";
 /// Clients of a server.
@@ -117,7 +113,9 @@ fn median(values: &[u64]) -> u64 {
 #[test]
 fn the_culprit_of_a_memory_fault_is_named_whoever_it_is_again_and_again() {
     once(|subject| {
-        let sim = watched(subject, CERTAINTY_AND_NO_QUARANTINE);
+        let sim = Sim::watched(subject, &[VERY_PATIENT]);
+        sim.config(NO_QUARANTINE);
+        sim.lab.start(&[]);
         let (mut descriptors, mut memory) = (Vec::new(), Vec::new());
         let faults = long_or(MANY_FAULTS, FAULTS);
         for number in 0..faults {
@@ -164,8 +162,7 @@ fn the_culprit_of_a_memory_fault_is_named_whoever_it_is_again_and_again() {
 #[test]
 fn a_fault_that_waits_to_be_told_when_its_client_ends_is_not_lost() {
     once(|subject| {
-        let mut sim = Sim::watched(subject, &[]);
-        sim.config(CERTAINTY);
+        let mut sim = Sim::watched(subject, &[VERY_PATIENT]);
         // The daemon waits some milliseconds for the name of the GPU; the client has ended by then.
         sim.lab = sim.lab.with("MPS_SIM_UVM_TABLE_MS", "1000");
         sim.lab.start(&[]);
@@ -179,8 +176,7 @@ fn a_fault_that_waits_to_be_told_when_its_client_ends_is_not_lost() {
 #[test]
 fn a_driver_module_that_is_loaded_after_the_daemons_start_is_found_and_clients_of_before_are_watched() {
     once(|subject| {
-        let mut sim = Sim::watched(subject, &[]);
-        sim.config(CERTAINTY);
+        let mut sim = Sim::watched(subject, &[VERY_PATIENT]);
         let module = sim.lab.dir().join("module");
         sim.lab = sim.lab.with("MPS_SIM_UVM_MODULE", &module);
         sim.lab.start(&[]);

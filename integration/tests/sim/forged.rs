@@ -2,6 +2,7 @@
 //! server and believes nothing of it.
 
 use super::blame::{fault, verdicts, wait_verdicts};
+use integration::lab::VERY_PATIENT;
 use integration::sim::Sim;
 use integration::under_test::once;
 use nix::sys::signal::Signal;
@@ -94,9 +95,8 @@ fn a_flood_of_forged_records_about_a_sound_server_takes_nothing_from_its_clients
 #[test]
 fn commands_and_newcomers_are_served_between_forged_records_without_end() {
     once(|subject| {
-        let sim = Sim::watched(subject, &[]);
         // The simulated server may be slow beside so much else.
-        sim.config("[faults]\nsilence = 0\n");
+        let sim = Sim::watched(subject, &[VERY_PATIENT]);
         sim.lab.start(&[]);
         let client = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let server: u32 = sim.lab.ask("get_server_list\n").trim().parse().expect("one server");

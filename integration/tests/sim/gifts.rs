@@ -1,8 +1,8 @@
 //! A daemon without the right to look into its clients: what it can't see then, and what the preloaded library gives it.
 
-use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
+use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::shim;
 use integration::sim::{Sim, error_of};
 use integration::under_test::{Skipped, Subject, for_each, only_ours};
@@ -12,18 +12,14 @@ use std::process::Command;
 /// `CAP_SYS_PTRACE`, by `linux/capability.h`.
 const SYS_PTRACE: libc::c_ulong = 19;
 
-/// The daemon waits for what tells of a fault for certain as long as may be.
-const CERTAINTY: &str = "[faults]\nevidence_window = 60\n";
-
 /// A bench whose daemon may do everything but trace; its clients may do that too, so it may not look into them.
 #[expect(unsafe_code, reason = "gives a capability up in the thread that starts the daemon")]
-fn blind(subject: &Subject, config: &str) -> Option<Sim> {
+fn blind(subject: &Subject, variables: &[(&str, &str)]) -> Option<Sim> {
     if !nix::unistd::geteuid().is_root() {
         Skipped("only root has a right to give up".to_owned()).report();
         return None;
     }
-    let sim = Sim::watched(subject, &[]);
-    sim.config(config);
+    let sim = Sim::watched(subject, variables);
     std::thread::scope(|scope| {
         let start = || {
             // SAFETY: two numbers; it changes what programs may have that this thread starts.
@@ -51,7 +47,7 @@ fn verdict(sim: &Sim) -> String {
 #[test]
 fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
     for_each(only_ours(), |subject| {
-        let Some(sim) = blind(subject, "") else { return };
+        let Some(sim) = blind(subject, &[]) else { return };
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         // Somebody is still there when the daemon asks the server: the log alone may be anybody's.
         other.signal(Signal::SIGSTOP);
@@ -68,7 +64,7 @@ fn without_the_right_nobody_is_named_and_the_log_says_what_is_missing() {
 #[test]
 fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     for_each(only_ours(), |subject| {
-        let Some(sim) = blind(subject, CERTAINTY) else { return };
+        let Some(sim) = blind(subject, &[VERY_PATIENT]) else { return };
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["oob"])));
         let pid = culprit.pid();
@@ -85,10 +81,11 @@ fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     });
 }
 
-/// A bench whose server notices a fault when its culprit has ended, and whose verdicts come after so many seconds.
-fn noticing_late(subject: &Subject, window: &str) -> Sim {
-    let sim = Sim::new(subject, &[("MPS_SIM_FAULT_AFTER_CULPRIT", "1"), ("MPS_SIM_OWN_FAULT_MS", "0")]);
-    sim.config(&format!("[faults]\nevidence_window = {window}\n"));
+/// A bench whose server notices a fault when its culprit has ended, and whose verdicts come after so many half seconds.
+fn noticing_late(subject: &Subject, window: u32) -> Sim {
+    let patience = format!("60,{window}");
+    let late = [("MPS_SIM_FAULT_AFTER_CULPRIT", "1"), ("MPS_SIM_OWN_FAULT_MS", "0")];
+    let sim = Sim::new(subject, &[late[0], late[1], (VERY_PATIENT.0, patience.as_str())]);
     sim.lab.start(&[]);
     sim
 }
@@ -96,7 +93,7 @@ fn noticing_late(subject: &Subject, window: &str) -> Sim {
 #[test]
 fn a_culprit_of_a_trap_that_tells_is_known_by_its_own_word() {
     for_each(only_ours(), |subject| {
-        let sim = noticing_late(subject, "9");
+        let sim = noticing_late(subject, 18);
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["trap"])));
         let pid = culprit.pid();
@@ -111,7 +108,7 @@ fn a_culprit_of_a_trap_that_tells_is_known_by_its_own_word() {
 #[test]
 fn a_victim_that_tells_is_not_taken_for_the_culprit() {
     for_each(only_ours(), |subject| {
-        let sim = noticing_late(subject, "0.2");
+        let sim = noticing_late(subject, 1);
         let other = Process::start(&mut telling(sim.command("mps-bystander", &["--every-ms", "50"])));
         sim.wait_event(&other, "ready");
         // On a GPU its error comes long after the server's own word.
@@ -129,8 +126,7 @@ fn a_victim_that_tells_is_not_taken_for_the_culprit() {
 #[test]
 fn a_daemon_that_may_look_is_given_nothing() {
     for_each(only_ours(), |subject| {
-        let sim = Sim::watched(subject, &[]);
-        sim.config(CERTAINTY);
+        let sim = Sim::watched(subject, &[VERY_PATIENT]);
         sim.lab.start(&[]);
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["oob"])));
         let pid = culprit.pid();

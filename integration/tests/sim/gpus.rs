@@ -1,8 +1,8 @@
 //! Several GPUs and MIG instances: a fault belongs to the GPU that it was on, and costs nobody elsewhere anything.
 
-use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
+use integration::lab::{LIMIT, VERY_PATIENT};
 use integration::sim::{Sim, error_of, find_event};
 use integration::under_test::{Subject, once};
 use nix::sys::signal::Signal;
@@ -14,10 +14,10 @@ use std::time::Instant;
 /// Two whole GPUs.
 const TWO: &str = "MPS_SIM_DEVICES=2\n";
 /// A server that has nobody left to stay for is ended at once.
-const SETTINGS: &str = "[faults]\nevidence_window = 60\nvictims_timeout = 0\nquarantine_after = 0\n";
+const SETTINGS: &str = "[faults]\nvictims_timeout = 0\nquarantine_after = 0\n";
 
 /// The same where victims have time to hear of their error.
-const PATIENT: &str = "[faults]\nevidence_window = 60\nvictims_timeout = 3600\n";
+const PATIENT: &str = "[faults]\nvictims_timeout = 3600\n";
 
 /// What the server knows of a fault comes as late as from a real one: the daemon knows from the tools queue by then which
 /// GPU it was on. A server that says that it is in a fault before that is known has lost everybody.
@@ -30,7 +30,7 @@ fn devices(script: &str) -> Vec<Device> {
 /// A bench on a machine with these GPUs and with the simulated kernel module.
 fn bench(subject: &Subject, script: &str, settings: &str) -> Sim {
     let variables = script.lines().filter_map(|line| line.split_once('='));
-    let variables: Vec<(&str, &str)> = variables.chain([SPREAD]).collect();
+    let variables: Vec<(&str, &str)> = variables.chain([SPREAD, VERY_PATIENT]).collect();
     let sim = Sim::watched(subject, &variables);
     sim.config(&format!("{settings}{}", sim.machine()));
     sim.lab.start(&[]);

@@ -61,11 +61,10 @@ fn code(sim: &Sim, process: Process) -> Option<u64> {
 fn newcomer_when(subject: &Subject, step: &str, connection: u32) -> Option<u64> {
     let number = connection.to_string();
     let sim = Sim::new(subject, &[("MPS_SIM_FAULT_AT", step), ("MPS_SIM_FAULT_AT_CONNECTION", number.as_str())]);
-    // So short that no earlier word of the server will do: it is asked for each connection.
-    sim.config("[faults]\nsettle_time = 0.000001\n");
     sim.lab.start(&[]);
     let victim = bystander(&sim);
-    let result = error_of(&sim.run("mps-first-alloc", &[]));
+    // So late that no earlier word of the server will do: it is asked for each connection.
+    let result = error_of(&sim.run("mps-first-alloc", &["--pause-ms", "20"]));
     assert_eq!(code(&sim, victim), Some(719), "{subject}: {step} of {connection}");
     assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: the next one after {step}");
     // None at all where the only victim had left before the daemon could ask: the server is sound again then.

@@ -41,13 +41,6 @@ pub struct FaultPolicy {
     pub refuse_for: Duration,
     /// How long a tainted server may take to drain before it is ended.
     pub victims_timeout: Duration,
-    /// How long an incident waits for a better witness before an uncertain verdict is given.
-    pub evidence_window: Duration,
-    /// How long before its coming a newcomer's server may have been known to be sound when it joins others there, and, after
-    /// a sign of trouble, how long after its coming it must be; zero is not to ask.
-    pub settle_time: Duration,
-    /// How long a server may owe something and do nothing before newcomers get another one; zero is for ever.
-    pub silence: Duration,
 }
 
 impl Default for FaultPolicy {
@@ -60,30 +53,7 @@ impl Default for FaultPolicy {
             refuse_after: 0,
             refuse_for: Duration::from_secs(60),
             victims_timeout: Duration::from_secs(30),
-            evidence_window: Duration::from_millis(500),
-            // `FAULT` came 9.5 to 11.2 ms after the launch of a `trap`.
-            settle_time: Duration::from_millis(12),
-            silence: Duration::from_secs(1),
         }
-    }
-}
-
-/// When a domain whose servers keep failing is left alone for a while.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BreakerPolicy {
-    /// After how many failures within `window` no server is started any more; 0 is never. A failure is a server that
-    /// could not be started, did not become ready, or ended without being told to. A client's fault is none.
-    pub failures: u32,
-    /// For how long a failure counts.
-    pub window: Duration,
-    /// How long no server is started; then one try decides about the next pause.
-    pub pause: Duration,
-}
-
-impl Default for BreakerPolicy {
-    fn default() -> Self {
-        // The eighth failure comes some 13 s after the first, by the delays between starts alone.
-        Self { failures: 8, window: Duration::from_secs(300), pause: Duration::from_secs(60) }
     }
 }
 
@@ -127,8 +97,6 @@ pub struct DomainPolicy {
     pub standby: bool,
     /// What follows a fault.
     pub faults: FaultPolicy,
-    /// When its servers keep failing.
-    pub breaker: BreakerPolicy,
 }
 
 /// Which clients an override is for: those that fit everything it names.

@@ -19,8 +19,7 @@ pub enum Grouping {
 
 /// The leading part of a cgroup's path (version 2) that names what an operator would call one workload.
 ///
-/// With a `depth` other than 0 that many components, or the whole path if it has fewer. With 0 it ends with the first
-/// component that is, as these write them:
+/// It ends with the first component that is, as these write them:
 ///
 /// | component | who makes it |
 /// |---|---|
@@ -32,9 +31,8 @@ pub enum Grouping {
 /// The two that only enclose others are passed over: `slurmstepd.scope`, `user@1000.service`. A path without any such
 /// component is its own unit.
 #[must_use]
-pub(crate) fn cgroup_unit(path: &str, depth: usize) -> &str {
+pub(crate) fn cgroup_unit(path: &str) -> &str {
     let mut below_pods = false;
-    let mut components = 0;
     let mut start = 0;
     for component in path.split('/') {
         let end = start + component.len();
@@ -42,10 +40,8 @@ pub(crate) fn cgroup_unit(path: &str, depth: usize) -> &str {
         if component.is_empty() {
             continue;
         }
-        components += 1;
         below_pods |= component.starts_with("kubepods");
-        let is_unit = if depth == 0 { names_a_unit(component, below_pods) } else { components == depth };
-        if is_unit {
+        if names_a_unit(component, below_pods) {
             return &path[..end];
         }
     }

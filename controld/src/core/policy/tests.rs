@@ -11,10 +11,10 @@ fn with_limit(limit: usize) -> DomainPolicy {
 
 #[test]
 fn the_containers_of_a_pod_are_one_group() {
-    assert_eq!(cgroup_unit(&format!("{POD}{CONTAINER}"), 0), POD);
-    assert_eq!(cgroup_unit(&format!("{POD}/cri-containerd-ff.scope/inner"), 0), POD);
+    assert_eq!(cgroup_unit(&format!("{POD}{CONTAINER}")), POD);
+    assert_eq!(cgroup_unit(&format!("{POD}/cri-containerd-ff.scope/inner")), POD);
     let cgroupfs = "/kubepods/besteffort/pod0a1b-2c/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    assert_eq!(cgroup_unit(cgroupfs, 0), "/kubepods/besteffort/pod0a1b-2c");
+    assert_eq!(cgroup_unit(cgroupfs), "/kubepods/besteffort/pod0a1b-2c");
 }
 
 #[test]
@@ -36,15 +36,8 @@ fn containers_jobs_and_units_are_groups() {
         ("/".into(), String::new()),
     ];
     for (path, unit) in rows {
-        assert_eq!(cgroup_unit(&path, 0), unit, "of {path}");
+        assert_eq!(cgroup_unit(&path), unit, "of {path}");
     }
-}
-
-#[test]
-fn a_depth_takes_that_many_components() {
-    assert_eq!(cgroup_unit("/a/b.scope/c", 1), "/a");
-    assert_eq!(cgroup_unit("/a/b.scope/c", 3), "/a/b.scope/c");
-    assert_eq!(cgroup_unit("/a/b.scope/c", 9), "/a/b.scope/c");
 }
 
 #[test]

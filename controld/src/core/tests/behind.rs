@@ -4,7 +4,7 @@ use super::scene::*;
 use super::*;
 use remps_proto::mps::server::{Reply, Request};
 
-/// The default of `silence`.
+/// The constant `silence`.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Whether the driver is asked to tell first what has come.

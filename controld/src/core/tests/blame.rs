@@ -6,7 +6,7 @@ use crate::core::incident::BETWEEN_DOUBTS;
 use remps_proto::mps::server::{Reply, Request};
 use world::key;
 
-/// The default of `evidence_window`.
+/// The constant `evidence_window`.
 const WINDOW: Duration = Duration::from_millis(500);
 /// A third client.
 const OTHER: Peer = Peer { pid: 13, uid: 1000, gid: 1000 };

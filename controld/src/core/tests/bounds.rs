@@ -163,7 +163,7 @@ fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_wit
 fn one_user_has_a_bounded_number_of_waiting_clients_whatever_is_a_domain() {
     let mut story = Story::new(|policy| {
         policy.grouping = Grouping::Client;
-        policy.max_waiting_per_user = 5;
+        policy.constants.max_waiting_per_user = 5;
     });
     for pid in 10..40 {
         story.comes(ATTACKER, pid);

@@ -394,7 +394,7 @@ fn servers_that_have_served_and_die_are_replaced_at_once_however_often() {
 #[test]
 fn a_domain_whose_servers_keep_failing_is_left_alone_for_a_while() {
     let mut policy = Policy::default();
-    policy.domains.default.breaker = BreakerPolicy { failures: 3, ..BreakerPolicy::default() };
+    policy.constants.breaker_failures = 3;
     let mut core = Core::new(policy, Defaults::default());
     let arrived = Input::ClientArrived { connection: ConnectionId(1), peer: CULPRIT, identity: identity(10, 0) };
     let mut effects = core.handle(Duration::ZERO, arrived);

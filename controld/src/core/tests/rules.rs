@@ -31,7 +31,7 @@ fn from_pod(number: u64) -> Rights {
 impl Story {
     /// Newcomers don't wait for a sound server here: that has stories of its own.
     fn new(mut policy: Policy) -> Self {
-        policy.domains.default.faults.settle_time = Duration::ZERO;
+        policy.constants.settle_time = Duration::ZERO;
         Self { core: Core::new(policy, Defaults::default()), now: Duration::ZERO, next: 1 }
     }
 
@@ -354,7 +354,7 @@ fn a_command_for_a_starting_server_waits_a_little() {
     story.feed(Input::ServerSpawned { server, pid: 501 });
     assert_eq!(story.answer(ROOT, "get_server_status 501"), ["INITIALIZING"]);
     assert_eq!(answer(&story.command(ROOT, "get_client_list 501")), None);
-    let effects = story.pass(Policy::default().command_patience);
+    let effects = story.pass(Constants::default().command_patience);
     assert_eq!(answer(&effects), Some(vec![]), "the vendor's empty answer");
     assert_eq!(answer(&story.command(ROOT, "get_client_list 501")), None);
     let effects = story.feed(Input::ServerHello { connection: ConnectionId(1), peer: Peer { pid: 501, ..USER } });
@@ -447,7 +447,8 @@ fn the_end_of_an_earlier_process_of_the_same_pid_is_not_the_clients() {
 
 #[test]
 fn a_crowd_goes_to_a_server_a_few_at_a_time() {
-    let mut story = Story::new(Policy { max_handshakes: 2, ..Policy::default() });
+    let mut story =
+        Story::new(Policy { constants: Constants { max_handshakes: 2, ..Constants::default() }, ..Policy::default() });
     let (first, effects) = story.arrive(USER);
     let (server, _) = story.serve(&effects, 501);
     let (second, effects) = story.arrive(Peer { pid: 31, ..USER });

@@ -5,7 +5,7 @@ use remps_proto::mps::server::{Reply, Request};
 use world::{fault, identity, key};
 
 pub(super) const SERVER: Pid = 500;
-/// The default of `settle_time`.
+/// The constant `settle_time`.
 pub(super) const SETTLE: Duration = Duration::from_millis(12);
 pub(super) const CULPRIT: Peer = Peer { pid: 10, uid: 1000, gid: 1000 };
 pub(super) const VICTIM: Peer = Peer { pid: 11, uid: 1000, gid: 1000 };
@@ -43,7 +43,7 @@ impl Scene {
 
     /// One whose newcomers wait for nothing.
     pub(super) fn unsettled(mut policy: Policy) -> Self {
-        policy.domains.default.faults.settle_time = Duration::ZERO;
+        policy.constants.settle_time = Duration::ZERO;
         Self::new(policy)
     }
 

@@ -4,7 +4,7 @@ use super::scene::*;
 use super::*;
 use remps_proto::mps::server::Request;
 
-/// The default of `silence`.
+/// The constant `silence`.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Half of it, which is what a sign of a fault leaves.
 const SUSPECTED: Duration = Duration::from_millis(500);

@@ -166,12 +166,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(sharing: Sharing, domain: DomainPolicy) -> Self {
-        let domains = DomainPolicies { default: domain, overrides: Vec::new() };
+    pub(super) fn new(sharing: Sharing, policy: Policy) -> Self {
         // So that there is no room for all the dead.
         let funerals =
             FuneralPolicy { memory: Some(3 << 30), memory_per_user: Some(2 << 30), ..FuneralPolicy::default() };
-        let policy = Policy { sharing, domains, funerals, ..Policy::default() };
+        let policy = Policy { sharing, funerals, ..policy };
         let mut core = Core::new(policy.clone(), Defaults::default());
         core.hold_is_watched(Duration::ZERO);
         Self {
@@ -213,8 +212,8 @@ impl World {
     }
 
     /// The same on a machine with several GPUs.
-    pub(super) fn with_gpus(sharing: Sharing, domain: DomainPolicy) -> Self {
-        let mut world = Self::new(sharing, domain);
+    pub(super) fn with_gpus(sharing: Sharing, policy: Policy) -> Self {
+        let mut world = Self::new(sharing, policy);
         world.has_gpus = true;
         world.feed(Input::GpusFound(places()));
         world

@@ -142,8 +142,8 @@ pub(super) fn config(machine: &Machine) -> Outcome {
         ),
         Ok(_) if !machine.remarks.is_empty() => Outcome::warning(
             machine.remarks.join("; "),
-            "the daemon passes over what it does not understand, so this limit or priority is not in force",
-            "correct the environment in which the daemon is started",
+            "the daemon passes over it: this limit, priority or setting is not in force",
+            "correct the environment in which the daemon is started, or take the key out of the file",
         ),
         Ok(_) => Outcome::ok("sound"),
     }

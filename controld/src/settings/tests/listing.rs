@@ -28,7 +28,7 @@ fn each_value_is_shown_with_where_it_comes_from() {
     assert_eq!((errors.as_str(), status), ("", 0));
     assert_eq!(row(&listing, "drain_timeout"), ["5", "line", "1"]);
     assert_eq!(row(&listing, "faults.culprit"), ["\"terminate\"", "line", "3"]);
-    assert_eq!(row(&listing, "faults.evidence_window"), ["0.5", "default"]);
+    assert_eq!(row(&listing, "faults.refuse_for"), ["60", "default"]);
     assert_eq!(row(&listing, "sharing"), ["\"per-user\"", "default"]);
     assert_eq!(row(&listing, "CUDA_MPS_PIPE_DIRECTORY"), ["/tmp/nvidia-mps", "default"]);
 }

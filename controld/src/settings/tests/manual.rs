@@ -97,14 +97,14 @@ fn switched_on(example: &str) -> String {
 
 #[test]
 fn the_example_file_as_it_is_changes_nothing() {
-    let (file, _) = parse(EXAMPLE).expect("the example is sound");
+    let (file, ..) = parse(EXAMPLE).expect("the example is sound");
     assert_eq!(file, ConfigFile::default());
 }
 
 #[test]
 fn the_example_file_shows_every_key_with_its_default_and_one_override() {
     let text = switched_on(EXAMPLE);
-    let (mut file, lines) = parse(&text).expect("the example is sound when it is switched on");
+    let (mut file, lines, _) = parse(&text).expect("the example is sound when it is switched on");
     for key in in_program() {
         let first = key.replacen(&format!("{OVERRIDES}."), &format!("{OVERRIDES}[1]."), 1);
         assert!(lines.get(&key).or(lines.get(&first)).is_some(), "the example has no {key}");

@@ -251,7 +251,7 @@ impl World {
         assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
         let joins = process.clients.iter().any(|other| *other != peer.pid);
         if joins && !is_own && !self.untold.contains(&server) {
-            let since = self.came[&connection].saturating_sub(self.policy.domains.default.faults.settle_time);
+            let since = self.came[&connection].saturating_sub(self.policy.constants.settle_time);
             self.must_be_sound.insert(connection, since);
         }
         let process = self.servers.get_mut(&server).expect("it is there still");
