@@ -223,7 +223,7 @@ impl Core {
         let group = if quarantine.is_some() {
             self.quarantine_group(offender)
         } else {
-            match self.policy.grouping {
+            match self.policy.grouping().by {
                 Grouping::Uid => Group::All,
                 Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
                 Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
@@ -231,11 +231,11 @@ impl Core {
             }
         };
         let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
-        let gpu = identity.visible.as_deref().filter(|_| self.policy.by_gpu);
+        let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
         let gpu = gpu.and_then(|names| self.known_gpus.only_visible(names));
         let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
         while let Some(id) = self.domains.find(&key) {
-            let Some(limit) = own.max_clients else {
+            let Some(limit) = own.group.max_clients else {
                 return id;
             };
             let clients = self.processes_of_domain(id);
@@ -267,7 +267,7 @@ impl Core {
     /// Whether a newcomer's domain depends on more than its user and its process.
     #[must_use]
     pub fn must_know_clients(&self) -> bool {
-        let by_identity = match self.policy.grouping {
+        let by_identity = match self.policy.grouping().by {
             Grouping::Cgroup | Grouping::Label => true,
             Grouping::Uid | Grouping::Client => false,
         };

@@ -416,7 +416,7 @@ impl Core {
 
     /// Where a domain wants a server that stands by, and none is under way, one is started.
     pub(super) fn wants_standby(&self, domain: super::DomainId) -> bool {
-        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.standby);
+        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
         let mut own = self.servers.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
             && self.quit.is_none()

@@ -156,7 +156,7 @@ impl Core {
             self.gpus.look_at = Some(now);
             return;
         }
-        let manages = self.policy.gpus.manage;
+        let manages = self.policy.gpus.manages();
         match seen {
             Ok(seen) => {
                 self.gpus.unseen = None;

@@ -238,14 +238,15 @@ impl Core {
     /// What the dead of all users may hold: no more than half of what there is.
     fn most_held(&self) -> Option<u64> {
         let half = self.held.total.map(|total| total / 2);
-        self.policy.funerals.memory.into_iter().chain(half).min().filter(|_| self.policy.funerals.memory.is_some())
+        let most = self.policy.funerals.hold_memory;
+        most.into_iter().chain(half).min().filter(|_| most.is_some())
     }
 
     /// Ends holds as long as there is too much.
     fn bound_holds(&mut self, now: Duration) {
         loop {
             let held = self.held_by_users();
-            let of_one = self.policy.funerals.memory_per_user;
+            let of_one = self.policy.funerals.hold_memory_per_user;
             let is_over = |(_, bytes): &(&Uid, &u64)| of_one.is_some_and(|most| **bytes > most);
             let over = held.iter().find(is_over).map(|(uid, bytes)| (*uid, *bytes, "hold_memory_per_user"));
             let all = held.values().sum::<u64>().max(self.held.together.unwrap_or_default());

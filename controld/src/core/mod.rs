@@ -92,8 +92,7 @@ pub use place::Place;
 pub(crate) use place::{Namespace, Rights};
 pub use policy::Policy;
 pub(crate) use policy::{
-    ComputeModeAction, Constants, CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy,
-    GpuPolicy, Grouping, Sharing, StrangerAction, VictimAction,
+    Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing, forms,
 };
 pub(crate) use server::{Server, ServerState};
 pub use verdict::Identity;
@@ -102,6 +101,7 @@ pub(crate) use whereabouts::GpuPlace;
 #[cfg(test)]
 pub(crate) use {
     journal::ModeCause,
+    policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     server::Role,
     verdict::{Suspect, Testimony},
 };

@@ -69,7 +69,7 @@ impl Core {
             server: active.and_then(|server| server.pid),
             standby: standby.and_then(|server| server.pid),
             clients: of_domain.filter_map(|server| on_server.get(&server.epoch)).sum(),
-            max_clients: domain.policy.max_clients,
+            max_clients: domain.policy.group.max_clients,
             waiting: domain.waiting(),
             quarantined: domain.quarantine.is_some(),
             quarantine_of: domain.offender(),

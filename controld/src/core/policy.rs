@@ -7,11 +7,14 @@
 //! | `gpus` | compute modes, and who passes MPS by |
 //! | `domain` | what may differ from domain to domain: limits, faults |
 //! | `constants` | what is no setting |
+//! | `forms` | how times, sizes and counts stand in the file |
 //!
-//! `settings` makes it from `mps-control.toml`; the man page of that file says what each value means to an operator.
+//! The fields are the keys of `mps-control.toml`, which `settings` reads, and their defaults are those of the file. Its
+//! man page says what each value means to an operator.
 
 mod constants;
 mod domain;
+pub(crate) mod forms;
 mod gpus;
 mod grouping;
 #[cfg(test)]
@@ -19,9 +22,10 @@ mod tests;
 
 pub(crate) use constants::Constants;
 pub(crate) use domain::{
-    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, VictimAction,
+    CulpritAction, DomainMatch, DomainPolicies, DomainPolicy, FaultPolicy, FuneralPolicy, GroupPolicy, VictimAction,
 };
 pub(crate) use gpus::GpuPolicy;
+#[cfg(test)]
 pub(crate) use gpus::{ComputeModeAction, StrangerAction};
 pub(crate) use grouping::Grouping;
 pub(crate) use grouping::cgroup_unit;
@@ -43,40 +47,48 @@ pub enum Sharing {
 }
 
 /// The operator's choices and what the daemon knows of itself.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Policy {
     /// Who shares a server with whom.
     pub sharing: Sharing,
-    /// The user who runs the daemon.
-    pub owner: Uid,
-    /// The daemon's group, for servers of its own user.
-    pub owner_gid: u32,
-    /// Which release's answers to give.
-    pub personality: Personality,
     /// How long SIGTERM lets clients finish.
+    #[serde(with = "forms::seconds")]
     pub drain_timeout: Duration,
     /// How long a server may take to end after SIGINT before it gets SIGKILL.
+    #[serde(with = "forms::seconds")]
     pub kill_timeout: Duration,
     /// How long a server may take from its start to its hello.
+    #[serde(with = "forms::seconds")]
     pub start_timeout: Duration,
     /// How long a server without clients stays when there are others; `None` is for ever.
+    #[serde(with = "forms::seconds_0_for_ever")]
     pub idle_timeout: Option<Duration>,
     /// How many servers may be started for one user's clients, whatever is a domain; `None` is without limit. One that
     /// stands by is started only where there is room for it, and one in the place of a tainted server always; but there
     /// are never more than twice as many, those included that a fault has spoilt.
+    #[serde(with = "forms::count_0_unlimited")]
     pub max_servers_per_user: Option<usize>,
-    /// Which clients are one fault domain.
-    pub grouping: Grouping,
-    /// Whether clients that see one GPU or MIG instance only have a server of their own for it.
-    pub by_gpu: bool,
     /// What may differ from domain to domain.
+    #[serde(flatten)]
     pub domains: DomainPolicies,
     /// What is done for clients that die in the middle of their work.
     pub funerals: FuneralPolicy,
     /// What is done about compute modes and who passes MPS by.
+    #[serde(rename = "gpu")]
     pub gpus: GpuPolicy,
     /// What is no setting.
+    #[serde(skip)]
     pub constants: Constants,
+    /// The user who runs the daemon.
+    #[serde(skip)]
+    pub owner: Uid,
+    /// The daemon's group, for servers of its own user.
+    #[serde(skip)]
+    pub owner_gid: u32,
+    /// Which release's answers to give.
+    #[serde(skip)]
+    pub personality: Personality,
 }
 
 impl Policy {
@@ -85,6 +97,12 @@ impl Policy {
     #[must_use]
     pub fn for_domain(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
         self.domains.find(uid, label, cgroup)
+    }
+
+    /// Which clients are one fault domain, and whether by GPU: the same for all.
+    #[must_use]
+    pub fn grouping(&self) -> &GroupPolicy {
+        &self.domains.default.group
     }
 }
 
@@ -100,8 +118,6 @@ impl Default for Policy {
             start_timeout: Duration::from_secs(60),
             idle_timeout: Some(Duration::from_secs(60)),
             max_servers_per_user: Some(64),
-            grouping: Grouping::Uid,
-            by_gpu: false,
             domains: DomainPolicies::default(),
             funerals: FuneralPolicy::default(),
             gpus: GpuPolicy::default(),

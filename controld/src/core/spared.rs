@@ -255,7 +255,7 @@ impl Core {
 
     /// Whether what a newcomer claims to see decides where it goes.
     pub(super) fn must_know_claims(&self) -> bool {
-        self.policy.by_gpu || self.servers.values().any(|server| server.aftermath.is_kept)
+        self.policy.grouping().by_gpu || self.servers.values().any(|server| server.aftermath.is_kept)
     }
 }
 

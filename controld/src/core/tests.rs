@@ -80,7 +80,8 @@ fn policy() -> impl Strategy<Value = Policy> {
         let failures = if breaks { 3 } else { 0 };
         let pause = Duration::from_secs(5);
         let constants = Constants { breaker_failures: failures, breaker_pause: pause, ..Constants::default() };
-        let default = DomainPolicy { max_clients, standby, faults };
+        let group = GroupPolicy { max_clients, standby, ..GroupPolicy::default() };
+        let default = DomainPolicy { group, faults };
         Policy { domains: DomainPolicies { default, overrides: Vec::new() }, constants, ..Policy::default() }
     })
 }

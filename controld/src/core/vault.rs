@@ -30,6 +30,7 @@ pub(crate) use names::{Predecessor, Title};
 pub(crate) use scope::{Reach, Scope};
 
 use super::evidence::ProcessKey;
+use super::forms;
 use super::ids::Uid;
 use super::place::Place;
 use core::time::Duration;
@@ -40,20 +41,27 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RegionId(pub u64);
 
-/// How much is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much is kept: the table `[vault]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct VaultPolicy {
     /// Whether anything is.
     pub enabled: bool,
-    /// Most bytes of one user.
-    pub user_bytes: u64,
-    /// Most regions of one user.
+    /// Most bytes of one user; `None` is without limit.
+    #[serde(rename = "gib_per_user", with = "forms::gib_0_unlimited")]
+    pub user_bytes: Option<u64>,
+    /// Most regions of one user: a quarter of what all may have. No setting.
+    #[serde(skip)]
     pub user_regions: usize,
     /// Most bytes of all.
-    pub bytes: u64,
-    /// Most regions of all. The holder has room for more.
+    #[serde(rename = "gib", with = "forms::gib_0_unlimited")]
+    pub bytes: Option<u64>,
+    /// Most regions of all. No setting: the holder has room for twice as many beside connections and servers, and each
+    /// is two open files of the daemon and two of the holder.
+    #[serde(skip)]
     pub regions: usize,
     /// How long a named region is kept after its owner's end.
+    #[serde(with = "forms::seconds")]
     pub ttl: Duration,
     /// How far a name reaches.
     pub scope: Reach,
@@ -63,9 +71,9 @@ impl Default for VaultPolicy {
     fn default() -> Self {
         Self {
             enabled: true,
-            user_bytes: 256 << 30,
+            user_bytes: Some(256 << 30),
             user_regions: 4096,
-            bytes: u64::MAX,
+            bytes: None,
             regions: 16_384,
             ttl: Duration::from_secs(300),
             scope: Reach::Container,
@@ -130,8 +138,8 @@ impl Usage {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn exceeds(self, regions: usize, bytes: u64) -> bool {
-        self.regions > regions || self.bytes > bytes
+    fn exceeds(self, regions: usize, bytes: Option<u64>) -> bool {
+        self.regions > regions || bytes.is_some_and(|most| self.bytes > most)
     }
 }
 

@@ -28,15 +28,15 @@ const KERNEL_NAME: usize = 15;
 impl Driver {
     /// Begins to look at the GPUs, with what an earlier daemon has noted.
     pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>, parts: Vec<(u64, String, OwnedFd)>) {
-        let policy = self.settings.file.gpu_policy();
-        if policy.manage && self.holder.attach_done().abilities & RESTORES_MODES == 0 {
+        let policy = &self.settings.file.policy.gpus;
+        if policy.manages() && self.holder.attach_done().abilities & RESTORES_MODES == 0 {
             self.say(
                 "The holder process is an earlier release's and gives no compute mode back when this daemon is killed: \
                  it will when the daemon has quit once and started again",
             );
         }
         let why_not = why_none_is_ended();
-        if let Some(why) = why_not.filter(|_| policy.end_strangers) {
+        if let Some(why) = why_not.filter(|_| policy.ends_strangers()) {
             self.say(&format!("Processes that use a GPU outside MPS are told of and not ended: {why}"));
         }
         let note = note.unwrap_or_default();

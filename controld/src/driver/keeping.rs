@@ -161,7 +161,7 @@ impl Driver {
 
     pub(super) fn hold_settings(&self) {
         use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
-        let wait = Duration::try_from_secs_f64(self.settings.file.successor_wait).unwrap_or(Duration::MAX);
+        let wait = self.settings.file.successor_wait;
         let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, remps_proto::shim::SOCKET_NAME]
             .map(|name| self.directory.file(name));
         self.kept(self.holder.settings(&holder::Settings {

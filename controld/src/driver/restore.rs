@@ -159,7 +159,9 @@ impl Driver {
         let recorder = reports::recorder(&settings);
         let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
         let degraded = Degraded::playing(policy.personality, settings.personality.as_deref(), installed.as_deref());
-        let mode_records = ModeRecords::new(Arc::clone(directory.folder()), settings.file.mode_records());
+        let records = &settings.file.policy.gpus.records;
+        let records = (!records.is_empty()).then(|| PathBuf::from(records));
+        let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
         let (events, events_rx) = Events::channel();
         let owner = policy.owner;
         let defaults = settings.defaults.clone();

@@ -78,7 +78,7 @@ impl Driver {
                 .and(Capabilities::EPOCHS)
                 .and(Capabilities::NEWS)
                 .and(Capabilities::STATE),
-            most_bytes: policy.user_bytes.min(policy.bytes),
+            most_bytes: policy.user_bytes.into_iter().chain(policy.bytes).min().unwrap_or(u64::MAX),
             most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
             ttl_ms: u64::try_from(policy.ttl.as_millis()).unwrap_or(u64::MAX),
         };

@@ -6,7 +6,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | `file` | the keys, with their defaults, and the policies that they make |
+//! | `file` | the keys, with their defaults; those that decide something are the core's policies |
 //! | `parse` | text to values, with every error in it |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
@@ -21,9 +21,8 @@ pub(crate) mod show;
 pub(crate) use file::ConfigFile;
 pub(crate) use parse::{ConfigFault, Lines};
 
-use crate::core::{Constants, DomainPolicies, Policy, Sharing};
+use crate::core::{Policy, Sharing};
 use crate::patience::{patient, very_patient};
-use file::seconds;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{Percentage, Priority, parse_device_limits};
 use std::ffi::OsString;
@@ -185,30 +184,15 @@ impl Settings {
     /// The policy that the core works by; owner, group and personality are the caller's to set.
     #[must_use]
     pub(crate) fn policy(&self, multi_user: bool) -> Policy {
-        let (file, constants) = (&self.file, Constants::default());
-        Policy {
-            sharing: if multi_user { Sharing::MultiUser } else { file.sharing },
-            drain_timeout: seconds(file.drain_timeout),
-            kill_timeout: seconds(file.kill_timeout),
-            start_timeout: seconds(file.start_timeout),
-            idle_timeout: Some(seconds(file.idle_timeout)).filter(|timeout| !timeout.is_zero()),
-            max_servers_per_user: Some(file.max_servers_per_user).filter(|count| *count != 0),
-            grouping: file.domains.by,
-            by_gpu: file.domains.by_gpu,
-            domains: DomainPolicies {
-                default: file.domain_policy(),
-                overrides: file.overrides.iter().map(|entry| (entry.matching.clone(), entry.policy())).collect(),
-            },
-            funerals: file.funeral_policy(),
-            gpus: file.gpu_policy(),
-            constants: Constants {
-                silence: patient(constants.silence),
-                suspected_silence: very_patient(constants.suspected_silence),
-                evidence_window: very_patient(constants.evidence_window),
-                ..constants
-            },
-            ..Policy::default()
+        let mut policy = self.file.policy.clone();
+        if multi_user {
+            policy.sharing = Sharing::MultiUser;
         }
+        let constants = &mut policy.constants;
+        constants.silence = patient(constants.silence);
+        constants.suspected_silence = very_patient(constants.suspected_silence);
+        constants.evidence_window = very_patient(constants.evidence_window);
+        policy
     }
 }
 

@@ -3,9 +3,9 @@
 //! The known keys are those of the defaults, written out as TOML. Each key of the text is looked for there and tried
 //! alone, in otherwise sound values, so that one bad value does not hide the next.
 
-use super::file::{ConfigFile, Override};
+use super::file::ConfigFile;
 use super::{check, retired};
-use crate::core::DomainMatch;
+use crate::core::{DomainMatch, DomainPolicy};
 use crate::nearest::nearest;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,7 +142,7 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>),
     merge(&mut sound, &given, &mut faults);
     let mut file = typed(&sound);
     if let Some(overrides) = &overrides {
-        file.overrides = read_overrides(&sound, overrides, &mut faults);
+        file.policy.domains.overrides = read_overrides(&sound, overrides, &mut faults);
     }
     check::check(&file, &mut faults);
     let Faults { lines, mut found } = faults;
@@ -239,6 +239,7 @@ fn in_plain_words(message: &str) -> String {
     };
     let wanted = match wanted.trim_end() {
         "f32" | "f64" => "a number",
+        "string or map" => "a string",
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         other => other,
@@ -260,7 +261,7 @@ fn set(sound: &mut Table, table: Option<&str>, key: &str, value: &Value, full: &
     }
 }
 
-fn read_overrides(sound: &Table, given: &Value, faults: &mut Faults) -> Vec<Override> {
+fn read_overrides(sound: &Table, given: &Value, faults: &mut Faults) -> Vec<(DomainMatch, DomainPolicy)> {
     let Some(entries) = given.as_array() else {
         faults.add(OVERRIDES, format!("overrides are written as [[{OVERRIDES}]], with two brackets"));
         return Vec::new();
@@ -276,7 +277,7 @@ fn read_overrides(sound: &Table, given: &Value, faults: &mut Faults) -> Vec<Over
     read
 }
 
-fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> Override {
+fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) -> (DomainMatch, DomainPolicy) {
     let mut effective = sound.clone();
     let mut matching = DomainMatch::default();
     for (key, value) in entry {
@@ -299,8 +300,7 @@ fn read_override(sound: &Table, name: &str, entry: &Table, faults: &mut Faults) 
             },
         }
     }
-    let ConfigFile { domains, faults, .. } = typed(&effective);
-    Override { matching, domains, faults }
+    (matching, typed(&effective).policy.domains.default)
 }
 
 /// The table that a key of an override is otherwise in.

@@ -1,8 +1,8 @@
 //! What `--check-config` prints: every value in force, and where it comes from.
 
-use super::file::{ConfigFile, Override};
 use super::parse::{MATCHERS, NOT_IN_OVERRIDES, OVERRIDABLE, OVERRIDES};
 use super::{Settings, SettingsError};
+use crate::core::{DomainMatch, DomainPolicy};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -87,15 +87,19 @@ fn file_rows(settings: &Settings) -> Vec<Row> {
         let from = origin(&name).unwrap_or_else(|| "default".into());
         rows.extend(value.map(|value| Row { name, value: shown(value), from }));
     }
-    for (index, entry) in settings.file.overrides.iter().enumerate() {
-        rows.extend(override_rows(&format!("{OVERRIDES}[{}]", index + 1), entry, origin));
+    for (index, (matching, own)) in settings.file.policy.domains.overrides.iter().enumerate() {
+        rows.extend(override_rows(&format!("{OVERRIDES}[{}]", index + 1), matching, own, origin));
     }
     rows
 }
 
-fn override_rows(name: &str, entry: &Override, origin: impl Fn(&str) -> Option<String>) -> Vec<Row> {
+fn override_rows(
+    name: &str,
+    matching: &DomainMatch,
+    own: &DomainPolicy,
+    origin: impl Fn(&str) -> Option<String>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
-    let matching = &entry.matching;
     let values = [
         matching.uid.map(|uid| Value::Integer(uid.into())),
         matching.label.clone().map(Value::String),
@@ -106,11 +110,9 @@ fn override_rows(name: &str, entry: &Override, origin: impl Fn(&str) -> Option<S
         let from = origin(&name).unwrap_or_default();
         rows.extend(value.map(|value| Row { value: shown(&value), name, from }));
     }
-    let Override { domains, faults, .. } = entry;
-    let file = ConfigFile { domains: domains.clone(), faults: faults.clone(), ..ConfigFile::default() };
-    let file = as_table(&file);
+    let tables = as_table(own);
     for table in OVERRIDABLE {
-        for (key, value) in file.get(table).and_then(Value::as_table).into_iter().flatten() {
+        for (key, value) in tables.get(table).and_then(Value::as_table).into_iter().flatten() {
             if NOT_IN_OVERRIDES.contains(&key.as_str()) {
                 continue;
             }
@@ -134,8 +136,8 @@ pub(super) fn keys_of_file() -> Vec<(String, Option<String>)> {
     keys
 }
 
-fn as_table(file: &ConfigFile) -> Table {
-    Table::try_from(file).expect("what was read from TOML has a form in TOML")
+fn as_table(values: &impl serde::Serialize) -> Table {
+    Table::try_from(values).expect("what was read from TOML has a form in TOML")
 }
 
 /// A value as an operator would write it: whole numbers of seconds without a fraction.

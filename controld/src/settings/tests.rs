@@ -5,7 +5,7 @@ mod manual;
 mod retired;
 
 use super::*;
-use crate::core::{CulpritAction, GpuPolicy, Grouping, VictimAction};
+use crate::core::{ComputeModeAction, CulpritAction, GpuPolicy, Grouping, StrangerAction, VictimAction};
 use remps_proto::admin::defaults::Defaults;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,16 +82,21 @@ fn every_table_reaches_the_policy() {
     )
     .expect("sound");
     let policy = settings.policy(false);
-    assert_eq!(policy.grouping, Grouping::Cgroup);
+    assert_eq!(policy.grouping().by, Grouping::Cgroup);
     let domain = policy.for_domain(7, None, "");
-    assert_eq!((domain.max_clients, domain.standby), (Some(8), true));
+    assert_eq!((domain.group.max_clients, domain.group.standby), (Some(8), true));
     let faults = &domain.faults;
     assert_eq!((faults.culprit, faults.victims), (CulpritAction::Terminate, VictimAction::Terminate));
     assert_eq!((faults.quarantine_after, faults.refuse_after), (0, 5));
     assert_eq!(faults.refuse_for, Duration::from_millis(1500));
     assert_eq!(policy.funerals.hold_timeout, Duration::from_secs(3));
     assert_eq!(policy.funerals.endless_hold, None);
-    let gpus = GpuPolicy { manage: true, end_strangers: true, interval: Duration::from_millis(500) };
+    let gpus = GpuPolicy {
+        compute_mode: ComputeModeAction::Manage,
+        strangers: StrangerAction::End,
+        interval: Duration::from_millis(500),
+        ..GpuPolicy::default()
+    };
     assert_eq!(policy.gpus, gpus);
     assert_eq!(with_file("").expect("sound").policy(false).gpus, GpuPolicy::default(), "left alone, told of");
 }
@@ -117,11 +122,14 @@ fn an_override_changes_what_it_names_and_takes_the_rest_from_the_tables() {
     .expect("sound");
     let policy = settings.policy(false);
     let batch = policy.for_domain(7, Some("batch"), "/");
-    assert_eq!((batch.max_clients, batch.faults.culprit, batch.standby), (Some(1), CulpritAction::Terminate, false));
+    assert_eq!(
+        (batch.group.max_clients, batch.faults.culprit, batch.group.standby),
+        (Some(1), CulpritAction::Terminate, false)
+    );
     assert_eq!(batch.faults.victims_timeout, Duration::from_secs(9));
     let pod = policy.for_domain(0, None, "/kubepods.slice/pod1");
-    assert_eq!((pod.max_clients, pod.faults.culprit, pod.standby), (Some(16), CulpritAction::Report, true));
-    assert_eq!(policy.for_domain(7, None, "/").max_clients, Some(16));
+    assert_eq!((pod.group.max_clients, pod.faults.culprit, pod.group.standby), (Some(16), CulpritAction::Report, true));
+    assert_eq!(policy.for_domain(7, None, "/").group.max_clients, Some(16));
 }
 
 #[test]
@@ -150,6 +158,7 @@ fn a_key_that_does_not_exist_is_an_error_that_names_those_that_do() {
 #[test]
 fn a_value_of_the_wrong_type_is_an_error_that_says_which_fit() {
     assert_fault("sharing = \"all\"\n", 1, "sharing", "`per-user`");
+    assert_fault("sharing = 1\n", 1, "sharing", "integer `1`, expected a string");
     assert_fault("[domains]\nby = \"user\"\n", 2, "domains.by", "`uid`");
     assert_fault("[domains]\nmax_clients = -1\n", 2, "domains.max_clients", "-1");
     assert_fault("[faults]\nrefuse_for = \"1s\"\n", 2, "faults.refuse_for", "string");

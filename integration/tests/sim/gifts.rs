@@ -81,11 +81,10 @@ fn a_client_that_hands_its_descriptors_over_is_named_with_certainty() {
     });
 }
 
-/// A bench whose server notices a fault when its culprit has ended, and whose verdicts come after so many half seconds.
-fn noticing_late(subject: &Subject, window: u32) -> Sim {
-    let patience = format!("60,{window}");
+/// A bench whose server notices a fault when its culprit has ended.
+fn noticing_late(subject: &Subject, patience: &[(&str, &str)]) -> Sim {
     let late = [("MPS_SIM_FAULT_AFTER_CULPRIT", "1"), ("MPS_SIM_OWN_FAULT_MS", "0")];
-    let sim = Sim::new(subject, &[late[0], late[1], (VERY_PATIENT.0, patience.as_str())]);
+    let sim = Sim::new(subject, &[&late, patience].concat());
     sim.lab.start(&[]);
     sim
 }
@@ -93,7 +92,7 @@ fn noticing_late(subject: &Subject, window: u32) -> Sim {
 #[test]
 fn a_culprit_of_a_trap_that_tells_is_known_by_its_own_word() {
     for_each(only_ours(), |subject| {
-        let sim = noticing_late(subject, 18);
+        let sim = noticing_late(subject, &[VERY_PATIENT]);
         let other = sim.start("mps-bystander", &["--every-ms", "50"], "ready");
         let culprit = Process::start(&mut telling(sim.command("mps-aggressor", &["trap"])));
         let pid = culprit.pid();
@@ -108,7 +107,7 @@ fn a_culprit_of_a_trap_that_tells_is_known_by_its_own_word() {
 #[test]
 fn a_victim_that_tells_is_not_taken_for_the_culprit() {
     for_each(only_ours(), |subject| {
-        let sim = noticing_late(subject, 1);
+        let sim = noticing_late(subject, &[]);
         let other = Process::start(&mut telling(sim.command("mps-bystander", &["--every-ms", "50"])));
         sim.wait_event(&other, "ready");
         // On a GPU its error comes long after the server's own word.

@@ -102,7 +102,7 @@ impl Modes {
 impl Core {
     /// Takes in the modes that a look has found.
     pub(super) fn look_at_modes(&mut self, seen: &[GpuSeen]) {
-        if !self.policy.gpus.manage {
+        if !self.policy.gpus.manages() {
             return self.give_back_unwanted();
         }
         if self.gpus.is_changing || self.quit.is_some() {
@@ -253,7 +253,7 @@ impl Core {
 
     /// What an earlier daemon has set and this one is not to manage goes back at once.
     pub(super) fn give_back_unwanted(&mut self) {
-        if !self.policy.gpus.manage && !self.gpus.is_changing && !self.gpus.modes.gpus.is_empty() {
+        if !self.policy.gpus.manages() && !self.gpus.is_changing && !self.gpus.modes.gpus.is_empty() {
             self.give_back();
         }
     }

@@ -68,7 +68,7 @@ impl Core {
                 self.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
             }
         }
-        if self.policy.gpus.end_strangers && self.gpus.may_end {
+        if self.policy.gpus.ends_strangers() && self.gpus.may_end {
             found.values().for_each(|stranger| self.end_stranger(stranger));
         }
         self.gpus.strangers = found;

@@ -1,10 +1,12 @@
 //! What may differ from one fault domain to another.
 
+use super::{Grouping, forms};
 use crate::core::ids::Uid;
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// What is done with the process whose fault it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CulpritAction {
     /// It is named, and that is all. It gets its own error from the driver, as it does with the vendor's daemon.
@@ -15,7 +17,7 @@ pub enum CulpritAction {
 }
 
 /// What is done with the other clients of a server after a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimAction {
     /// They have until `victims_timeout` to leave; then they are listed and their server ends under them.
@@ -24,8 +26,9 @@ pub enum VictimAction {
     Terminate,
 }
 
-/// What follows a fault.
-#[derive(Debug, Clone, PartialEq)]
+/// What follows a fault: the table `[faults]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FaultPolicy {
     /// What is done with the culprit.
     pub culprit: CulpritAction,
@@ -34,12 +37,15 @@ pub struct FaultPolicy {
     /// After how many faults within `quarantine_window` an offender gets a domain of its own; 0 is never.
     pub quarantine_after: u32,
     /// For how long a fault counts against its offender.
+    #[serde(with = "forms::seconds")]
     pub quarantine_window: Duration,
     /// After how many faults within `quarantine_window` an offender's clients are refused; 0 is never.
     pub refuse_after: u32,
     /// For how long they are refused, from the last of these faults on.
+    #[serde(with = "forms::seconds")]
     pub refuse_for: Duration,
     /// How long a tainted server may take to drain before it is ended.
+    #[serde(with = "forms::seconds")]
     pub victims_timeout: Duration,
 }
 
@@ -57,20 +63,26 @@ impl Default for FaultPolicy {
     }
 }
 
-/// What is done for clients that die in the middle of their work, which would kill the others of their server.
-#[derive(Debug, Clone, PartialEq)]
+/// What is done for clients that die in the middle of their work, which would kill the others of their server:
+/// the table `[funerals]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct FuneralPolicy {
     /// Whether copies of clients' UVM descriptors are held at all.
     pub hold: bool,
     /// How long the copies of a client that died suddenly are kept. Others that are on its server then may share it
     /// with endless work, and the domain gets another server.
+    #[serde(with = "forms::seconds")]
     pub hold_timeout: Duration,
     /// How much longer the copies are kept for those others; zero is not at all, `None` is until they have left.
+    #[serde(with = "forms::seconds_inf_for_ever")]
     pub endless_hold: Option<Duration>,
     /// Most GPU memory that the dead of all users hold, in bytes; `None` is without limit.
-    pub memory: Option<u64>,
+    #[serde(with = "forms::gib_0_unlimited")]
+    pub hold_memory: Option<u64>,
     /// Most that those of one user hold.
-    pub memory_per_user: Option<u64>,
+    #[serde(with = "forms::gib_0_unlimited")]
+    pub hold_memory_per_user: Option<u64>,
 }
 
 /// What the dead may hold, all together and of one user, in bytes: as many of one as newcomers join on a server.
@@ -82,19 +94,40 @@ impl Default for FuneralPolicy {
             hold: true,
             hold_timeout: Duration::from_secs(10),
             endless_hold: Some(Duration::from_secs(300)),
-            memory: Some(HELD[0]),
-            memory_per_user: Some(HELD[1]),
+            hold_memory: Some(HELD[0]),
+            hold_memory_per_user: Some(HELD[1]),
         }
     }
 }
 
-/// All that may differ from one domain to another.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct DomainPolicy {
+/// Who is a domain, and what it may have: the table `[domains]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupPolicy {
+    /// What clients must have in common to be a domain; the same for all.
+    pub by: Grouping,
+    /// Whether clients that see one GPU or MIG instance only have a server of their own for it; the same for all.
+    pub by_gpu: bool,
     /// How many clients a domain may have; one more gets another domain of the same kind. `None` is without limit.
+    #[serde(with = "forms::count_0_unlimited")]
     pub max_clients: Option<usize>,
     /// Whether a second server, initialised and idle, stands beside the active one.
     pub standby: bool,
+}
+
+impl Default for GroupPolicy {
+    fn default() -> Self {
+        Self { by: Grouping::Uid, by_gpu: false, max_clients: None, standby: false }
+    }
+}
+
+/// All that may differ from one domain to another.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DomainPolicy {
+    /// Who it is, and what it may have.
+    #[serde(rename = "domains")]
+    pub group: GroupPolicy,
     /// What follows a fault.
     pub faults: FaultPolicy,
 }
@@ -126,11 +159,14 @@ fn is_within(cgroup: &str, ancestor: &str) -> bool {
 }
 
 /// The default policy and its overrides.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DomainPolicies {
     /// For every domain that no override fits.
+    #[serde(flatten)]
     pub default: DomainPolicy,
-    /// Overrides, complete, in the order of the file.
+    /// The tables `[[domain]]`, complete, in the order of the file.
+    #[serde(skip)]
     pub overrides: Vec<(DomainMatch, DomainPolicy)>,
 }
 

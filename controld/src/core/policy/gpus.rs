@@ -1,5 +1,6 @@
 //! What is done about the GPUs' compute modes, and about who passes MPS by.
 
+use super::forms;
 use core::time::Duration;
 
 /// What is done about compute modes.
@@ -22,19 +23,42 @@ pub(crate) enum StrangerAction {
     End,
 }
 
-/// The operator's choices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The operator's choices: the table `[gpu]`.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct GpuPolicy {
-    /// Whether compute modes are changed, and strangers looked for.
-    pub manage: bool,
-    /// Whether strangers are ended.
-    pub end_strangers: bool,
+    /// What is done about GPUs in an exclusive compute mode.
+    pub(crate) compute_mode: ComputeModeAction,
+    /// What is done about processes that use a GPU outside MPS.
+    pub(crate) strangers: StrangerAction,
     /// How often GPUs that are managed are looked at.
+    #[serde(with = "forms::seconds")]
     pub interval: Duration,
+    /// The machine's folder of records of changed compute modes, which the driver keeps; empty is none.
+    pub records: String,
+}
+
+impl GpuPolicy {
+    /// Whether compute modes are changed, and strangers looked for.
+    #[must_use]
+    pub fn manages(&self) -> bool {
+        self.compute_mode == ComputeModeAction::Manage
+    }
+
+    /// Whether strangers are ended.
+    #[must_use]
+    pub fn ends_strangers(&self) -> bool {
+        self.strangers == StrangerAction::End
+    }
 }
 
 impl Default for GpuPolicy {
     fn default() -> Self {
-        Self { manage: false, end_strangers: false, interval: Duration::from_secs(15) }
+        Self {
+            compute_mode: ComputeModeAction::Leave,
+            strangers: StrangerAction::Tell,
+            interval: Duration::from_secs(15),
+            records: "/run/nvidia-cuda-mps-modes".to_owned(),
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Which policy and which group a client gets.
 
-use super::{DomainMatch, DomainPolicies, DomainPolicy, Policy, cgroup_unit};
+use super::{DomainMatch, DomainPolicies, DomainPolicy, GroupPolicy, Policy, cgroup_unit};
 
 const POD: &str = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6b1f.slice";
 const CONTAINER: &str = "/cri-containerd-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.scope";
 
 fn with_limit(limit: usize) -> DomainPolicy {
-    DomainPolicy { max_clients: Some(limit), ..DomainPolicy::default() }
+    let group = GroupPolicy { max_clients: Some(limit), ..GroupPolicy::default() };
+    DomainPolicy { group, ..DomainPolicy::default() }
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn the_first_override_that_fits_everything_it_names_counts() {
     ];
     let policy =
         Policy { domains: DomainPolicies { default: DomainPolicy::default(), overrides }, ..Policy::default() };
-    let limit = |uid, label, cgroup| policy.for_domain(uid, label, cgroup).max_clients;
+    let limit = |uid, label, cgroup| policy.for_domain(uid, label, cgroup).group.max_clients;
     assert_eq!(limit(7, Some("a"), "/x"), Some(1));
     assert_eq!(limit(7, Some("b"), "/kubepods.slice/p"), Some(2));
     assert_eq!(limit(8, None, "/kubepods.slice"), Some(3));

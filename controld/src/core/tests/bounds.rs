@@ -79,7 +79,8 @@ impl Story {
 fn one_user_has_a_bounded_number_of_servers_whatever_is_a_domain_and_others_have_theirs() {
     for grouping in [Grouping::Client, Grouping::Label, Grouping::Cgroup] {
         for sharing in [Sharing::PerUser, Sharing::MultiUser] {
-            let mut story = Story::new(|policy| (policy.grouping, policy.sharing) = (grouping, sharing));
+            let mut story =
+                Story::new(|policy| (policy.domains.default.group.by, policy.sharing) = (grouping, sharing));
             for pid in 10..40 {
                 story.comes(ATTACKER, pid);
             }
@@ -93,7 +94,7 @@ fn one_user_has_a_bounded_number_of_servers_whatever_is_a_domain_and_others_have
 
 #[test]
 fn who_waits_because_its_user_has_too_many_servers_gets_one_when_another_is_empty() {
-    let mut story = Story::new(|policy| policy.grouping = Grouping::Client);
+    let mut story = Story::new(|policy| policy.domains.default.group.by = Grouping::Client);
     for pid in 10..13 {
         story.comes(ATTACKER, pid);
     }
@@ -116,8 +117,8 @@ fn who_waits_because_its_user_has_too_many_servers_gets_one_when_another_is_empt
 #[test]
 fn standbys_are_started_only_where_there_is_room_and_keep_nobody_from_a_server() {
     let mut story = Story::new(|policy| {
-        policy.grouping = Grouping::Client;
-        policy.domains.default.standby = true;
+        policy.domains.default.group.by = Grouping::Client;
+        policy.domains.default.group.standby = true;
     });
     for pid in 10..40 {
         story.comes(ATTACKER, pid);
@@ -130,7 +131,7 @@ fn standbys_are_started_only_where_there_is_room_and_keep_nobody_from_a_server()
 #[test]
 fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_without_end() {
     let mut story = Story::new(|policy| {
-        policy.grouping = Grouping::Label;
+        policy.domains.default.group.by = Grouping::Label;
         policy.domains.default.faults.quarantine_after = 0;
     });
     for pid in 10..13 {
@@ -162,7 +163,7 @@ fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_wit
 #[test]
 fn one_user_has_a_bounded_number_of_waiting_clients_whatever_is_a_domain() {
     let mut story = Story::new(|policy| {
-        policy.grouping = Grouping::Client;
+        policy.domains.default.group.by = Grouping::Client;
         policy.constants.max_waiting_per_user = 5;
     });
     for pid in 10..40 {

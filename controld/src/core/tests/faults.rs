@@ -22,7 +22,7 @@ fn a_memory_fault_names_its_culprit_at_once_and_newcomers_get_another_server() {
 
 #[test]
 fn a_standby_serves_a_newcomer_in_the_same_moment() {
-    let mut scene = Scene::with(|domain| domain.standby = true);
+    let mut scene = Scene::with(|domain| domain.group.standby = true);
     let effects = scene.pass(Duration::from_millis(1));
     // It was asked for as soon as the active one was ready, which was before the clients came.
     assert_eq!(spawned(&effects), None);
@@ -121,7 +121,7 @@ fn newcomers_get_another_server_before_the_dead_have_taken_the_places_on_theirs(
 
 #[test]
 fn what_a_standby_costs_is_told_when_it_is_ready() {
-    let mut scene = Scene::with(|domain| domain.standby = true);
+    let mut scene = Scene::with(|domain| domain.group.standby = true);
     let standby = scene.core.servers().find(|server| server.role == Role::Standby).expect("one stands by").epoch;
     scene.feed(Input::ServerSpawned { server: standby, pid: SERVER + 1 });
     let peer = Peer { pid: SERVER + 1, uid: 1000, gid: 0 };
@@ -356,7 +356,7 @@ fn a_fault_that_was_not_isolated_is_met_as_without_the_module() {
 
 #[test]
 fn a_full_domain_has_another_part() {
-    let mut scene = Scene::with(|domain| domain.max_clients = Some(2));
+    let mut scene = Scene::with(|domain| domain.group.max_clients = Some(2));
     let (second, effects) = scene.arrive(VICTIM);
     assert!(is_dispatched(&effects, second), "a context more is no client more");
     let (third, effects) = scene.arrive(NEWCOMER);

@@ -17,7 +17,7 @@ struct Story {
 impl Story {
     fn new(gpus: GpuPolicy, noted: &[ManagedMode]) -> Self {
         let mut policy = Policy { gpus, ..Policy::default() };
-        policy.domains.default.standby = true;
+        policy.domains.default.group.standby = true;
         let mut story = Self { core: Core::new(policy, Defaults::default()), now: Duration::ZERO };
         let effects = story.feed(Input::GpusWatched { modes: noted.to_vec(), may_end: true });
         assert!(effects.contains(&Effect::LookAtGpus));
@@ -25,7 +25,7 @@ impl Story {
     }
 
     fn managing(noted: &[ManagedMode]) -> Self {
-        Self::new(GpuPolicy { manage: true, ..GpuPolicy::default() }, noted)
+        Self::new(GpuPolicy { compute_mode: ComputeModeAction::Manage, ..GpuPolicy::default() }, noted)
     }
 
     fn feed(&mut self, input: Input) -> Vec<Effect> {
@@ -293,7 +293,10 @@ fn strangers_are_told_when_they_come_and_go_and_not_ended() {
 
 #[test]
 fn a_stranger_is_asked_at_the_second_look_and_killed_at_the_third_where_that_is_wanted() {
-    let mut story = Story::new(GpuPolicy { manage: true, end_strangers: true, ..GpuPolicy::default() }, &[]);
+    let mut story = Story::new(
+        GpuPolicy { compute_mode: ComputeModeAction::Manage, strangers: StrangerAction::End, ..GpuPolicy::default() },
+        &[],
+    );
     story.sees(Mode::DEFAULT);
     let other = ProcessKey { start_time: 8, ..STRANGER };
     let ends = |effects: &[Effect]| -> Vec<(ProcessKey, bool)> {
@@ -317,7 +320,8 @@ fn a_stranger_is_asked_at_the_second_look_and_killed_at_the_third_where_that_is_
 
 #[test]
 fn clients_and_servers_are_no_strangers_whatever_a_look_says() {
-    let gpus = GpuPolicy { manage: true, end_strangers: true, ..GpuPolicy::default() };
+    let gpus =
+        GpuPolicy { compute_mode: ComputeModeAction::Manage, strangers: StrangerAction::End, ..GpuPolicy::default() };
     let mut scene = Scene::new(Policy { gpus, ..Policy::default() });
     scene.feed(Input::GpusWatched { modes: Vec::new(), may_end: true });
     for _ in 0..4 {

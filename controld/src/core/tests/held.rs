@@ -11,10 +11,10 @@ const BASE: u64 = 16 * MIB;
 const A_WHILE: Duration = Duration::from_millis(200);
 
 /// A scene whose GPU is looked at, and whose dead may hold this much.
-fn watched(memory: Option<u64>, memory_per_user: Option<u64>) -> Scene {
-    let funerals = FuneralPolicy { memory, memory_per_user, ..FuneralPolicy::default() };
+fn watched(hold_memory: Option<u64>, hold_memory_per_user: Option<u64>) -> Scene {
+    let funerals = FuneralPolicy { hold_memory, hold_memory_per_user, ..FuneralPolicy::default() };
     let mut policy = Policy { funerals, ..Policy::default() };
-    policy.domains.default.max_clients = Some(2);
+    policy.domains.default.group.max_clients = Some(2);
     let mut scene = Scene::new(policy);
     scene.core.hold_is_watched(scene.now);
     seen(&mut scene, 0, false);

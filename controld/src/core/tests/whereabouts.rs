@@ -489,7 +489,7 @@ fn on_a_machine_with_one_gpu_nobody_is_asked_for_anything() {
 
 #[test]
 fn clients_that_see_one_gpu_by_its_name_have_a_server_for_it() {
-    let mut scene = scene(Policy { by_gpu: true, ..Policy::default() }, &[0], &[1]);
+    let mut scene = scene(by_gpu(), &[0], &[1]);
     let (first, second) = (uuid(0).to_string(), uuid(1).to_string().to_uppercase());
     assert!(scene.core.must_know_clients());
     let visible_of = |effects: &[Effect]| {
@@ -513,7 +513,14 @@ fn clients_that_see_one_gpu_by_its_name_have_a_server_for_it() {
     }
     let saved = scene.core.saved();
     let alive: Vec<_> = saved.servers.iter().filter(|server| server.ready).cloned().collect();
-    let (core, _) = Core::restored(scene.now, Policy { by_gpu: true, ..Policy::default() }, &saved, &alive);
+    let (core, _) = Core::restored(scene.now, by_gpu(), &saved, &alive);
     let names: Vec<_> = core.domains.values().map(|domain| domain.key.to_string()).collect();
     assert!(names.contains(&format!("user 1000, {first}")), "{names:?}");
+}
+
+/// Clients that see one GPU have a server for it.
+fn by_gpu() -> Policy {
+    let mut policy = Policy::default();
+    policy.domains.default.group.by_gpu = true;
+    policy
 }

@@ -168,8 +168,11 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(sharing: Sharing, policy: Policy) -> Self {
         // So that there is no room for all the dead.
-        let funerals =
-            FuneralPolicy { memory: Some(3 << 30), memory_per_user: Some(2 << 30), ..FuneralPolicy::default() };
+        let funerals = FuneralPolicy {
+            hold_memory: Some(3 << 30),
+            hold_memory_per_user: Some(2 << 30),
+            ..FuneralPolicy::default()
+        };
         let policy = Policy { sharing, funerals, ..policy };
         let mut core = Core::new(policy.clone(), Defaults::default());
         core.hold_is_watched(Duration::ZERO);

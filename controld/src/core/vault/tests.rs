@@ -24,9 +24,9 @@ fn region(key: u64, name: &str) -> Region {
 
 fn vault() -> Vault {
     Vault::new(VaultPolicy {
-        user_bytes: 50,
+        user_bytes: Some(50),
         user_regions: 4,
-        bytes: 70,
+        bytes: Some(70),
         regions: 6,
         ttl: TTL,
         ..VaultPolicy::default()

@@ -152,15 +152,15 @@ pub(super) fn compute_mode(machine: &Machine) -> Outcome {
     let Some(exclusive) = named(&ComputeMode::is_exclusive) else {
         return Outcome::ok("DEFAULT: servers of several domains can share a GPU, and programs can pass MPS by");
     };
-    let manages = machine.config.as_ref().is_ok_and(|config| config.gpu_policy().manage);
+    let manages = machine.config.as_ref().is_ok_and(|config| config.policy.gpus.manages());
     if manages && machine.daemon_pid.is_none() {
         return Outcome::ok(format!("EXCLUSIVE_PROCESS on GPU {exclusive}, and DEFAULT while a daemon runs"));
     }
     let wants_several = machine.config.as_ref().is_ok_and(|config| {
-        let domains = &config.domains;
-        let standby = domains.standby || config.overrides.iter().any(|entry| entry.domains.standby);
-        let by = domains.by != Grouping::Uid || domains.max_clients != 0;
-        config.sharing != Sharing::Single && (standby || by || config.sharing == Sharing::PerUser)
+        let (policy, group) = (&config.policy, config.policy.grouping());
+        let standby = group.standby || policy.domains.overrides.iter().any(|(_, own)| own.group.standby);
+        let by = group.by != Grouping::Uid || group.max_clients.is_some();
+        policy.sharing != Sharing::Single && (standby || by || policy.sharing == Sharing::PerUser)
     });
     if !wants_several {
         return Outcome::ok(format!("EXCLUSIVE_PROCESS on GPU {exclusive}: one server, and nobody passes it by"));

@@ -139,11 +139,11 @@ fn an_exclusive_gpu_fits_one_server_and_no_more() {
     let set = |made: &mut Made, mode: &str| made.machine.gpus.as_mut().unwrap()[0].compute_mode = mode.into();
     set(&mut made, "Exclusive_Process");
     made.assert("compute-mode", Warning, "one server at a time");
-    made.machine.config.as_mut().unwrap().sharing = Sharing::Single;
+    made.machine.config.as_mut().unwrap().policy.sharing = Sharing::Single;
     made.assert("compute-mode", Fine, "EXCLUSIVE_PROCESS");
-    made.machine.config.as_mut().unwrap().sharing = Sharing::MultiUser;
+    made.machine.config.as_mut().unwrap().policy.sharing = Sharing::MultiUser;
     made.assert("compute-mode", Fine, "EXCLUSIVE_PROCESS");
-    made.machine.config.as_mut().unwrap().domains.standby = true;
+    made.machine.config.as_mut().unwrap().policy.domains.default.group.standby = true;
     made.assert("compute-mode", Warning, "one server at a time");
     set(&mut made, "Prohibited");
     made.assert("compute-mode", Problem, "GPU 0");
@@ -173,7 +173,7 @@ fn what_the_library_says_of_a_mode_counts_and_what_the_daemon_does_about_it() {
     made.assert("compute-mode", Warning, "EXCLUSIVE_PROCESS on GPU 3");
     let finding = made.finding("compute-mode");
     assert!(finding.costs.contains("none stands by") && finding.advice.contains("manage"), "{finding:?}");
-    made.machine.config.as_mut().unwrap().gpu.compute_mode = ComputeModeAction::Manage;
+    made.machine.config.as_mut().unwrap().policy.gpus.compute_mode = ComputeModeAction::Manage;
     made.assert("compute-mode", Warning, "EXCLUSIVE_PROCESS on GPU 3");
     assert!(made.finding("compute-mode").advice.contains("the log says why"));
     made.machine.daemon_pid = None;

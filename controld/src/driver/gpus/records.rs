@@ -32,7 +32,7 @@ impl Driver {
         let known: BTreeSet<String> = known.iter().map(|mode| mode.uuid.clone()).collect();
         let (found, remarks) = self.mode_records.left_behind(&known);
         remarks.iter().for_each(|remark| self.say(remark));
-        let manages = self.settings.file.gpu_policy().manage;
+        let manages = self.settings.file.policy.gpus.manages();
         let then = if manages { "is gone on with, and given back when this daemon ends" } else { "is given back now" };
         for LeftBehind { uuid, record, path } in &found {
             let (mode, at) = (ComputeMode(record.mode), record.at());
@@ -56,7 +56,7 @@ impl Driver {
     pub(super) fn with_other_daemons(&mut self, mut gpu: GpuSeen) -> GpuSeen {
         let is_known = || self.core.managed_modes().iter().any(|managed| managed.uuid == gpu.uuid);
         let is_open = gpu.whole && gpu.mode == Some(ComputeMode::DEFAULT);
-        if !self.settings.file.gpu_policy().manage || !is_open || is_known() {
+        if !self.settings.file.policy.gpus.manages() || !is_open || is_known() {
             return gpu;
         }
         match self.mode_records.join(&gpu.uuid) {

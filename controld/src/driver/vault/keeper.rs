@@ -70,7 +70,7 @@ impl Keeper {
         // watches --ended--> driver; no more than one for each owner is ever in it
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
         Self {
-            rules: Vault::new(settings.file.vault_policy().within(most_open_files())),
+            rules: Vault::new(settings.file.vault.within(most_open_files())),
             waiting: Waiting::default(),
             watchers: Watchers::default(),
             files: HashMap::new(),

@@ -35,7 +35,7 @@ fn a_file_that_names_keys_of_before_works_as_if_it_did_not_and_each_is_named() {
     let policy = settings.policy(false);
     assert_eq!(policy.for_domain(7, None, "/"), policy.for_domain(8, None, "/"));
     assert_eq!(Policy { domains: Policy::default().domains, ..policy }, Policy::default());
-    assert_eq!(settings.file.vault_policy(), crate::core::vault::VaultPolicy::default());
+    assert_eq!(settings.file.vault, crate::core::vault::VaultPolicy::default());
     let named: Vec<&str> = settings.remarks.iter().filter_map(|remark| remark.split(": ").nth(2)).collect();
     let file_keys = all().map(|retired| format!("{}.{}", retired.table, retired.key));
     let file_keys = file_keys.iter().map(|key| key.trim_start_matches('.'));
