@@ -84,3 +84,16 @@ fn a_bad_configuration_is_found_before_the_daemon_meets_it() {
         assert!(checked.stdout_text().contains("line 2"), "{checked:?}");
     });
 }
+
+#[test]
+fn a_file_with_a_key_that_was_a_setting_once_is_named_by_the_log_and_by_doctor_and_does_no_harm() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        sim.config("[faults]\nsettle_time = 0.5\n");
+        sim.lab.start(&[]);
+        let named = "line 2: faults.settle_time: no longer a setting; the value is 0.012 because";
+        sim.lab.wait_log("control.log", named);
+        let (findings, _) = examine(&sim);
+        assert_finding(&findings, "config", "warning", named);
+    });
+}
