@@ -41,7 +41,7 @@ pub(super) fn all() -> [Retired; 13] {
         row("", "max_waiting_per_user", values.max_waiting_per_user.to_string(), "no machine runs so many at once"),
         row("", "log_lines_per_second", Rate::default().per_second.to_string(), "only a flood has more"),
         row("domains", "cgroup_depth", "0".to_owned(), "pods, jobs, containers and services are found by their names"),
-        row("faults", "evidence_window", seconds(values.evidence_window), "no witness is later"),
+        row("faults", "evidence_window", seconds(values.evidence_window), "a witness needs milliseconds"),
         row("faults", "settle_time", seconds(values.settle_time), "a trap is known 9.5 to 11.2 ms after its launch"),
         row("faults", "silence", seconds(values.silence), "a sound server answers within a millisecond"),
         row(GONE, "breaker_failures", values.breaker_failures.to_string(), "the eighth comes 13 s after the first"),

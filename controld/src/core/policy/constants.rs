@@ -32,7 +32,7 @@ pub struct Constants {
     /// only lie in its socket, which is also the way of every other request.
     pub max_handshakes: usize,
     /// How long an incident waits for a better witness before an uncertain verdict is given; one that comes later still
-    /// corrects it. NVIDIA's server writes half a second after a fault at the latest (H200, 580), and nobody is later.
+    /// corrects it. Who can name a culprit for certain does so within milliseconds, on a machine that is not busy.
     pub evidence_window: Duration,
     /// How long before its coming a newcomer's server may have been known to be sound when it joins others there, and,
     /// after a sign of trouble, how long after its coming it must be; zero is not to ask. The server said `FAULT` 9.5 to
