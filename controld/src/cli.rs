@@ -3,11 +3,13 @@
 //! Measured on 535 to 595, see the module [`text`] for what is printed. More is accepted than any one release accepts:
 //! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
 
+mod checks;
 pub(crate) mod help;
 pub(crate) mod local;
 pub(crate) mod options;
 pub(crate) mod text;
 
+pub(crate) use checks::CHECKS;
 pub use local::LOCAL_COMMANDS;
 pub(crate) use local::{LocalCommand, RunRequest, StopRequest, Whom};
 pub(crate) use options::Flag;

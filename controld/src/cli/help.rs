@@ -87,8 +87,8 @@ fn of_command(name: &str) -> Help {
     }
     if name == "doctor" {
         text.push_str("\nWhat it looks at:\n");
-        for check in crate::doctor::CHECKS {
-            explained(&mut text, check.id, check.about);
+        for (check, about) in super::CHECKS {
+            explained(&mut text, check, about);
         }
     }
     if sent.is_some() {

@@ -20,7 +20,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use checks::{CHECKS, Check};
+pub(crate) use checks::CHECKS;
 
 use machine::Machine;
 use serde::Serialize;
@@ -102,9 +102,9 @@ pub(crate) fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + C
 
 /// Every check's finding, in the order of [`CHECKS`].
 fn examine(machine: &Machine) -> Vec<Finding> {
-    let finding = |check: &Check| {
-        let Outcome { severity, what, costs, advice } = (check.examine)(machine);
-        Finding { id: check.id, severity, what, costs, advice }
+    let finding = |(id, examine): &checks::Check| {
+        let Outcome { severity, what, costs, advice } = examine(machine);
+        Finding { id, severity, what, costs, advice }
     };
     CHECKS.iter().map(finding).collect()
 }

@@ -188,8 +188,9 @@ fn files_of_nonsense_are_no_facts() {
 }
 
 #[test]
-fn no_name_of_a_check_is_used_twice() {
-    let mut names: Vec<&str> = CHECKS.iter().map(|check| check.id).collect();
+fn no_name_of_a_check_is_used_twice_and_the_help_has_the_same() {
+    let mut names: Vec<&str> = CHECKS.iter().map(|(id, _)| *id).collect();
+    assert_eq!(names, crate::cli::CHECKS.iter().map(|(id, _)| *id).collect::<Vec<_>>());
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), CHECKS.len());
