@@ -75,7 +75,7 @@ pub(crate) const POINTS: &[&str] = &[
     "succession-safe",
     "vault-restored",
     // The word to programs that come back in place.
-    "watch-asked",
+    "news-asked",
     "renewal-asked",
     "renewal-known",
     "renewal-done",

@@ -145,6 +145,7 @@ impl Driver {
             | Ask::Follow { .. }
             | Ask::Where
             | Ask::Watch { .. }
+            | Ask::Subscribe { .. }
             | Ask::Renewed => vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)],
         };
         // A program that has gone meanwhile needs no answer.

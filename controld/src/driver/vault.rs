@@ -77,6 +77,7 @@ impl Driver {
                 .and(Capabilities::REPORTS)
                 .and(Capabilities::EPOCHS)
                 .and(Capabilities::NEWS)
+                .and(Capabilities::SUBSCRIPTIONS)
                 .and(Capabilities::STATE),
             most_bytes: policy.user_bytes.into_iter().chain(policy.bytes).min().unwrap_or(u64::MAX),
             most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
@@ -163,13 +164,13 @@ impl Driver {
         if matches!(request.ask, Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. }) {
             return self.name_asked(request);
         }
-        if matches!(request.ask, Ask::Watch { .. } | Ask::Renewed) {
+        if matches!(request.ask, Ask::Watch { .. } | Ask::Subscribe { .. } | Ask::Renewed) {
             return self.word_asked(request);
         }
         if matches!(request.ask, Ask::Follow { .. }) {
             return self.handed_over(request);
         }
-        let Request { client, ask, descriptor, device, given: _, reply } = request;
+        let Request { client, ask, descriptor, device, given: _, line: _, reply } = request;
         let (caller, now) = (&client.caller, self.now());
         if let Ask::Adopt { name } | Ask::Discard { name } = &ask {
             self.look_at_owner(caller, name);
@@ -275,6 +276,7 @@ impl Driver {
             | Ask::Succeed { .. }
             | Ask::Fate { .. }
             | Ask::Watch { .. }
+            | Ask::Subscribe { .. }
             | Ask::Renewed
             | Ask::Follow { .. } => Err(Failure::NOT_GREETED),
         };

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | [`door`] | accepts, and bounds connections per user |
 //! | `session` | one connection: limits, deadlines, one request at a time |
+//! | [`line`] | the same for the driver, which says in between what nobody asked for |
 //! | [`client`] | who the peer is: process, user and cgroup, as the kernel says |
 //! | [`descriptor`] | what is kept, and what is refused |
 //! | [`device`] | `/dev/nvidiaN`, held open as long as memory of that GPU is kept |
@@ -34,6 +35,7 @@ pub(crate) mod client;
 pub(crate) mod descriptor;
 pub(crate) mod device;
 pub(crate) mod door;
+pub(crate) mod line;
 pub(crate) mod note;
 mod reach;
 mod session;
@@ -42,8 +44,9 @@ use crate::witness::uvm::Given;
 use client::Client;
 use descriptor::Descriptor;
 use device::Device;
+use line::Line;
 use remps_proto::shim::{Answer, Ask};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
 
 /// An answer, with the descriptor that goes beside it.
@@ -62,6 +65,8 @@ pub(crate) struct Request {
     pub device: Option<Arc<Device>>,
     /// With a follow: what the process has of the UVM driver.
     pub given: Vec<Given>,
+    /// Where news goes, for as long as the session lasts.
+    pub line: Weak<Line>,
     /// session <--answers-- driver. The last of them ends the request.
     pub reply: oneshot::Sender<Vec<Reply>>,
 }

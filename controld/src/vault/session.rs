@@ -3,6 +3,7 @@
 use super::client::{Client, identify};
 use super::descriptor::Descriptor;
 use super::device::Devices;
+use super::line::Line;
 use super::reach::Reach;
 use super::{Reply, Request};
 use crate::holder::socket::{receive, send};
@@ -51,7 +52,8 @@ fn prove(descriptor: OwnedFd, ask: Option<&Ask>) -> Proof {
 struct Over;
 
 pub(super) struct Session {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+    line: Arc<Line>,
     welcome: Welcome,
     requests: mpsc::Sender<Request>,
     devices: Arc<Devices>,
@@ -72,7 +74,9 @@ impl Session {
         requests: mpsc::Sender<Request>,
         devices: Arc<Devices>,
     ) -> Self {
+        let socket = Arc::new(socket);
         Self {
+            line: Arc::new(Line::new(&socket)),
             socket,
             welcome,
             requests,
@@ -177,8 +181,9 @@ impl Session {
         // session <--answers-- driver
         let (reply, answers) = oneshot::channel();
         let given = if matches!(ask, Ask::Follow { .. }) { std::mem::take(&mut self.given) } else { Vec::new() };
-        let asked = self.requests.blocking_send(Request { client, ask, descriptor, device, given, reply });
-        asked.map_err(|_| Over)?;
+        let line = Arc::downgrade(&self.line);
+        let request = Request { client, ask, descriptor, device, given, line, reply };
+        self.requests.blocking_send(request).map_err(|_| Over)?;
         Ok(answers.blocking_recv().unwrap_or_else(|_| failed(Failure::QUITTING)))
     }
 
@@ -209,6 +214,12 @@ impl Session {
             let left = PACE.saturating_sub(self.pace.0.elapsed());
             let _ = poll(&mut [], PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO));
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.line.close();
     }
 }
 

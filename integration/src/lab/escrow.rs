@@ -6,6 +6,7 @@
 use super::client::Connection;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, FromShim, Region, SOCKET_NAME, ToShim, VERSION, Welcome};
 use sim_wire::memory_file::memory_file;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,6 +63,7 @@ pub type Told = (Answer, Option<OwnedFd>);
 pub struct Shim {
     connection: Connection,
     requests: u64,
+    news: VecDeque<Answer>,
 }
 
 impl Shim {
@@ -70,7 +72,7 @@ impl Shim {
     /// # Errors
     /// When nobody listens.
     pub fn silent(pipe_dir: &Path) -> io::Result<Self> {
-        Ok(Self { connection: Connection::open(&pipe_dir.join(SOCKET_NAME))?, requests: 0 })
+        Ok(Self { connection: Connection::open(&pipe_dir.join(SOCKET_NAME))?, requests: 0, news: VecDeque::new() })
     }
 
     /// Connects and says hello.
@@ -97,29 +99,61 @@ impl Shim {
     /// # Errors
     /// When the daemon closes the connection or says something else.
     pub fn ask(&mut self, ask: Ask, descriptor: Option<BorrowedFd<'_>>) -> io::Result<Vec<Told>> {
+        let request = self.begin(ask, descriptor)?;
+        self.answers(request)
+    }
+
+    /// Asks, and does not wait; the number of the request.
+    ///
+    /// # Errors
+    /// When the daemon has closed the connection.
+    pub fn begin(&mut self, ask: Ask, descriptor: Option<BorrowedFd<'_>>) -> io::Result<u64> {
         self.requests += 1;
         let packet = FromShim { request: self.requests, ask }.encode().map_err(io::Error::other)?;
         self.connection.send_with(&packet, descriptor.as_slice())?;
-        self.answers(self.requests)
+        Ok(self.requests)
+    }
+
+    /// What nobody has asked for, in order.
+    ///
+    /// # Errors
+    /// When the daemon closes the connection, or answers a request.
+    pub fn news(&mut self) -> io::Result<Answer> {
+        match self.news.pop_front() {
+            Some(news) => Ok(news),
+            None => match self.packet()? {
+                (0, (news, None)) => Ok(news),
+                other => Err(io::Error::other(format!("no news but {other:?}"))),
+            },
+        }
+    }
+
+    fn packet(&self) -> io::Result<(u64, Told)> {
+        let mut packet = self.connection.receive()?;
+        if packet.bytes.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let ToShim { request, answer } = ToShim::decode(&packet.bytes).map_err(io::Error::other)?;
+        Ok((request, (answer, packet.descriptors.pop())))
     }
 
     /// Reads answers up to the last.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
-    pub fn answers(&self, request: u64) -> io::Result<Vec<Told>> {
+    pub fn answers(&mut self, request: u64) -> io::Result<Vec<Told>> {
         let mut all = Vec::new();
         loop {
-            let mut packet = self.connection.receive()?;
-            if packet.bytes.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
+            let (answered, (answer, descriptor)) = self.packet()?;
+            if answered == 0 && matches!(answer, Answer::Epoch { .. }) {
+                self.news.push_back(answer);
+                continue;
             }
-            let ToShim { request: answered, answer } = ToShim::decode(&packet.bytes).map_err(io::Error::other)?;
             if answered != request {
                 return Err(io::Error::other(format!("answer {answered} to request {request}: {answer:?}")));
             }
             let is_last = answer.is_last();
-            all.push((answer, packet.descriptors.pop()));
+            all.push((answer, descriptor));
             if is_last {
                 return Ok(all);
             }

@@ -195,7 +195,7 @@ fn a_server_that_has_died_under_work_is_known_to_be_quiet_by_the_daemons_word() 
 #[test]
 fn a_daemon_killed_at_any_step_of_its_word_is_asked_again() {
     once(|subject| {
-        for point in ["watch-asked", "renewal-asked", "renewal-known", "renewal-done"] {
+        for point in ["news-asked", "renewal-asked", "renewal-known", "renewal-done"] {
             let sim = Sim::watched(subject, &[]);
             let mut armed = sim.lab.command(&["-f"]);
             let mut armed = armed.env("MPS_TEST_KILL_AT", point).spawn().expect("it starts");
@@ -206,7 +206,7 @@ fn a_daemon_killed_at_any_step_of_its_word_is_asked_again() {
                 sim.wait_event(&probe, "ready");
                 assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}: {point}");
             };
-            if point == "watch-asked" {
+            if point == "news-asked" {
                 assert!(!armed.wait().expect("our child").success(), "it dies at {point}");
                 sim.lab.start(&[]);
                 hurt();

@@ -7,7 +7,7 @@ use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
 use integration::lab::sudden_death::{AtRest, died, nothing_leaks};
 use nix::sys::signal::{Signal, kill};
-use remps_proto::shim::{Answer, Ask, Capabilities, Failure, FromShim, MAX_MESSAGE_BYTES, ServerState};
+use remps_proto::shim::{Answer, Ask, Capabilities, Failure, FromShim, MAX_MESSAGE_BYTES, Rest, ServerState};
 use std::os::fd::AsFd;
 
 #[test]
@@ -253,7 +253,7 @@ fn a_crowd_at_the_door_keeps_out_its_own_user_alone() {
     Stage::run(|stage| {
         start(stage);
         let crowd: Vec<Shim> = (0..128).map(|_| Shim::greeted(stage.pipe_dir()).expect("a place").0).collect();
-        let turned_away = Shim::silent(stage.pipe_dir()).expect("the door is open");
+        let mut turned_away = Shim::silent(stage.pipe_dir()).expect("the door is open");
         let answers = turned_away.answers(0).expect("an answer");
         assert!(matches!(answers[..], [(Answer::Failed(Failure::TOO_MANY_CONNECTIONS), None)]), "{answers:?}");
         let mut other = Program::with_memory(stage, OTHER);
@@ -277,7 +277,7 @@ fn a_crowd_at_the_door_keeps_out_its_own_user_alone() {
 fn a_forked_child_or_a_friend_does_not_speak_for_its_parent() {
     Stage::run(|stage| {
         start(stage);
-        let (shim, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        let (mut shim, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
         // Another process that has the connection: it copies what it is given to where it is told.
         let packet = FromShim { request: 5, ask: Ask::HandBack }.encode().expect("a message");
         let file = stage.lab().dir().join("packet");
@@ -318,6 +318,50 @@ fn a_program_is_told_its_server_and_its_word_alone_harms_nobody() {
         // Anybody may say so: the server is asked, says that it is sound, and goes on to take clients.
         Program::visits(stage, ROOT);
         assert_eq!(server_of(&mut shim), (server, ServerState::HEALTHY));
+    });
+}
+
+/// The number and the state of a server.
+fn word(answer: &Answer) -> (u64, ServerState) {
+    let Answer::Epoch { server, state, .. } = answer else { panic!("{answer:?}") };
+    (*server, *state)
+}
+
+#[test]
+fn news_comes_unasked_while_a_request_waits_and_an_earlier_library_is_answered_as_before() {
+    Stage::run(|stage| {
+        start(stage);
+        let (mut shim, welcome) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        assert!(welcome.capabilities.has(Capabilities::NEWS.and(Capabilities::SUBSCRIPTIONS)));
+        let answers = shim.ask(Ask::Subscribe { server: 0 }, None).expect("an answer");
+        assert!(matches!(answers[..], [(Answer::Done { .. }, None)]), "{answers:?}");
+        let none = (0, ServerState::NONE);
+        assert_eq!(word(&shim.news().expect("how it is now")), none);
+        // The connection of an earlier library, which is for that alone.
+        let (mut watching, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        let watch = |(server, state), wait_ms| Ask::Watch { server, state, wait_ms };
+        let watched = watching.begin(watch(none, 20_000), None).expect("it is asked");
+        // And a request that is answered late.
+        let wait = Ask::Succeed { name: "llm".into(), wait_ms: 20_000, even_if_nobody: true, least: Rest::NONE };
+        let late = shim.begin(wait, None).expect("it is asked");
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let (server, state) = word(&shim.news().expect("news before the answer"));
+        assert!(server > 0 && state == ServerState::HEALTHY, "{server}: {state}");
+        assert_eq!(word(&watching.answers(watched).expect("an answer")[0].0), (server, state));
+        let now = watching.ask(watch((server, state), 0), None).expect("an answer at once");
+        assert_eq!(word(&now[0].0), (server, state));
+        // A name that somebody has left is what the late one waits for.
+        let mut owner = Program::with_memory(stage, ROOT);
+        owner.does("escrow 1 llm", "done 1");
+        owner.kill_9();
+        assert!(!shim.answers(late).expect("an answer").is_empty());
+        // A new daemon is asked with what the one before has told last, and tells how that ended.
+        stage.kill_daemon();
+        start(stage);
+        let (mut shim, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        shim.ask(Ask::Subscribe { server: u64::MAX }, None).expect("an answer");
+        assert_eq!(word(&shim.news().expect("news")), (u64::MAX, ServerState::GONE));
+        assert_eq!(word(&shim.news().expect("news")), (server, state), "the successor has the server, too");
     });
 }
 

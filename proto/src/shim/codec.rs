@@ -137,6 +137,7 @@ impl Ask {
             | Self::Where
             | Self::Fate { .. }
             | Self::Watch { .. }
+            | Self::Subscribe { .. }
             | Self::Renewed
             | Self::Follow { .. } => Ok(()),
         }
@@ -173,6 +174,7 @@ impl FromShim {
             Asked::Watch(wire::Watch { server, state, wait_ms }) => {
                 Ask::Watch { server, state: ServerState(state), wait_ms }
             }
+            Asked::Subscribe(wire::Subscribe { server }) => Ask::Subscribe { server },
             Asked::Renewed(wire::Renewed {}) => Ask::Renewed,
             Asked::Follow(wire::Follow { more }) => Ask::Follow { more },
         };
@@ -205,6 +207,7 @@ impl FromShim {
             }
             Ask::Fate { pid } => Asked::Fate(wire::Fate { pid }),
             Ask::Watch { server, state, wait_ms } => Asked::Watch(wire::Watch { server, state: state.0, wait_ms }),
+            Ask::Subscribe { server } => Asked::Subscribe(wire::Subscribe { server }),
             Ask::Renewed => Asked::Renewed(wire::Renewed {}),
             Ask::Follow { more } => Asked::Follow(wire::Follow { more }),
         };

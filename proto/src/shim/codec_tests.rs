@@ -67,6 +67,7 @@ fn any_ask() -> impl Strategy<Value = Ask> {
             state: ServerState(state),
             wait_ms
         }),
+        any::<u64>().prop_map(|server| Ask::Subscribe { server }),
         Just(Ask::Renewed),
         any::<bool>().prop_map(|more| Ask::Follow { more }),
     ]
@@ -142,6 +143,11 @@ fn a_message_has_these_bytes() {
     assert_eq!(bytes, [0x08, 3, 0x22, 2, 0x08, 7]);
     let bytes = ToShim { request: 3, answer: Answer::Failed(Failure::QUOTA) }.encode().unwrap();
     assert_eq!(bytes, [0x08, 3, 0x2a, 2, 0x08, 7]);
+    let bytes = FromShim { request: 3, ask: Ask::Subscribe { server: 7 } }.encode().unwrap();
+    assert_eq!(bytes, [0x08, 3, 0x8a, 1, 2, 0x08, 7]);
+    let news = Answer::Epoch { server: 7, state: ServerState::TAINTED, part: Part::BYSTANDER };
+    let bytes = ToShim { request: 0, answer: news }.encode().unwrap();
+    assert_eq!(bytes, [0x32, 6, 0x08, 7, 0x10, 2, 0x18, 1]);
 }
 
 #[test]

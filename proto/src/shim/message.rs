@@ -137,6 +137,11 @@ pub enum Ask {
         /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
         wait_ms: u64,
     },
+    /// Tell how this process's server is, at once and from then on unasked, whenever it is another one or otherwise.
+    Subscribe {
+        /// The server as last told; 0 when none was. Of one that has ended since, that is told first.
+        server: u64,
+    },
     /// This process has cut off a copy of the driver, whose descriptors need not be held for it.
     Renewed,
     /// The descriptor that came along is one that this process has of the UVM driver, to be followed by.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
-//!                     Commit, Succeed, Fate, Watch, Renewed, Follow                                FromShim
+//!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow                     FromShim
 //! daemon -> library   Welcome, Inherited, Region …, Done or Failed; Epoch                        ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
@@ -21,11 +21,14 @@
 //! [`Rest`], and never less than was asked for. A standby waits with it while the name's owner lives.
 //!
 //! # The daemon's word
-//! A Watch is answered when the server of the asking process is another one, or otherwise, than it was: a client that
-//! waits for nothing learns so that it has lost its context. [`ServerState::GONE`] in such an answer says that the
-//! server's process is reaped, so that none of its channels is left. A Renewed tells the daemon to look which of the
-//! descriptors that it holds for a process that process still has; it closes the others. Each such connection is for that
-//! alone, since the answer to a Watch may take long.
+//! A client that waits for nothing learns from the daemon that it has lost its context. After a Subscribe the daemon
+//! sends an Epoch, and another one whenever the server of the process is another one, or otherwise, than it was told
+//! last: each with request number 0, before, between and after the answers to whatever else the connection asks.
+//! [`ServerState::GONE`] says that the server's process is reaped, so that none of its channels is left. A Renewed tells
+//! the daemon to look which of the descriptors that it holds for a process that process still has; it closes the others.
+//!
+//! A Watch is answered with one Epoch, at once where its time is 0. An earlier library waits with it for the next news on
+//! a connection that is for that alone, since one connection has its requests answered one after the other.
 //!
 //! # Following
 //! A daemon without the right to look into its clients can neither hear of their memory faults nor keep what makes their
@@ -77,12 +80,14 @@ impl Capabilities {
     pub const REPORTS: Self = Self(1 << 1);
     /// The server of a process is told to who asks: Where.
     pub const EPOCHS: Self = Self(1 << 2);
-    /// It is told when it changes, and to whom the blame goes: Watch and Renewed.
+    /// It is told when it is asked for, and to whom the blame goes: Watch and Renewed.
     pub const NEWS: Self = Self(1 << 3);
     /// Commit, Succeed and Fate.
     pub const STATE: Self = Self(1 << 4);
     /// It may not take descriptors out of processes, and wants to be given those of the UVM driver: Follow.
     pub const FOLLOWS: Self = Self(1 << 5);
+    /// It is told unasked whenever it changes: Subscribe.
+    pub const SUBSCRIPTIONS: Self = Self(1 << 6);
 
     /// Whether all of these are among them.
     #[must_use]

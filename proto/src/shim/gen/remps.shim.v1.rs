@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -62,6 +62,9 @@ pub mod from_shim {
         /// A descriptor of /dev/nvidia-uvm of the calling process.
         #[prost(message, tag = "16")]
         Follow(super::Follow),
+        /// Tell how the calling process's server is, now and whenever that is another matter.
+        #[prost(message, tag = "17")]
+        Subscribe(super::Subscribe),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -91,7 +94,7 @@ pub mod to_shim {
         /// The request is not done, and nothing has changed.
         #[prost(message, tag = "5")]
         Failed(super::Failed),
-        /// Which server the process has.
+        /// Which server the process has. Unasked to who has subscribed.
         #[prost(message, tag = "6")]
         Epoch(super::Epoch),
         /// What a predecessor left; its regions follow, and Done.
@@ -222,6 +225,13 @@ pub struct Watch {
     /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
     #[prost(uint64, tag = "3")]
     pub wait_ms: u64,
+}
+/// Send an Epoch now and each time that it is another one, unasked; the request itself is done at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Subscribe {
+    /// The server's number as last told; 0 when none was. Of one that has ended since, that is told first.
+    #[prost(uint64, tag = "1")]
+    pub server: u64,
 }
 /// Descriptors of the driver's that the process has no longer open need not be held for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
