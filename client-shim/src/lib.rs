@@ -9,8 +9,8 @@
 //!
 //! Rules of the house:
 //! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment.
-//!   There are threads later, only where the program has a name for its successors ([`hooks::state`]) or may be recovered
-//!   ([`replay`]).
+//!   There is one later for the daemon, only where the program has a name for its successors ([`hooks::state`]), may be
+//!   recovered ([`replay`]) or tells of its faults, and while there is work beside the program's calls another one.
 //! - A lookup is done for real first, and only a success is replaced, so the library never invents a function.
 //! - If anything of ours fails, the call goes to the driver as if the library were not there.
 //! - All state is atomics and one page that a forked child finds empty, except for what is kept of a program: that is

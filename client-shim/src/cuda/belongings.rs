@@ -59,9 +59,23 @@ fn own_number() -> c_int {
     c_int::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
-/// This thread is one of this library's own, and lives as long as the process.
-pub(crate) fn thread_is_ours() {
-    ours().insert(own_number());
+/// As long as this lasts, the thread that has begun it is one of this library's own.
+#[derive(Debug)]
+pub(crate) struct Ours(c_int);
+
+impl Ours {
+    pub(crate) fn begin() -> Self {
+        let number = own_number();
+        ours().insert(number);
+        Self(number)
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // The number may be another thread's next.
+        ours().remove(&self.0);
+    }
 }
 
 static LIVING: Mutex<Option<Belongings>> = Mutex::new(None);

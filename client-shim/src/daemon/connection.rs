@@ -1,10 +1,13 @@
-//! One connection to the daemon's door for this library. Every wait has a deadline.
-#![expect(unsafe_code, reason = "takes descriptors that the kernel has just made for this process")]
+//! One connection to the daemon's door for this library. Every wait has a deadline, and hears the daemon's news on its way.
+#![expect(
+    unsafe_code,
+    reason = "takes descriptors that the kernel has just made for this process, and waits for them by number"
+)]
 
 use std::{
     ffi::OsStr,
     io::{self, IoSlice, IoSliceMut},
-    os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
     path::Path,
     time::{Duration, Instant},
 };
@@ -23,11 +26,11 @@ use remps_proto::shim::{
     Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
 };
 
-use super::listener::may_be_the_daemon;
+use super::{listener::may_be_the_daemon, news};
 use crate::process::descriptors::Held;
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The kernel reads a time limit of zero as none.
 const LEAST_LIMIT: Duration = Duration::from_millis(1);
 
@@ -36,7 +39,7 @@ pub(crate) type Told = (Answer, Option<OwnedFd>);
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Lost {
+pub(super) enum Lost {
     /// Nobody listens, or the connection broke.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -59,31 +62,28 @@ pub(crate) enum Lost {
 
 /// A connection that has been greeted. A forked child finds it closed.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     socket: Held,
     requests: u64,
     /// What the daemon is and does.
-    pub(crate) welcome: Welcome,
+    welcome: Welcome,
 }
 
 impl Connection {
     /// Connects and says hello.
-    pub(crate) fn open(path: &OsStr) -> Result<Self, Lost> {
-        Self::open_within(path, PATIENCE)
-    }
-
-    /// The same, with another limit for each of the two.
-    pub(crate) fn open_within(path: &OsStr, limit: Duration) -> Result<Self, Lost> {
+    pub(super) fn open(path: &OsStr) -> Result<Self, Lost> {
         let address = UnixAddr::new(Path::new(path)).map_err(io::Error::from)?;
         let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
         let fd = fd.map_err(io::Error::from)?;
+        // Among ours at once: what else comes up in the program meanwhile may be taken for the driver's.
+        let socket = Held::for_the_vault(fd.into_raw_fd()).map_err(io::Error::other)?;
+        let number = socket.number().ok_or(Lost::Closed)?;
         // A full queue of connections is waited for, under the limit for sending.
-        set_limits(&fd, limit)?;
-        connect(fd.as_raw_fd(), &address).map_err(io::Error::from)?;
-        if !may_be_the_daemon(&fd, Path::new(path)) {
+        set_limits(number)?;
+        connect(number, &address).map_err(io::Error::from)?;
+        if !may_be_the_daemon(&borrowed(number), Path::new(path)) {
             return Err(Lost::Impostor);
         }
-        let socket = Held::for_the_vault(fd.into_raw_fd()).map_err(io::Error::other)?;
         let welcome = Welcome {
             version: VERSION,
             capabilities: Capabilities::default(),
@@ -92,13 +92,19 @@ impl Connection {
             ttl_ms: 0,
         };
         let mut connection = Self { socket, requests: 0, welcome };
-        let capabilities = Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS);
-        match connection.ask_within(Ask::Hello { version: VERSION, capabilities }, None, limit)?.pop() {
+        let capabilities =
+            Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS).and(Capabilities::SUBSCRIPTIONS);
+        match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
             Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
             Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
             _ => return Err(Lost::Stranger),
         }
-        if connection.welcome.capabilities.has(Capabilities::VAULT) { Ok(connection) } else { Err(Lost::Stranger) }
+        if connection.can(Capabilities::VAULT) { Ok(connection) } else { Err(Lost::Stranger) }
+    }
+
+    /// Whether the daemon is able to do all of these.
+    pub(super) fn can(&self, capabilities: Capabilities) -> bool {
+        self.welcome.capabilities.has(capabilities)
     }
 
     /// The socket's number, as long as nobody has closed it.
@@ -107,12 +113,12 @@ impl Connection {
     }
 
     /// Asks, and waits for all that is answered.
-    pub(crate) fn ask(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<Vec<Told>, Lost> {
+    pub(super) fn ask(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<Vec<Told>, Lost> {
         self.ask_within(ask, descriptor, PATIENCE)
     }
 
     /// The same for a request that may be answered late.
-    pub(crate) fn ask_within(
+    pub(super) fn ask_within(
         &mut self,
         ask: Ask,
         descriptor: Option<RawFd>,
@@ -146,23 +152,9 @@ impl Connection {
         let mut all = Vec::new();
         let mut deadline = Instant::now() + limit;
         loop {
-            let (ToShim { request: answered, answer }, descriptor) = self.receive(deadline)?;
+            let Some((answered, (answer, descriptor))) = self.packet(deadline)? else { continue };
             if answered != request {
-                // What nobody asked for is news, of which there are none yet, or a word to all at the door.
-                match answer {
-                    Answer::Failed(failure) if answered == 0 => return Err(Lost::Refused(failure)),
-                    Answer::Welcome(_)
-                    | Answer::Region(_)
-                    | Answer::Done { .. }
-                    | Answer::Failed(_)
-                    | Answer::Epoch { .. }
-                    | Answer::Inherited(_) => {
-                        if answered == 0 {
-                            continue;
-                        }
-                        return Err(Lost::Stranger);
-                    }
-                }
+                return Err(Lost::Stranger);
             }
             let is_last = answer.is_last();
             all.push((answer, descriptor));
@@ -170,6 +162,26 @@ impl Connection {
                 return Ok(all);
             }
             deadline = Instant::now() + PATIENCE;
+        }
+    }
+
+    /// Reads a packet that has come while nothing was asked.
+    pub(super) fn hear(&mut self) -> Result<(), Lost> {
+        self.packet(Instant::now() + PATIENCE)?.map_or(Ok(()), |_| Err(Lost::Stranger))
+    }
+
+    /// One packet: an answer and the request's number. What nobody asked for is heard, and one of a later release not.
+    fn packet(&self, deadline: Instant) -> Result<Option<(u64, Told)>, Lost> {
+        match self.receive(deadline) {
+            Ok((ToShim { request: 0, answer: Answer::Epoch { server, state, .. } }, _)) => {
+                news::hear((server, state));
+                Ok(None)
+            }
+            // A word to all at the door.
+            Ok((ToShim { request: 0, answer: Answer::Failed(failure) }, _)) => Err(Lost::Refused(failure)),
+            Ok((ToShim { request: 0, .. }, _)) | Err(Lost::Message(DecodeError::Unknown { request: 0 })) => Ok(None),
+            Ok((ToShim { request, answer }, descriptor)) => Ok(Some((request, (answer, descriptor)))),
+            Err(lost) => Err(lost),
         }
     }
 
@@ -206,15 +218,20 @@ impl Connection {
     }
 }
 
-fn set_limits(fd: &OwnedFd, limit: Duration) -> Result<(), Lost> {
-    setsockopt(fd, sockopt::SendTimeout, &time_value(limit)).map_err(io::Error::from)?;
-    Ok(setsockopt(fd, sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
+/// A socket of ours by its number, which was looked at just before. Setting its limits and waiting for it harm no other
+/// file that a careless program has put there.
+pub(super) fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: as above; one that the program has closed meanwhile makes a call fail, or a wait end, at once.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+fn set_limits(number: RawFd) -> Result<(), Lost> {
+    setsockopt(&borrowed(number), sockopt::SendTimeout, &time_value(PATIENCE)).map_err(io::Error::from)?;
+    set_receive_limit(number, PATIENCE)
 }
 
 fn set_receive_limit(number: RawFd, limit: Duration) -> Result<(), Lost> {
-    // SAFETY: the number was looked at just before and names a socket of ours; setting its limit harms no other.
-    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
-    Ok(setsockopt(&fd, sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
+    Ok(setsockopt(&borrowed(number), sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
 }
 
 fn time_value(limit: Duration) -> TimeVal {

@@ -15,8 +15,8 @@
 //! # The first error
 //! An exception leaves nothing in a tools queue, and whoever has caused it hears of it first. So the first answer of
 //! the driver that means that work on the GPU has failed is told before the program gets it, once for each copy of the
-//! driver; for the daemon's greeting and its answer it waits [`PATIENCE_WITH_REPORTS`] each. What it is worth is the
-//! daemon's to say: a victim's errors are mostly the same.
+//! driver; it waits [`PATIENCE_WITH_REPORTS`] for the daemon. What it is worth is the daemon's to say: a victim's errors
+//! are mostly the same.
 
 use std::{
     fs,
@@ -25,16 +25,16 @@ use std::{
         unix::{ffi::OsStrExt, fs::FileTypeExt},
     },
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use remps_proto::shim::{Answer, Ask, Capabilities, MOST_FOLLOWED};
 
-use super::{connection::Connection, door};
+use super::{
+    connection::{Connection, Lost},
+    link::linked,
+};
 use crate::{
     cuda::{library, result::CUresult},
     process::{log, panics::unpanicked, settings},
@@ -43,7 +43,7 @@ use crate::{
 /// How long a program waits for the daemon to watch it. It takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a program whose context is dead waits for the daemon to hear that.
-const PATIENCE_WITH_REPORTS: Duration = Duration::from_secs(1);
+const PATIENCE_WITH_REPORTS: Duration = Duration::from_secs(2);
 /// Answers of the driver that mean that work on the GPU has failed: 700, a kernel's time limit, a failed assertion, a
 /// kernel's stack, instruction, alignment, address space, program counter and launch, tensor memory. Not those of a dead
 /// server or of one that refuses, which nobody's work is to blame for.
@@ -51,9 +51,6 @@ const FAULTS: [u32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
 /// How the name of the file ends, and what the kernel adds to that of one that was removed.
 const NAME_END: &[u8] = b"nvidia-uvm";
 const REMOVED: &[u8] = b" (deleted)";
-
-/// What was sent last, and whether the daemon wants any.
-static SENT: Mutex<(Vec<RawFd>, bool)> = Mutex::new((Vec::new(), true));
 
 /// The copy of the driver, from 1, of which an error was told last.
 static TOLD: AtomicU64 = AtomicU64::new(0);
@@ -75,58 +72,64 @@ fn hear_error(error: u32) {
     if TOLD.swap(copy, Ordering::AcqRel) == copy {
         return;
     }
+    let ask = Ask::Report { error, own_work: true };
     // Without a daemon there is nobody to tell.
-    let _told = unpanicked(|| report(error));
+    let _told = unpanicked(|| linked()?.ask_now(ask, Capabilities::REPORTS, PATIENCE_WITH_REPORTS));
 }
 
-/// Tells the daemon of an error of this process; `None` if that takes no reports.
-fn report(error: u32) -> Option<()> {
-    let mut connection = Connection::open_within(&door(), PATIENCE_WITH_REPORTS).ok()?;
-    if !connection.welcome.capabilities.has(Capabilities::REPORTS) {
-        return None;
-    }
-    let told = connection.ask_within(Ask::Report { error, own_work: true }, None, PATIENCE_WITH_REPORTS).ok()?;
-    told.last().map(|_| ())
-}
-
-/// Sends what there is, if it is wanted and there is more than at the last time.
+/// Has the daemon given what there is, if it wants that and there is more than at the last time.
 pub(crate) fn offer() {
-    if !settings::is_telling_of_faults() {
-        return;
-    }
-    let mut sent = SENT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !sent.1 {
-        return;
-    }
-    let found = descriptors();
-    if found.is_empty() || found == sent.0 {
-        return;
-    }
-    match send(&found) {
-        Some(is_wanted) => *sent = (found, is_wanted),
-        // The daemon may be there the next time.
-        None => log::complain(format_args!(
-            "the MPS control daemon takes no UVM descriptors now: it can't hear of this process's faults"
-        )),
+    if settings::is_telling_of_faults()
+        && let Some(link) = linked()
+    {
+        link.follow(PATIENCE);
     }
 }
 
-/// Whether the daemon wants any; `None` if there is none, or it does not take them.
-fn send(found: &[RawFd]) -> Option<bool> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut connection = Connection::open(&door()).ok()?;
-    if !connection.welcome.capabilities.has(Capabilities::FOLLOWS) {
-        return Some(false);
-    }
-    for (index, number) in found.iter().enumerate() {
-        let more = index + 1 < found.len();
-        let left = deadline.saturating_duration_since(Instant::now());
-        let told = connection.ask_within(Ask::Follow { more }, Some(*number), left).ok()?;
-        if !matches!(told.last(), Some((Answer::Done { .. }, _))) {
-            return None;
+/// What the daemon follows this process by: the worker's.
+#[derive(Debug, Default)]
+pub(super) struct Followed {
+    sent: Vec<RawFd>,
+    found: Vec<RawFd>,
+    is_unwanted: bool,
+}
+
+impl Followed {
+    /// Looks whether there is anything to send.
+    pub(super) fn has_news(&mut self) -> bool {
+        if self.is_unwanted || !settings::is_telling_of_faults() {
+            return false;
         }
+        self.found = descriptors();
+        !self.found.is_empty() && self.found != self.sent
     }
-    Some(true)
+
+    /// Sends what was found; who is not there may be so the next time.
+    pub(super) fn offer_to(&mut self, connection: Option<&mut Connection>) -> Result<(), Lost> {
+        let sent = connection.map_or(Ok(false), |connection| self.send(connection));
+        if !matches!(sent, Ok(true)) {
+            log::complain(format_args!(
+                "the MPS control daemon takes no UVM descriptors now: it can't hear of this process's faults"
+            ));
+        }
+        sent.map(drop)
+    }
+
+    /// Whether the daemon has what it wants.
+    fn send(&mut self, connection: &mut Connection) -> Result<bool, Lost> {
+        self.is_unwanted = !connection.can(Capabilities::FOLLOWS);
+        let (deadline, mut left) = (Instant::now() + PATIENCE, self.found.len());
+        for number in self.found.iter().filter(|_| !self.is_unwanted) {
+            left -= 1;
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let told = connection.ask_within(Ask::Follow { more: left > 0 }, Some(*number), patience)?;
+            if !matches!(told.last(), Some((Answer::Done { .. }, _))) {
+                return Ok(false);
+            }
+        }
+        self.sent.clone_from(&self.found);
+        Ok(true)
+    }
 }
 
 /// The numbers of the process's descriptors of the UVM driver, in order.

@@ -3,24 +3,28 @@
 //! | part | does |
 //! |---|---|
 //! | [`greeting`] | whether a daemon answers, before the driver asks the same |
-//! | [`connection`] | one connection at its door for this library, with deadlines |
+//! | [`link`] | what the program's threads leave for the daemon, and wait for |
+//! | `worker` | the one thread that speaks to it, on one connection |
+//! | [`connection`] | that connection, with deadlines |
 //! | `listener` | whether who listens there may be the daemon |
-//! | [`link`] | the thread that gives kept memory into the daemon's vault |
+//! | `escrow` | gives kept memory into the daemon's vault |
 //! | `ledger` | what is to be given and released; pure |
-//! | [`news`] | what the daemon says of this process's server |
+//! | [`news`] | what the daemon says of this process's server, and who is told |
 //! | [`evidence`] | what is told to the daemon of faults |
 
 pub(crate) mod connection;
+mod escrow;
 pub(crate) mod evidence;
 pub(crate) mod greeting;
 mod ledger;
 pub(crate) mod link;
 mod listener;
 pub(crate) mod news;
+mod worker;
 
 use crate::process::settings::succession;
 
 /// The path of the daemon's door for this library.
-pub(crate) fn door() -> std::ffi::OsString {
+fn door() -> std::ffi::OsString {
     succession::socket()
 }

@@ -1,7 +1,7 @@
 //! The control daemon's word: that the server of this process is spoilt or gone, and whose fault it was.
 //!
-//! A thread of the library's own asks the daemon to be told when the server is no longer as it was. So a program that
-//! waits for nothing is recovered before its next call:
+//! The thread that speaks to the daemon ([`news`]) tells when the server is no longer as it was. So a program that waits
+//! for nothing is recovered before its next call:
 //!
 //! | the daemon says | done |
 //! |---|---|
@@ -12,124 +12,104 @@
 //! sound harms nothing. The other way round the driver never knows that a server's process is reaped, which is what
 //! proves that none of its channels is left, and nor whose fault it was: that is the daemon's to say.
 //!
-//! After a recovery the daemon is told that the dead copy is cut off, and closes its own copies of that one's UVM
-//! descriptors, which keep its memory on the GPU. Without a daemon, or with one that does not know of this, there is no
-//! thread's word and everything else is as ever.
+//! Asking and recovering may take long, and ask the daemon too, so they have a thread that ends with them. Without a
+//! daemon, or with one that does not know of this, there is no word and everything else is as ever.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use remps_proto::shim::{Ask, Part, ServerState};
+use remps_proto::shim::{Part, ServerState};
 
-use super::recovery;
-use crate::cuda::{
-    belongings,
-    errors::{self, Meaning},
-    gate, library, threads,
-};
-use crate::process::panics::unpanicked;
+use super::{is_armed, recovery};
 use crate::{
     cuda::{
+        belongings,
+        errors::{self, Meaning},
+        gate, library,
         result::CUresult,
+        threads,
         types::{CUcontext, CUstream},
     },
-    daemon::{
-        connection::{Connection, Lost, PATIENCE},
-        evidence, news,
-    },
+    daemon::news,
     keep,
-    process::{failpoint::reached, glibc},
+    process::{glibc, panics::unpanicked},
 };
 
-/// First and longest pause between two tries to find a daemon. One that was there a moment ago is mostly being replaced.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long one answer of the daemon's may take; then it is asked again.
-const WAIT: Duration = Duration::from_secs(15);
+/// How long the gate may be closed for a question to the driver.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two questions to the driver, once the daemon has said that the context will die; and after a while.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 const LATER: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(1);
 /// How long the driver is asked where the daemon has nothing more to say; then a call of the program's has to find out.
 const ENOUGH: Duration = Duration::from_secs(60);
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what this thread asks breaks nobody's capture.
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: what is asked here breaks nobody's capture.
 const RELAXED: u32 = 2;
 
-static IS_LISTENING: AtomicBool = AtomicBool::new(false);
+/// The daemon has said that a copy of the driver is to die.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    /// Which copy.
+    of: u64,
+    since: Instant,
+    /// Nothing more will be said of its server.
+    is_last_word: bool,
+}
 
-/// Starts the thread, once.
+/// What is to die, and whether a thread looks whether it has.
+static LOSS: Mutex<(Option<Loss>, bool)> = Mutex::new((None, false));
+
+fn loss() -> MutexGuard<'static, (Option<Loss>, bool)> {
+    LOSS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The daemon is heard from now on.
 pub(super) fn listen() {
-    if !IS_LISTENING.swap(true, Ordering::AcqRel) {
-        // Without it a recovery begins with a call of the program's.
-        let _none = glibc::detached_thread(Box::new(|| {
-            let _ended = unpanicked(work);
+    news::listen(heard);
+}
+
+fn heard(state: ServerState) {
+    let of = library::generation();
+    let mut loss = loss();
+    let before = loss.0.filter(|before| before.of == of);
+    loss.0 = match state {
+        ServerState::TAINTED | ServerState::GONE => {
+            let is_last_word = state == ServerState::GONE;
+            let as_before = before.filter(|before| before.is_last_word == is_last_word);
+            Some(as_before.unwrap_or_else(|| Loss { of, since: Instant::now(), is_last_word }))
+        }
+        // Of a server that is gone it has nothing more to say, and the context may not know yet.
+        ServerState::NONE => before.map(|before| Loss { is_last_word: true, ..before }),
+        _ => None,
+    };
+    // A forked child has no driver, and without a thread a recovery begins with a call of the program's.
+    if loss.0.is_some() && !loss.1 && is_armed() {
+        loss.1 = glibc::detached_thread(Box::new(|| {
+            let _ended = unpanicked(look);
         }));
     }
 }
 
-fn work() {
-    belongings::thread_is_ours();
-    let (mut pause, mut told) = (FIRST_PAUSE, 0);
+/// Looks until the copy that is to die has, or another one lives, or the daemon says otherwise.
+fn look() {
+    let _as_long_as_it_takes = belongings::Ours::begin();
     loop {
-        if let Some(mut connection) = news::connected() {
-            pause = FIRST_PAUSE;
-            // The daemon has ended, or is being replaced.
-            let Err(_lost) = follow(&mut connection, &mut told);
-        }
-        thread::park_timeout(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-/// Hears the daemon until it is gone. `told` is the copy of the driver that it knows to live.
-fn follow(connection: &mut Connection, told: &mut u64) -> Result<std::convert::Infallible, Lost> {
-    // What it has said on this connection, of which copy of the driver, and since when a context is to be dead.
-    let (mut heard, mut of) = ((0, ServerState::NONE), 0);
-    let mut lost_since: Option<Instant> = None;
-    // The server that an earlier daemon, or this one on another connection, knew of.
-    let (before, mut is_first) = (news::server_number(), true);
-    loop {
-        let (generation, may_recover) = recovery::settled();
-        if generation > *told {
-            connection.ask(Ask::Renewed, None)?;
-            reached("renewal-told");
-            // The new copy's have not been seen yet by a daemon that may not look.
-            evidence::offer();
-            *told = generation;
-        }
-        if generation != of {
-            (of, lost_since) = (generation, None);
-        }
-        let wait = match lost_since.filter(|_| may_recover) {
-            Some(since) if since.elapsed() < SOON => BETWEEN_LOOKS,
-            Some(_) => LATER,
-            None if is_first => Duration::ZERO,
-            None => WAIT,
+        let (_, may_recover) = recovery::settled();
+        let since = {
+            let mut loss = loss();
+            let is_over = |of: &Loss| of.is_last_word && of.since.elapsed() >= ENOUGH;
+            loss.0 = loss.0.filter(|of| may_recover && of.of == library::generation() && !is_over(of));
+            loss.1 = loss.0.is_some();
+            let Some(Loss { since, .. }) = loss.0 else { return };
+            since
         };
-        let (server, state, _) = news::watch(connection, heard, wait)?;
-        heard = (server, state);
-        // What it says while another copy is being made is of either.
-        if recovery::settled().0 == generation {
-            news::note(heard);
-        }
-        lost_since = match state {
-            ServerState::TAINTED | ServerState::GONE => lost_since.or_else(|| Some(Instant::now())),
-            // It ended while nobody was there to say so.
-            ServerState::NONE if is_first && before != 0 => Some(Instant::now()),
-            // Of a server that is gone it has nothing more to say, and the context may not know yet.
-            ServerState::NONE => lost_since.filter(|since| since.elapsed() < ENOUGH),
-            _ => None,
-        };
-        is_first = false;
-        if lost_since.is_some()
-            && may_recover
-            && let Some((answer, meaning, seen)) = dead_context()
-        {
+        if let Some((answer, meaning, seen)) = dead_context() {
             recovery::on_the_daemons_word(answer, meaning, seen);
         }
+        thread::park_timeout(if since.elapsed() < SOON { BETWEEN_LOOKS } else { LATER });
     }
 }
 
@@ -163,6 +143,6 @@ fn dead_context() -> Option<(CUresult, Meaning, u64)> {
 /// Whether an error is of this process's own doing: the daemon is certain of it, or no other process can have done it.
 pub(super) fn is_own_fault(error: u32, part: u32) -> bool {
     const SERVER_DIED: u32 = 806;
-    let is_under_mps = news::server_number() != 0;
+    let is_under_mps = news::said().0 != 0;
     part == Part::CULPRIT.0 || (!is_under_mps && error != SERVER_DIED)
 }

@@ -11,6 +11,8 @@ use integration::under_test::{Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const EVERYBODY: &str = "in-place";
@@ -104,6 +106,55 @@ fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
             assert_eq!((&line["told"], line["recovery"]["error"].as_u64()), (&Value::Null, Some(806)), "{line}");
             assert_eq!(line["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{line}");
         }
+    });
+}
+
+/// Threads of a process, and sockets that the library holds in it: in the upper half of the numbers.
+fn threads_and_sockets(pid: Pid) -> (usize, usize) {
+    let count = |folder: &str, fits: &dyn Fn(&Path) -> bool| {
+        let entries = fs::read_dir(format!("/proc/{pid}/{folder}")).into_iter().flatten().flatten();
+        entries.filter(|entry| fits(&entry.path())).count()
+    };
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    let most: u64 = files.split_whitespace().next().and_then(|soft| soft.parse().ok()).expect("a limit");
+    let is_socket = |path: &Path| {
+        let number = path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());
+        number.is_some_and(|number| number >= most / 2)
+            && fs::read_link(path).is_ok_and(|file| file.to_string_lossy().starts_with("socket:"))
+    };
+    (count("task", &|_| true), count("fd", &is_socket))
+}
+
+#[test]
+fn a_program_has_one_thread_and_one_socket_for_the_daemon_whatever_they_are_for() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[("MPS_TEST_VAULT_MEMFD", "1")]);
+        let arguments = ["--idle", "--recoveries", "1", "--seconds", "600"];
+        let alone = Process::start(&mut shim::recording(sim.command("mps-replay-probe", &arguments)));
+        sim.wait_event(&alone, "ready");
+        let (threads, sockets) = threads_and_sockets(alone.pid());
+        assert_eq!(sockets, 0, "{subject}");
+        alone.signal(Signal::SIGKILL);
+        let _killed = alone.finish(LIMIT);
+        // One that only tells of its faults holds no place at the door.
+        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+        let telling = Process::start(command.env("MPS_SHIM_FAULTS", "tell"));
+        sim.wait_event(&telling, "ready");
+        wait(&sim, "one thread", || threads_and_sockets(telling.pid()) == (threads + 1, 0));
+        telling.signal(Signal::SIGKILL);
+        let _killed = telling.finish(LIMIT);
+        let mut command = replaying(&sim, EVERYBODY, &arguments);
+        let probe = Process::start(command.env("MPS_SHIM_NAME", "llm").env("MPS_SHIM_FAULTS", "tell"));
+        sim.wait_event(&probe, "ready");
+        wait(&sim, "memory in the vault", || !sim.lab.ask("vault list --json\n").is_empty());
+        // A thread that copies the driver's file ends with that.
+        wait(&sim, "one thread and one socket", || threads_and_sockets(probe.pid()) == (threads + 1, 1));
+        assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        let finished = probe.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        let recovered = &events(&finished.stdout_text(), "recovered")[0];
+        assert_eq!(recovered["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{subject}: {recovered}");
     });
 }
 

@@ -15,7 +15,7 @@ use crate::{
         result::CUresult,
         types::{CUdevice, CUmemGenericAllocationHandle},
     },
-    daemon::link::Shared,
+    daemon::link::Link,
     keep::{
         self, Adopted, arena,
         region::{self, DESCRIPTOR, NotReserved, Region},
@@ -44,11 +44,7 @@ fn length(size: u64) -> usize {
 
 /// Maps these, and notes them as this program's memory with the labelled ranges as what is used of it. What was mapped
 /// nowhere is given back to the caller, by its key.
-pub(super) fn map_all(
-    shared: &Shared,
-    found: Vec<(Described, OwnedFd)>,
-    ranges: &[Range],
-) -> Result<Vec<u64>, Trouble> {
+pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[Range]) -> Result<Vec<u64>, Trouble> {
     let Ok((context, current)) = keep::allocation::current() else { return Err(Trouble::NoContext) };
     let (mapped, unmapped): (Vec<_>, Vec<_>) = found.into_iter().partition(|(described, _)| described.address != 0);
     let mut regions: Vec<(Described, Region)> = Vec::new();
@@ -72,10 +68,10 @@ pub(super) fn map_all(
         let inside = |range: &&Range| range.address >= region.base && range.address + range.bytes <= end;
         let blocks = ranges.iter().filter(inside).map(|range| (range.address, range.bytes)).collect();
         // The link must neither give it away anew nor release it before it is in the store.
-        shared.adopt(serial, described);
+        link.adopt(serial, described);
         let _kept_on = keep::add_adopted(Adopted { region, blocks }, context);
         reached("adoption-noted");
-        shared.arrived(serial);
+        link.arrived(serial);
     }
     Ok(unmapped.into_iter().map(|(described, _)| described.key).collect())
 }

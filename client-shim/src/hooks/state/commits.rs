@@ -150,14 +150,14 @@ fn code_of(failure: Failure) -> Code {
 
 /// Becomes the owner of the name, and maps what there is of it.
 fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
-    let shared = linked().ok_or(Code::Off)?;
+    let link = linked().ok_or(Code::Off)?;
     let name = succession::name().ok_or(Code::Off)?;
     let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));
     let (inherited, regions) = loop {
         let left = limit.saturating_sub(begin.elapsed());
         let wait_ms = u64::try_from(left.min(SLICE).as_millis()).unwrap_or(0);
         let ask = Ask::Succeed { name: name.clone(), wait_ms, even_if_nobody, least: Rest::PROCESS };
-        match shared.ask(ask, left.min(SLICE)).map(sorted) {
+        match link.ask(ask, left.min(SLICE)).map(sorted) {
             Some(Ok(found)) => break found,
             Some(Err(Failure::NOT_YET)) | None if begin.elapsed() < limit => {}
             Some(Err(failure)) => return Err(code_of(failure)),
@@ -168,18 +168,18 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
     let waited = begin.elapsed();
     let commit = inherited.commit.clone().unwrap_or_default();
     let (count, bytes) = (regions.len(), regions.iter().map(|(region, _)| region.bytes).sum());
-    let unmapped = map_all(shared, regions, &commit.ranges).map_err(|trouble| match trouble {
+    let unmapped = map_all(link, regions, &commit.ranges).map_err(|trouble| match trouble {
         Trouble::Address => Code::Address,
         Trouble::Descriptor => Code::NotKept,
         Trouble::NoContext | Trouble::Device | Trouble::Driver(_) => Code::Driver,
     })?;
     for key in unmapped {
         // What was mapped nowhere can't be found again by anybody.
-        let _released = shared.ask(Ask::Release { key }, Duration::ZERO);
+        let _released = link.ask(Ask::Release { key }, Duration::ZERO);
     }
     reached("adoption-done");
-    shared.may_escrow.store(true, Ordering::Release);
-    shared.wake();
+    link.may_escrow.store(true, Ordering::Release);
+    link.wake();
     // What the predecessor has freed since is not there, whatever its commit says.
     let there = |range: &Range| keep::is_kept(range.address, range.bytes);
     let ranges: Vec<Range> = commit.ranges.into_iter().filter(there).collect();
@@ -239,7 +239,7 @@ pub(super) fn constant_ranges() -> Vec<(u64, u64)> {
 }
 
 fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
-    let shared = linked().ok_or(Code::Off)?;
+    let link = linked().ok_or(Code::Off)?;
     if data.len() > MAX_COMMIT_BYTES {
         return Err(Code::Invalid);
     }
@@ -249,7 +249,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     if has_context && !driver!(context::cuCtxSynchronize()).is_success() {
         return Err(Code::Driver);
     }
-    if !shared.may_escrow.load(Ordering::Acquire) {
+    if !link.may_escrow.load(Ordering::Acquire) {
         return Err(Code::NotYet);
     }
     let mut ranges: Vec<Range> = state().ranges.values().cloned().collect();
@@ -269,7 +269,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     if ranges.len() > MAX_RANGES {
         return Err(Code::Invalid);
     }
-    let (is_settled, progress) = shared.settle(limit);
+    let (is_settled, progress) = link.settle(limit);
     match () {
         () if !progress.is_connected || !is_settled => return Err(Code::NoDaemon),
         () if !progress.has_state => return Err(Code::OldDaemon),
@@ -279,7 +279,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
     }
     reached("commit-settled");
     let ask = Ask::Commit { name, commit: Commit { generation, data, ranges } };
-    let told = shared.ask(ask, limit.saturating_sub(begin.elapsed()));
+    let told = link.ask(ask, limit.saturating_sub(begin.elapsed()));
     reached("commit-answered");
     let (outcome, answer) = match told.and_then(|mut told| told.pop()) {
         Some((Answer::Done { .. }, _)) => (Outcome::Done, Ok(())),

@@ -53,11 +53,11 @@ extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
         if !error.is_success() {
             noted(error);
         } else if status == 0
-            && let Some(shared) = started()
-            && shared.may_escrow.swap(false, Ordering::AcqRel)
+            && let Some(link) = started()
+            && link.may_escrow.swap(false, Ordering::AcqRel)
             && let Some(name) = succession::name()
         {
-            let _nobody_to_tell = shared.ask(Ask::Discard { name }, PATIENCE);
+            let _nobody_to_tell = link.ask(Ask::Discard { name }, PATIENCE);
         }
     });
 }

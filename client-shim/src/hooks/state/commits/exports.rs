@@ -11,7 +11,7 @@ use super::{
     super::linked, CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of,
     shadows, state, succeed,
 };
-use crate::{daemon::link::Shared, keep, process::settings::succession};
+use crate::{daemon::link::Link, keep, process::settings::succession};
 
 /// Takes what a predecessor left under the program's name, if there is anything.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -164,10 +164,10 @@ unsafe extern "C" fn mps_state_last_recovery(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn mps_state_discard(timeout_ms: u32) -> c_int {
     answered(|| {
-        let shared: &Shared = linked().ok_or(Code::Off)?;
+        let link: &Link = linked().ok_or(Code::Off)?;
         let name = succession::name().ok_or(Code::Off)?;
         let limit = Duration::from_millis(timeout_ms.into());
-        match shared.ask(Ask::Discard { name }, limit).and_then(|mut told| told.pop()) {
+        match link.ask(Ask::Discard { name }, limit).and_then(|mut told| told.pop()) {
             Some((Answer::Done { .. }, _)) => Ok(()),
             Some((Answer::Failed(failure), _)) => Err(code_of(failure)),
             _ => Err(Code::NoDaemon),

@@ -1,0 +1,106 @@
+use std::{
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+    thread,
+};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, send, socket,
+};
+use remps_proto::shim::{Answer, FromShim, MAX_MESSAGE_BYTES, Part, ServerState, ToShim, VERSION, Welcome};
+
+use super::*;
+
+static DOOR: OnceLock<PathBuf> = OnceLock::new();
+static HEARD: Mutex<Vec<ServerState>> = Mutex::new(Vec::new());
+const ABLE: Capabilities = Capabilities::VAULT.and(Capabilities::NEWS).and(Capabilities::SUBSCRIPTIONS);
+
+/// One connection of a daemon that does as it is told.
+struct Daemon(RawFd);
+
+impl Daemon {
+    fn welcomes(listener: &OwnedFd, capabilities: Capabilities) -> Self {
+        let daemon = Self(accept(listener.as_raw_fd()).unwrap());
+        let hello = daemon.hears();
+        assert!(matches!(hello.ask, Ask::Hello { .. }), "{hello:?}");
+        let welcome = Welcome { version: VERSION, capabilities, most_bytes: 1, most_regions: 1, ttl_ms: 1 };
+        daemon.says(hello.request, Answer::Welcome(welcome));
+        daemon
+    }
+
+    fn hears(&self) -> FromShim {
+        let mut packet = vec![0; MAX_MESSAGE_BYTES];
+        let length = recv(self.0, &mut packet, MsgFlags::empty()).unwrap();
+        FromShim::decode(&packet[..length]).unwrap()
+    }
+
+    fn says(&self, request: u64, answer: Answer) {
+        send(self.0, &ToShim { request, answer }.encode().unwrap(), MsgFlags::MSG_NOSIGNAL).unwrap();
+    }
+
+    fn tells(&self, request: u64, state: ServerState) {
+        self.says(request, Answer::Epoch { server: 7, state, part: Part::UNKNOWN });
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        nix::unistd::close(self.0).unwrap();
+    }
+}
+
+fn is_heard(states: &[ServerState]) {
+    while *HEARD.lock().unwrap() != states {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn news_is_heard_on_the_one_connection_whatever_else_is_asked_and_whoever_the_daemon_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = DOOR.get_or_init(|| folder.path().join("shim"));
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(listener.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    news::LISTENER.set(|state| HEARD.lock().unwrap().push(state)).unwrap();
+    let link: &'static Link = Box::leak(Box::new(Link::new().unwrap()));
+    thread::spawn(move || Worker::new(link, || DOOR.get().unwrap().clone().into_os_string()).work());
+
+    let daemon = Daemon::welcomes(&listener, ABLE);
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Subscribe { server: 0 });
+    daemon.tells(0, ServerState::HEALTHY);
+    daemon.says(request, Answer::Done { regions: 0 });
+    // What a later daemon may say.
+    send(daemon.0, &[0xfa, 0x07, 0], MsgFlags::MSG_NOSIGNAL).unwrap();
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| link.ask(Ask::HandBack, Duration::from_secs(60)));
+        let FromShim { request, ask } = daemon.hears();
+        assert_eq!(ask, Ask::HandBack);
+        daemon.tells(0, ServerState::TAINTED);
+        is_heard(&[ServerState::HEALTHY, ServerState::TAINTED]);
+        daemon.says(request, Answer::Done { regions: 0 });
+        assert!(matches!(asked.join().unwrap().unwrap()[..], [(Answer::Done { .. }, None)]));
+        // What the daemon is not able to do it is not asked.
+        assert!(link.ask_now(Ask::Where, Capabilities::EPOCHS, Duration::from_secs(60)).is_none());
+    });
+    // Its successor is told what was heard last, and says how that has ended.
+    drop(daemon);
+    let daemon = Daemon::welcomes(&listener, ABLE);
+    let FromShim { request, ask } = daemon.hears();
+    assert_eq!(ask, Ask::Subscribe { server: 7 });
+    daemon.tells(0, ServerState::GONE);
+    daemon.says(request, Answer::Done { regions: 0 });
+    is_heard(&[ServerState::HEALTHY, ServerState::TAINTED, ServerState::GONE]);
+    assert_eq!(news::said(), (7, ServerState::GONE));
+    // One of an earlier release is asked, and asked again.
+    drop(daemon);
+    let daemon = Daemon::welcomes(&listener, Capabilities::VAULT.and(Capabilities::NEWS));
+    for _ in 0..2 {
+        let FromShim { request, ask } = daemon.hears();
+        assert_eq!(ask, Ask::Watch { server: 7, state: ServerState::HEALTHY, wait_ms: 0 });
+        daemon.tells(request, ServerState::HEALTHY);
+    }
+    assert_eq!(link.progress().connections, 3);
+}
