@@ -15,7 +15,7 @@
 //! | [`report`] | what the commands of ours are answered, from a picture of the daemon |
 //! | [`failpoint`], [`patience`] | where tests kill the daemon; how long it waits for others in them |
 //! | [`run`] | programs that are started again when a fault has ended them |
-//! | [`vault`] | where programs give their GPU memory into the daemon's keeping |
+//! | [`door`] | the preload library's door: memory into the daemon's keeping, news of servers out |
 //! | [`witness`] | what tells of faults, of ends, and of who a process is |
 //! | [`sys`] | the system calls that need unsafe code |
 //!
@@ -27,6 +27,7 @@ mod cli;
 mod core;
 mod devices;
 mod doctor;
+mod door;
 mod driver;
 mod failpoint;
 mod holder;
@@ -40,7 +41,6 @@ mod settings;
 mod stop;
 mod sys;
 mod ui;
-mod vault;
 mod witness;
 
 pub mod parts;

@@ -50,7 +50,7 @@ pub mod sys {
 
 /// What the vault notes with the holder.
 pub mod vault {
-    pub use crate::vault::note::{Note, TitleNote};
+    pub use crate::door::note::{Note, TitleNote};
 }
 
 /// The tools queue and the patched module's notices.

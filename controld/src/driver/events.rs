@@ -8,9 +8,9 @@ use crate::core::{
 };
 use crate::devices::Device;
 use crate::devices::gpus::ProbedGpu;
+use crate::door::Reply;
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
-use crate::vault::Reply;
 use crate::witness::identity::Found;
 use crate::witness::uvm::{AttachError, Attached, OpenFiles};
 use remps_proto::admin::reply::ClientRow;

@@ -13,7 +13,7 @@ use super::events::Event;
 use super::processes::kernel_pid;
 use super::vault::done;
 use crate::core::ProcessKey;
-use crate::vault::{Reply, Request};
+use crate::door::{Reply, Request};
 use crate::witness::uvm::{AttachError, Attached};
 use remps_proto::shim::{Answer, Failure};
 use tokio::sync::oneshot;

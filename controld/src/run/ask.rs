@@ -1,4 +1,5 @@
-//! What the wrapper asks the vault's door. Without a daemon, or with one that does not know, nothing is learnt.
+//! What the wrapper asks at the preload library's door. Without a daemon, or with one that does not know, nothing is
+//! learnt.
 
 use crate::holder::socket::{receive, send};
 use crate::io::listener_of::may_be_the_daemon;

@@ -18,7 +18,7 @@ pub(crate) fn start(stage: &mut Stage) {
 /// The same, which dies at a point.
 pub(crate) fn start_armed(stage: &mut Stage, point: &str) {
     stage.launch(&[], &[TAKES_MEMORY_FILES, ("MPS_TEST_KILL_AT", point)]);
-    stage.wait_for("the vault's door", || Shim::silent(stage.pipe_dir()).is_ok());
+    stage.wait_for("the door", || Shim::silent(stage.pipe_dir()).is_ok());
 }
 
 /// What an idle daemon and its holder have open.

@@ -59,7 +59,7 @@ pub(crate) fn is_standby() -> bool {
     lane() > 0
 }
 
-/// The vault's door.
+/// The daemon's door for this library.
 pub(crate) fn socket() -> std::ffi::OsString {
     settings::socket_called(SOCKET_NAME)
 }

@@ -7,13 +7,13 @@
 //! for which everybody waits.
 
 use crate::core::vault::{NameId, RegionId};
+use crate::door::Reply;
+use crate::door::descriptor::Descriptor;
+use crate::door::device::Device;
+use crate::door::note::{Note, TitleNote};
 use crate::driver::{Driver, keys};
 use crate::failpoint::reached;
 use crate::holder::Kind;
-use crate::vault::Reply;
-use crate::vault::descriptor::Descriptor;
-use crate::vault::device::Device;
-use crate::vault::note::{Note, TitleNote};
 use remps_proto::shim::{Answer, Failure};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

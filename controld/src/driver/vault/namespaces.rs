@@ -16,9 +16,9 @@
 use super::keeper::Keeper;
 use crate::core::vault::{Caller, Kept, NameId, RegionId, Scope, Title};
 use crate::core::{Namespace, ProcessKey};
+use crate::door::client::Client;
 use crate::driver::{Driver, keys};
 use crate::holder::{Held, Kind};
-use crate::vault::client::Client;
 use crate::witness::place::{self, Found};
 use nix::sys::stat::fstat;
 use std::collections::{BTreeMap, BTreeSet};

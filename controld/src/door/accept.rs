@@ -81,7 +81,7 @@ impl Door {
     pub(crate) fn open(listener: OwnedFd, welcome: Welcome, requests: mpsc::Sender<Request>) -> io::Result<Self> {
         let (shut, open) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let porter = Porter { listener, shut, welcome, requests, crowd: Arc::default(), devices: Arc::default() };
-        std::thread::Builder::new().name("vault-door".into()).stack_size(STACK_BYTES).spawn(move || porter.work())?;
+        std::thread::Builder::new().name("door".into()).stack_size(STACK_BYTES).spawn(move || porter.work())?;
         Ok(Self { _open: open })
     }
 }
@@ -135,9 +135,9 @@ impl Porter {
             Session::new(socket, welcome, requests, devices).serve();
             drop(ticket);
         };
-        let spawned = std::thread::Builder::new().name("vault-client".into()).stack_size(STACK_BYTES).spawn(serve);
+        let spawned = std::thread::Builder::new().name("door-client".into()).stack_size(STACK_BYTES).spawn(serve);
         if let Err(error) = spawned {
-            tracing::warn!(%error, "a program can't be served at the vault's door");
+            tracing::warn!(%error, "a program can't be served at the door");
         }
     }
 }

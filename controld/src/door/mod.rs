@@ -1,4 +1,5 @@
-//! The vault's door: the socket `shim`, where programs give their GPU memory's descriptors into the daemon's keeping.
+//! The preload library's door: the socket `shim`, where programs give their GPU memory's descriptors into the daemon's
+//! keeping, ask for what it knows, and are told news of their server.
 //!
 //! ```text
 //!   program ──connects──► Door ──a thread for each connection──► Session ──Request──► driver (decides, keeps)
@@ -17,7 +18,7 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | [`door`] | accepts, and bounds connections per user |
+//! | [`accept`] | accepts, and bounds connections per user |
 //! | `session` | one connection: limits, deadlines, one request at a time |
 //! | [`line`] | the same for the driver, which says in between what nobody asked for |
 //! | [`client`] | who the peer is: process, user and cgroup, as the kernel says |
@@ -31,10 +32,10 @@
 //! no use to the other process: each packet's sender is compared. A peer of a PID namespace that this daemon does not
 //! see has no pid here, and is refused.
 
+pub(crate) mod accept;
 pub(crate) mod client;
 pub(crate) mod descriptor;
 pub(crate) mod device;
-pub(crate) mod door;
 pub(crate) mod line;
 pub(crate) mod note;
 mod reach;

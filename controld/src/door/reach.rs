@@ -64,7 +64,7 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vault::client::identify;
+    use crate::door::client::identify;
     use std::fs::File;
     use std::os::unix::net::UnixStream;
 

@@ -1,4 +1,4 @@
-//! One connection at the vault's door, on a thread of its own.
+//! One connection at the preload library's door, on a thread of its own.
 
 use super::client::{Client, identify};
 use super::descriptor::Descriptor;
