@@ -20,7 +20,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use checks::CHECKS;
+use checks::CHECKS;
 
 use machine::Machine;
 use serde::Serialize;

@@ -16,11 +16,11 @@ use super::Outcome;
 use super::machine::Machine;
 
 /// A check: its name in every output, and how it is made.
-pub(crate) type Check = (&'static str, fn(&Machine) -> Outcome);
+pub(super) type Check = (&'static str, fn(&Machine) -> Outcome);
 
 /// Every check, in the order of the output: what is asked first when nothing works comes first. What each is about is
 /// told by the command line's help, and [`crate::cli::CHECKS`] names the same ones.
-pub(crate) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     ("daemon", daemon::daemon),
     ("stale-files", daemon::stale_files),
     ("other-daemons", daemon::other_daemons),
