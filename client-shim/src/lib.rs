@@ -10,7 +10,7 @@
 //! Rules of the house:
 //! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment.
 //!   There is one later for the daemon, only where the program has a name for its successors ([`hooks::state`]), may be
-//!   recovered ([`replay`]) or tells of its faults, and while there is work beside the program's calls another one.
+//!   recovered ([`recovery`]) or tells of its faults, and while there is work beside the program's calls another one.
 //! - A lookup is done for real first, and only a success is replaced, so the library never invents a function.
 //! - If anything of ours fails, the call goes to the driver as if the library were not there.
 //! - All state is atomics and one page that a forked child finds empty, except for what is kept of a program: that is
@@ -23,6 +23,6 @@ compile_error!("the library is written for glibc on x86-64: its dlsym and its sy
 mod cuda;
 mod daemon;
 mod hooks;
-mod keep;
+mod kept;
 mod process;
-mod replay;
+mod recovery;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a handle | is translated |
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
-//! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`keep::graphs`) |
+//! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`kept::graphs`) |
 //! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | an address on the GPU, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |

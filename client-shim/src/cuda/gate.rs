@@ -1,4 +1,4 @@
-//! The gate that every call of a program passes while replay is on, so that the driver can be exchanged when nobody is
+//! The gate that every call of a program passes while recovery is on, so that the driver can be exchanged when nobody is
 //! in it.
 //!
 //! A passer counts itself in before it looks whether the gate is closed, and whoever closes the gate looks at the counts

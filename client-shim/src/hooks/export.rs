@@ -62,10 +62,10 @@ macro_rules! export {
 
         #[cfg_attr(not(test), unsafe(export_name = $symbol))]
         pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
-            if $crate::replay::is_armed() {
+            if $crate::recovery::is_armed() {
                 let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
                 let numbers = || -> Vec<u64> { vec![$($crate::cuda::arguments::Argument::number($argument)),*] };
-                return $crate::replay::through(&FUNCTION, &subject, &numbers, &mut |is_renamed| {
+                return $crate::recovery::through(&FUNCTION, &subject, &numbers, &mut |is_renamed| {
                     if !is_renamed {
                         // SAFETY: the program's own call, with its own arguments.
                         return unsafe { call($($argument),*) };
@@ -112,7 +112,7 @@ macro_rules! export {
             if answer.is_success() && !$out.is_null() {
                 // SAFETY: the driver has just written there.
                 let object = unsafe { $out.read_unaligned() };
-                $crate::keep::account::made(stringify!($name), $crate::keep::account::Reason::$reason, object.key());
+                $crate::kept::account::made(stringify!($name), $crate::kept::account::Reason::$reason, object.key());
             }
             return answer;
         }
@@ -122,7 +122,7 @@ macro_rules! export {
             // SAFETY: the program's own call, with its own arguments.
             let answer = unsafe { $function($($argument),*) };
             if answer.is_success() {
-                $crate::keep::account::gone($key.key());
+                $crate::kept::account::gone($key.key());
             }
             return answer;
         }

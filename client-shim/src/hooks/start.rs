@@ -17,12 +17,12 @@ use crate::{
         result::CUresult,
     },
     daemon::{evidence, greeting},
-    keep,
+    kept,
     process::{
         fork, log,
         settings::{self, Requirement},
     },
-    replay,
+    recovery,
 };
 
 /// The word of the fork page that belongs to the process.
@@ -66,7 +66,7 @@ pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Re
 
 /// The program's call, after which memory is kept if that is wanted.
 fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
-    let interval = if replay::is_armed() { None } else { belongings::Interval::begin() };
+    let interval = if recovery::is_armed() { None } else { belongings::Interval::begin() };
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(flags) });
     if let Some(interval) = interval {
@@ -74,11 +74,11 @@ fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
     }
     if answer.is_success() && settings::is_keeping() {
         let surroundings =
-            keep::Surroundings { has_context: evidence::offer, is_short: state::settle, report: state::report };
-        if keep::begin(surroundings) {
+            kept::Surroundings { has_context: evidence::offer, is_short: state::settle, report: state::report };
+        if kept::begin(surroundings) {
             state::begin();
         }
-        replay::arm(state::constant_ranges);
+        recovery::arm(state::constant_ranges);
     }
     if answer.is_success() {
         evidence::offer();

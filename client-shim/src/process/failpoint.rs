@@ -2,7 +2,7 @@
 //!
 //! `MPS_SHIM_TEST_AT=kill:name` makes the process send itself SIGKILL when it comes to that step; `stop:name` makes it
 //! stop, so that a test can kill somebody else there and let it go on. `name:n` means the n-th time. The steps are those
-//! of allocation, escrow, adoption and replay: between each two of them something has changed that outlives the process,
+//! of allocation, escrow, adoption and recovery: between each two of them something has changed that outlives the process,
 //! or that another process sees.
 //!
 //! As the daemon's own (`controld/src/failpoint.rs`) the code exists only where `debug_assertions` are on, and the names

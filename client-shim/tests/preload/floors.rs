@@ -12,10 +12,10 @@ use std::{
 const FLOORS: [(&str, &[&str]); 6] = [
     ("process", &[]),
     ("cuda", &["process"]),
-    ("keep", &["cuda", "process"]),
+    ("kept", &["cuda", "process"]),
     ("daemon", &["cuda", "process"]),
-    ("replay", &["cuda", "daemon", "keep", "process"]),
-    ("hooks", &["cuda", "daemon", "keep", "process", "replay"]),
+    ("recovery", &["cuda", "daemon", "kept", "process"]),
+    ("hooks", &["cuda", "daemon", "kept", "process", "recovery"]),
 ];
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -87,8 +87,8 @@ fn no_floor_knows_one_above() {
 
 #[test]
 fn names_are_found_in_every_form() {
-    let text = "use crate::{cuda::{a, b}, keep, process::fork as f};\nlet x = crate::vault::door(); $crate::hooks::X";
-    let expected = ["cuda", "hooks", "keep", "process", "vault"].map(str::to_owned);
+    let text = "use crate::{cuda::{a, b}, kept, process::fork as f};\nlet x = crate::vault::door(); $crate::hooks::X";
+    let expected = ["cuda", "hooks", "kept", "process", "vault"].map(str::to_owned);
     assert_eq!(named(text), BTreeSet::from(expected));
     assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests { crate::c }"), "a ");
 }

@@ -23,30 +23,30 @@ macro_rules! copy {
                     dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
                     prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
-                fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds => keep::journal::copy;
+                fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds => kept::code::variables::copy;
                 fn cuMemcpy2DAsync_v2(
                     copy: *const CUDA_MEMCPY2D, stream: CUstream,
-                ) / _ptsz => keep::journal::flat_in_order;
-                fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) / _ptds => keep::journal::flat;
-                fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) / _ptds => keep::journal::flat;
+                ) / _ptsz => kept::code::variables::flat_in_order;
+                fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) / _ptds => kept::code::variables::flat;
+                fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) / _ptds => kept::code::variables::flat;
                 fn cuMemcpy3DAsync_v2(
                     copy: *const CUDA_MEMCPY3D, stream: CUstream,
-                ) / _ptsz => keep::journal::solid_in_order;
+                ) / _ptsz => kept::code::variables::solid_in_order;
                 fn cuMemcpy3DBatchAsync_v2(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
                 fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds;
                 fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) / _ptsz;
-                fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds => keep::journal::solid;
+                fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds => kept::code::variables::solid;
                 fn cuMemcpyAsync(
                     dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::copy_in_order;
+                ) / _ptsz => kept::code::variables::copy_in_order;
                 fn cuMemcpyAtoA_v2(
                     dst_array: CUarray, dst_offset: usize, src_array: CUarray, src_offset: usize, byte_count: usize,
                 ) / _ptds;
                 fn cuMemcpyAtoD_v2(
                     dst_device: CUdeviceptr, src_array: CUarray, src_offset: usize, byte_count: usize,
-                ) / _ptds => keep::journal::from_array;
+                ) / _ptds => kept::code::variables::from_array;
                 fn cuMemcpyAtoHAsync_v2(
                     dst_host: *mut c_void, src_array: CUarray, src_offset: usize, byte_count: usize, stream: CUstream,
                 ) / _ptsz;
@@ -62,10 +62,10 @@ macro_rules! copy {
                 ) / _ptds;
                 fn cuMemcpyDtoDAsync_v2(
                     dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::on_device_in_order;
+                ) / _ptsz => kept::code::variables::on_device_in_order;
                 fn cuMemcpyDtoD_v2(
                     dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize,
-                ) / _ptds => keep::journal::on_device;
+                ) / _ptds => kept::code::variables::on_device;
                 fn cuMemcpyDtoHAsync_v2(
                     dst_host: *mut c_void, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
                 ) / _ptsz;
@@ -80,53 +80,53 @@ macro_rules! copy {
                 ) / _ptds;
                 fn cuMemcpyHtoDAsync_v2(
                     dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::to_device_in_order;
+                ) / _ptsz => kept::code::variables::to_device_in_order;
                 fn cuMemcpyHtoD_v2(
                     dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize,
-                ) / _ptds => keep::journal::to_device;
+                ) / _ptds => kept::code::variables::to_device;
                 fn cuMemcpyPeer(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize,
-                ) / _ptds => keep::journal::to_peer;
+                ) / _ptds => kept::code::variables::to_peer;
                 fn cuMemcpyPeerAsync(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::to_peer_in_order;
+                ) / _ptsz => kept::code::variables::to_peer_in_order;
                 fn cuMemsetD16Async(
                     dst_device: CUdeviceptr, us: c_ushort, n: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::set_halves_in_order;
+                ) / _ptsz => kept::code::variables::set_halves_in_order;
                 fn cuMemsetD16_v2(
                     dst_device: CUdeviceptr, us: c_ushort, n: usize,
-                ) / _ptds => keep::journal::set_halves;
+                ) / _ptds => kept::code::variables::set_halves;
                 fn cuMemsetD2D16Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => keep::journal::fill_halves_in_order;
+                ) / _ptsz => kept::code::variables::fill_halves_in_order;
                 fn cuMemsetD2D16_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
-                ) / _ptds => keep::journal::fill_halves;
+                ) / _ptds => kept::code::variables::fill_halves;
                 fn cuMemsetD2D32Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => keep::journal::fill_words_in_order;
+                ) / _ptsz => kept::code::variables::fill_words_in_order;
                 fn cuMemsetD2D32_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
-                ) / _ptds => keep::journal::fill_words;
+                ) / _ptds => kept::code::variables::fill_words;
                 fn cuMemsetD2D8Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => keep::journal::fill_bytes_in_order;
+                ) / _ptsz => kept::code::variables::fill_bytes_in_order;
                 fn cuMemsetD2D8_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
-                ) / _ptds => keep::journal::fill_bytes;
+                ) / _ptds => kept::code::variables::fill_bytes;
                 fn cuMemsetD32Async(
                     dst_device: CUdeviceptr, ui: c_uint, n: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::set_words_in_order;
-                fn cuMemsetD32_v2(dst_device: CUdeviceptr, ui: c_uint, n: usize) / _ptds => keep::journal::set_words;
+                ) / _ptsz => kept::code::variables::set_words_in_order;
+                fn cuMemsetD32_v2(dst_device: CUdeviceptr, ui: c_uint, n: usize) / _ptds => kept::code::variables::set_words;
                 fn cuMemsetD8Async(
                     dst_device: CUdeviceptr, uc: c_uchar, n: usize, stream: CUstream,
-                ) / _ptsz => keep::journal::set_bytes_in_order;
-                fn cuMemsetD8_v2(dst_device: CUdeviceptr, uc: c_uchar, n: usize) / _ptds => keep::journal::set_bytes;
+                ) / _ptsz => kept::code::variables::set_bytes_in_order;
+                fn cuMemsetD8_v2(dst_device: CUdeviceptr, uc: c_uchar, n: usize) / _ptds => kept::code::variables::set_bytes;
             }
             elsewhere {
                 fn cuMemPrefetchAsync(

@@ -11,95 +11,95 @@ macro_rules! graph {
                 fn cuGraphAddBatchMemOpNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
-                ) => keep::graphs::add_batch;
+                ) => kept::graphs::add_batch;
                 fn cuGraphAddChildGraphNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, child_graph: CUgraph,
-                ) => keep::graphs::add_child;
+                ) => kept::graphs::add_child;
                 fn cuGraphAddDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) => keep::graphs::connect;
+                ) => kept::graphs::connect;
                 fn cuGraphAddEmptyNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize,
-                ) => keep::graphs::add_empty;
+                ) => kept::graphs::add_empty;
                 fn cuGraphAddEventRecordNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ) => keep::graphs::add_record;
+                ) => kept::graphs::add_record;
                 fn cuGraphAddEventWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ) => keep::graphs::add_wait;
+                ) => kept::graphs::add_wait;
                 fn cuGraphAddExternalSemaphoresSignalNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
-                ) => keep::graphs::add_signal;
+                ) => kept::graphs::add_signal;
                 fn cuGraphAddExternalSemaphoresWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
-                ) => keep::graphs::add_external_wait;
+                ) => kept::graphs::add_external_wait;
                 fn cuGraphAddHostNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => keep::graphs::add_host;
+                ) => kept::graphs::add_host;
                 fn cuGraphAddKernelNode_v2(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::add_kernel;
+                ) => kept::graphs::add_kernel;
                 fn cuGraphAddMemAllocNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
-                ) => keep::graphs::add_allocation;
+                ) => kept::graphs::add_allocation;
                 fn cuGraphAddMemFreeNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, dptr: CUdeviceptr,
-                ) => keep::graphs::add_free;
+                ) => kept::graphs::add_free;
                 fn cuGraphAddMemcpyNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,
-                ) => keep::graphs::add_copy;
+                ) => kept::graphs::add_copy;
                 fn cuGraphAddMemsetNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, memset_params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext,
-                ) => keep::graphs::add_set;
+                ) => kept::graphs::add_set;
                 fn cuGraphAddNode_v2(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::add;
+                ) => kept::graphs::add;
                 fn cuGraphBatchMemOpNodeGetParams(
                     node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
                 fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
                 fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
-                fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph) => keep::graphs::clone;
+                fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph) => kept::graphs::clone;
                 fn cuGraphConditionalHandleCreate(
                     handle_out: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext,
                     default_launch_value: c_uint, flags: c_uint,
                 );
-                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) => keep::graphs::create;
+                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) => kept::graphs::create;
                 fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
-                fn cuGraphDestroy(graph: CUgraph) => keep::graphs::destroy;
-                fn cuGraphDestroyNode(node: CUgraphNode) => keep::graphs::destroy_node;
+                fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
+                fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
                 fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
-                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) => keep::graphs::change_record;
+                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) => kept::graphs::change_record;
                 fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
-                fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) => keep::graphs::change_wait;
+                fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) => kept::graphs::change_wait;
                 fn cuGraphExecBatchMemOpNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
                 fn cuGraphExecChildGraphNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, child_graph: CUgraph,
-                ) => keep::graphs::execute_child;
-                fn cuGraphExecDestroy(graph_exec: CUgraphExec) => keep::graphs::destroy_executable;
+                ) => kept::graphs::execute_child;
+                fn cuGraphExecDestroy(graph_exec: CUgraphExec) => kept::graphs::destroy_executable;
                 fn cuGraphExecEventRecordNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-                ) => keep::graphs::execute_record;
+                ) => kept::graphs::execute_record;
                 fn cuGraphExecEventWaitNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-                ) => keep::graphs::execute_wait;
+                ) => kept::graphs::execute_wait;
                 fn cuGraphExecExternalSemaphoresSignalNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -109,23 +109,23 @@ macro_rules! graph {
                 fn cuGraphExecGetFlags(graph_exec: CUgraphExec, flags: *mut cuuint64_t);
                 fn cuGraphExecHostNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => keep::graphs::execute_host;
+                ) => kept::graphs::execute_host;
                 fn cuGraphExecKernelNodeSetParams_v2(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::execute_kernel;
+                ) => kept::graphs::execute_kernel;
                 fn cuGraphExecMemcpyNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,
-                ) => keep::graphs::execute_copy;
+                ) => kept::graphs::execute_copy;
                 fn cuGraphExecMemsetNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, memset_params: *const CUDA_MEMSET_NODE_PARAMS,
                     ctx: CUcontext,
-                ) => keep::graphs::execute_set;
+                ) => kept::graphs::execute_set;
                 fn cuGraphExecNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::execute;
+                ) => kept::graphs::execute;
                 fn cuGraphExecUpdate_v2(
                     graph_exec: CUgraphExec, graph: CUgraph, result_info: *mut CUgraphExecUpdateResultInfo,
-                ) => keep::graphs::update;
+                ) => kept::graphs::update;
                 fn cuGraphExternalSemaphoresSignalNodeGetParams(
                     node: CUgraphNode, params_out: *mut CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -141,72 +141,72 @@ macro_rules! graph {
                 fn cuGraphGetEdges_v2(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_edges: *mut usize,
-                ) => keep::graphs::look_at_edges;
+                ) => kept::graphs::look_at_edges;
                 fn cuGraphGetNodes(
                     graph: CUgraph, nodes: *mut CUgraphNode, num_nodes: *mut usize,
-                ) => keep::graphs::look_at_nodes;
+                ) => kept::graphs::look_at_nodes;
                 fn cuGraphGetRootNodes(
                     graph: CUgraph, root_nodes: *mut CUgraphNode, num_root_nodes: *mut usize,
-                ) => keep::graphs::look_at_nodes;
+                ) => kept::graphs::look_at_nodes;
                 fn cuGraphHostNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_HOST_NODE_PARAMS);
                 fn cuGraphHostNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => keep::graphs::change_host;
+                ) => kept::graphs::change_host;
                 fn cuGraphInstantiateWithFlags(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong,
-                ) => keep::graphs::instantiate;
+                ) => kept::graphs::instantiate;
                 fn cuGraphInstantiateWithParams(
                     graph_exec: *mut CUgraphExec, graph: CUgraph,
                     instantiate_params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-                ) / _ptsz => keep::graphs::instantiate_with;
+                ) / _ptsz => kept::graphs::instantiate_with;
                 fn cuGraphKernelNodeCopyAttributes(
                     dst: CUgraphNode, src: CUgraphNode,
-                ) => keep::graphs::change_attributes;
+                ) => kept::graphs::change_attributes;
                 fn cuGraphKernelNodeGetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value_out: *mut CUkernelNodeAttrValue,
                 );
                 fn cuGraphKernelNodeGetParams_v2(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::look_at_kernel;
+                ) => kept::graphs::look_at_kernel;
                 fn cuGraphKernelNodeSetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value: *const CUkernelNodeAttrValue,
-                ) => keep::graphs::change_attribute;
+                ) => kept::graphs::change_attribute;
                 fn cuGraphKernelNodeSetParams_v2(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::change_kernel;
+                ) => kept::graphs::change_kernel;
                 fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: LaunchesGraph;
                 fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
                 fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, dptr_out: *mut CUdeviceptr);
                 fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMCPY3D);
                 fn cuGraphMemcpyNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMCPY3D,
-                ) => keep::graphs::change_copy;
+                ) => kept::graphs::change_copy;
                 fn cuGraphMemsetNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMSET_NODE_PARAMS);
                 fn cuGraphMemsetNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMSET_NODE_PARAMS,
-                ) => keep::graphs::change_set;
+                ) => kept::graphs::change_set;
                 fn cuGraphNodeFindInClone(
                     node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
-                ) => keep::graphs::look_in_clone;
+                ) => kept::graphs::look_in_clone;
                 fn cuGraphNodeGetDependencies_v2(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependencies: *mut usize,
-                ) => keep::graphs::look_around;
+                ) => kept::graphs::look_around;
                 fn cuGraphNodeGetDependentNodes_v2(
                     node: CUgraphNode, dependent_nodes: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependent_nodes: *mut usize,
-                ) => keep::graphs::look_around;
+                ) => kept::graphs::look_around;
                 fn cuGraphNodeGetEnabled(graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: *mut c_uint);
                 fn cuGraphNodeGetType(node: CUgraphNode, type_: *mut CUgraphNodeType);
                 fn cuGraphNodeSetEnabled(
                     graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: c_uint,
-                ) => keep::graphs::enable;
-                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams) => keep::graphs::change;
+                ) => kept::graphs::enable;
+                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams) => kept::graphs::change;
                 fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
                 fn cuGraphRemoveDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) => keep::graphs::connect;
+                ) => kept::graphs::connect;
                 fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
                 fn cuGraphUpload(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: Launches;
                 fn cuUserObjectCreate(
@@ -219,64 +219,64 @@ macro_rules! graph {
             elsewhere {
                 fn cuGraphAddDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) => keep::graphs::connect_plainly;
+                ) => kept::graphs::connect_plainly;
                 fn cuGraphAddKernelNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::add_old_kernel;
+                ) => kept::graphs::add_old_kernel;
                 fn cuGraphAddNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::add_plainly;
+                ) => kept::graphs::add_plainly;
                 fn cuGraphAddNode_v3(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::add;
+                ) => kept::graphs::add;
                 fn cuGraphExecGetId(graph_exec: CUgraphExec, graph_id: *mut c_uint);
                 fn cuGraphExecKernelNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::execute_old_kernel;
+                ) => kept::graphs::execute_old_kernel;
                 fn cuGraphExecUpdate(
                     graph_exec: CUgraphExec, graph: CUgraph, error_node_out: *mut CUgraphNode,
                     update_result_out: *mut CUgraphExecUpdateResult,
-                ) => keep::graphs::update_plainly;
+                ) => kept::graphs::update_plainly;
                 fn cuGraphGetEdges(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
-                ) => keep::graphs::look_at_plain_edges;
+                ) => kept::graphs::look_at_plain_edges;
                 fn cuGraphGetId(graph: CUgraph, graph_id: *mut c_uint);
                 fn cuGraphInstantiate(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) => keep::graphs::instantiate_with_log;
+                ) => kept::graphs::instantiate_with_log;
                 fn cuGraphInstantiate_v2(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) => keep::graphs::instantiate_with_log;
+                ) => kept::graphs::instantiate_with_log;
                 fn cuGraphKernelNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::look_at_old_kernel;
+                ) => kept::graphs::look_at_old_kernel;
                 fn cuGraphKernelNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => keep::graphs::change_old_kernel;
+                ) => kept::graphs::change_old_kernel;
                 fn cuGraphNodeGetContainingGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphNodeGetDependencies(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, num_dependencies: *mut usize,
-                ) => keep::graphs::look_around_plainly;
+                ) => kept::graphs::look_around_plainly;
                 fn cuGraphNodeGetDependentNodes(
                     node: CUgraphNode, dependent_nodes: *mut CUgraphNode, num_dependent_nodes: *mut usize,
-                ) => keep::graphs::look_around_plainly;
+                ) => kept::graphs::look_around_plainly;
                 fn cuGraphNodeGetLocalId(node: CUgraphNode, node_id: *mut c_uint);
                 fn cuGraphNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::look_at_params;
+                ) => kept::graphs::look_at_params;
                 fn cuGraphNodeGetToolsId(node: CUgraphNode, tools_node_id: *mut c_ulonglong);
                 fn cuGraphNodeSetParams_v2(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => keep::graphs::change;
+                ) => kept::graphs::change;
                 fn cuGraphRemoveDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) => keep::graphs::connect_plainly;
+                ) => kept::graphs::connect_plainly;
             }
         }
     };

@@ -5,16 +5,16 @@ macro_rules! host {
         $then! {
             host: Host None;
             {
-                fn cuMemAllocHost_v2(pp: *mut *mut c_void, bytesize: usize) => keep::pinned::allocate_plain;
-                fn cuMemFreeHost(p: *mut c_void) => keep::pinned::free;
-                fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint) => keep::pinned::allocate;
+                fn cuMemAllocHost_v2(pp: *mut *mut c_void, bytesize: usize) => kept::memory::pinned::allocate_plain;
+                fn cuMemFreeHost(p: *mut c_void) => kept::memory::pinned::free;
+                fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint) => kept::memory::pinned::allocate;
                 fn cuMemHostGetDevicePointer_v2(pdptr: *mut CUdeviceptr, p: *mut c_void, flags: c_uint);
-                fn cuMemHostGetFlags(flags: *mut c_uint, p: *mut c_void) => keep::pinned::flags;
-                fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint) => keep::record::host_range;
-                fn cuMemHostUnregister(p: *mut c_void) => keep::record::host_range_ends;
+                fn cuMemHostGetFlags(flags: *mut c_uint, p: *mut c_void) => kept::memory::pinned::flags;
+                fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::objects::record::host_range;
+                fn cuMemHostUnregister(p: *mut c_void) => kept::objects::record::host_range_ends;
             }
             elsewhere {
-                fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint) => keep::record::host_range;
+                fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::objects::record::host_range;
             }
         }
     };

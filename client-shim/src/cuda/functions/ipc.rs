@@ -7,7 +7,7 @@ macro_rules! ipc {
             {
                 fn cuIpcCloseMemHandle(dptr: CUdeviceptr) gone(dptr);
                 fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent);
-                fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => keep::pointers::ipc;
+                fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => kept::memory::pointers::ipc;
                 fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) made Ipc(event);
                 fn cuIpcOpenMemHandle_v2(
                     pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint,

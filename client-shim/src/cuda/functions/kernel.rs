@@ -15,15 +15,15 @@ macro_rules! kernel {
                 fn cuFuncLoad(function_: CUfunction);
                 fn cuFuncSetAttribute(
                     hfunc: CUfunction, attrib: CUfunction_attribute, value: c_int,
-                ) => keep::record_code::attribute;
+                ) => kept::code::modules::attribute;
                 fn cuFuncSetBlockShape(hfunc: CUfunction, x: c_int, y: c_int, z: c_int);
-                fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) => keep::record_code::cache;
+                fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) => kept::code::modules::cache;
                 fn cuFuncSetSharedMemConfig(hfunc: CUfunction, config: CUsharedconfig);
                 fn cuFuncSetSharedSize(hfunc: CUfunction, bytes: c_uint);
                 fn cuKernelGetAttribute(pi: *mut c_int, attrib: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
                 fn cuKernelGetFunction(
                     func: *mut CUfunction, kernel: CUkernel,
-                ) => keep::record_library::kernel_function;
+                ) => kept::code::libraries::kernel_function;
                 fn cuKernelGetLibrary(lib: *mut CUlibrary, kernel: CUkernel);
                 fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel);
                 fn cuKernelGetParamInfo(
@@ -31,10 +31,10 @@ macro_rules! kernel {
                 );
                 fn cuKernelSetAttribute(
                     attrib: CUfunction_attribute, val: c_int, kernel: CUkernel, dev: CUdevice,
-                ) => keep::record_library::kernel_attribute;
+                ) => kept::code::libraries::kernel_attribute;
                 fn cuKernelSetCacheConfig(
                     kernel: CUkernel, config: CUfunc_cache, dev: CUdevice,
-                ) => keep::record_library::kernel_cache;
+                ) => kept::code::libraries::kernel_cache;
                 fn cuLaunch(f: CUfunction): Launches;
                 fn cuLaunchCooperativeKernel(
                     f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint,

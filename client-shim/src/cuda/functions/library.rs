@@ -8,15 +8,15 @@ macro_rules! library {
                 fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary);
                 fn cuLibraryGetGlobal(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
-                ) => keep::record_library::variable;
+                ) => kept::code::libraries::variable;
                 fn cuLibraryGetKernel(
                     kernel: *mut CUkernel, library: CUlibrary, name: *const c_char,
-                ) => keep::record_library::kernel;
+                ) => kept::code::libraries::kernel;
                 fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
                 fn cuLibraryGetManaged(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
                 ) made Managed(dptr);
-                fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary) => keep::record_library::library_module;
+                fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary) => kept::code::libraries::library_module;
                 fn cuLibraryGetUnifiedFunction(
                     fptr: *mut *mut c_void, library: CUlibrary, symbol: *const c_char,
                 ) made Variable(fptr);
@@ -25,14 +25,14 @@ macro_rules! library {
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
-                ) => keep::record_library::library;
+                ) => kept::code::libraries::library;
                 fn cuLibraryLoadFromFile(
                     library: *mut CUlibrary, file_name: *const c_char, jit_options: *mut CUjit_option,
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
-                ) => keep::record_library::library_file;
-                fn cuLibraryUnload(library: CUlibrary) => keep::record_library::library_ends;
+                ) => kept::code::libraries::library_file;
+                fn cuLibraryUnload(library: CUlibrary) => kept::code::libraries::library_ends;
             }
             elsewhere {
             }

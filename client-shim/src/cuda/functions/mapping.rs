@@ -5,14 +5,14 @@ macro_rules! mapping {
         $then! {
             mapping: Mapping None;
             {
-                fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) => keep::mapping::unreserve;
+                fn cuMemAddressFree(ptr: CUdeviceptr, size: usize) => kept::memory::mapping::unreserve;
                 fn cuMemAddressReserve(
                     ptr: *mut CUdeviceptr, size: usize, alignment: usize, addr: CUdeviceptr, flags: c_ulonglong,
-                ) => keep::mapping::reserve;
+                ) => kept::memory::mapping::reserve;
                 fn cuMemCreate(
                     handle: *mut CUmemGenericAllocationHandle, size: usize, prop: *const CUmemAllocationProp,
                     flags: c_ulonglong,
-                ) => keep::mapping::create;
+                ) => kept::memory::mapping::create;
                 fn cuMemExportToShareableHandle(
                     shareable_handle: *mut c_void, handle: CUmemGenericAllocationHandle,
                     handle_type: CUmemAllocationHandleType, flags: c_ulonglong,
@@ -23,7 +23,7 @@ macro_rules! mapping {
                 );
                 fn cuMemGetAllocationPropertiesFromHandle(
                     prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle,
-                ) => keep::mapping::properties;
+                ) => kept::memory::mapping::properties;
                 fn cuMemGetHandleForAddressRange(
                     handle: *mut c_void, dptr: CUdeviceptr, size: usize, handle_type: CUmemRangeHandleType,
                     flags: c_ulonglong,
@@ -31,20 +31,20 @@ macro_rules! mapping {
                 fn cuMemImportFromShareableHandle(
                     handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
                     sh_handle_type: CUmemAllocationHandleType,
-                ) => keep::mapping::import;
+                ) => kept::memory::mapping::import;
                 fn cuMemMap(
                     ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle,
                     flags: c_ulonglong,
-                ) => keep::mapping::map;
+                ) => kept::memory::mapping::map;
                 fn cuMemMapArrayAsync(map_info_list: *mut CUarrayMapInfo, count: c_uint, stream: CUstream) / _ptsz;
-                fn cuMemRelease(handle: CUmemGenericAllocationHandle) => keep::mapping::release;
+                fn cuMemRelease(handle: CUmemGenericAllocationHandle) => kept::memory::mapping::release;
                 fn cuMemRetainAllocationHandle(
                     handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void,
-                ) => keep::mapping::retain;
+                ) => kept::memory::mapping::retain;
                 fn cuMemSetAccess(
                     ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize,
-                ) => keep::mapping::allow;
-                fn cuMemUnmap(ptr: CUdeviceptr, size: usize) => keep::mapping::unmap;
+                ) => kept::memory::mapping::allow;
+                fn cuMemUnmap(ptr: CUdeviceptr, size: usize) => kept::memory::mapping::unmap;
             }
             elsewhere {
             }

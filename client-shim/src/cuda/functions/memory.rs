@@ -8,17 +8,17 @@ macro_rules! memory {
                 fn cuMemAdvise_v2(dev_ptr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation);
                 fn cuMemAllocManaged(
                     dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint,
-                ) => keep::allocation::managed;
+                ) => kept::memory::allocation::managed;
                 fn cuMemAllocPitch_v2(
                     dptr: *mut CUdeviceptr, pitch: *mut usize, width_in_bytes: usize, height: usize,
                     element_size_bytes: c_uint,
-                ) => keep::allocation::pitched;
-                fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) => keep::allocation::plain;
-                fn cuMemFree_v2(dptr: CUdeviceptr) => keep::freeing::now;
+                ) => kept::memory::allocation::pitched;
+                fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) => kept::memory::allocation::plain;
+                fn cuMemFree_v2(dptr: CUdeviceptr) => kept::memory::freeing::now;
                 fn cuMemGetAddressRange_v2(
                     pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr,
-                ) => keep::pointers::range;
-                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => keep::pointers::info;
+                ) => kept::memory::pointers::range;
+                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => kept::memory::pointers::info;
                 fn cuMemRangeGetAttribute(
                     data: *mut c_void, data_size: usize, attribute: CUmem_range_attribute, dev_ptr: CUdeviceptr,
                     count: usize,
@@ -29,11 +29,11 @@ macro_rules! memory {
                 );
                 fn cuPointerGetAttribute(
                     data: *mut c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr,
-                ) => keep::pointers::attribute;
+                ) => kept::memory::pointers::attribute;
                 fn cuPointerGetAttributes(
                     num_attributes: c_uint, attributes: *mut CUpointer_attribute, data: *mut *mut c_void,
                     ptr: CUdeviceptr,
-                ) => keep::pointers::attributes;
+                ) => kept::memory::pointers::attributes;
                 fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr);
             }
             elsewhere {

@@ -22,24 +22,24 @@ macro_rules! module {
                 fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
-                ) => keep::record_code::function;
+                ) => kept::code::modules::function;
                 fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
                 fn cuModuleGetGlobal_v2(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char,
-                ) => keep::record_code::variable;
+                ) => kept::code::modules::variable;
                 fn cuModuleGetLoadingMode(mode: *mut CUmoduleLoadingMode);
                 fn cuModuleGetSurfRef(
                     surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char,
                 ) made Array(surf_ref);
                 fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
-                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => keep::record_code::module_file;
-                fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) => keep::record_code::module;
+                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => kept::code::modules::module_file;
+                fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) => kept::code::modules::module;
                 fn cuModuleLoadDataEx(
                     module: *mut CUmodule, image: *const c_void, num_options: c_uint, options: *mut CUjit_option,
                     option_values: *mut *mut c_void,
-                ) => keep::record_code::module_with_options;
-                fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void) => keep::record_code::module;
-                fn cuModuleUnload(hmod: CUmodule) => keep::record_code::module_ends;
+                ) => kept::code::modules::module_with_options;
+                fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void) => kept::code::modules::module;
+                fn cuModuleUnload(hmod: CUmodule) => kept::code::modules::module_ends;
             }
             elsewhere {
                 fn cuLinkAddData(

@@ -10,11 +10,11 @@ macro_rules! pool {
                 fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool);
                 fn cuMemAllocAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, stream: CUstream,
-                ) / _ptsz => keep::ordered::allocate;
+                ) / _ptsz => kept::memory::stream_ordered::allocate;
                 fn cuMemAllocFromPoolAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream,
-                ) / _ptsz => keep::ordered::from_pool;
-                fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => keep::freeing::in_order;
+                ) / _ptsz => kept::memory::stream_ordered::from_pool;
+                fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order;
                 fn cuMemGetDefaultMemPool(
                     pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType,
                 );
@@ -39,13 +39,13 @@ macro_rules! pool {
                 ) made Pool(ptr_out);
                 fn cuMemPoolSetAccess(
                     pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize,
-                ) => keep::ordered::allow;
+                ) => kept::memory::stream_ordered::allow;
                 fn cuMemPoolSetAttribute(pool: CUmemoryPool, attr: CUmemPool_attribute, value: *mut c_void);
                 fn cuMemPoolTrimTo(pool: CUmemoryPool, min_bytes_to_keep: usize);
                 fn cuMemSetMemPool(location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool);
             }
             elsewhere {
-                fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream) => keep::freeing::in_order_per_thread;
+                fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order_per_thread;
             }
         }
     };

@@ -39,7 +39,7 @@ macro_rules! query {
                 fn cuGetErrorString(error: CUresult, str: *mut *const c_char);
                 fn cuGetExportTable(
                     export_table: *mut *const c_void, export_table_id: *const CUuuid,
-                ) => replay::private::hand_out;
+                ) => recovery::private::hand_out;
             }
             elsewhere {
                 fn cuDeviceGetCliqueCount(count: *mut usize, dev: CUdevice);

@@ -17,17 +17,17 @@ macro_rules! stream {
                 fn cuStreamBeginCaptureToGraph(
                     stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize, mode: CUstreamCaptureMode,
-                ) / _ptsz => keep::contexts::begin_capture_to_graph;
+                ) / _ptsz => kept::objects::contexts::begin_capture_to_graph;
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
-                ) / _ptsz => keep::contexts::begin_capture;
+                ) / _ptsz => kept::objects::contexts::begin_capture;
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
-                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) => keep::record::stream;
+                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) => kept::objects::record::stream;
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
-                ) => keep::record::stream_with_priority;
-                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => keep::record::stream_ends;
-                fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz => keep::contexts::end_capture;
+                ) => kept::objects::record::stream_with_priority;
+                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::record::stream_ends;
+                fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz => kept::objects::contexts::end_capture;
                 fn cuStreamGetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value_out: *mut CUstreamAttrValue,
                 ) / _ptsz;
@@ -46,12 +46,12 @@ macro_rules! stream {
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamSetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue,
-                ) / _ptsz => keep::record::stream_attribute;
+                ) / _ptsz => kept::objects::record::stream_attribute;
                 fn cuStreamSynchronize(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamUpdateCaptureDependencies_v2(
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
                     num_dependencies: usize, flags: c_uint,
-                ) / _ptsz => keep::graphs::depend;
+                ) / _ptsz => kept::graphs::depend;
                 fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) / _ptsz;
                 fn cuStreamWaitValue32_v2(
                     stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint,
@@ -77,8 +77,8 @@ macro_rules! stream {
                 fn cuStreamBeginRecaptureToGraph(
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
-                ) / _ptsz => keep::graphs::recapture;
-                fn cuStreamDestroy(stream: CUstream): EndsStream => keep::record::stream_ends;
+                ) / _ptsz => kept::graphs::recapture;
+                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::record::stream_ends;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,
@@ -93,7 +93,7 @@ macro_rules! stream {
                 ) / _ptsz;
                 fn cuStreamUpdateCaptureDependencies(
                     stream: CUstream, dependencies: *mut CUgraphNode, num_dependencies: usize, flags: c_uint,
-                ) / _ptsz => keep::graphs::depend_plainly;
+                ) / _ptsz => kept::graphs::depend_plainly;
                 fn cuStreamWaitValue32(
                     stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint,
                 ) / _ptsz: Submits;

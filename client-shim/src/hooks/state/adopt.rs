@@ -16,9 +16,12 @@ use crate::{
         types::{CUdevice, CUmemGenericAllocationHandle},
     },
     daemon::link::Link,
-    keep::{
-        self, Adopted, arena,
-        region::{self, DESCRIPTOR, NotReserved, Region},
+    kept::{
+        self, Adopted,
+        memory::{
+            arena,
+            region::{self, DESCRIPTOR, NotReserved, Region},
+        },
     },
     process::{descriptors::Held, failpoint::reached, log},
 };
@@ -45,7 +48,7 @@ fn length(size: u64) -> usize {
 /// Maps these, and notes them as this program's memory with the labelled ranges as what is used of it. What was mapped
 /// nowhere is given back to the caller, by its key.
 pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[Range]) -> Result<Vec<u64>, Trouble> {
-    let Ok((context, current)) = keep::allocation::current() else { return Err(Trouble::NoContext) };
+    let Ok((context, current)) = kept::memory::allocation::current() else { return Err(Trouble::NoContext) };
     let (mapped, unmapped): (Vec<_>, Vec<_>) = found.into_iter().partition(|(described, _)| described.address != 0);
     let mut regions: Vec<(Described, Region)> = Vec::new();
     for (described, descriptor) in mapped {
@@ -69,7 +72,7 @@ pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[R
         let blocks = ranges.iter().filter(inside).map(|range| (range.address, range.bytes)).collect();
         // The link must neither give it away anew nor release it before it is in the store.
         link.adopt(serial, described);
-        let _kept_on = keep::add_adopted(Adopted { region, blocks }, context);
+        let _kept_on = kept::add_adopted(Adopted { region, blocks }, context);
         reached("adoption-noted");
         link.arrived(serial);
     }

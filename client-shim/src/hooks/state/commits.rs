@@ -22,7 +22,7 @@ use super::{
 };
 use crate::process::panics::unpanicked;
 use crate::process::settings::succession;
-use crate::{cuda::types::CUcontext, keep, process::failpoint::reached};
+use crate::{cuda::types::CUcontext, kept, process::failpoint::reached};
 
 /// Longest wait that one request is asked for, so that the link has time for others.
 const SLICE: Duration = Duration::from_millis(500);
@@ -181,7 +181,7 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
     link.may_escrow.store(true, Ordering::Release);
     link.wake();
     // What the predecessor has freed since is not there, whatever its commit says.
-    let there = |range: &Range| keep::is_kept(range.address, range.bytes);
+    let there = |range: &Range| kept::is_kept(range.address, range.bytes);
     let ranges: Vec<Range> = commit.ranges.into_iter().filter(there).collect();
     let ranges = shadows().adopt(ranges);
     let mut state = state();
@@ -253,7 +253,7 @@ fn commit(generation: u64, data: Vec<u8>, timeout_ms: u32) -> Result<(), Code> {
         return Err(Code::NotYet);
     }
     let mut ranges: Vec<Range> = state().ranges.values().cloned().collect();
-    if !ranges.iter().all(|range| keep::is_kept(range.address, range.bytes)) {
+    if !ranges.iter().all(|range| kept::is_kept(range.address, range.bytes)) {
         return Err(Code::Invalid);
     }
     let (begin, limit) = (Instant::now(), Duration::from_millis(timeout_ms.into()));

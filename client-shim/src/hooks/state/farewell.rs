@@ -20,7 +20,7 @@ use crate::process::panics::unpanicked;
 use crate::process::settings::succession;
 use crate::{
     cuda::{result::CUresult, types::CUstream},
-    keep,
+    kept,
 };
 
 /// An ending program waits for the daemon no longer than for any packet of it.
@@ -45,7 +45,7 @@ pub(super) fn prepare() {
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     let _silent = unpanicked(|| {
-        if !keep::is_on() {
+        if !kept::is_on() {
             // A forked child, which has nothing.
             return;
         }

@@ -30,7 +30,7 @@ use crate::{
         link::{self, CHANGES, Link},
         news,
     },
-    keep,
+    kept,
     process::descriptors,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn begin() {
 
 /// A piece of memory has come or gone.
 fn changed() {
-    if !is_named() || !keep::is_on() {
+    if !is_named() || !kept::is_on() {
         return;
     }
     CHANGES.fetch_add(1, Ordering::AcqRel);
@@ -57,7 +57,7 @@ fn changed() {
 
 /// The link of this process, started if need be; `None` if nothing of it outlives it, or there can't be one.
 fn linked() -> Option<&'static Link> {
-    if is_named() && keep::is_on() { link::linked() } else { None }
+    if is_named() && kept::is_on() { link::linked() } else { None }
 }
 
 /// The link of this process, if it has one for what outlives it.
@@ -67,7 +67,7 @@ fn started() -> Option<&'static Link> {
 
 /// What there is for the vault. The descriptors are copied under the store's lock.
 fn pieces(is_wanted: &dyn Fn(u64) -> bool, most: usize) -> Option<Vec<Piece>> {
-    keep::outside(is_wanted, most).ok()
+    kept::outside(is_wanted, most).ok()
 }
 
 /// Memory is short: waits until the vault has let go of what the program has freed. Without a link it does nothing.

@@ -11,7 +11,7 @@ use super::{
     super::linked, CONSTANT, Code, Found, Recovery, SHADOWED, answered, code_of, commit, is_in_doubt, label_of,
     shadows, state, succeed,
 };
-use crate::{daemon::link::Link, keep, process::settings::succession};
+use crate::{daemon::link::Link, kept, process::settings::succession};
 
 /// Takes what a predecessor left under the program's name, if there is anything.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -38,7 +38,7 @@ unsafe extern "C" fn mps_state_register(label: *const c_char, address: u64, byte
         let is_known = matches!(flags, 0 | CONSTANT | SHADOWED);
         // A copy has a longer label.
         let is_too_long = flags == SHADOWED && label.len() >= MAX_LABEL_BYTES;
-        if bytes == 0 || !is_known || is_too_long || !keep::is_kept(address, bytes) {
+        if bytes == 0 || !is_known || is_too_long || !kept::is_kept(address, bytes) {
             return Err(Code::Invalid);
         }
         let mut state = state();

@@ -1,0 +1,285 @@
+//! What is kept, and what is not recoverable and why, for whoever runs the program.
+//!
+//! `MPS_SHIM_REPORT=stderr`, or a path to append to, asks for one line of JSON when the process ends in an orderly way.
+#![expect(unsafe_code, reason = "asks to be called at the process's end, and writes to a descriptor of the program's")]
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    io::Write as _,
+    path::Path,
+    process,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    is_on,
+    objects::{recipes::KINDS, record},
+    surroundings, with,
+};
+use crate::{
+    cuda::{result::CUresult, threads, types::CUdeviceptr},
+    process::settings,
+};
+
+/// Declares the reasons and their texts.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $text:literal,)+) => {
+        /// Why something does not outlive a fault.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Reason {
+            $($(#[$doc])* $reason,)+
+        }
+
+        impl Reason {
+            /// The reason in words.
+            const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $text,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// `cuMemAllocManaged`.
+    Managed = "managed memory has no descriptor",
+    /// Pools.
+    StreamOrdered = "memory of the driver's pools has no descriptor",
+    /// Arrays, textures, surfaces.
+    Array = "the layout of an array is the driver's secret",
+    /// Graphs and what is made of them.
+    Graph = "a graph or its user object can only be made again by the program",
+    /// Allocations, conditions, external semaphores, batches of memory operations, arrays.
+    GraphNode = "a node of a graph is of a kind that is not made again",
+    /// Functions by unknown ways.
+    GraphKernel = "a kernel of a graph is of a module that nobody has seen",
+    /// The driver does not know the sizes of parameters.
+    GraphArguments = "the arguments of a graph's kernel cannot be copied",
+    /// Too many.
+    GraphTooLarge = "graphs take more memory than is kept of them",
+    /// Legacy handles.
+    Ipc = "what another process has made ends with that process's driver",
+    /// Pools and what comes from others' pools.
+    Pool = "the memory of pools is the driver's",
+    /// External memory and semaphores.
+    External = "what another interface has made is not known here",
+    /// Multicast objects.
+    Multicast = "a multicast object is made by several processes together",
+    /// `cuMemHostAlloc`.
+    HostMemory = "the driver does not register such host memory",
+    /// Green contexts and their streams.
+    GreenContext = "a green context is not made again",
+    /// `cuCtxCreate`.
+    OtherContext = "only primary contexts are made again",
+    /// Addresses of a library's functions.
+    Variable = "a function's address is another one after a reload",
+    /// `cuGetExportTable`.
+    PrivateTable = "nobody knows what this private table's functions do",
+    /// Images without a readable length, or too many of them.
+    Image = "the image cannot be kept",
+    /// JIT options.
+    JitOption = "the image was compiled with options that cannot be kept",
+    /// The host's memory.
+    NotOnADevice = "memory that is not a device's is not kept",
+    /// An import from something else.
+    NotByDescriptor = "what came by another kind of handle than a descriptor is not kept",
+    /// A multicast object.
+    UnknownObject = "a mapping of something that is no allocation",
+    /// There was memory for the driver's way of allocating and not for ours.
+    NoMemoryInPages = "no memory was left in pages of 2 MiB",
+    /// No virtual memory management here.
+    NotExportable = "the driver refuses exportable memory",
+    /// Too many descriptors.
+    NoDescriptor = "the process may have no more descriptors",
+}
+
+/// How much of something there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    /// There now.
+    live: u64,
+    /// Made in all.
+    ever: u64,
+    /// Bytes there now.
+    bytes: u64,
+    /// Bytes made in all.
+    made_bytes: u64,
+}
+
+type Key = (&'static str, Reason);
+
+/// What is not recoverable.
+#[derive(Debug)]
+struct Account {
+    counts: BTreeMap<Key, Count>,
+    /// Ranges and objects that are not kept: by address or handle, why and how long.
+    ranges: BTreeMap<u64, (Key, u64)>,
+}
+
+static ACCOUNT: Mutex<Account> = Mutex::new(Account { counts: BTreeMap::new(), ranges: BTreeMap::new() });
+
+fn account() -> MutexGuard<'static, Account> {
+    ACCOUNT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A range was allocated that is not kept.
+pub(crate) fn lost_range(function: &'static str, reason: Reason, address: CUdeviceptr, size: usize) {
+    if is_on() {
+        let bytes = u64::try_from(size).unwrap_or(u64::MAX);
+        account().add(function, reason, address, bytes);
+    }
+}
+
+/// An object was made that cannot be made again.
+pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
+    if is_on() {
+        if reason == Reason::OtherContext {
+            // Whoever makes a context has it as the current one.
+            threads::push(usize::try_from(object).unwrap_or_default());
+        }
+        account().add(function, reason, object, 0);
+    }
+}
+
+/// An object was destroyed.
+pub(crate) fn gone(object: u64) {
+    if is_on() {
+        account().remove(object);
+    }
+}
+
+/// A piece of memory was made that is not kept; nobody says when it goes.
+pub(crate) fn passed(function: &'static str, reason: Reason, bytes: u64) {
+    if is_on() {
+        let mut account = account();
+        let count = account.counts.entry((function, reason)).or_default();
+        count.ever += 1;
+        count.made_bytes = count.made_bytes.saturating_add(bytes);
+    }
+}
+
+/// The driver was asked to free a range: it is no longer counted if it did. Gives the answer back.
+pub(crate) fn after_free(address: CUdeviceptr, answer: CUresult) -> CUresult {
+    if answer.is_success() && is_on() {
+        account().remove(address);
+    }
+    answer
+}
+
+/// What there is now that cannot be made again: function and reason.
+pub(crate) fn living() -> Vec<(&'static str, &'static str)> {
+    let account = account();
+    let living = account.counts.iter().filter(|(_, count)| count.live > 0);
+    living.map(|((function, reason), _)| (*function, reason.text())).collect()
+}
+
+impl Account {
+    fn add(&mut self, function: &'static str, reason: Reason, address: u64, bytes: u64) {
+        // An address that is given out again was freed in a way that nobody saw, such as with its context.
+        self.remove(address);
+        let count = self.counts.entry((function, reason)).or_default();
+        count.live += 1;
+        count.ever += 1;
+        count.bytes = count.bytes.saturating_add(bytes);
+        count.made_bytes = count.made_bytes.saturating_add(bytes);
+        self.ranges.insert(address, ((function, reason), bytes));
+    }
+
+    fn remove(&mut self, address: u64) {
+        if let Some((key, bytes)) = self.ranges.remove(&address)
+            && let Some(count) = self.counts.get_mut(&key)
+        {
+            count.live -= 1;
+            count.bytes = count.bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// The list in JSON. All texts are plain ASCII without quotes.
+    fn list(&self) -> String {
+        let items = self.counts.iter().map(|((function, reason), count)| {
+            let Count { live, ever, bytes, made_bytes } = count;
+            let what = format!(r#""function":"{function}","reason":"{}""#, reason.text());
+            format!(r#"{{{what},"live":{live},"ever":{ever},"bytes":{bytes},"bytes_ever":{made_bytes}}}"#)
+        });
+        items.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Has the report written when the process ends.
+pub(super) fn report_at_exit() {
+    if settings::report().is_some() {
+        // SAFETY: the handler is a function of ours in a library that is never unloaded.
+        let _unreported = unsafe { libc::atexit(at_exit) };
+    }
+}
+
+extern "C" fn at_exit() {
+    // A forked child has nothing to report, and a panic would take an ending program along.
+    if is_on() {
+        let _unreported = crate::process::panics::unpanicked(write_report);
+    }
+}
+
+fn write_report() {
+    let Ok(([slabs, slab_bytes, blocks, block_bytes, descriptors], own)) =
+        with(|store| (store.totals(), store.own.totals()))
+    else {
+        return;
+    };
+    let [allocations, allocation_bytes, own_descriptors, mappings, kept_bytes, reservations] = own;
+    let kept = format!(
+        r#"{{"slabs":{slabs},"slab_bytes":{slab_bytes},"blocks":{blocks},"block_bytes":{block_bytes},"descriptors":{descriptors}}}"#
+    );
+    let mapped = format!(
+        r#"{{"allocations":{allocations},"allocation_bytes":{allocation_bytes},"descriptors":{own_descriptors},"#
+    ) + &format!(r#""mappings":{mappings},"kept_bytes":{kept_bytes},"reservations":{reservations}}}"#);
+    let (counts, image_bytes) = record::totals();
+    let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
+    let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
+    let lost = account().list();
+    let vault =
+        surroundings().and_then(|of| (of.report)()).map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
+    let mut line = format!(
+        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"not_recoverable":[{lost}]}}"#,
+        process::id()
+    );
+    line.push('\n');
+    match settings::report() {
+        Some(place) if place == "stderr" => {
+            // SAFETY: the buffer is ours. A failed or short write has nobody to be reported to.
+            unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+        }
+        Some(place) => {
+            let file = OpenOptions::new().append(true).create(true).open(Path::new(&place));
+            let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+            if let Err(error) = written {
+                crate::process::log::complain(format_args!("no report in {}: {error}", Path::new(&place).display()));
+            }
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Account, Reason};
+
+    #[test]
+    fn what_is_freed_is_no_longer_there_and_was_there_once() {
+        let mut account = Account { counts: BTreeMap::new(), ranges: BTreeMap::new() };
+        account.add("cuMemAllocManaged", Reason::Managed, 0x1000, 10);
+        account.add("cuMemAllocManaged", Reason::Managed, 0x2000, 20);
+        account.remove(0x1000);
+        account.remove(0x1000);
+        let text = account.list();
+        let parsed: serde_json::Value = serde_json::from_str(&format!("[{text}]")).unwrap();
+        assert_eq!((&parsed[0]["live"], &parsed[0]["ever"], &parsed[0]["bytes"]), (&1.into(), &2.into(), &20.into()));
+        account.add("cuMemAlloc", Reason::NoDescriptor, 0x2000, 5);
+        let parsed: serde_json::Value = serde_json::from_str(&format!("[{}]", account.list())).unwrap();
+        assert_eq!(parsed[1]["live"], 0, "its address was given out again");
+    }
+}

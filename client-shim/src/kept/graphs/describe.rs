@@ -1,0 +1,277 @@
+//! What a graph is made of, by the driver's own answers.
+#![expect(unsafe_code, reason = "calls the driver and reads what it answers")]
+
+use std::{
+    ffi::{CStr, c_uint, c_void},
+    ptr, slice,
+    sync::Arc,
+};
+
+use super::{
+    params::{self, Kernel, Params},
+    plan::{Arguments, Edge, Launch, Node, Plan, Work},
+};
+use crate::cuda::buffer;
+use crate::{
+    cuda::{
+        result::CUresult,
+        types::{CUcontext, CUevent, CUfunction, CUgraph, CUgraphNode, CUgraphNodeType, CUkernel, CUlibrary, CUmodule},
+    },
+    kept::{
+        account::Reason,
+        objects::{recipes::Recipe, record::with},
+    },
+};
+
+/// Attributes of kernels' nodes that are kept: access policy, cooperation, clusters and how they are scheduled, priority,
+/// domains of memory order, preferred cluster and share of shared memory.
+const ATTRIBUTES: [c_uint; 9] = [1, 2, 4, 5, 8, 9, 10, 11, 14];
+/// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
+const DEVICE_UPDATABLE: c_uint = 13;
+/// Nodes that are embedded in each other deeper than that are not described.
+const DEEPEST: usize = 16;
+/// More parameters than any kernel has.
+const MOST_PARAMETERS: usize = 4096;
+
+fn must(answer: CUresult) -> Result<(), Reason> {
+    if answer.is_success() { Ok(()) } else { Err(Reason::Graph) }
+}
+
+/// All of a graph. `context` is where copies and sets are done whose context the driver does not tell.
+pub(crate) fn graph(graph: CUgraph, context: usize) -> Result<Plan, Reason> {
+    graph_at(graph, context, 0)
+}
+
+fn graph_at(graph: CUgraph, context: usize, depth: usize) -> Result<Plan, Reason> {
+    let mut count = 0;
+    must(driver!(graph::cuGraphGetNodes(graph, ptr::null_mut(), &raw mut count)))?;
+    let mut handles = vec![CUgraphNode(0); count];
+    if count > 0 {
+        must(driver!(graph::cuGraphGetNodes(graph, handles.as_mut_ptr(), &raw mut count)))?;
+    }
+    handles.truncate(count);
+    let nodes = handles.into_iter().map(|node| {
+        let work = Arc::new(work_at(node, context, depth)?);
+        Ok(Node { handle: node.0, work })
+    });
+    Ok(Plan { nodes: nodes.collect::<Result<_, Reason>>()?, edges: edges(graph)? })
+}
+
+/// All edges of a graph.
+fn edges(graph: CUgraph) -> Result<Vec<Edge>, Reason> {
+    let mut count = 0;
+    let (none, no_data) = (ptr::null_mut(), ptr::null_mut());
+    must(driver!(graph::cuGraphGetEdges_v2(graph, none, none, no_data, &raw mut count)))?;
+    let (mut from, mut to) = (vec![CUgraphNode(0); count], vec![CUgraphNode(0); count]);
+    let mut data = vec![[0_u8; 8]; count];
+    if count > 0 {
+        let edges = data.as_mut_ptr().cast::<c_void>();
+        must(driver!(graph::cuGraphGetEdges_v2(graph, from.as_mut_ptr(), to.as_mut_ptr(), edges, &raw mut count)))?;
+    }
+    let all = from.into_iter().zip(to).zip(data).take(count);
+    Ok(all.map(|((from, to), data)| Edge { from: from.0, to: to.0, data }).collect())
+}
+
+/// The edges to a node.
+pub(crate) fn edges_to(node: CUgraphNode) -> Result<Vec<Edge>, Reason> {
+    let mut count = 0;
+    let (none, no_data) = (ptr::null_mut(), ptr::null_mut());
+    must(driver!(graph::cuGraphNodeGetDependencies_v2(node, none, no_data, &raw mut count)))?;
+    let (mut from, mut data) = (vec![CUgraphNode(0); count], vec![[0_u8; 8]; count]);
+    if count > 0 {
+        let edges = data.as_mut_ptr().cast::<c_void>();
+        must(driver!(graph::cuGraphNodeGetDependencies_v2(node, from.as_mut_ptr(), edges, &raw mut count)))?;
+    }
+    let all = from.into_iter().zip(data).take(count);
+    Ok(all.map(|(from, data)| Edge { from: from.0, to: node.0, data }).collect())
+}
+
+/// What a node does.
+pub(crate) fn work(node: CUgraphNode, context: usize) -> Result<Work, Reason> {
+    work_at(node, context, 0)
+}
+
+fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reason> {
+    let mut kind: CUgraphNodeType = 0;
+    must(driver!(graph::cuGraphNodeGetType(node, &raw mut kind)))?;
+    Ok(match kind {
+        params::KERNEL => {
+            let mut kernel = Kernel::NONE;
+            must(driver!(graph::cuGraphKernelNodeGetParams_v2(node, (&raw mut kernel).cast())))?;
+            Work::Launch(Launch { attributes: attributes(node)?, ..launch(&kernel)? })
+        }
+        params::COPY => {
+            let mut words = [0_u64; 25];
+            must(driver!(graph::cuGraphMemcpyNodeGetParams(node, words.as_mut_ptr().cast())))?;
+            copy(words, context)?
+        }
+        params::SET => {
+            let mut words = [0_u64; 5];
+            must(driver!(graph::cuGraphMemsetNodeGetParams(node, words.as_mut_ptr().cast())))?;
+            Work::Set { words, context }
+        }
+        params::HOST => {
+            let mut words = [0_usize; 2];
+            must(driver!(graph::cuGraphHostNodeGetParams(node, words.as_mut_ptr().cast())))?;
+            Work::Host { function: words[0], data: words[1] }
+        }
+        params::CHILD if depth < DEEPEST => {
+            let mut child = CUgraph(0);
+            must(driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut child)))?;
+            Work::Child { graph: child.0, plan: graph_at(child, context, depth + 1)? }
+        }
+        params::EMPTY => Work::Empty,
+        params::WAIT => {
+            let mut event = CUevent(0);
+            must(driver!(graph::cuGraphEventWaitNodeGetEvent(node, &raw mut event)))?;
+            Work::Wait { event: event.0 }
+        }
+        params::RECORD => {
+            let mut event = CUevent(0);
+            must(driver!(graph::cuGraphEventRecordNodeGetEvent(node, &raw mut event)))?;
+            Work::Record { event: event.0 }
+        }
+        _ => return Err(Reason::GraphNode),
+    })
+}
+
+/// A copy by `CUDA_MEMCPY3D`. One with an array is refused: arrays are not made again.
+pub(crate) fn copy(words: [u64; 25], context: usize) -> Result<Work, Reason> {
+    // The arrays of source and destination.
+    if words[7] == 0 && words[18] == 0 { Ok(Work::Copy { words, context }) } else { Err(Reason::GraphNode) }
+}
+
+/// What a node does that is given by `CUgraphNodeParams`. A graph is known by its plan.
+pub(crate) fn given(params: &Params, plan_of: impl Fn(usize) -> Option<Plan>) -> Result<Work, Reason> {
+    Ok(match params.kind {
+        // SAFETY: the kind says what is set.
+        params::KERNEL => Work::Launch(launch(&unsafe { params.of.kernel })?),
+        params::COPY => {
+            // SAFETY: as above.
+            let given = unsafe { params.of.copy };
+            copy(given.words, given.context)?
+        }
+        params::SET => {
+            // SAFETY: as above.
+            let given = unsafe { params.of.set };
+            Work::Set { words: given.words, context: given.context }
+        }
+        params::HOST | params::CHILD | params::WAIT | params::RECORD => {
+            // SAFETY: as above.
+            let [first, second] = unsafe { params.of.words };
+            match params.kind {
+                params::HOST => Work::Host { function: first, data: second },
+                params::CHILD => Work::Child { graph: first, plan: plan_of(first).ok_or(Reason::Graph)? },
+                params::WAIT => Work::Wait { event: first },
+                _ => Work::Record { event: first },
+            }
+        }
+        params::EMPTY => Work::Empty,
+        _ => return Err(Reason::GraphNode),
+    })
+}
+
+/// A kernel's launch, with a copy of its arguments.
+pub(crate) fn launch(params: &Kernel) -> Result<Launch, Reason> {
+    let &Kernel { function, shape, kernel, context, .. } = params;
+    if function != 0 {
+        learn(function, context)?;
+    }
+    let is_known = kernel == 0 || with(|recipes| recipes.is_kept(kernel)).unwrap_or(false);
+    if !is_known {
+        return Err(Reason::GraphKernel);
+    }
+    let arguments = if !params.arguments.is_null() {
+        singles(params)?
+    } else if params.extra.is_null() {
+        Arguments::Single(Vec::new())
+    } else {
+        // SAFETY: what the program, or the driver, says of a launch.
+        let bytes = unsafe { buffer::read(params.extra) }.ok_or(Reason::GraphArguments)?;
+        Arguments::Buffer(bytes.to_vec())
+    };
+    Ok(Launch { function, kernel, context, shape, arguments, attributes: Vec::new() })
+}
+
+/// Copies of arguments that were given one by one: the driver knows how long each is.
+fn singles(params: &Kernel) -> Result<Arguments, Reason> {
+    let mut values = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0_usize, 0_usize);
+        let (at, of, length) = (values.len(), &raw mut offset, &raw mut size);
+        let answer = if params.function == 0 {
+            driver!(kernel::cuKernelGetParamInfo(CUkernel(params.kernel), at, of, length))
+        } else {
+            driver!(kernel::cuFuncGetParamInfo(CUfunction(params.function), at, of, length))
+        };
+        match answer {
+            CUresult::CUDA_SUCCESS if at < MOST_PARAMETERS => {
+                // SAFETY: there is a pointer for each parameter.
+                let place = unsafe { params.arguments.wrapping_add(at).read() };
+                if place.is_null() {
+                    return Err(Reason::Graph);
+                }
+                // SAFETY: it points to as many bytes.
+                values.push(unsafe { slice::from_raw_parts(place.cast::<u8>(), size) }.to_vec());
+            }
+            // There is no such parameter: these were all.
+            CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(Arguments::Single(values)),
+            _ => return Err(Reason::GraphArguments),
+        }
+    }
+}
+
+/// Attributes of a kernel's node that are set.
+fn attributes(node: CUgraphNode) -> Result<Vec<(u32, [u64; 8])>, Reason> {
+    let value_of = |attribute: c_uint| {
+        let mut value = [0_u64; 8];
+        let place = value.as_mut_ptr().cast::<c_void>();
+        // An older driver does not know all of them.
+        let answer = driver!(graph::cuGraphKernelNodeGetAttribute(node, attribute, place));
+        (answer.is_success() && value != [0; 8]).then_some((attribute, value))
+    };
+    match value_of(DEVICE_UPDATABLE) {
+        Some(_) => Err(Reason::GraphNode),
+        None => Ok(ATTRIBUTES.into_iter().filter_map(value_of).collect()),
+    }
+}
+
+/// Finds out how a function was come by that the program has not asked for by name: one of a kernel of a library, which
+/// was launched in its place.
+fn learn(function: usize, context: usize) -> Result<(), Reason> {
+    let unknown = |_| Reason::GraphKernel;
+    if with(|recipes| recipes.is_kept(function)).map_err(unknown)? {
+        return Ok(());
+    }
+    let (mut name, mut module) = (ptr::null(), CUmodule(0));
+    let has_name = driver!(kernel::cuFuncGetName(&raw mut name, CUfunction(function))).is_success();
+    if !has_name || name.is_null() {
+        return Err(Reason::GraphKernel);
+    }
+    // SAFETY: the driver has answered with a text of its own.
+    let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    let has_module = driver!(kernel::cuFuncGetModule(&raw mut module, CUfunction(function))).is_success();
+    if has_module && with(|recipes| recipes.is_kept(module.0)).map_err(unknown)? {
+        let recipe = Recipe::Function { module: module.0, name };
+        return with(|recipes| recipes.keep_first(function, || recipe)).map_err(unknown);
+    }
+    let mut current = CUcontext(context);
+    if context == 0 && !driver!(context::cuCtxGetCurrent(&raw mut current)).is_success() {
+        return Err(Reason::GraphKernel);
+    }
+    for library in with(|recipes| recipes.libraries()).map_err(unknown)? {
+        let (mut kernel, mut found) = (CUkernel(0), CUfunction(0));
+        let answer = driver!(library::cuLibraryGetKernel(&raw mut kernel, CUlibrary(library), name.as_ptr()));
+        if answer.is_success()
+            && driver!(kernel::cuKernelGetFunction(&raw mut found, kernel)).is_success()
+            && found.0 == function
+        {
+            return with(|recipes| {
+                recipes.keep_first(kernel.0, || Recipe::Kernel { library, name });
+                recipes.keep_first(function, || Recipe::KernelFunction { context: current.0, kernel: kernel.0 });
+            })
+            .map_err(unknown);
+        }
+    }
+    Err(Reason::GraphKernel)
+}

@@ -1,0 +1,165 @@
+//! `cuMemAlloc` and `cuMemAllocPitch`: exportable memory in the place of the driver's.
+#![expect(unsafe_code, reason = "calls the driver and writes its result parameters")]
+
+use std::ffi::c_uint;
+
+use super::{
+    freeing,
+    region::{self, Failure, Region},
+};
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
+        result::CUresult,
+        types::{CUcontext, CUdevice, CUdeviceptr},
+    },
+    kept::{
+        account::{self, Reason},
+        objects::contexts,
+        wait_for_the_outside, with,
+    },
+    process::failpoint::reached,
+};
+
+/// Alignment of the rows of a pitched allocation, in bytes; what drivers give on GPUs of today.
+const PITCH: usize = 512;
+/// Sizes from which on the driver alone says no, in bytes: more than a process has addresses.
+pub(super) const ABSURD: usize = 1 << 46;
+
+/// Logic of `cuMemAlloc`.
+pub(crate) fn plain(
+    driver: &mut Driver<cuMemAlloc_v2::Signature>,
+    address: *mut CUdeviceptr,
+    size: usize,
+) -> Result<CUresult, Bypass> {
+    if address.is_null() || size == 0 || size >= ABSURD {
+        return Err(Bypass::ForTheDriver);
+    }
+    match obtain(size)? {
+        Ok(found) => {
+            // SAFETY: the program wants its result there.
+            unsafe { *address = found };
+            Ok(CUresult::CUDA_SUCCESS)
+        }
+        Err(failure) => {
+            // SAFETY: the program's call with the program's arguments.
+            let answer = driver.call(|function| unsafe { function(address, size) });
+            if answer.is_success() {
+                // SAFETY: the driver has just written there.
+                account::lost_range("cuMemAlloc", reason(failure), unsafe { *address }, size);
+            }
+            Ok(answer)
+        }
+    }
+}
+
+/// Logic of `cuMemAllocPitch`.
+pub(crate) fn pitched(
+    driver: &mut Driver<cuMemAllocPitch_v2::Signature>,
+    address: *mut CUdeviceptr,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    element: c_uint,
+) -> Result<CUresult, Bypass> {
+    let row = width.checked_next_multiple_of(PITCH).ok_or(Bypass::ForTheDriver)?;
+    let size = row.checked_mul(height).filter(|size| (1..ABSURD).contains(size)).ok_or(Bypass::ForTheDriver)?;
+    if address.is_null() || pitch.is_null() || !matches!(element, 4 | 8 | 16) {
+        return Err(Bypass::ForTheDriver);
+    }
+    match obtain(size)? {
+        Ok(found) => {
+            // SAFETY: the program wants its result there.
+            unsafe { *address = found };
+            // SAFETY: as above.
+            unsafe { *pitch = row };
+            Ok(CUresult::CUDA_SUCCESS)
+        }
+        Err(failure) => {
+            // SAFETY: the program's call with the program's arguments.
+            let answer = driver.call(|function| unsafe { function(address, pitch, width, height, element) });
+            if answer.is_success() {
+                // SAFETY: the driver has just written there.
+                let found = unsafe { *address };
+                account::lost_range("cuMemAllocPitch", reason(failure), found, size);
+            }
+            Ok(answer)
+        }
+    }
+}
+
+/// Logic of `cuMemAllocManaged`: it stays the driver's.
+pub(crate) fn managed(
+    driver: &mut Driver<cuMemAllocManaged::Signature>,
+    address: *mut CUdeviceptr,
+    size: usize,
+    flags: c_uint,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(address, size, flags) });
+    if answer.is_success() {
+        // SAFETY: the driver has just written there.
+        account::lost_range("cuMemAllocManaged", Reason::Managed, unsafe { *address }, size);
+    }
+    Ok(answer)
+}
+
+pub(super) fn reason(failure: Failure) -> Reason {
+    match failure {
+        Failure::OutOfMemory => Reason::NoMemoryInPages,
+        Failure::Driver(_) => Reason::NotExportable,
+        Failure::Descriptor(_) => Reason::NoDescriptor,
+    }
+}
+
+/// The current context and its device.
+pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
+    let (mut context, mut device) = (CUcontext(0), 0);
+    let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
+    if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
+        return Err(Bypass::ForTheDriver);
+    }
+    contexts::learn(context.0, device)?;
+    Ok((context.0, device))
+}
+
+/// Memory of ours for a request.
+pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
+    let size = u64::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
+    let (context, device) = current()?;
+    freeing::reclaim()?;
+    if let Some(found) = with(|store| store.place(device, context, size))? {
+        return Ok(Ok(found));
+    }
+    let (wanted, least) = with(|store| store.slab_size(device, size))?.ok_or(Bypass::ForTheDriver)?;
+    let made = match make(device, wanted)? {
+        Err(Failure::OutOfMemory) => {
+            // Less will do, and what is empty, or will be when it is waited for, is given back for it.
+            freeing::wait_for_pending()?;
+            with(|store| store.take_empty(device))?.into_iter().for_each(Region::destroy);
+            wait_for_the_outside();
+            make(device, least)?
+        }
+        made => made,
+    };
+    let region = match made {
+        Ok(region) => region,
+        Err(failure) => return Ok(Err(failure)),
+    };
+    let (base, length) = (region.base, region.size);
+    let (found, peers) = with(|store| (store.add(region, context, size), store.peers(device)))?;
+    reached("memory-noted");
+    // A peer may have come while the slab was made. If it is refused now, its own access would have been.
+    let _refused = if peers.is_empty() { Ok(()) } else { region::allow(base, length, &peers) };
+    Ok(Ok(found))
+}
+
+fn make(device: CUdevice, size: u64) -> Result<Result<Region, Failure>, Bypass> {
+    let (address, peers) = with(|store| (store.claim(device, size), store.peers(device)))?;
+    let made = Region::create(device, size, address, &peers);
+    if made.as_ref().map_or(true, |region| region.base != address) {
+        with(|store| store.unclaim(address))?;
+    }
+    Ok(made)
+}

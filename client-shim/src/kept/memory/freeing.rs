@@ -1,0 +1,163 @@
+//! `cuMemFree`, in any order, and what waits to be freed.
+//!
+//! The driver's own `cuMemFree` returns when no work can use the memory any longer, and programs rely on that when they
+//! give the address to something else. So ours waits for the block's context first. While a stream is being captured
+//! that is forbidden, so such a block waits in a list until no capture is under way.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use super::{region::Region, store::Pending};
+use crate::cuda::{
+    call::{Bypass, Driver},
+    functions::{
+        memory::cuMemFree_v2,
+        pool::{cuMemFreeAsync, cuMemFreeAsync_ptsz},
+    },
+    result::CUresult,
+    types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
+};
+use crate::kept::{account, with};
+
+/// `CU_EVENT_DISABLE_TIMING`.
+const NO_TIMING: u32 = 2;
+
+/// Logic of `cuMemFree`.
+pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdeviceptr) -> Result<CUresult, Bypass> {
+    let Some(block) = with(|store| store.mark_freed(address))? else {
+        // SAFETY: the program's call with the program's argument.
+        let answer = driver.call(|function| unsafe { function(address) });
+        return Ok(account::after_free(address, answer));
+    };
+    if with(|store| {
+        let is_capturing = store.captures > 0;
+        store.deferred.extend(is_capturing.then_some(address));
+        is_capturing
+    })? {
+        return Ok(CUresult::CUDA_SUCCESS);
+    }
+    let answer = wait_for(block.context);
+    if !answer.is_success() {
+        with(|store| store.unmark_freed(address))?;
+        return Ok(answer);
+    }
+    finish(address)?;
+    reclaim()?;
+    Ok(CUresult::CUDA_SUCCESS)
+}
+
+/// Logic of `cuMemFreeAsync` for a stream of the driver's kind.
+pub(crate) fn in_order(
+    driver: &mut Driver<cuMemFreeAsync::Signature>,
+    address: CUdeviceptr,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    let mut status: CUstreamCaptureStatus = 0;
+    let is_captured = || driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
+    after(driver, address, stream, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
+}
+
+/// Logic of `cuMemFreeAsync` where each thread has a default stream.
+pub(crate) fn in_order_per_thread(
+    driver: &mut Driver<cuMemFreeAsync_ptsz::Signature>,
+    address: CUdeviceptr,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    let mut status: CUstreamCaptureStatus = 0;
+    let is_captured =
+        || driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
+    after(driver, address, stream, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
+}
+
+/// Frees a block once what is before an event recorded now is done. Memory that is not ours is the driver's to free.
+fn after(
+    driver: &mut Driver<cuMemFreeAsync::Signature>,
+    address: CUdeviceptr,
+    stream: CUstream,
+    is_captured: impl FnOnce() -> bool,
+    record: impl FnOnce(CUevent) -> CUresult,
+) -> Result<CUresult, Bypass> {
+    if with(|store| store.around(address))?.is_none() {
+        // SAFETY: the program's call with the program's arguments.
+        let answer = driver.call(|function| unsafe { function(address, stream) });
+        return Ok(account::after_free(address, answer));
+    }
+    if is_captured() {
+        // Freed in a graph can only be what was allocated in it.
+        return Err(Bypass::ForTheDriver);
+    }
+    if with(|store| store.mark_freed(address))?.is_none() {
+        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let mut event = CUevent(0);
+    let mut answer = driver!(event::cuEventCreate(&raw mut event, NO_TIMING));
+    if answer.is_success() {
+        answer = record(event);
+        if answer.is_success() {
+            with(|store| store.pending.push(Pending { address, event }))?;
+            return Ok(answer);
+        }
+        let _not_recorded = driver!(event::cuEventDestroy_v2(event));
+    }
+    with(|store| store.unmark_freed(address))?;
+    Ok(answer)
+}
+
+/// Frees what was waiting and need not wait any longer.
+pub(super) fn reclaim() -> Result<(), Bypass> {
+    let (pending, deferred) = with(|store| {
+        let deferred = if store.captures == 0 { std::mem::take(&mut store.deferred) } else { Vec::new() };
+        (std::mem::take(&mut store.pending), deferred)
+    })?;
+    for waiting in pending {
+        if driver!(event::cuEventQuery(waiting.event)).is_success() {
+            let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
+            finish(waiting.address)?;
+        } else {
+            with(|store| store.pending.push(waiting))?;
+        }
+    }
+    for address in deferred {
+        let context = with(|store| store.context_of(address))?;
+        if context.is_none_or(|context| wait_for(context).is_success()) {
+            finish(address)?;
+        } else {
+            with(|store| store.deferred.push(address))?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for everything that was freed in a stream's order, and frees it: memory is short.
+pub(super) fn wait_for_pending() -> Result<(), Bypass> {
+    for waiting in with(|store| std::mem::take(&mut store.pending))? {
+        // An event that has failed is of a context that has; its memory goes with it.
+        if driver!(event::cuEventSynchronize(waiting.event)).is_success() {
+            let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
+            finish(waiting.address)?;
+        } else {
+            with(|store| store.pending.push(waiting))?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a context has nothing to do.
+fn wait_for(context: usize) -> CUresult {
+    let mut current = CUcontext(0);
+    if driver!(context::cuCtxGetCurrent(&raw mut current)).is_success() && current.0 == context {
+        return driver!(context::cuCtxSynchronize());
+    }
+    let pushed = driver!(context::cuCtxPushCurrent_v2(CUcontext(context)));
+    if !pushed.is_success() {
+        return pushed;
+    }
+    let answer = driver!(context::cuCtxSynchronize());
+    let _popped = driver!(context::cuCtxPopCurrent_v2(&raw mut current));
+    answer
+}
+
+fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
+    if let Some(region) = with(|store| store.remove(address))? {
+        Region::destroy(region);
+    }
+    Ok(())
+}

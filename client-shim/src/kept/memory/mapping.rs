@@ -1,0 +1,283 @@
+//! The program's own virtual memory management, passed on and noted.
+//!
+//! Allocators forget to ask for exportable memory, since they do not export it; so that is asked for here, and hidden
+//! from the program. The descriptor is exported at once: when it is needed, the driver no longer answers.
+#![expect(unsafe_code, reason = "calls the driver and reads and writes through the program's pointers")]
+
+use std::ffi::{c_int, c_ulonglong, c_void};
+
+use super::{
+    arena::GRANULE,
+    own::{Own, Reservation},
+    region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
+};
+use crate::process::descriptors::Held;
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::mapping::{
+            cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemGetAllocationPropertiesFromHandle,
+            cuMemImportFromShareableHandle, cuMemMap, cuMemRelease, cuMemRetainAllocationHandle, cuMemSetAccess,
+            cuMemUnmap,
+        },
+        result::CUresult,
+        types::{
+            CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
+            CUmemGenericAllocationHandle, Key as _,
+        },
+    },
+    kept::{
+        account::{self, Reason},
+        is_on, wait_for_the_outside, with,
+    },
+    process::settings::{self, succession},
+};
+
+/// Memory of another process does not say on which device it is.
+const UNKNOWN_DEVICE: CUdevice = -1;
+
+fn own<T>(work: impl FnOnce(&mut Own) -> T) -> Result<T, Bypass> {
+    with(|store| work(&mut store.own))
+}
+
+fn bytes(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+/// Logic of `cuMemCreate`.
+pub(crate) fn create(
+    driver: &mut Driver<cuMemCreate::Signature>,
+    handle: *mut CUmemGenericAllocationHandle,
+    size: usize,
+    properties: *const CUmemAllocationProp,
+    flags: c_ulonglong,
+) -> Result<CUresult, Bypass> {
+    if handle.is_null() || properties.is_null() || !is_on() {
+        return Err(Bypass::ForTheDriver);
+    }
+    // SAFETY: the program gives the properties of what it wants.
+    let asked = unsafe { properties.read_unaligned() };
+    let is_for_a_device = asked.kind == PINNED && asked.location.kind == DEVICE;
+    let is_exportable_by_us = is_for_a_device && asked.handle_types & DESCRIPTOR == 0;
+    if is_exportable_by_us {
+        let wanted = CUmemAllocationProp { handle_types: asked.handle_types | DESCRIPTOR, ..asked };
+        let mut answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
+        if answer == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            // What the program has just released may still be in the vault.
+            wait_for_the_outside();
+            answer = driver!(mapping::cuMemCreate(handle, size, &raw const wanted, flags));
+        }
+        if answer.is_success() {
+            // SAFETY: the driver has just written there.
+            created(unsafe { *handle }, size, asked.location.id, true)?;
+            return Ok(answer);
+        }
+    }
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(handle, size, properties, flags) });
+    if answer.is_success() {
+        // SAFETY: the driver has just written there.
+        let handle = unsafe { *handle };
+        if is_for_a_device && !is_exportable_by_us {
+            created(handle, size, asked.location.id, false)?;
+        } else {
+            let reason = if is_for_a_device { Reason::NotExportable } else { Reason::NotOnADevice };
+            own(|own| own.create(handle.key(), bytes(size), asked.location.id, None, false))?;
+            account::passed("cuMemCreate", reason, bytes(size));
+        }
+    }
+    Ok(answer)
+}
+
+fn created(
+    handle: CUmemGenericAllocationHandle,
+    size: usize,
+    device: CUdevice,
+    is_exportable_by_us: bool,
+) -> Result<(), Bypass> {
+    let mut descriptor: c_int = -1;
+    let into = (&raw mut descriptor).cast();
+    let is_exported = driver!(mapping::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0)).is_success();
+    let held = is_exported.then(|| Held::take(descriptor).ok()).flatten();
+    if held.is_none() {
+        let reason = if is_exported { Reason::NoDescriptor } else { Reason::NotExportable };
+        account::passed("cuMemCreate", reason, bytes(size));
+    }
+    own(|own| own.create(handle.key(), bytes(size), device, held, is_exportable_by_us))
+}
+
+/// Logic of `cuMemImportFromShareableHandle`: memory of another process is kept by a copy of the descriptor it came by.
+pub(crate) fn import(
+    driver: &mut Driver<cuMemImportFromShareableHandle::Signature>,
+    handle: *mut CUmemGenericAllocationHandle,
+    from: *mut c_void,
+    kind: CUmemAllocationHandleType,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(handle, from, kind) });
+    if answer.is_success() && !handle.is_null() {
+        let number = c_int::try_from(from.addr()).ok().filter(|_| kind == DESCRIPTOR);
+        let held = number.and_then(|number| Held::copy(number).ok());
+        if held.is_none() {
+            let reason = if number.is_some() { Reason::NoDescriptor } else { Reason::NotByDescriptor };
+            account::passed("cuMemImportFromShareableHandle", reason, 0);
+        }
+        // SAFETY: the driver has just written there.
+        let handle = unsafe { *handle };
+        own(|own| own.create(handle.key(), 0, UNKNOWN_DEVICE, held, false))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemRelease`.
+pub(crate) fn release(
+    driver: &mut Driver<cuMemRelease::Signature>,
+    handle: CUmemGenericAllocationHandle,
+) -> Result<CUresult, Bypass> {
+    let released = own(|own| own.release(handle.key()))?;
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(handle) });
+    if !answer.is_success() {
+        own(|own| own.unrelease(released))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemRetainAllocationHandle`.
+pub(crate) fn retain(
+    driver: &mut Driver<cuMemRetainAllocationHandle::Signature>,
+    handle: *mut CUmemGenericAllocationHandle,
+    address: *mut c_void,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(handle, address) });
+    if answer.is_success() && !handle.is_null() {
+        // SAFETY: the driver has just written there.
+        let handle = unsafe { *handle };
+        own(|own| own.retain(handle.key(), bytes(address.addr())))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemGetAllocationPropertiesFromHandle`: what was added is hidden.
+pub(crate) fn properties(
+    driver: &mut Driver<cuMemGetAllocationPropertiesFromHandle::Signature>,
+    properties: *mut CUmemAllocationProp,
+    handle: CUmemGenericAllocationHandle,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(properties, handle) });
+    if answer.is_success() && !properties.is_null() && own(|own| own.is_exportable_by_us(handle.key()))? {
+        // SAFETY: the driver has just written there.
+        let mut said = unsafe { properties.read_unaligned() };
+        said.handle_types &= !DESCRIPTOR;
+        // SAFETY: as above.
+        unsafe { properties.write_unaligned(said) };
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemMap`.
+pub(crate) fn map(
+    driver: &mut Driver<cuMemMap::Signature>,
+    address: CUdeviceptr,
+    size: usize,
+    offset: usize,
+    handle: CUmemGenericAllocationHandle,
+    flags: c_ulonglong,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(address, size, offset, handle, flags) });
+    if answer.is_success() && !own(|own| own.map(address, bytes(size), bytes(offset), handle.key()))? {
+        account::passed("cuMemMap", Reason::UnknownObject, bytes(size));
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemUnmap`.
+pub(crate) fn unmap(
+    driver: &mut Driver<cuMemUnmap::Signature>,
+    address: CUdeviceptr,
+    size: usize,
+) -> Result<CUresult, Bypass> {
+    let unmapped = own(|own| own.unmap(address, bytes(size)))?;
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(address, size) });
+    if !answer.is_success() {
+        own(|own| own.remap(unmapped))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemSetAccess`.
+pub(crate) fn allow(
+    driver: &mut Driver<cuMemSetAccess::Signature>,
+    address: CUdeviceptr,
+    size: usize,
+    accesses: *const CUmemAccessDesc,
+    count: usize,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(address, size, accesses, count) });
+    if answer.is_success() && !accesses.is_null() {
+        // SAFETY: the driver has just read so many.
+        let wanted: Vec<_> = (0..count).map(|at| unsafe { accesses.wrapping_add(at).read_unaligned() }).collect();
+        own(|own| own.allow(address, bytes(size), &wanted))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuMemAddressReserve`: a program that is to be recovered or succeeded gets addresses that can be had again.
+pub(crate) fn reserve(
+    driver: &mut Driver<cuMemAddressReserve::Signature>,
+    address: *mut CUdeviceptr,
+    size: usize,
+    alignment: usize,
+    wanted: CUdeviceptr,
+    flags: c_ulonglong,
+) -> Result<CUresult, Bypass> {
+    let is_again = settings::is_replaying() || succession::is_named();
+    let (asked, wish) = if is_again { recoverable(size, alignment, wanted)? } else { (size, wanted) };
+    // SAFETY: the program's call with the program's arguments, or with another size and wish.
+    let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
+    if answer.is_success() && !address.is_null() {
+        // SAFETY: the driver has just written there.
+        let address = unsafe { *address };
+        own(|own| own.reserve(address, Reservation { size: bytes(size), reserved: bytes(asked) }))?;
+    }
+    Ok(answer)
+}
+
+/// How many bytes to reserve, and where. What the driver would refuse is not changed.
+fn recoverable(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(usize, CUdeviceptr), Bypass> {
+    let (length, alignment) = (bytes(size), bytes(alignment).max(GRANULE));
+    let is_sound = length > 0 && length.is_multiple_of(PAGE) && alignment.is_power_of_two();
+    let rounded = length.checked_next_multiple_of(GRANULE).filter(|_| is_sound);
+    let Some((rounded, asked)) = rounded.and_then(|rounded| Some((rounded, usize::try_from(rounded).ok()?))) else {
+        return Ok((size, wanted));
+    };
+    let wish = if wanted == 0 { own(|own| own.place(rounded, alignment, succession::lane()))? } else { wanted };
+    Ok((asked, wish))
+}
+
+/// Logic of `cuMemAddressFree`.
+pub(crate) fn unreserve(
+    driver: &mut Driver<cuMemAddressFree::Signature>,
+    address: CUdeviceptr,
+    size: usize,
+) -> Result<CUresult, Bypass> {
+    let asked = own(|own| own.reservation(address))?;
+    let size = match asked.filter(|found| found.reserved != found.size) {
+        None => size,
+        Some(found) if found.size == bytes(size) => usize::try_from(found.reserved).unwrap_or(size),
+        // What the driver says to a part of a reservation, or to more than it.
+        Some(_) => return Ok(CUresult::CUDA_ERROR_INVALID_VALUE),
+    };
+    let known = own(|own| own.unreserve(address))?;
+    // SAFETY: the program's call with the program's address.
+    let answer = driver.call(|function| unsafe { function(address, size) });
+    if let Some(known) = known.filter(|_| !answer.is_success()) {
+        own(|own| own.reserve(address, known))?;
+    }
+    Ok(answer)
+}

@@ -1,0 +1,299 @@
+//! What the program has by allocation: blocks, in slabs, on devices. Pure bookkeeping: it calls nobody.
+//!
+//! A request of [`LARGE`] bytes or more has a slab of its own. Smaller ones share slabs whose size grows with what the
+//! device holds already: a [`SHARE`]th of it, between [`PAGE`] and [`LARGEST`]. So a program with little memory wastes
+//! little, one with much has few slabs (a remap costs about 37 µs for each, published for an A100), and what is lost by
+//! rounding stays below that share.
+
+pub(crate) mod survey;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    arena,
+    extents::{Extents, GRAIN},
+    kept_ranges::KeptRange,
+    own::Own,
+    region::{PAGE, Region},
+};
+use crate::process::descriptors::Held;
+use crate::{
+    cuda::types::{CUdevice, CUevent},
+    kept::objects::primary::Contexts,
+    process::settings::succession,
+};
+
+/// From this size on a request has a slab of its own, in bytes.
+const LARGE: u64 = 32 << 20;
+/// Largest slab for several requests, in bytes.
+const LARGEST: u64 = 256 << 20;
+/// A new slab is such a part of what the device's slabs hold.
+const SHARE: u64 = 8;
+
+/// A slab.
+#[derive(Debug)]
+struct Slab {
+    /// Its memory.
+    region: Region,
+    free: Extents,
+    /// Whether it is for several requests.
+    is_shared: bool,
+}
+
+/// What the program was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Bytes asked for.
+    pub(crate) size: u64,
+    /// Context that was current: the memory ends with it.
+    pub(crate) context: usize,
+    /// Whose memory it is.
+    pub(crate) device: CUdevice,
+    /// A number that no other block has, or had.
+    pub(crate) number: u64,
+    slab: u64,
+    /// The program has freed it, and it waits for its end.
+    is_freed: bool,
+}
+
+impl Block {
+    /// Bytes taken.
+    fn taken(&self) -> u64 {
+        self.size.next_multiple_of(GRAIN)
+    }
+}
+
+/// A block that is freed when the event has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// Its address.
+    pub(crate) address: u64,
+    /// Recorded where the program freed it.
+    pub(crate) event: CUevent,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    /// By address.
+    slabs: BTreeMap<u64, Slab>,
+    /// Addresses of slabs that are being made, and bytes.
+    claims: BTreeMap<u64, u64>,
+    /// By address.
+    blocks: BTreeMap<u64, Block>,
+    /// By device, the others that may use its memory.
+    peers: BTreeMap<CUdevice, BTreeSet<CUdevice>>,
+    /// Freed by the program in a stream's order.
+    pub(crate) pending: Vec<Pending>,
+    /// Freed by the program while a stream was being captured.
+    pub(crate) deferred: Vec<u64>,
+    /// What the program has by virtual memory management.
+    pub(crate) own: Own,
+    /// The contexts that something was made in.
+    pub(crate) contexts: Contexts,
+    /// Streams being captured.
+    pub(crate) captures: usize,
+    last_number: u64,
+}
+
+impl Store {
+    /// Places a block in a slab that has room; its address.
+    pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64) -> Option<u64> {
+        let taken = size.checked_next_multiple_of(GRAIN)?;
+        if taken >= LARGE {
+            return None;
+        }
+        let mut slabs = self.slabs.values_mut().filter(|slab| slab.is_shared && slab.region.device == device);
+        let (base, start) = slabs.find_map(|slab| Some((slab.region.base, slab.free.take(taken)?)))?;
+        Some(self.note(base, start, device, context, size))
+    }
+
+    /// Adds a slab and places a block in it, for which it is large enough.
+    pub(crate) fn add(&mut self, region: Region, context: usize, size: u64) -> u64 {
+        let (base, device) = (region.base, region.device);
+        let mut free = Extents::new(region.size);
+        let taken = size.next_multiple_of(GRAIN);
+        let start = free.take(taken).expect("the slab was made for it");
+        self.unclaim(base);
+        self.slabs.insert(base, Slab { region, free, is_shared: taken < LARGE });
+        self.note(base, start, device, context, size)
+    }
+
+    fn note(&mut self, slab: u64, start: u64, device: CUdevice, context: usize, size: u64) -> u64 {
+        self.last_number += 1;
+        self.blocks
+            .insert(slab + start, Block { size, context, device, number: self.last_number, slab, is_freed: false });
+        slab + start
+    }
+
+    /// How large a new slab for a request should be, and how large it must be.
+    pub(crate) fn slab_size(&self, device: CUdevice, size: u64) -> Option<(u64, u64)> {
+        let least = size.checked_next_multiple_of(PAGE)?;
+        if least >= LARGE {
+            return Some((least, least));
+        }
+        let held: u64 =
+            self.slabs.values().map(|slab| &slab.region).filter(|of| of.device == device).map(|of| of.size).sum();
+        Some(((held / SHARE).next_multiple_of(PAGE).clamp(least, LARGEST), least))
+    }
+
+    /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, or until
+    /// [`Store::unclaim`].
+    pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
+        // A standby leaves the addresses alone that its predecessor may have, and that it will need.
+        let Some(first) = arena::of(device, succession::lane()) else { return 0 };
+        let end = first + arena::LENGTH;
+        let slabs = self.slabs.range(first..end).map(|(&base, slab)| (base, slab.region.size));
+        let mut taken: Vec<(u64, u64)> =
+            slabs.chain(self.claims.range(first..end).map(|(&at, &of)| (at, of))).collect();
+        taken.sort_unstable();
+        let mut at = first;
+        for (base, length) in taken {
+            if base.saturating_sub(at) >= size {
+                break;
+            }
+            at = at.max(base + length);
+        }
+        if end.saturating_sub(at) < size {
+            return 0;
+        }
+        self.claims.insert(at, size);
+        at
+    }
+
+    /// The address is free again.
+    pub(crate) fn unclaim(&mut self, address: u64) {
+        self.claims.remove(&address);
+    }
+
+    /// Notes that the program frees the block at an address; `None` if it has none there.
+    pub(crate) fn mark_freed(&mut self, address: u64) -> Option<Block> {
+        let block = self.blocks.get_mut(&address).filter(|block| !block.is_freed)?;
+        block.is_freed = true;
+        Some(*block)
+    }
+
+    /// Takes that note back: the program is told that it could not be freed.
+    pub(crate) fn unmark_freed(&mut self, address: u64) {
+        if let Some(block) = self.blocks.get_mut(&address) {
+            block.is_freed = false;
+        }
+    }
+
+    /// The block that an address lies in, and where it begins.
+    pub(crate) fn around(&self, address: u64) -> Option<(u64, Block)> {
+        let (&start, &block) = self.blocks.range(..=address).next_back()?;
+        (!block.is_freed && address - start < block.size).then_some((start, block))
+    }
+
+    /// The context that a block was allocated in.
+    pub(crate) fn context_of(&self, address: u64) -> Option<usize> {
+        self.blocks.get(&address).map(|block| block.context)
+    }
+
+    /// Frees a block; the slab's memory if that was the last one in it.
+    pub(crate) fn remove(&mut self, address: u64) -> Option<Region> {
+        let block = self.blocks.remove(&address)?;
+        let slab = self.slabs.get_mut(&block.slab).expect("a block lies in a slab");
+        slab.free.give(address - block.slab, block.taken());
+        if !slab.free.is_empty() {
+            return None;
+        }
+        // One small empty slab is kept, so that a program that allocates and frees again and again does not pay for it.
+        let is_spare = slab.is_shared
+            && slab.region.size == PAGE
+            && !self.slabs.iter().any(|(base, other)| {
+                *base != block.slab && other.region.device == block.device && other.free.is_empty()
+            });
+        if is_spare { None } else { self.slabs.remove(&block.slab).map(|slab| slab.region) }
+    }
+
+    /// Frees everything that was allocated in a context; the memory of slabs that are empty then.
+    pub(crate) fn remove_context(&mut self, context: usize) -> Vec<Region> {
+        let ended = |block: &Block| block.context == context;
+        let addresses: Vec<u64> = self.blocks.iter().filter(|(_, block)| ended(block)).map(|(at, _)| *at).collect();
+        self.pending.retain(|pending| !addresses.contains(&pending.address));
+        self.deferred.retain(|address| !addresses.contains(address));
+        addresses.into_iter().filter_map(|address| self.remove(address)).collect()
+    }
+
+    /// Takes empty slabs of a device, which it needs for something else.
+    pub(crate) fn take_empty(&mut self, device: CUdevice) -> Vec<Region> {
+        let empty = |slab: &Slab| slab.region.device == device && slab.free.is_empty();
+        let bases: Vec<u64> = self.slabs.iter().filter(|(_, slab)| empty(slab)).map(|(base, _)| *base).collect();
+        bases.iter().filter_map(|base| self.slabs.remove(base)).map(|slab| slab.region).collect()
+    }
+
+    /// Bytes of a device's slabs that are free for small requests.
+    pub(crate) fn spare(&self, device: CUdevice) -> u64 {
+        self.slabs
+            .values()
+            .filter(|slab| slab.is_shared && slab.region.device == device)
+            .map(|slab| slab.free.free())
+            .sum()
+    }
+
+    /// The devices that may use a device's memory, besides itself.
+    pub(crate) fn peers(&self, device: CUdevice) -> Vec<CUdevice> {
+        self.peers.get(&device).into_iter().flatten().copied().collect()
+    }
+
+    /// Notes that `user` may use the memory of `owner`; the ranges that are there already.
+    pub(crate) fn add_peer(&mut self, owner: CUdevice, user: CUdevice) -> Vec<(u64, u64)> {
+        self.peers.entry(owner).or_default().insert(user);
+        let regions = self.slabs.values().map(|slab| &slab.region).filter(|region| region.device == owner);
+        regions.map(|region| (region.base, region.size)).collect()
+    }
+
+    /// Every range that is kept, by address.
+    pub(crate) fn kept(&self) -> Vec<KeptRange> {
+        let slabs = self.slabs.values().filter_map(|slab| {
+            let Region { base, size, device, descriptor } = &slab.region;
+            Some(KeptRange { base: *base, size: *size, offset: 0, device: *device, descriptor: descriptor.number()? })
+        });
+        let mut kept: Vec<KeptRange> = slabs.chain(self.own.kept()).collect();
+        kept.sort_unstable_by_key(|range| range.base);
+        kept
+    }
+
+    /// Every piece of memory that has a descriptor: with its device, bytes, and where all of it is mapped.
+    pub(crate) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+        for Slab { region, .. } in self.slabs.values() {
+            tell(&region.descriptor, region.device, region.size, region.base);
+        }
+        self.own.each_outside(tell);
+    }
+
+    /// Adds a predecessor's slab with those parts of it, address and bytes, that are known to be used; the rest is free
+    /// for small requests. Parts that are not in it, or that meet others, are left out.
+    pub(crate) fn adopt(&mut self, region: Region, context: usize, blocks: &[(u64, u64)]) {
+        let (base, device) = (region.base, region.device);
+        let mut free = Extents::new(region.size);
+        let mut taken = Vec::new();
+        for &(address, size) in blocks {
+            let Some(start) = address.checked_sub(base).filter(|start| start.is_multiple_of(GRAIN)) else { continue };
+            if size > 0 && free.take_at(start, size.next_multiple_of(GRAIN)) {
+                taken.push((start, size));
+            }
+        }
+        self.slabs.insert(base, Slab { region, free, is_shared: true });
+        for (start, size) in taken {
+            self.note(base, start, device, context, size);
+        }
+    }
+
+    /// Slabs, bytes of slabs, blocks, bytes of blocks, slabs whose descriptor the program has not closed.
+    pub(crate) fn totals(&self) -> [u64; 5] {
+        let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+        [
+            count(self.slabs.len()),
+            self.slabs.values().map(|slab| slab.region.size).sum(),
+            count(self.blocks.len()),
+            self.blocks.values().map(|block| block.size).sum(),
+            count(self.slabs.values().filter(|slab| slab.region.descriptor.number().is_some()).count()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

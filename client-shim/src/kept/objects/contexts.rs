@@ -1,0 +1,195 @@
+//! What ends with a context, who may reach whose memory, and whether a stream is being captured.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::ffi::c_uint;
+
+use super::record;
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::{
+            context::{cuCtxDestroy_v2, cuCtxEnablePeerAccess, cuDevicePrimaryCtxReset_v2},
+            stream::{cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture},
+        },
+        result::CUresult,
+        threads,
+        types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
+    },
+    kept::{
+        account, graphs,
+        memory::{
+            allocation::current,
+            region::{self, Region},
+        },
+        with,
+    },
+    process::settings,
+};
+
+/// Logic of `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.
+pub(crate) fn destroy(driver: &mut Driver<cuCtxDestroy_v2::Signature>, context: CUcontext) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(context) });
+    if answer.is_success() {
+        threads::destroyed(context.0);
+        account::gone(context.key());
+        end(context)?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuDevicePrimaryCtxReset`.
+pub(crate) fn reset(
+    driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
+    device: CUdevice,
+) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        with(|store| store.contexts.reset(device))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuDevicePrimaryCtxRelease`, whose last call destroys the context.
+pub(crate) fn release(
+    driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
+    device: CUdevice,
+) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        with(|store| store.contexts.release(device))?;
+    }
+    Ok(answer)
+}
+
+fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
+    let before = with(|store| store.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
+    // SAFETY: the program's call with the program's argument.
+    let answer = driver.call(|function| unsafe { function(device) });
+    if let Some(context) = before.filter(|_| answer.is_success() && !is_active(device)) {
+        end(context)?;
+    }
+    Ok(answer)
+}
+
+/// Finds out whether a context is its device's primary one, the first time that it is seen. A context that has failed
+/// can no longer be asked, and then it is reset.
+pub(crate) fn learn(context: usize, device: CUdevice) -> Result<(), Bypass> {
+    if !with(|store| store.contexts.is_known(context, device))? {
+        let primary = primary_of(device);
+        if primary.is_some() || !is_active(device) {
+            with(|store| store.contexts.learn(context, device, primary == Some(CUcontext(context))))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_active(device: CUdevice) -> bool {
+    let (mut flags, mut is_active) = (0, 0);
+    let answer = driver!(context::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut is_active));
+    answer.is_success() && is_active != 0
+}
+
+/// The primary context of a device, if there is one.
+fn primary_of(device: CUdevice) -> Option<CUcontext> {
+    if !is_active(device) {
+        return None;
+    }
+    let mut context = CUcontext(0);
+    if !driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device)).is_success() {
+        return None;
+    }
+    let _as_before = driver!(context::cuDevicePrimaryCtxRelease_v2(device));
+    Some(context)
+}
+
+fn end(context: CUcontext) -> Result<(), Bypass> {
+    record::forget_context(context.0);
+    with(|store| {
+        store.contexts.forget(context.0);
+        store.remove_context(context.0)
+    })?
+    .into_iter()
+    .for_each(Region::destroy);
+    Ok(())
+}
+
+/// Logic of `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.
+pub(crate) fn enable_peer(
+    driver: &mut Driver<cuCtxEnablePeerAccess::Signature>,
+    peer: CUcontext,
+    flags: c_uint,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(peer, flags) });
+    if answer.is_success()
+        && let Ok((_, user)) = current()
+        && let Some(owner) = device_of(peer)
+    {
+        for (base, size) in with(|store| store.add_peer(owner, user))? {
+            // What is refused here the program finds out as it would with the driver's memory: by a fault.
+            let _refused = region::allow(base, size, &[user]);
+        }
+    }
+    Ok(answer)
+}
+
+fn device_of(context: CUcontext) -> Option<CUdevice> {
+    let (mut device, mut popped) = (0, CUcontext(0));
+    if !driver!(context::cuCtxPushCurrent_v2(context)).is_success() {
+        return None;
+    }
+    let answer = driver!(context::cuCtxGetDevice(&raw mut device));
+    let _as_before = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));
+    answer.is_success().then_some(device)
+}
+
+/// Logic of `cuStreamBeginCapture`.
+pub(crate) fn begin_capture(
+    driver: &mut Driver<cuStreamBeginCapture_v2::Signature>,
+    stream: CUstream,
+    mode: CUstreamCaptureMode,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    begun(driver.call(|function| unsafe { function(stream, mode) }))
+}
+
+/// Logic of `cuStreamBeginCaptureToGraph`.
+pub(crate) fn begin_capture_to_graph(
+    driver: &mut Driver<cuStreamBeginCaptureToGraph::Signature>,
+    stream: CUstream,
+    graph: CUgraph,
+    dependencies: *const CUgraphNode,
+    edges: *const CUgraphEdgeData,
+    count: usize,
+    mode: CUstreamCaptureMode,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program says that there are so many.
+    let listed = unsafe { graphs::params::nodes(dependencies, count) };
+    let passed = if dependencies.is_null() { dependencies } else { listed.as_ptr() };
+    // SAFETY: the program's call, with a copy of its list that lives as long.
+    begun(driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) }))
+}
+
+fn begun(answer: CUresult) -> Result<CUresult, Bypass> {
+    if answer.is_success() {
+        with(|store| store.captures += 1)?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
+pub(crate) fn end_capture(
+    driver: &mut Driver<cuStreamEndCapture::Signature>,
+    stream: CUstream,
+    graph: *mut CUgraph,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(stream, graph) });
+    with(|store| store.captures = store.captures.saturating_sub(1))?;
+    if answer.is_success() && !graph.is_null() && settings::is_recording() {
+        // SAFETY: the driver has just written there.
+        graphs::made("cuStreamEndCapture", unsafe { *graph })?;
+    }
+    Ok(answer)
+}

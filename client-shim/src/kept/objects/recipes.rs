@@ -1,0 +1,233 @@
+//! How to make again what a program has besides memory. Pure bookkeeping.
+//!
+//! A recipe is kept by the driver's handle, which stays the object's name for the program. What is made of something
+//! goes with it: functions with their module, kernels with their library, and everything with its context.
+
+mod by_address;
+mod order;
+mod recipe;
+
+pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
+pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
+
+use crate::kept::{code::written::Written, graphs::known::Graphs};
+
+use std::{collections::BTreeMap, ffi::CStr};
+
+/// Bytes of images that are kept at most; more are not recoverable.
+const MOST_IMAGE_BYTES: u64 = 2 << 30;
+
+/// A recipe, and how many were kept before it.
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    recipe: Recipe,
+}
+
+/// An object with what was made of it and set on it, until the driver has destroyed it.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    recipes: Vec<(usize, Kept)>,
+    written: Vec<(usize, Written)>,
+    settings: Vec<((usize, Setting), u64)>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Recipes {
+    by_handle: BTreeMap<usize, Kept>,
+    /// Of the next one.
+    number: u64,
+    /// By object, the last value of each setting.
+    settings: BTreeMap<(usize, Setting), u64>,
+    image_bytes: u64,
+    /// By variable, what the program has written there.
+    written: BTreeMap<usize, Written>,
+    written_bytes: usize,
+    /// Graphs, which are more than a recipe each.
+    pub(crate) graphs: Graphs,
+}
+
+impl Recipes {
+    /// Keeps a recipe; whether there was room for its image.
+    pub(crate) fn keep(&mut self, handle: usize, recipe: Recipe) -> bool {
+        // A handle that is given out again was destroyed in a way that nobody saw.
+        self.forget(handle);
+        let bytes = recipe.image_bytes();
+        if self.image_bytes.saturating_add(bytes) > MOST_IMAGE_BYTES {
+            return false;
+        }
+        self.image_bytes += bytes;
+        self.by_handle.insert(handle, Kept { number: self.number, recipe });
+        self.number += 1;
+        true
+    }
+
+    /// Keeps the recipe of something that the driver gives out again and again with one handle.
+    pub(crate) fn keep_first(&mut self, handle: usize, recipe: impl FnOnce() -> Recipe) {
+        if !self.by_handle.contains_key(&handle) {
+            self.keep(handle, recipe());
+        }
+    }
+
+    /// The name that a kernel has in its module or library, by the handle of its function or of itself.
+    pub(crate) fn kernel_name(&self, handle: usize) -> Option<&CStr> {
+        let recipe = &self.by_handle.get(&handle)?.recipe;
+        if let Recipe::KernelFunction { kernel, .. } = recipe {
+            return self.kernel_name(*kernel);
+        }
+        if let Recipe::Function { name, .. } | Recipe::Kernel { name, .. } = recipe { Some(name) } else { None }
+    }
+
+    /// Forgets an object and what was made of it; whether it was known.
+    pub(crate) fn forget(&mut self, handle: usize) -> bool {
+        !self.take(handle).recipes.is_empty()
+    }
+
+    /// Takes an object and what was made of it out.
+    pub(crate) fn take(&mut self, handle: usize) -> Taken {
+        let mut taken = Taken::default();
+        let mut left = vec![handle];
+        while let Some(handle) = left.pop() {
+            let Some(kept) = self.by_handle.remove(&handle) else { continue };
+            self.image_bytes -= kept.recipe.image_bytes();
+            let made_of_it = self.by_handle.iter().filter(|(_, of)| of.recipe.parent() == Some(handle));
+            left.extend(made_of_it.map(|(handle, _)| *handle));
+            taken.written.extend(self.forget_written(handle).map(|written| (handle, written)));
+            taken.settings.extend(self.settings.extract_if(.., |(of, _), _| *of == handle));
+            taken.recipes.push((handle, kept));
+        }
+        taken
+    }
+
+    /// Puts back what was taken: the driver has refused to destroy it.
+    pub(crate) fn put_back(&mut self, taken: Taken) {
+        self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
+        self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
+        self.written.extend(taken.written);
+        self.by_handle.extend(taken.recipes);
+        self.settings.extend(taken.settings);
+    }
+
+    /// Forgets everything that was made in a context; the host memory among it.
+    pub(crate) fn forget_context(&mut self, context: usize) -> Vec<HostMemory> {
+        let made_in_it: Vec<usize> = self
+            .by_handle
+            .iter()
+            .filter(|(_, of)| of.recipe.context() == Some(context))
+            .map(|(handle, _)| *handle)
+            .collect();
+        let memory = made_in_it.iter().filter_map(|handle| self.host_memory(*handle)).collect();
+        for handle in made_in_it {
+            self.forget(handle);
+        }
+        self.settings.retain(|(of, _), _| *of != context);
+        self.graphs.forget_context(context);
+        memory
+    }
+
+    /// Whether an object's recipe is kept.
+    pub(crate) fn is_kept(&self, handle: usize) -> bool {
+        self.by_handle.contains_key(&handle)
+    }
+
+    /// All libraries.
+    pub(crate) fn libraries(&self) -> Vec<usize> {
+        let all = self.by_handle.iter().filter(|(_, kept)| matches!(kept.recipe, Recipe::Library { .. }));
+        all.map(|(handle, _)| *handle).collect()
+    }
+
+    /// Notes a setting.
+    pub(crate) fn set(&mut self, object: usize, setting: Setting, value: u64) {
+        self.settings.insert((object, setting), value);
+    }
+
+    /// How many there are of each of [`KINDS`], and bytes of images.
+    pub(crate) fn totals(&self) -> ([u64; KINDS.len()], u64) {
+        let mut counts = [0; KINDS.len()];
+        for kept in self.by_handle.values() {
+            counts[kept.recipe.kind()] += 1;
+        }
+        let [.., graphs, executables] = &mut counts;
+        [*graphs, *executables] = self.graphs.counts();
+        (counts, self.image_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::{Image, KINDS, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
+
+    fn module(context: usize) -> Recipe {
+        Recipe::Module { context, image: Image::Bytes([0; 10].into()), options: Vec::new() }
+    }
+
+    fn function(module: usize) -> Recipe {
+        Recipe::Function { module, name: CString::from(c"increment") }
+    }
+
+    #[test]
+    fn what_is_made_of_something_goes_with_it() {
+        let mut recipes = Recipes::default();
+        recipes.keep(1, Recipe::Library { image: Image::File(CString::from(c"a.cubin")), options: Vec::new() });
+        recipes.keep(2, Recipe::Kernel { library: 1, name: CString::from(c"k") });
+        recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0], 10));
+        assert!(recipes.forget(1));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert!(!recipes.forget(3), "it went with the kernel");
+        recipes.forget_context(0xc0);
+        assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
+    }
+
+    #[test]
+    fn what_the_driver_does_not_destroy_is_as_it_was() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.set(5, Setting::Cache(None), 3);
+        let taken = recipes.take(4);
+        assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
+        recipes.put_back(taken);
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.settings.len(), 1);
+    }
+
+    #[test]
+    fn a_handle_given_out_again_is_another_object() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.keep_first(5, || unreachable!("it is known"));
+        recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn the_last_value_of_a_setting_is_kept_with_what_it_was_set_on() {
+        let mut recipes = Recipes::default();
+        recipes.keep(4, module(0xc0));
+        recipes.keep(5, function(4));
+        recipes.set(5, Setting::Attribute(8, None), 1);
+        recipes.set(5, Setting::Attribute(8, None), 2);
+        recipes.set(5, Setting::Cache(None), 3);
+        recipes.set(0xc0, Setting::Limit(0), 4096);
+        recipes.set(0xc1, Setting::Limit(0), 4096);
+        assert_eq!(recipes.settings.get(&(5, Setting::Attribute(8, None))), Some(&2));
+        recipes.forget(4);
+        assert_eq!(recipes.settings.len(), 2);
+        recipes.forget_context(0xc0);
+        assert_eq!(recipes.settings.into_keys().collect::<Vec<_>>(), [(0xc1, Setting::Limit(0))]);
+    }
+
+    #[test]
+    fn images_are_kept_within_bounds() {
+        let mut recipes = Recipes { image_bytes: MOST_IMAGE_BYTES - 9, ..Recipes::default() };
+        assert!(!recipes.keep(4, module(0xc0)));
+        assert!(recipes.keep(5, Recipe::Event { context: 0xc0, flags: 0 }));
+    }
+}

@@ -1,0 +1,81 @@
+//! Which memory lost work may have written, and `mps_shim_in_doubt`, which tells.
+#![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::process::panics::unpanicked;
+
+/// `struct mps_shim_range`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    address: u64,
+    bytes: u64,
+}
+
+static IN_DOUBT: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// What the last recovery has left in doubt, address and size.
+pub(crate) fn set(ranges: Vec<(u64, u64)>) {
+    *IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner) = ranges;
+}
+
+/// Ranges without holes, both address and size.
+pub(crate) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut left = ranges.to_vec();
+    for (hole, size) in holes {
+        let end = hole + size;
+        left = left
+            .into_iter()
+            .flat_map(|(base, size)| {
+                let below = (base, (*hole).clamp(base, base + size) - base);
+                let above = end.clamp(base, base + size);
+                if end <= base || *hole >= base + size {
+                    [(base, size), (base, 0)]
+                } else {
+                    [below, (above, base + size - above)]
+                }
+            })
+            .filter(|(_, size)| *size > 0)
+            .collect();
+    }
+    left
+}
+
+/// Writes what is in doubt since the last recovery, and returns how many ranges that are.
+///
+/// # Safety
+/// There is room for so many, or none.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
+unsafe extern "C" fn mps_shim_in_doubt(ranges: *mut Range, room: usize) -> usize {
+    let found = if crate::kept::is_on() {
+        unpanicked(|| IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    } else {
+        // In a forked child another thread may have held the lock.
+        Vec::new()
+    };
+    if !ranges.is_null() {
+        for (at, &(address, bytes)) in found.iter().enumerate().take(room) {
+            // SAFETY: by the contract there is room for as many.
+            unsafe { ranges.wrapping_add(at).write(Range { address, bytes }) };
+        }
+    }
+    found.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn holes_are_cut_out_wherever_they_lie() {
+        let ranges = [(100, 50), (200, 50)];
+        assert_eq!(without(&ranges, &[]), ranges);
+        assert_eq!(without(&ranges, &[(0, 100), (150, 50), (250, 9)]), ranges);
+        assert_eq!(without(&ranges, &[(110, 10)]), [(100, 10), (120, 30), (200, 50)]);
+        assert_eq!(without(&ranges, &[(90, 20), (240, 20)]), [(110, 40), (200, 40)]);
+        assert_eq!(without(&ranges, &[(140, 70)]), [(100, 40), (210, 40)]);
+        assert_eq!(without(&ranges, &[(0, 1000)]), []);
+    }
+}

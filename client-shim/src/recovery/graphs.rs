@@ -1,0 +1,290 @@
+//! Graphs and executable graphs in a fresh copy of the driver, by what is known of them.
+//!
+//! An executable graph is made of its graph while that does what the executable one does, so that the graph's nodes name
+//! its own as before. If its graph is gone, or has other nodes by now, it is made of one that is built for that alone; no
+//! node can name its own then, as with a graph that is gone.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::{collections::BTreeMap, ffi::c_void, ptr};
+
+use super::{
+    memory::{Failed, Renamed, checked},
+    objects::enter,
+};
+use crate::cuda::moved::Moves;
+use crate::{
+    cuda::{
+        buffer::Buffer,
+        result::CUresult,
+        types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
+    },
+    kept::{
+        graphs::{
+            params::Kernel,
+            plan::{Arguments, Edge, Executable, Launch, Plan, Work},
+        },
+        objects::record,
+    },
+};
+
+/// All that there are.
+#[derive(Debug, Default)]
+pub(super) struct Graphs {
+    graphs: Vec<(usize, Plan)>,
+    executables: Vec<(usize, Executable)>,
+}
+
+impl Graphs {
+    pub(super) fn survey() -> Self {
+        let (graphs, executables) = record::with(|recipes| recipes.graphs.all()).unwrap_or_default();
+        Self { graphs, executables }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.graphs.len() + self.executables.len()
+    }
+
+    /// Makes them all. `renamed` has everything that they name, and gets them and their nodes.
+    pub(super) fn make(&self, renamed: &mut Renamed, moves: &Moves) -> Result<(), Failed> {
+        let graphs = self.graphs.iter().map(|(handle, plan)| (*handle, plan.moved(moves))).collect();
+        let moved = |of: &Executable| Executable { plan: of.plan.moved(moves), ..of.clone() };
+        let executables = self.executables.iter().map(|(handle, of)| (*handle, moved(of))).collect();
+        Self { graphs, executables }.make_moved(renamed)
+    }
+
+    fn make_moved(&self, renamed: &mut Renamed) -> Result<(), Failed> {
+        for (handle, plan) in &self.graphs {
+            let graph = build(plan, renamed)?;
+            renamed.insert(*handle, graph.0);
+        }
+        for (handle, executable) in &self.executables {
+            enter(translated(executable.context, renamed)?)?;
+            let of = self.graphs.iter().find(|(graph, _)| *graph == executable.of).map(|(_, plan)| plan);
+            let made = match of {
+                Some(plan) if plan.has_nodes_of(&executable.plan) => of_its_graph(plan, executable, renamed)?,
+                _ => of_another(executable, renamed)?,
+            };
+            renamed.insert(*handle, made.0);
+        }
+        Ok(())
+    }
+}
+
+/// A handle of today.
+fn translated(handle: usize, renamed: &Renamed) -> Result<usize, Failed> {
+    let missing = Failed { call: "cuGraphInstantiate", answer: CUresult(400) };
+    if handle == 0 { Ok(0) } else { renamed.get(&handle).copied().ok_or(missing) }
+}
+
+/// An executable form of its own graph, which does for that time what the executable one does.
+fn of_its_graph(plan: &Plan, executable: &Executable, renamed: &Renamed) -> Result<CUgraphExec, Failed> {
+    let different = || plan.nodes.iter().zip(&executable.plan.nodes).filter(|(own, other)| own.work != other.work);
+    for (_, other) in different() {
+        set(CUgraphNode(translated(other.handle, renamed)?), &other.work, renamed)?;
+    }
+    let graph = CUgraph(translated(executable.of, renamed)?);
+    let made = instantiate(graph, executable, |node| translated(node, renamed))?;
+    for (own, _) in different() {
+        set(CUgraphNode(translated(own.handle, renamed)?), &own.work, renamed)?;
+    }
+    Ok(made)
+}
+
+/// An executable form of a graph that is built for it.
+fn of_another(executable: &Executable, renamed: &Renamed) -> Result<CUgraphExec, Failed> {
+    let mut with_nodes = renamed.clone();
+    let graph = build(&executable.plan, &mut with_nodes)?;
+    let made = instantiate(graph, executable, |node| translated(node, &with_nodes))?;
+    checked("cuGraphDestroy", driver!(graph::cuGraphDestroy(graph)))?;
+    Ok(made)
+}
+
+fn instantiate(
+    graph: CUgraph,
+    executable: &Executable,
+    node_of: impl Fn(usize) -> Result<usize, Failed>,
+) -> Result<CUgraphExec, Failed> {
+    let mut made = CUgraphExec(0);
+    let answer = driver!(graph::cuGraphInstantiateWithFlags(&raw mut made, graph, executable.flags));
+    checked("cuGraphInstantiate", answer)?;
+    for node in &executable.disabled {
+        let answer = driver!(graph::cuGraphNodeSetEnabled(made, CUgraphNode(node_of(*node)?), 0));
+        checked("cuGraphNodeSetEnabled", answer)?;
+    }
+    Ok(made)
+}
+
+/// A graph by its plan. `renamed` gets its nodes, and the graphs that it embeds.
+fn build(plan: &Plan, renamed: &mut Renamed) -> Result<CUgraph, Failed> {
+    let mut graph = CUgraph(0);
+    checked("cuGraphCreate", driver!(graph::cuGraphCreate(&raw mut graph, 0)))?;
+    for node in &plan.nodes {
+        let added = add(graph, &node.work, renamed)?;
+        renamed.insert(node.handle, added.0);
+    }
+    connect(graph, &plan.edges, renamed)?;
+    Ok(graph)
+}
+
+fn connect(graph: CUgraph, edges: &[Edge], renamed: &Renamed) -> Result<(), Failed> {
+    if edges.is_empty() {
+        return Ok(());
+    }
+    let node = |handle| translated(handle, renamed).map(CUgraphNode);
+    let from = edges.iter().map(|edge| node(edge.from)).collect::<Result<Vec<_>, _>>()?;
+    let to = edges.iter().map(|edge| node(edge.to)).collect::<Result<Vec<_>, _>>()?;
+    let data: Vec<[u8; 8]> = edges.iter().map(|edge| edge.data).collect();
+    let (from, to, data) = (from.as_ptr(), to.as_ptr(), data.as_ptr().cast());
+    let answer = driver!(graph::cuGraphAddDependencies_v2(graph, from, to, data, edges.len()));
+    checked("cuGraphAddDependencies", answer)
+}
+
+/// Arguments as the driver takes them, which copies them in the call.
+struct Given<'plan> {
+    launch: &'plan Launch,
+    singles: Vec<*mut c_void>,
+    buffer: Option<Buffer>,
+}
+
+impl<'plan> Given<'plan> {
+    fn new(launch: &'plan Launch) -> Self {
+        let (singles, buffer) = match &launch.arguments {
+            Arguments::Single(all) => (all.iter().map(|value| value.as_ptr().cast_mut().cast()).collect(), None),
+            Arguments::Buffer(bytes) => (Vec::new(), Some(Buffer::new(bytes))),
+        };
+        Self { launch, singles, buffer }
+    }
+
+    /// The parameters, which point into this.
+    fn params(&mut self, renamed: &Renamed) -> Result<Kernel, Failed> {
+        let mut params = Kernel {
+            function: translated(self.launch.function, renamed)?,
+            kernel: translated(self.launch.kernel, renamed)?,
+            context: translated(self.launch.context, renamed)?,
+            shape: self.launch.shape,
+            ..Kernel::NONE
+        };
+        if !self.singles.is_empty() {
+            params.arguments = self.singles.as_mut_ptr();
+        }
+        params.extra = self.buffer.as_ref().map_or(ptr::null_mut(), Buffer::list);
+        Ok(params)
+    }
+}
+
+/// Enters the context that a node works in, if one is known.
+fn enter_for(context: usize, renamed: &Renamed) -> Result<CUcontext, Failed> {
+    let context = translated(context, renamed)?;
+    if context != 0 {
+        enter(context)?;
+    }
+    Ok(CUcontext(context))
+}
+
+/// Adds a node without any before it.
+fn add(graph: CUgraph, work: &Work, renamed: &mut Renamed) -> Result<CUgraphNode, Failed> {
+    let mut node = CUgraphNode(0);
+    let (into, none) = (&raw mut node, ptr::null());
+    let (call, answer) = match work {
+        Work::Launch(launch) => {
+            enter_for(launch.context, renamed)?;
+            let mut given = Given::new(launch);
+            let params = given.params(renamed)?;
+            let place = (&raw const params).cast();
+            checked("cuGraphAddKernelNode", driver!(graph::cuGraphAddKernelNode_v2(into, graph, none, 0, place)))?;
+            ("cuGraphKernelNodeSetAttribute", give_attributes(node, launch))
+        }
+        Work::Copy { words, context } => {
+            let context = enter_for(*context, renamed)?;
+            let place = words.as_ptr().cast();
+            ("cuGraphAddMemcpyNode", driver!(graph::cuGraphAddMemcpyNode(into, graph, none, 0, place, context)))
+        }
+        Work::Set { words, context } => {
+            let context = enter_for(*context, renamed)?;
+            let place = words.as_ptr().cast();
+            ("cuGraphAddMemsetNode", driver!(graph::cuGraphAddMemsetNode(into, graph, none, 0, place, context)))
+        }
+        Work::Host { function, data } => {
+            let words = [*function, *data];
+            let place = words.as_ptr().cast();
+            ("cuGraphAddHostNode", driver!(graph::cuGraphAddHostNode(into, graph, none, 0, place)))
+        }
+        Work::Child { graph: embedded, plan } => return add_child(graph, *embedded, plan, renamed),
+        Work::Empty => ("cuGraphAddEmptyNode", driver!(graph::cuGraphAddEmptyNode(into, graph, none, 0))),
+        Work::Wait { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            ("cuGraphAddEventWaitNode", driver!(graph::cuGraphAddEventWaitNode(into, graph, none, 0, event)))
+        }
+        Work::Record { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            ("cuGraphAddEventRecordNode", driver!(graph::cuGraphAddEventRecordNode(into, graph, none, 0, event)))
+        }
+    };
+    checked(call, answer)?;
+    Ok(node)
+}
+
+fn give_attributes(node: CUgraphNode, launch: &Launch) -> CUresult {
+    let give = |(attribute, value): &(u32, [u64; 8])| {
+        driver!(graph::cuGraphKernelNodeSetAttribute(node, *attribute, value.as_ptr().cast()))
+    };
+    let refused = launch.attributes.iter().map(give).find(|answer| !answer.is_success());
+    refused.unwrap_or(CUresult::CUDA_SUCCESS)
+}
+
+/// Adds a node that embeds a copy of a graph. Whatever was embedded is found in the copy.
+fn add_child(graph: CUgraph, embedded: usize, plan: &Plan, renamed: &mut Renamed) -> Result<CUgraphNode, Failed> {
+    let mut inner = renamed.clone();
+    let original = build(plan, &mut inner)?;
+    let (mut node, mut copy) = (CUgraphNode(0), CUgraph(0));
+    let answer = driver!(graph::cuGraphAddChildGraphNode(&raw mut node, graph, ptr::null(), 0, original));
+    checked("cuGraphAddChildGraphNode", answer)?;
+    let answer = driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut copy));
+    checked("cuGraphChildGraphNodeGetGraph", answer)?;
+    if embedded != 0 {
+        renamed.insert(embedded, copy.0);
+    }
+    let made: BTreeMap<_, _> = plan.nodes.iter().map(|of| (of.handle, inner[&of.handle])).collect();
+    for (handle, original) in made {
+        let mut found = CUgraphNode(0);
+        let answer = driver!(graph::cuGraphNodeFindInClone(&raw mut found, CUgraphNode(original), copy));
+        // A node that is not found keeps its name, which the driver will not know.
+        renamed.insert(handle, if answer.is_success() { found.0 } else { handle });
+    }
+    checked("cuGraphDestroy", driver!(graph::cuGraphDestroy(original)))?;
+    Ok(node)
+}
+
+/// Has a node of a graph do something else of the same kind.
+fn set(node: CUgraphNode, work: &Work, renamed: &Renamed) -> Result<(), Failed> {
+    let (call, answer) = match work {
+        Work::Launch(launch) => {
+            let mut given = Given::new(launch);
+            let params = given.params(renamed)?;
+            let place = (&raw const params).cast();
+            checked("cuGraphKernelNodeSetParams", driver!(graph::cuGraphKernelNodeSetParams_v2(node, place)))?;
+            ("cuGraphKernelNodeSetAttribute", give_attributes(node, launch))
+        }
+        Work::Copy { words, .. } => {
+            ("cuGraphMemcpyNodeSetParams", driver!(graph::cuGraphMemcpyNodeSetParams(node, words.as_ptr().cast())))
+        }
+        Work::Set { words, .. } => {
+            ("cuGraphMemsetNodeSetParams", driver!(graph::cuGraphMemsetNodeSetParams(node, words.as_ptr().cast())))
+        }
+        Work::Host { function, data } => {
+            let words = [*function, *data];
+            ("cuGraphHostNodeSetParams", driver!(graph::cuGraphHostNodeSetParams(node, words.as_ptr().cast())))
+        }
+        Work::Wait { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            ("cuGraphEventWaitNodeSetEvent", driver!(graph::cuGraphEventWaitNodeSetEvent(node, event)))
+        }
+        Work::Record { event } => {
+            let event = CUevent(translated(*event, renamed)?);
+            ("cuGraphEventRecordNodeSetEvent", driver!(graph::cuGraphEventRecordNodeSetEvent(node, event)))
+        }
+        // A graph that embeds another one than its executable form has other nodes.
+        Work::Child { .. } | Work::Empty => return Ok(()),
+    };
+    checked(call, answer)
+}

@@ -1,0 +1,161 @@
+//! `MPS_SHIM_REPLAY=in-place`: a program whose context has died goes on with a fresh copy of the driver.
+//!
+//! A CUDA program that was hit by a fault, its own or a neighbour's, gets the same error from every call until it ends:
+//! the driver's library never recovers. But the memory is still there ([`kept`](crate::kept)), and how everything else was
+//! made is known. So a private copy of the driver's library is loaded beside the dead one, is given the same memory at
+//! the same addresses and the same objects, and takes over ([`steps`] has the steps).
+//!
+//! ```text
+//!  program ── hooks ── gate ── names, progress ── logic of the hook ──► the copy that lives
+//!                      │ the answer is one of errors                     ▲
+//!                      └──► recovery: everybody out, load, rebuild, amputate the dead one
+//! ```
+//!
+//! Before the first recovery a call costs the gate, its notes of work, and nothing for names. Without the setting it
+//! costs one look at a flag.
+//!
+//! Not recovered, with the reason on standard error and in `mps_shim_last_recovery`: a program with anything that
+//! [`account`](crate::kept::account) counts, private tables that [`private`](crate::recovery::private) does not know among it; one
+//! in the middle of a capture; one with a thread that does not come out of the driver; one that the operator has
+//! terminated. A forked child never is: it has no driver.
+#![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
+
+mod amputation;
+mod graphs;
+mod memory;
+mod objects;
+pub(crate) mod private;
+mod refusal;
+mod report;
+mod steps;
+mod word;
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    cuda::{
+        arguments::Subject,
+        copies, errors,
+        functions::{Effect, Function, lookup::cuInit},
+        gate, library,
+        result::CUresult,
+        threads::{self, Here},
+    },
+    daemon::evidence,
+    kept::{
+        self,
+        work::{progress, reissue},
+    },
+    process::{log, settings},
+};
+use steps::Verdict;
+
+/// How long a call waits while another thread recovers: longer than any recovery takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static CONSTANT_RANGES: OnceLock<ConstantRanges> = OnceLock::new();
+
+/// Tells which ranges, by address and size, the program has said that it no longer writes.
+pub(crate) type ConstantRanges = fn() -> Vec<(u64, u64)>;
+
+/// Whether calls pass the gate.
+pub(crate) fn is_armed() -> bool {
+    IS_ARMED.load(Ordering::Relaxed)
+}
+
+/// From now on calls pass the gate: the driver has been initialised in this process.
+pub(crate) fn arm(constant_ranges: ConstantRanges) {
+    if !settings::is_replaying() || is_armed() {
+        return;
+    }
+    // SAFETY: the handler is a function of ours in a library that is never unloaded.
+    let is_known_in_children = unsafe { libc::pthread_atfork(None, None, Some(disarm)) } == 0;
+    if !is_known_in_children || !copies::learn() {
+        log::complain(format_args!("MPS_SHIM_REPLAY: the driver's file is not found, so nothing is recovered"));
+        return;
+    }
+    library::remember_first(cuInit::FUNCTION.driver());
+    copies::prepare();
+    let _the_same = CONSTANT_RANGES.set(constant_ranges);
+    IS_ARMED.store(true, Ordering::Release);
+    word::listen();
+}
+
+/// Runs in a forked child before anything else does.
+extern "C" fn disarm() {
+    IS_ARMED.store(false, Ordering::Relaxed);
+}
+
+/// One call of a hooked function, with names for handles if `call` is told so.
+/// `numbers` gives the arguments as far as they are numbers.
+pub(crate) fn through(
+    called: &'static Function,
+    subject: &Subject,
+    numbers: &dyn Fn() -> Vec<u64>,
+    call: &mut dyn FnMut(bool) -> CUresult,
+) -> CUresult {
+    threads::here(|here| pass(here, called, subject, numbers, call))
+}
+
+fn pass(
+    here: &Here,
+    called: &'static Function,
+    subject: &Subject,
+    numbers: &dyn Fn() -> Vec<u64>,
+    call: &mut dyn FnMut(bool) -> CUresult,
+) -> CUresult {
+    if here.passer.is_inside() {
+        return call(library::generation() > 0);
+    }
+    let mut is_again = false;
+    let mut known = CUresult::CUDA_ERROR_UNKNOWN;
+    loop {
+        let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
+        let generation = library::generation();
+        here.arrive(generation);
+        let work = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
+        if generation > 0
+            && let Some(error) = owed(here, called.effect(), &work)
+        {
+            work.end(error);
+            return error;
+        }
+        let answer = call(generation > 0);
+        if answer.is_success() && reissue::is_on() {
+            reissue::note(called, work.piece(), numbers);
+        }
+        work.end(answer);
+        let Some(meaning) = errors::meaning(answer) else { return answer };
+        evidence::hear(answer);
+        // A question in the middle of a capture would break it.
+        let is_capturing = kept::with(|store| store.captures > 0).unwrap_or(true);
+        if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
+            return answer;
+        }
+        drop(pass);
+        known = answer;
+        match steps::after(answer, meaning, called.effect(), generation, is_again) {
+            Verdict::Again => is_again = true,
+            Verdict::Answer(answer) => return answer,
+        }
+    }
+}
+
+/// The error that this call has to report, because work was lost and the program has not heard of it from this thread,
+/// or from anybody about this stream.
+fn owed(here: &Here, effect: Effect, work: &progress::Work) -> Option<CUresult> {
+    let (lossy, error) = steps::lossy();
+    if lossy == 0 {
+        return None;
+    }
+    let is_owed = here.is_owed(lossy, effect);
+    let of_stream = work.owed();
+    if is_owed { Some(error) } else { of_stream.filter(|_| here.came_after(lossy)) }
+}

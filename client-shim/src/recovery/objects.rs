@@ -1,0 +1,318 @@
+//! Libraries, modules, functions, streams, events and host ranges in a fresh copy of the driver, by their recipes.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::ffi::c_uint;
+
+use super::{
+    graphs::Graphs,
+    memory::{Failed, Renamed, checked},
+};
+use crate::cuda::moved::{Move, Moves};
+use crate::{
+    cuda::{
+        result::CUresult,
+        types::{
+            CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
+        },
+    },
+    kept::{
+        memory::pinned,
+        objects::{
+            recipes::{Image, JitOption, Recipe, Setting},
+            record,
+        },
+    },
+};
+
+/// Words of the value of a stream's attribute.
+const ATTRIBUTE_WORDS: u8 = 8;
+
+/// Options of the compiler as the driver takes them.
+struct Options {
+    names: Vec<CUjit_option>,
+    values: Vec<*mut c_void>,
+}
+
+impl Options {
+    fn new(options: &[JitOption]) -> Self {
+        let names = options.iter().map(|(name, _)| *name).collect();
+        let values = options.iter().map(|(_, value)| std::ptr::without_provenance_mut(*value)).collect();
+        Self { names, values }
+    }
+
+    fn count(&self) -> c_uint {
+        c_uint::try_from(self.names.len()).unwrap_or_default()
+    }
+}
+
+/// Objects that are made again, by their handles of before.
+pub(super) struct Objects {
+    recipes: Vec<(usize, Recipe)>,
+    settings: Vec<(usize, Setting, u64)>,
+    /// What variables have had written to them: addresses and bytes.
+    written: Vec<(usize, Vec<u8>)>,
+    graphs: Graphs,
+}
+
+impl Objects {
+    /// All that there are.
+    pub(super) fn survey() -> Self {
+        let found = record::with(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
+        let (recipes, settings, written) = found.unwrap_or_default();
+        Self { recipes, settings, written, graphs: Graphs::survey() }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.recipes.len() + self.graphs.count()
+    }
+
+    /// How many modules and libraries may have variables, which begin anew.
+    pub(super) fn with_variables(&self) -> usize {
+        let has_variables = |image: &Image| match image {
+            Image::Bytes(bytes) => crate::kept::code::has_variables(bytes),
+            // The file may have changed, too.
+            Image::File(_) => true,
+        };
+        let images = self.recipes.iter().filter_map(|(_, recipe)| match recipe {
+            Recipe::Module { image, .. } | Recipe::Library { image, .. } => Some(image),
+            Recipe::Stream { .. }
+            | Recipe::Event { .. }
+            | Recipe::Function { .. }
+            | Recipe::Kernel { .. }
+            | Recipe::LibraryModule { .. }
+            | Recipe::KernelFunction { .. }
+            | Recipe::HostRange { .. }
+            | Recipe::HostMemory { .. }
+            | Recipe::Variable { .. } => None,
+        });
+        images.filter(|image| has_variables(image)).count()
+    }
+
+    /// Makes them all. `renamed` has the contexts, and gets the objects.
+    pub(super) fn make(&self, renamed: &mut Renamed) -> Result<(), Failed> {
+        for (handle, recipe) in &self.recipes {
+            let made = make(*handle, recipe, renamed)?;
+            if !recipe.has_address() {
+                renamed.insert(*handle, made);
+            }
+        }
+        self.apply(renamed)?;
+        self.write(renamed)?;
+        self.graphs.make(renamed, &self.moves(renamed, |address| address))
+    }
+
+    /// The variables, which have moved, with their addresses of before by another name.
+    pub(super) fn moves(&self, renamed: &Renamed, name_of: impl Fn(usize) -> usize) -> Moves {
+        let moved = self.recipes.iter().filter_map(|(handle, recipe)| {
+            let Recipe::Variable { size, .. } = recipe else { return None };
+            let to = renamed.get(handle)?;
+            Some(Move { from: name_of(*handle).key(), size: size.key(), to: to.key() })
+        });
+        Moves::new(moved.collect())
+    }
+
+    /// Gives variables what the program has written to them.
+    fn write(&self, renamed: &Renamed) -> Result<(), Failed> {
+        for (address, bytes) in &self.written {
+            let variable = self.recipes.iter().rev().find_map(|(start, recipe)| {
+                let Recipe::Variable { context, size, .. } = recipe else { return None };
+                (*start..start + size).contains(address).then_some((context, start))
+            });
+            let Some((context, start)) = variable else { continue };
+            let (Some(context), Some(now)) = (renamed.get(context), renamed.get(start)) else { continue };
+            enter(*context)?;
+            let address = now + (address - start);
+            let answer = driver!(copy::cuMemcpyHtoD_v2(address.key(), bytes.as_ptr().cast(), bytes.len()));
+            checked("cuMemcpyHtoD", answer)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&self, renamed: &Renamed) -> Result<(), Failed> {
+        for (object, setting, value) in &self.settings {
+            let Some(&current) = renamed.get(object) else { continue };
+            let recipe = self.recipes.iter().find(|(handle, _)| handle == object).map(|(_, recipe)| recipe);
+            let is_kernel = matches!(recipe, Some(Recipe::Kernel { .. }));
+            // What was given in 32 bits was noted in 64.
+            let (word, number) =
+                (u32::try_from(*value).unwrap_or(u32::MAX), usize::try_from(*value).unwrap_or(usize::MAX));
+            match setting {
+                Setting::Limit(limit) => {
+                    enter(current)?;
+                    checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(*limit, number)))?;
+                }
+                Setting::Cache(None) if recipe.is_none() => {
+                    enter(current)?;
+                    checked("cuCtxSetCacheConfig", driver!(context::cuCtxSetCacheConfig(word)))?;
+                }
+                Setting::Cache(Some(device)) if is_kernel => {
+                    let answer = driver!(kernel::cuKernelSetCacheConfig(CUkernel(current), word, *device));
+                    checked("cuKernelSetCacheConfig", answer)?;
+                }
+                Setting::Cache(_) => {
+                    checked("cuFuncSetCacheConfig", driver!(kernel::cuFuncSetCacheConfig(CUfunction(current), word)))?;
+                }
+                Setting::Attribute(attribute, Some(device)) => {
+                    let value = word.cast_signed();
+                    let answer = driver!(kernel::cuKernelSetAttribute(*attribute, value, CUkernel(current), *device));
+                    checked("cuKernelSetAttribute", answer)?;
+                }
+                Setting::Attribute(attribute, None) => {
+                    let value = word.cast_signed();
+                    let answer = driver!(kernel::cuFuncSetAttribute(CUfunction(current), *attribute, value));
+                    checked("cuFuncSetAttribute", answer)?;
+                }
+                Setting::StreamAttribute(attribute, 0) => {
+                    let words = self.attribute(*object, *attribute);
+                    let answer =
+                        driver!(stream::cuStreamSetAttribute(CUstream(current), *attribute, words.as_ptr().cast()));
+                    checked("cuStreamSetAttribute", answer)?;
+                }
+                // With the first word.
+                Setting::StreamAttribute(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// All words of a stream's attribute.
+    fn attribute(&self, stream: usize, attribute: c_uint) -> [u64; ATTRIBUTE_WORDS as usize] {
+        let mut words = [0; ATTRIBUTE_WORDS as usize];
+        for (object, setting, value) in &self.settings {
+            if let Setting::StreamAttribute(of, word) = setting
+                && (*object, *of) == (stream, attribute)
+                && let Some(place) = words.get_mut(usize::from(*word))
+            {
+                *place = *value;
+            }
+        }
+        words
+    }
+}
+
+pub(super) fn enter(context: usize) -> Result<(), Failed> {
+    checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(context))))
+}
+
+/// Makes one object; its handle.
+fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Failed> {
+    let missing = |call| Failed { call, answer: CUresult(400) };
+    let of = |call, handle: &usize| renamed.get(handle).copied().ok_or(missing(call));
+    match recipe {
+        Recipe::Library { image, options } => {
+            let mut library = CUlibrary(0);
+            let mut options = Options::new(options);
+            let (count, names, values) = (options.count(), options.names.as_mut_ptr(), options.values.as_mut_ptr());
+            let (into, null) = (&raw mut library, std::ptr::null_mut());
+            let answer = match image {
+                Image::Bytes(bytes) => {
+                    let code = bytes.as_ptr().cast();
+                    let no_values = std::ptr::null_mut();
+                    driver!(library::cuLibraryLoadData(into, code, names, values, count, null, no_values, 0))
+                }
+                Image::File(path) => {
+                    let no_values = std::ptr::null_mut();
+                    let path = path.as_ptr();
+                    driver!(library::cuLibraryLoadFromFile(into, path, names, values, count, null, no_values, 0))
+                }
+            };
+            checked("cuLibraryLoadData", answer)?;
+            Ok(library.0)
+        }
+        Recipe::Module { context, image, options } => {
+            enter(of("cuModuleLoadData", context)?)?;
+            let mut module = CUmodule(0);
+            let mut options = Options::new(options);
+            let answer = match image {
+                Image::Bytes(bytes) if options.names.is_empty() => {
+                    driver!(module::cuModuleLoadData(&raw mut module, bytes.as_ptr().cast()))
+                }
+                Image::Bytes(bytes) => {
+                    let (names, values) = (options.names.as_mut_ptr(), options.values.as_mut_ptr());
+                    let count = options.count();
+                    let image = bytes.as_ptr().cast();
+                    driver!(module::cuModuleLoadDataEx(&raw mut module, image, count, names, values))
+                }
+                Image::File(path) => driver!(module::cuModuleLoad(&raw mut module, path.as_ptr())),
+            };
+            checked("cuModuleLoadData", answer)?;
+            Ok(module.0)
+        }
+        Recipe::Function { module, name } => {
+            let mut function = CUfunction(0);
+            let module = CUmodule(of("cuModuleGetFunction", module)?);
+            let answer = driver!(module::cuModuleGetFunction(&raw mut function, module, name.as_ptr()));
+            checked("cuModuleGetFunction", answer)?;
+            Ok(function.0)
+        }
+        Recipe::Kernel { library, name } => {
+            let mut kernel = CUkernel(0);
+            let library = CUlibrary(of("cuLibraryGetKernel", library)?);
+            let answer = driver!(library::cuLibraryGetKernel(&raw mut kernel, library, name.as_ptr()));
+            checked("cuLibraryGetKernel", answer)?;
+            Ok(kernel.0)
+        }
+        Recipe::LibraryModule { context, library } => {
+            enter(of("cuLibraryGetModule", context)?)?;
+            let mut module = CUmodule(0);
+            let library = CUlibrary(of("cuLibraryGetModule", library)?);
+            checked("cuLibraryGetModule", driver!(library::cuLibraryGetModule(&raw mut module, library)))?;
+            Ok(module.0)
+        }
+        Recipe::KernelFunction { context, kernel } => {
+            enter(of("cuKernelGetFunction", context)?)?;
+            let mut function = CUfunction(0);
+            let kernel = CUkernel(of("cuKernelGetFunction", kernel)?);
+            checked("cuKernelGetFunction", driver!(kernel::cuKernelGetFunction(&raw mut function, kernel)))?;
+            Ok(function.0)
+        }
+        Recipe::Variable { context, of: parent, is_of_library, name, size } => {
+            let (mut address, mut bytes) = (0, 0);
+            let (into, length) = (&raw mut address, &raw mut bytes);
+            let (call, answer) = if *is_of_library {
+                enter(of("cuLibraryGetGlobal", context)?)?;
+                let library = CUlibrary(of("cuLibraryGetGlobal", parent)?);
+                let answer = driver!(library::cuLibraryGetGlobal(into, length, library, name.as_ptr()));
+                ("cuLibraryGetGlobal", answer)
+            } else {
+                enter(of("cuModuleGetGlobal", context)?)?;
+                let module = CUmodule(of("cuModuleGetGlobal", parent)?);
+                ("cuModuleGetGlobal", driver!(module::cuModuleGetGlobal_v2(into, length, module, name.as_ptr())))
+            };
+            checked(call, answer)?;
+            // The same image has it, or it is another file by now.
+            if bytes != *size {
+                return Err(Failed { call: "cuModuleGetGlobal of the same size", answer: CUresult(500) });
+            }
+            usize::try_from(address).map_err(|_| Failed { call, answer: CUresult(500) })
+        }
+        Recipe::Stream { context, flags, priority } => {
+            enter(of("cuStreamCreate", context)?)?;
+            let mut stream = CUstream(0);
+            let answer = match priority {
+                None => driver!(stream::cuStreamCreate(&raw mut stream, *flags)),
+                Some(priority) => driver!(stream::cuStreamCreateWithPriority(&raw mut stream, *flags, *priority)),
+            };
+            checked("cuStreamCreate", answer)?;
+            Ok(stream.0)
+        }
+        Recipe::Event { context, flags } => {
+            enter(of("cuEventCreate", context)?)?;
+            let mut event = CUevent(0);
+            checked("cuEventCreate", driver!(event::cuEventCreate(&raw mut event, *flags)))?;
+            Ok(event.0)
+        }
+        Recipe::HostRange { context, size, flags } => {
+            enter(of("cuMemHostRegister", context)?)?;
+            let start = std::ptr::with_exposed_provenance_mut::<c_void>(handle);
+            checked("cuMemHostRegister", driver!(host::cuMemHostRegister_v2(start, *size, *flags)))?;
+            Ok(handle)
+        }
+        Recipe::HostMemory { context, size, .. } => {
+            enter(of("cuMemHostRegister", context)?)?;
+            pinned::register(handle, *size).map_err(|answer| Failed { call: "cuMemHostRegister", answer })?;
+            Ok(handle)
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `mps_shim_last_recovery`: what a program can learn about what happened to it. The declaration is in
+//! `include/mps_shim.h`.
+#![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
+
+use std::{
+    ptr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::process::panics::unpanicked;
+
+/// Bytes of a reason with its NUL.
+const REASON: usize = 160;
+
+/// `struct mps_shim_recovery`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recovery {
+    /// Recoveries of this process.
+    pub(super) count: u64,
+    /// Times that one was begun, or would have been, and was refused or failed.
+    pub(super) refused: u64,
+    /// The answer of the driver that began the last one.
+    pub(super) error: u32,
+    /// Streams with work that is not known to have been done.
+    pub(super) lost_streams: u32,
+    /// Kept ranges that lost work may have written.
+    pub(super) ranges_in_doubt: u64,
+    /// Bytes of these.
+    pub(super) bytes_in_doubt: u64,
+    /// Modules whose variables began anew.
+    pub(super) modules_anew: u64,
+    /// Objects that were made again.
+    pub(super) objects: u64,
+    /// Microseconds in all, and of each step.
+    pub(super) total: u64,
+    pub(super) steps: [u64; STEPS.len()],
+    /// Descriptors and mappings of the dead copy that were cut off.
+    pub(super) descriptors: u32,
+    pub(super) mappings: u32,
+    /// Ranges that the dead copy has unmapped, and that it has refused to.
+    pub(super) unmapped: u32,
+    pub(super) not_unmapped: u32,
+    /// Times that the fresh copy was refused by a server that was not ready.
+    pub(super) tries: u32,
+    /// Whether the copy's file was made in advance.
+    pub(super) was_prepared: u32,
+    /// Why the last one was refused, or empty.
+    pub(super) reason: [u8; REASON],
+    /// What has begun it: 0 for a call of the program's, 1 for the daemon's word.
+    pub(super) begun: u32,
+    /// What the daemon says that the process has to do with the fault: one of the constants of
+    /// [`Part`](remps_proto::shim::Part).
+    pub(super) part: u32,
+    /// Pieces of work that are not known to have been done and were not done again.
+    pub(super) lost_work: u64,
+    /// Pieces of work that were done again.
+    pub(super) reissued: u64,
+}
+
+/// The steps in their order.
+pub(super) const STEPS: [&str; 10] =
+    ["wait", "unmap", "name", "file", "load", "init", "context", "map", "objects", "amputate"];
+
+/// A step, by its place in [`STEPS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Wait,
+    Unmap,
+    Name,
+    File,
+    Load,
+    Init,
+    Context,
+    Map,
+    Objects,
+    Amputate,
+}
+
+impl Recovery {
+    /// Nothing has happened.
+    pub(super) const fn none() -> Self {
+        Self {
+            count: 0,
+            refused: 0,
+            error: 0,
+            lost_streams: 0,
+            ranges_in_doubt: 0,
+            bytes_in_doubt: 0,
+            modules_anew: 0,
+            objects: 0,
+            total: 0,
+            steps: [0; STEPS.len()],
+            descriptors: 0,
+            mappings: 0,
+            unmapped: 0,
+            not_unmapped: 0,
+            tries: 0,
+            was_prepared: 0,
+            reason: [0; REASON],
+            begun: 0,
+            part: 0,
+            lost_work: 0,
+            reissued: 0,
+        }
+    }
+
+    /// A text as C has it, cut if it is too long.
+    pub(super) fn set_reason(&mut self, text: &str) {
+        self.reason = [0; REASON];
+        let length = text.len().min(REASON - 1);
+        self.reason[..length].copy_from_slice(&text.as_bytes()[..length]);
+    }
+}
+
+/// Measures steps.
+#[derive(Debug)]
+pub(super) struct Clock {
+    begin: Instant,
+    last: Instant,
+}
+
+pub(super) fn microseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Clock {
+    pub(super) fn begin() -> Self {
+        let begin = Instant::now();
+        Self { begin, last: begin }
+    }
+
+    /// A step has ended.
+    pub(super) fn ended(&mut self, step: Step, recovery: &mut Recovery) {
+        let now = Instant::now();
+        recovery.steps[step as usize] += microseconds(now - self.last);
+        recovery.total = microseconds(now - self.begin);
+        self.last = now;
+    }
+}
+
+static LAST: Mutex<Recovery> = Mutex::new(Recovery::none());
+
+/// The last one.
+pub(super) fn get() -> Recovery {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There is another one.
+pub(super) fn set(recovery: Recovery) {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+}
+
+/// Writes what is known of the last recovery, `size` bytes of it at most, and returns how many recoveries there were.
+///
+/// # Safety
+/// `recovery` has room for `size` bytes, or is null.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
+unsafe extern "C" fn mps_shim_last_recovery(recovery: *mut Recovery, size: usize) -> u64 {
+    // In a forked child another thread may have held the lock.
+    let last = if crate::kept::is_on() { unpanicked(get) } else { None }.unwrap_or(Recovery::none());
+    if !recovery.is_null() {
+        let length = size.min(size_of::<Recovery>());
+        // SAFETY: by the contract there is room for as much.
+        unsafe { ptr::copy_nonoverlapping((&raw const last).cast::<u8>(), recovery.cast::<u8>(), length) };
+    }
+    last.count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REASON, Recovery, STEPS, Step};
+
+    #[test]
+    fn the_structure_is_as_the_header_says() {
+        let header = include_str!("../../include/mps_shim.h");
+        assert!(header.contains(&format!("uint64_t step_us[{}];", STEPS.len())));
+        assert!(header.contains(&format!("char reason[{REASON}];")));
+        let order = STEPS.join(", ");
+        assert!(header.contains(&order), "{order}");
+        assert_eq!(Step::Amputate as usize, STEPS.len() - 1);
+        assert_eq!(
+            size_of::<Recovery>(),
+            8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8 * 2
+        );
+        let mut recovery = Recovery::none();
+        recovery.set_reason(&"x".repeat(1000));
+        assert_eq!(recovery.reason[REASON - 2..], *b"x\0");
+    }
+}

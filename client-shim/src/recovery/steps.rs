@@ -1,0 +1,394 @@
+//! One recovery, from the answer that began it to the copy of the driver that stands in the dead one's place.
+//!
+//! | step | what is done | if it fails |
+//! |---|---|---|
+//! | wait | the gate closes, all threads come out | refused for good: a thread that is in the dead copy would stay there |
+//! | unmap | the dead copy unmaps the memory and frees its addresses | see [`memory`](super::memory) |
+//! | name | the driver's socket name becomes free | refused |
+//! | file, load | a copy of the driver's file, loaded | refused |
+//! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
+//! | map | the same memory at the same addresses | refused |
+//! | objects | everything else, by its recipe | refused |
+//! | amputate | the dead copy is cut off | |
+//!
+//! A program that was refused has what it would have had without this library: a dead driver that answers each call with
+//! the error. After the first step that changes something nothing is tried again.
+//!
+//! It begins with an answer to a call of the program's, or, where the control daemon has a word ([`word`](super::word)),
+//! before any call: a program that waits for nothing finds everything in its place.
+//!
+//! What the program is told: if all work of all streams is known to be done, nothing was lost, and the call that found
+//! out is made again. Otherwise each thread that was there gets the error once, and so does the first use of a stream
+//! with lost work by a thread that was not.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use remps_proto::shim::Part;
+
+use super::{
+    CONSTANT_RANGES, amputation,
+    memory::{Failed, Memory, Renamed, checked},
+    objects::Objects,
+    refusal::{Refusal, obstacles},
+    report::{self, Clock, Recovery, Step},
+    word,
+};
+use crate::cuda::{
+    belongings, copies,
+    errors::Meaning,
+    gate,
+    moved::{self, Moves},
+    names, socket_name, threads,
+};
+use crate::process::signals::NoBrokenPipe;
+use crate::{
+    cuda::{
+        functions::Effect,
+        library,
+        result::CUresult,
+        types::{CUcontext, CUdevice},
+    },
+    daemon::news,
+    kept::{
+        self,
+        objects::record,
+        work::{doubt, progress, reissue},
+    },
+    process::{failpoint::reached, log, settings},
+    recovery::private,
+};
+
+/// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
+/// 150 ms.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a server may not be ready, and the time between two questions.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// Answers of a server that is not ready yet.
+const NOT_READY: [u32; 3] = [805, 806, 807];
+/// The server has died: what ran on its channels may still run.
+const SERVER_DIED: u32 = 806;
+
+/// The last recovery that lost work, 0 for none, and its error.
+static LOSSY: AtomicU64 = AtomicU64::new(0);
+static LOSSY_ERROR: AtomicU32 = AtomicU32::new(0);
+
+/// What is only touched by whoever recovers.
+#[derive(Debug)]
+struct Attempts {
+    /// Nothing will be tried again.
+    is_given_up: bool,
+    /// What was told last.
+    told: String,
+}
+
+static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, told: String::new() });
+
+/// The last recovery that lost work, and its error.
+pub(super) fn lossy() -> (u64, CUresult) {
+    (LOSSY.load(Ordering::Acquire), CUresult(LOSSY_ERROR.load(Ordering::Acquire)))
+}
+
+/// What becomes of a call that has found the context dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is made again.
+    Again,
+    /// It has this answer.
+    Answer(CUresult),
+}
+
+/// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
+pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
+    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if library::generation() == seen {
+        if attempts.is_given_up {
+            return Verdict::Answer(answer);
+        }
+        if !is_recovered(&mut attempts, answer, meaning, Begun::ByCall) {
+            return Verdict::Answer(answer);
+        }
+    }
+    drop(attempts);
+    let lost = lossy().0 > seen;
+    if lost || is_again || effect == Effect::ReadsEvents {
+        threads::here(|here| here.tell(library::generation()));
+        Verdict::Answer(answer)
+    } else {
+        Verdict::Again
+    }
+}
+
+/// What has begun a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begun {
+    /// A call of the program's.
+    ByCall = 0,
+    /// The daemon's word, confirmed by the driver.
+    ByWord = 1,
+}
+
+/// The daemon has said that the server is spoilt or gone, and the driver of copy `seen` has confirmed it with this
+/// answer. Recovers, unless another thread has meanwhile.
+pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64) {
+    let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if library::generation() == seen && !attempts.is_given_up {
+        let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByWord);
+    }
+}
+
+/// Waits until nobody recovers, and says then which copy lives and whether there may be another one.
+pub(super) fn settled() -> (u64, bool) {
+    let attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    (library::generation(), !attempts.is_given_up)
+}
+
+fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
+    let outcome = match meaning {
+        Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
+        Meaning::Dead | Meaning::Perhaps => recover(answer, begun),
+    };
+    match outcome {
+        Ok(recovery) => {
+            tell(&recovery);
+            true
+        }
+        Err(refusal) => {
+            attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_));
+            refuse(attempts, answer, &refusal);
+            false
+        }
+    }
+}
+
+fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
+    let text = refusal.to_string();
+    let mut last = report::get();
+    last.refused += 1;
+    last.error = answer.0;
+    last.set_reason(&text);
+    report::set(last);
+    if attempts.told != text {
+        log::complain(format_args!("not recovered from CUDA error {}: {text}", answer.0));
+        attempts.told = text;
+    }
+}
+
+fn tell(recovery: &Recovery) {
+    let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
+    let steps =
+        report::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
+    log::complain(format_args!(
+        "recovered from CUDA error {error} in {total} us, number {count}; streams with lost work: {lost_streams}, modules \
+         begun anew: {modules_anew};{steps}"
+    ));
+}
+
+/// All of it. Nobody else recovers.
+fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
+    let (count, refused, begun) = (report::get().count + 1, report::get().refused, begun as u32);
+    let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
+    let mut clock = Clock::begin();
+    obstacles(Memory::survey().1)?;
+    recovery.part = news::part().0;
+    if settings::is_sparing_culprits() && word::is_own_fault(error.0, recovery.part) {
+        return Err(Refusal::OwnFault);
+    }
+    let closed = gate::close();
+    reached("gate-closed");
+    let inside = closed.wait(PATIENCE);
+    if inside > 0 {
+        return Err(Refusal::Stuck(inside));
+    }
+    reached("threads-out");
+    // What waited for work to be freed waits no longer: the dead copy gives it back.
+    let pending = kept::with(kept::memory::store::Store::free_all_pending).unwrap_or_default();
+    pending.into_iter().for_each(kept::memory::region::Region::destroy);
+    // A thread may have made something until the gate was closed.
+    let (memory, of_memory) = Memory::survey();
+    obstacles(of_memory)?;
+    let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
+    let objects = Objects::survey();
+    clock.ended(Step::Wait, &mut recovery);
+
+    let busy = progress::busy();
+    let is_blocking = settings::are_launches_blocking();
+    recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
+    let is_certain = !is_blocking && recovery.modules_anew == 0;
+    // What a fault of this process's own has cost would do wrong again.
+    let is_others = error.0 == SERVER_DIED || recovery.part == Part::BYSTANDER.0;
+    let again = if busy > 0 && is_certain && is_others { reissue::take() } else { None };
+    recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
+
+    let _no_broken_pipe = NoBrokenPipe::begin();
+    let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
+    rename(&renamed, &objects);
+    reached("handles-renamed");
+    let again = again.and_then(reissue::Open::redo);
+    let is_lost = (busy > 0 && again.is_none()) || is_blocking;
+    recovery.reissued = again.unwrap_or_default();
+    let mut in_doubt = Vec::new();
+    if is_lost {
+        recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
+        recovery.lost_work = progress::lost();
+        let constant_ranges = CONSTANT_RANGES.get().map_or_else(Vec::new, |tell| tell());
+        in_doubt = doubt::without(&memory.ranges(), &constant_ranges);
+        recovery.ranges_in_doubt = u64::try_from(in_doubt.len()).unwrap_or(u64::MAX);
+        recovery.bytes_in_doubt = in_doubt.iter().map(|(_, size)| size).sum();
+    }
+    doubt::set(in_doubt);
+    reissue::forget();
+    let is_lossy = is_lost || recovery.modules_anew > 0;
+    if is_lossy {
+        progress::lose(error);
+        LOSSY_ERROR.store(error.0, Ordering::Release);
+        LOSSY.store(recovery.count, Ordering::Release);
+    } else {
+        progress::lose(CUresult::CUDA_SUCCESS);
+    }
+    library::lives(recovery.count);
+    news::forget();
+    report::set(recovery);
+    reached("generation-known");
+    drop(closed);
+    reached("gate-open");
+    copies::prepare();
+    Ok(recovery)
+}
+
+/// Puts a fresh copy in the dead one's place; the handles of everything that was made again.
+fn exchange(
+    memory: &Memory,
+    objects: &Objects,
+    is_busy: bool,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<Renamed, Refusal> {
+    let given = memory.give_back();
+    (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
+    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !news::is_server_reaped() {
+        return Err(Refusal::NotQuiet(given.last));
+    }
+    reached("dead-unmapped");
+    clock.ended(Step::Unmap, recovery);
+
+    let listeners =
+        socket_name::free().map_err(|error| Refusal::System("the driver's socket name", error.to_string()))?;
+    reached("name-freed");
+    clock.ended(Step::Name, recovery);
+    let (file, was_prepared) =
+        copies::file().map_err(|error| Refusal::System("no copy of the driver", error.to_string()))?;
+    recovery.was_prepared = u32::from(was_prepared);
+    reached("copy-found");
+    clock.ended(Step::File, recovery);
+
+    let mapped = amputation::mappings();
+    let dead = belongings::take();
+    let interval = belongings::Interval::begin_anyway();
+    let loaded = copies::load(&file, recovery.count);
+    clock.ended(Step::Load, recovery);
+    let fresh = match loaded {
+        Ok(fresh) => fresh,
+        Err(text) => {
+            belongings::put_back(dead);
+            return Err(Refusal::System("the copy of the driver cannot be loaded", text));
+        }
+    };
+    reached("copy-loaded");
+    let before = fresh.take_over();
+    reached("copy-leads");
+    let led = private::targets();
+    let made = rebuild(memory, objects, clock, recovery);
+    interval.end();
+    match made {
+        Ok(renamed) => {
+            let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
+            (recovery.descriptors, recovery.mappings) = (cut.descriptors, cut.mappings);
+            reached("dead-amputated");
+            clock.ended(Step::Amputate, recovery);
+            Ok(renamed)
+        }
+        Err(failed) => {
+            // What the fresh copy has is given back, and the dead one answers the program as it would have.
+            before.restore();
+            private::restore(&led);
+            let fresh = belongings::take();
+            let _cut = amputation::perform(&fresh, Vec::new(), &[], &[]);
+            belongings::put_back(dead);
+            std::mem::forget(listeners);
+            Err(failed.into())
+        }
+    }
+}
+
+fn rebuild(memory: &Memory, objects: &Objects, clock: &mut Clock, recovery: &mut Recovery) -> Result<Renamed, Failed> {
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    patiently(deadline, recovery, "cuInit", || driver!(lookup::cuInit(0)))?;
+    reached("copy-initialised");
+    clock.ended(Step::Init, recovery);
+    let contexts = memory.make_contexts(|device| {
+        let mut context = CUcontext(0);
+        let retain = |device: CUdevice, context: &mut CUcontext| {
+            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
+        };
+        patiently(deadline, recovery, "cuDevicePrimaryCtxRetain", || retain(device, &mut context))?;
+        Ok(context)
+    })?;
+    reached("contexts-again");
+    clock.ended(Step::Context, recovery);
+    let mut renamed = memory.map(&contexts)?;
+    reached("memory-again");
+    clock.ended(Step::Map, recovery);
+    objects.make(&mut renamed)?;
+    reached("objects-again");
+    private::lead(|name| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0)))
+        .map_err(|(call, answer)| Failed { call, answer })?;
+    reached("private-led");
+    // This thread's own stack is put in place when it goes in again.
+    checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0))))?;
+    clock.ended(Step::Objects, recovery);
+    Ok(renamed)
+}
+
+/// Asks again as long as a server is not ready.
+fn patiently(
+    deadline: Instant,
+    recovery: &mut Recovery,
+    call: &'static str,
+    mut ask: impl FnMut() -> CUresult,
+) -> Result<(), Failed> {
+    loop {
+        let answer = ask();
+        if !NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+            return checked(call, answer);
+        }
+        recovery.tries += 1;
+        thread::park_timeout(BETWEEN_TRIES);
+    }
+}
+
+/// Everything has other handles now.
+fn rename(renamed: &Renamed, objects: &Objects) {
+    let (moves, of_program) = (objects.moves(renamed, |address| address), objects.moves(renamed, names::name_of));
+    let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
+    let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
+    // What is not kept has no handles here.
+    let _nothing = kept::with(|store| store.rename(current));
+    let _nothing = record::with(|recipes| recipes.rename(current, &moves));
+    publish(pairs, of_program);
+}
+
+#[expect(unsafe_code, reason = "the tables may only be changed while nobody reads it")]
+fn publish(pairs: Vec<(usize, usize)>, moves: Moves) {
+    // SAFETY: called by `recover` alone, while the gate is closed and nobody is inside.
+    unsafe { names::publish(pairs.into_iter()) };
+    // SAFETY: as above.
+    unsafe { moved::publish(moves) };
+}
