@@ -3,19 +3,11 @@
 //! `MPS_SHIM_REPORT=stderr`, or a path to append to, asks for one line of JSON when the process ends in an orderly way.
 #![expect(unsafe_code, reason = "asks to be called at the process's end, and writes to a descriptor of the program's")]
 
-use std::{
-    collections::BTreeMap,
-    fs::OpenOptions,
-    io::Write as _,
-    path::Path,
-    process,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, fs::OpenOptions, io::Write as _, path::Path, process};
 
 use super::{
-    is_on,
-    objects::{recipes::KINDS, record},
-    surroundings, with,
+    KEPT, is_on, memory,
+    objects::{self, recipes::KINDS},
 };
 use crate::{
     cuda::{result::CUresult, threads, types::CUdeviceptr},
@@ -111,24 +103,18 @@ struct Count {
 type Key = (&'static str, Reason);
 
 /// What is not recoverable.
-#[derive(Debug)]
-struct Account {
+#[derive(Debug, Default)]
+pub(super) struct Account {
     counts: BTreeMap<Key, Count>,
     /// Ranges and objects that are not kept: by address or handle, why and how long.
     ranges: BTreeMap<u64, (Key, u64)>,
-}
-
-static ACCOUNT: Mutex<Account> = Mutex::new(Account { counts: BTreeMap::new(), ranges: BTreeMap::new() });
-
-fn account() -> MutexGuard<'static, Account> {
-    ACCOUNT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A range was allocated that is not kept.
 pub(crate) fn lost_range(function: &'static str, reason: Reason, address: CUdeviceptr, size: usize) {
     if is_on() {
         let bytes = u64::try_from(size).unwrap_or(u64::MAX);
-        account().add(function, reason, address, bytes);
+        KEPT.account.with(|account| account.add(function, reason, address, bytes));
     }
 }
 
@@ -139,40 +125,42 @@ pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
             // Whoever makes a context has it as the current one.
             threads::push(usize::try_from(object).unwrap_or_default());
         }
-        account().add(function, reason, object, 0);
+        KEPT.account.with(|account| account.add(function, reason, object, 0));
     }
 }
 
 /// An object was destroyed.
 pub(crate) fn gone(object: u64) {
     if is_on() {
-        account().remove(object);
+        KEPT.account.with(|account| account.remove(object));
     }
 }
 
 /// A piece of memory was made that is not kept; nobody says when it goes.
 pub(crate) fn passed(function: &'static str, reason: Reason, bytes: u64) {
     if is_on() {
-        let mut account = account();
-        let count = account.counts.entry((function, reason)).or_default();
-        count.ever += 1;
-        count.made_bytes = count.made_bytes.saturating_add(bytes);
+        KEPT.account.with(|account| {
+            let count = account.counts.entry((function, reason)).or_default();
+            count.ever += 1;
+            count.made_bytes = count.made_bytes.saturating_add(bytes);
+        });
     }
 }
 
 /// The driver was asked to free a range: it is no longer counted if it did. Gives the answer back.
 pub(crate) fn after_free(address: CUdeviceptr, answer: CUresult) -> CUresult {
     if answer.is_success() && is_on() {
-        account().remove(address);
+        KEPT.account.with(|account| account.remove(address));
     }
     answer
 }
 
 /// What there is now that cannot be made again: function and reason.
 pub(crate) fn living() -> Vec<(&'static str, &'static str)> {
-    let account = account();
-    let living = account.counts.iter().filter(|(_, count)| count.live > 0);
-    living.map(|((function, reason), _)| (*function, reason.text())).collect()
+    KEPT.account.with(|account| {
+        let living = account.counts.iter().filter(|(_, count)| count.live > 0);
+        living.map(|((function, reason), _)| (*function, reason.text())).collect()
+    })
 }
 
 impl Account {
@@ -224,7 +212,7 @@ extern "C" fn at_exit() {
 
 fn write_report() {
     let Ok(([slabs, slab_bytes, blocks, block_bytes, descriptors], own)) =
-        with(|store| (store.totals(), store.own.totals()))
+        memory(|memory| (memory.slabs.totals(), memory.own.totals()))
     else {
         return;
     };
@@ -235,12 +223,15 @@ fn write_report() {
     let mapped = format!(
         r#"{{"allocations":{allocations},"allocation_bytes":{allocation_bytes},"descriptors":{own_descriptors},"#
     ) + &format!(r#""mappings":{mappings},"kept_bytes":{kept_bytes},"reservations":{reservations}}}"#);
-    let (counts, image_bytes) = record::totals();
+    let (counts, image_bytes) = objects::totals();
     let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
     let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
-    let lost = account().list();
-    let vault =
-        surroundings().and_then(|of| (of.report)()).map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
+    let lost = KEPT.account.with(|account| account.list());
+    let vault = KEPT
+        .surroundings
+        .get()
+        .and_then(|of| (of.report)())
+        .map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
     let mut line = format!(
         r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"not_recoverable":[{lost}]}}"#,
         process::id()
@@ -264,13 +255,11 @@ fn write_report() {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::{Account, Reason};
 
     #[test]
     fn what_is_freed_is_no_longer_there_and_was_there_once() {
-        let mut account = Account { counts: BTreeMap::new(), ranges: BTreeMap::new() };
+        let mut account = Account::default();
         account.add("cuMemAllocManaged", Reason::Managed, 0x1000, 10);
         account.add("cuMemAllocManaged", Reason::Managed, 0x2000, 20);
         account.remove(0x1000);

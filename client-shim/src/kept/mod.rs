@@ -9,9 +9,13 @@
 //! If anything of ours fails, the call goes to the driver as it would without us, and what the program then has is
 //! counted as not recoverable, with the reason ([`account`]).
 //!
-//! There is one lock. No call of the driver that may wait for the GPU is made while it is held, and none of ours at all:
-//! what is to be unmapped is taken out of the store first. A forked child finds the fork page empty and takes no part
-//! any longer, so it never waits for a lock that a thread of its parent had.
+//! All of it is one value, [`Kept`], with a lock for each room. No two of the locks are held at once. None is held over a
+//! call of the driver but that of the arenas, while one is reserved, which waits for no work; what is to be unmapped is
+//! taken out of its room first. `code` has no room of its own: modules and libraries are recipes among the others, since
+//! only one map by handle tells that a handle was given out again.
+//!
+//! A forked child finds the fork page empty and takes no part any longer, so it never waits for a lock that a thread of
+//! its parent had.
 
 pub(crate) mod account;
 pub(crate) mod code;
@@ -22,17 +26,61 @@ pub(crate) mod work;
 
 pub(crate) use memory::vault::{Adopted, add_adopted, is_kept, outside};
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, atomic::AtomicBool};
 
-use crate::{cuda::call::Bypass, process::fork};
-use memory::store::Store;
+use crate::{
+    cuda::call::Bypass,
+    process::{fork, settings},
+};
+use account::Account;
+use graphs::known::Graphs;
+use memory::{Memory, arena::Arenas};
+use objects::{Objects, recipes::Recipes};
+use work::Work;
 
 /// The word of the fork page that belongs to this module and `init`.
 const PROCESS: usize = 0;
 /// The driver was initialised in this process with memory to be kept.
 const KEEPING: u32 = 1 << 3;
 
-static STORE: Mutex<Option<Store>> = Mutex::new(None);
+/// What a room keeps, behind its lock.
+struct Room<T>(Mutex<Option<T>>);
+
+impl<T: Default> Room<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        // A panic while it was held has been answered by the driver; the maps are whole between any two of their calls.
+        work(self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+    }
+}
+
+/// All that is kept of the program.
+struct Kept {
+    memory: Room<Memory>,
+    /// Apart from the memory that lies in them, because the lock is held over a call of the driver.
+    arenas: Room<Arenas>,
+    objects: Room<Objects>,
+    graphs: Room<Graphs>,
+    work: Work,
+    account: Room<Account>,
+    /// Whether the program has the address of any variable: without one, copies and sets take no lock.
+    has_variables: AtomicBool,
+    surroundings: OnceLock<Surroundings>,
+}
+
+static KEPT: Kept = Kept {
+    memory: Room::new(),
+    arenas: Room::new(),
+    objects: Room::new(),
+    graphs: Room::new(),
+    work: Work::new(),
+    account: Room::new(),
+    has_variables: AtomicBool::new(false),
+    surroundings: OnceLock::new(),
+};
 
 /// What is called where somebody else has a part in what is kept.
 pub(crate) struct Surroundings {
@@ -44,35 +92,15 @@ pub(crate) struct Surroundings {
     pub(crate) report: fn() -> Option<String>,
 }
 
-static SURROUNDINGS: OnceLock<Surroundings> = OnceLock::new();
-
 /// Memory is kept from now on: the driver has been initialised in this process. Whether this is the first time.
 pub(crate) fn begin(surroundings: Surroundings) -> bool {
     let is_first = fork::remember(PROCESS, KEEPING) & KEEPING == 0 && fork::recall(PROCESS) & KEEPING != 0;
     if is_first {
         // A child that begins anew has its parent's.
-        let _earlier = SURROUNDINGS.set(surroundings);
+        let _earlier = KEPT.surroundings.set(surroundings);
         account::report_at_exit();
     }
     is_first
-}
-
-fn surroundings() -> Option<&'static Surroundings> {
-    SURROUNDINGS.get()
-}
-
-/// The program has a context of a device for the first time.
-fn has_context() {
-    if let Some(surroundings) = surroundings() {
-        (surroundings.has_context)();
-    }
-}
-
-/// Memory is short: waits until what the program has freed is let go of outside too.
-fn wait_for_the_outside() {
-    if let Some(surroundings) = surroundings() {
-        (surroundings.is_short)();
-    }
 }
 
 /// Whether this process keeps memory.
@@ -80,12 +108,27 @@ pub(crate) fn is_on() -> bool {
     fork::recall(PROCESS) & KEEPING != 0
 }
 
-/// Works on the store.
-pub(crate) fn with<T>(work: impl FnOnce(&mut Store) -> T) -> Result<T, Bypass> {
-    if !is_on() {
-        return Err(Bypass::NotKeeping);
-    }
-    // A panic while it was held has been answered by the driver; the maps are whole between any two of their calls.
-    let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(work(store.get_or_insert_default()))
+/// Works on what is kept of memory.
+pub(crate) fn memory<T>(work: impl FnOnce(&mut Memory) -> T) -> Result<T, Bypass> {
+    if is_on() { Ok(KEPT.memory.with(work)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// Works on what is known of contexts and captures.
+pub(crate) fn objects<T>(work: impl FnOnce(&mut Objects) -> T) -> Result<T, Bypass> {
+    if is_on() { Ok(KEPT.objects.with(work)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// Works on the recipes, if more is kept than memory.
+pub(crate) fn recipes<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypass> {
+    if settings::is_recording() { objects(|objects| work(&mut objects.recipes)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// Works on the graphs, if more is kept than memory.
+pub(crate) fn graphs<T>(work: impl FnOnce(&mut Graphs) -> T) -> Result<T, Bypass> {
+    if settings::is_recording() && is_on() { Ok(KEPT.graphs.with(work)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// Whether a stream is being captured.
+pub(crate) fn is_capturing() -> Result<bool, Bypass> {
+    objects(|objects| objects.captures > 0)
 }

@@ -19,11 +19,11 @@ use crate::{
         types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
     },
     kept::{
+        self,
         graphs::{
             params::Kernel,
             plan::{Arguments, Edge, Executable, Launch, Plan, Work},
         },
-        objects::record,
     },
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Graphs {
 
 impl Graphs {
     pub(super) fn survey() -> Self {
-        let (graphs, executables) = record::with(|recipes| recipes.graphs.all()).unwrap_or_default();
+        let (graphs, executables) = kept::graphs(|graphs| graphs.all()).unwrap_or_default();
         Self { graphs, executables }
     }
 

@@ -20,7 +20,7 @@ use crate::{
             arena,
             own::survey::{OwnAllocation, OwnMapping},
             region::{self, DESCRIPTOR, NotReserved},
-            store::survey::SlabRange,
+            slabs::survey::SlabRange,
         },
         objects::primary::Retained,
     },
@@ -83,13 +83,14 @@ fn handle_of(number: u64) -> usize {
 impl Memory {
     /// What there is; the reasons for which it cannot all be had again.
     pub(super) fn survey() -> (Option<Self>, Vec<String>) {
-        let found = kept::with(|store| Self {
-            slabs: store.slabs(),
-            peers: store.all_peers(),
-            allocations: store.own.all_allocations(),
-            mappings: store.own.all_mappings(),
-            reservations: store.own.all_reservations(),
-            contexts: store.contexts.retained().collect(),
+        let contexts = kept::objects(|objects| objects.contexts.retained().collect()).unwrap_or_default();
+        let found = kept::memory(|kept::memory::Memory { slabs, own, .. }| Self {
+            slabs: slabs.all(),
+            peers: slabs.all_peers(),
+            allocations: own.all_allocations(),
+            mappings: own.all_mappings(),
+            reservations: own.all_reservations(),
+            contexts,
         });
         let Ok(memory) = found else { return (None, vec!["nothing is kept in this process".to_owned()]) };
         let mut obstacles = Vec::new();

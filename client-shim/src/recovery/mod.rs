@@ -120,22 +120,22 @@ fn pass(
         let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
         let generation = library::generation();
         here.arrive(generation);
-        let work = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
+        let given = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
         if generation > 0
-            && let Some(error) = owed(here, called.effect(), &work)
+            && let Some(error) = owed(here, called.effect(), &given)
         {
-            work.end(error);
+            given.end(error);
             return error;
         }
         let answer = call(generation > 0);
         if answer.is_success() && reissue::is_on() {
-            reissue::note(called, work.piece(), numbers);
+            reissue::note(called, given.piece(), numbers);
         }
-        work.end(answer);
+        given.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
         evidence::hear(answer);
         // A question in the middle of a capture would break it.
-        let is_capturing = kept::with(|store| store.captures > 0).unwrap_or(true);
+        let is_capturing = kept::is_capturing().unwrap_or(true);
         if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
             return answer;
         }
@@ -150,12 +150,12 @@ fn pass(
 
 /// The error that this call has to report, because work was lost and the program has not heard of it from this thread,
 /// or from anybody about this stream.
-fn owed(here: &Here, effect: Effect, work: &progress::Work) -> Option<CUresult> {
+fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
     let (lossy, error) = steps::lossy();
     if lossy == 0 {
         return None;
     }
     let is_owed = here.is_owed(lossy, effect);
-    let of_stream = work.owed();
+    let of_stream = given.owed();
     if is_owed { Some(error) } else { of_stream.filter(|_| here.came_after(lossy)) }
 }

@@ -16,11 +16,9 @@ use crate::{
         },
     },
     kept::{
+        self,
         memory::pinned,
-        objects::{
-            recipes::{Image, JitOption, Recipe, Setting},
-            record,
-        },
+        objects::recipes::{Image, JitOption, Recipe, Setting},
     },
 };
 
@@ -57,7 +55,7 @@ pub(super) struct Objects {
 impl Objects {
     /// All that there are.
     pub(super) fn survey() -> Self {
-        let found = record::with(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
+        let found = kept::recipes(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
         let (recipes, settings, written) = found.unwrap_or_default();
         Self { recipes, settings, written, graphs: Graphs::survey() }
     }
@@ -70,7 +68,7 @@ impl Objects {
     /// How many modules and libraries may have variables, which begin anew.
     pub(super) fn with_variables(&self) -> usize {
         let has_variables = |image: &Image| match image {
-            Image::Bytes(bytes) => crate::kept::code::has_variables(bytes),
+            Image::Bytes(bytes) => kept::code::has_variables(bytes),
             // The file may have changed, too.
             Image::File(_) => true,
         };

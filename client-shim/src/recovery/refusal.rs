@@ -36,7 +36,7 @@ impl From<Failed> for Refusal {
 /// What is in the way of a recovery.
 pub(super) fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
     let mut all = of_memory;
-    if kept::with(|store| store.captures).unwrap_or(0) > 0 {
+    if kept::is_capturing().unwrap_or(false) {
         all.push("a stream is being captured".to_owned());
     }
     if let Some((table, place)) = private::unknown_call() {

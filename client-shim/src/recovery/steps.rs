@@ -58,7 +58,6 @@ use crate::{
     daemon::news,
     kept::{
         self,
-        objects::record,
         work::{doubt, progress, reissue},
     },
     process::{failpoint::reached, log, settings},
@@ -209,7 +208,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     }
     reached("threads-out");
     // What waited for work to be freed waits no longer: the dead copy gives it back.
-    let pending = kept::with(kept::memory::store::Store::free_all_pending).unwrap_or_default();
+    let pending = kept::memory(|memory| memory.slabs.free_all_pending()).unwrap_or_default();
     pending.into_iter().for_each(kept::memory::region::Region::destroy);
     // A thread may have made something until the gate was closed.
     let (memory, of_memory) = Memory::survey();
@@ -380,8 +379,10 @@ fn rename(renamed: &Renamed, objects: &Objects) {
     let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
     let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
     // What is not kept has no handles here.
-    let _nothing = kept::with(|store| store.rename(current));
-    let _nothing = record::with(|recipes| recipes.rename(current, &moves));
+    let _nothing = kept::memory(|memory| memory.rename(current));
+    let _nothing = kept::objects(|objects| objects.contexts.rename(current));
+    let _nothing = kept::recipes(|recipes| recipes.rename(current));
+    let _nothing = kept::graphs(|graphs| graphs.rename(current, &moves));
     publish(pairs, of_program);
 }
 

@@ -118,9 +118,9 @@ fn dead_context() -> Option<(CUresult, Meaning, u64)> {
     threads::here(|here| {
         let _pass = gate::enter(&here.passer, PATIENCE)?;
         let generation = library::generation();
-        let (captures, contexts) = kept::with(|store| {
-            let retained = store.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context);
-            (store.captures, retained.collect::<Vec<_>>())
+        let (captures, contexts) = kept::objects(|objects| {
+            let retained = objects.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context);
+            (objects.captures, retained.collect::<Vec<_>>())
         })
         .ok()?;
         if captures > 0 {

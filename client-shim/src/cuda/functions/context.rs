@@ -30,10 +30,10 @@ macro_rules! context {
                 fn cuCtxPushCurrent_v2(ctx: CUcontext) => kept::objects::current::push;
                 fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
                 fn cuCtxResetPersistingL2Cache();
-                fn cuCtxSetCacheConfig(config: CUfunc_cache) => kept::objects::record::context_cache;
+                fn cuCtxSetCacheConfig(config: CUfunc_cache) => kept::objects::streams::context_cache;
                 fn cuCtxSetCurrent(ctx: CUcontext) => kept::objects::current::set;
                 fn cuCtxSetFlags(flags: c_uint);
-                fn cuCtxSetLimit(limit: CUlimit, value: usize) => kept::objects::record::limit;
+                fn cuCtxSetLimit(limit: CUlimit, value: usize) => kept::objects::streams::limit;
                 fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
                 fn cuCtxSynchronize(): FinishesContext;
                 fn cuCtxSynchronize_v2(ctx: CUcontext): FinishesContext;

@@ -10,11 +10,11 @@ macro_rules! host {
                 fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint) => kept::memory::pinned::allocate;
                 fn cuMemHostGetDevicePointer_v2(pdptr: *mut CUdeviceptr, p: *mut c_void, flags: c_uint);
                 fn cuMemHostGetFlags(flags: *mut c_uint, p: *mut c_void) => kept::memory::pinned::flags;
-                fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::objects::record::host_range;
-                fn cuMemHostUnregister(p: *mut c_void) => kept::objects::record::host_range_ends;
+                fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::memory::pinned::register_range;
+                fn cuMemHostUnregister(p: *mut c_void) => kept::memory::pinned::unregister_range;
             }
             elsewhere {
-                fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::objects::record::host_range;
+                fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint) => kept::memory::pinned::register_range;
             }
         }
     };

@@ -4,7 +4,7 @@
 //! not what the class does as a rule), and, for the hooks alone, what becomes of a call that the program makes:
 //!
 //! ```text
-//! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::record::stream_ends;
+//! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
 //! fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
 //!    name          arguments                           variant effect
 //! ```

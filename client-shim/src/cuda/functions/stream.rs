@@ -22,11 +22,11 @@ macro_rules! stream {
                     stream: CUstream, mode: CUstreamCaptureMode,
                 ) / _ptsz => kept::objects::contexts::begin_capture;
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
-                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) => kept::objects::record::stream;
+                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) => kept::objects::streams::stream;
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
-                ) => kept::objects::record::stream_with_priority;
-                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::record::stream_ends;
+                ) => kept::objects::streams::stream_with_priority;
+                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
                 fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz => kept::objects::contexts::end_capture;
                 fn cuStreamGetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value_out: *mut CUstreamAttrValue,
@@ -46,7 +46,7 @@ macro_rules! stream {
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamSetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue,
-                ) / _ptsz => kept::objects::record::stream_attribute;
+                ) / _ptsz => kept::objects::streams::stream_attribute;
                 fn cuStreamSynchronize(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamUpdateCaptureDependencies_v2(
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
@@ -78,7 +78,7 @@ macro_rules! stream {
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
                 ) / _ptsz => kept::graphs::recapture;
-                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::record::stream_ends;
+                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,

@@ -48,7 +48,7 @@ fn length(size: u64) -> usize {
 /// Maps these, and notes them as this program's memory with the labelled ranges as what is used of it. What was mapped
 /// nowhere is given back to the caller, by its key.
 pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[Range]) -> Result<Vec<u64>, Trouble> {
-    let Ok((context, current)) = kept::memory::allocation::current() else { return Err(Trouble::NoContext) };
+    let Ok((context, current)) = kept::objects::current::current() else { return Err(Trouble::NoContext) };
     let (mapped, unmapped): (Vec<_>, Vec<_>) = found.into_iter().partition(|(described, _)| described.address != 0);
     let mut regions: Vec<(Described, Region)> = Vec::new();
     for (described, descriptor) in mapped {

@@ -19,9 +19,13 @@ use crate::cuda::{
         CUlibraryOption, CUmodule,
     },
 };
-use crate::kept::objects::{
-    recipes::{Recipe, Setting},
-    record::{context, destroyed, with},
+use crate::kept::{
+    objects::{
+        current::context,
+        destroyed,
+        recipes::{Recipe, Setting},
+    },
+    recipes,
 };
 
 /// `CU_LIBRARY_BINARY_IS_PRESERVED`: the image stays where it is, which a copy of ours does too.
@@ -109,7 +113,7 @@ pub(crate) fn kernel(
         let handle = unsafe { *kernel }.0;
         // SAFETY: the driver has just looked for this name.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
-        with(|recipes| recipes.keep_first(handle, || Recipe::Kernel { library: library.0, name }))?;
+        recipes(|recipes| recipes.keep_first(handle, || Recipe::Kernel { library: library.0, name }))?;
     }
     Ok(answer)
 }
@@ -126,7 +130,7 @@ pub(crate) fn library_module(
         let context = context()?;
         // SAFETY: the driver has just written there.
         let handle = unsafe { *module }.0;
-        with(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
+        recipes(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
     }
     Ok(answer)
 }
@@ -157,7 +161,7 @@ pub(crate) fn kernel_function(
         let context = context()?;
         // SAFETY: the driver has just written there.
         let handle = unsafe { *function }.0;
-        with(|recipes| recipes.keep_first(handle, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
+        recipes(|recipes| recipes.keep_first(handle, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
     }
     Ok(answer)
 }
@@ -174,7 +178,7 @@ pub(crate) fn kernel_attribute(
     let answer = driver.call(|function| unsafe { function(attribute, value, kernel, device) });
     if answer.is_success() {
         let value = u64::from(value.cast_unsigned());
-        with(|recipes| recipes.set(kernel.0, Setting::Attribute(attribute, Some(device)), value))?;
+        recipes(|recipes| recipes.set(kernel.0, Setting::Attribute(attribute, Some(device)), value))?;
     }
     Ok(answer)
 }
@@ -189,7 +193,7 @@ pub(crate) fn kernel_cache(
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(kernel, preference, device) });
     if answer.is_success() {
-        with(|recipes| recipes.set(kernel.0, Setting::Cache(Some(device)), preference.into()))?;
+        recipes(|recipes| recipes.set(kernel.0, Setting::Cache(Some(device)), preference.into()))?;
     }
     Ok(answer)
 }

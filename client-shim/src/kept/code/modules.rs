@@ -21,9 +21,11 @@ use crate::cuda::{
 use crate::kept::{
     account::{self, Reason},
     objects::{
+        current::context,
+        destroyed, keep,
         recipes::{Image, JitOption, Recipe, Setting},
-        record::{context, destroyed, keep, with},
     },
+    recipes,
 };
 
 /// Options of the just-in-time compiler that only say where it is to write something.
@@ -168,7 +170,7 @@ pub(crate) fn function(
         let handle = unsafe { *function }.0;
         // SAFETY: the driver has just looked for this name.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
-        with(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
+        recipes(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
     }
     Ok(answer)
 }
@@ -206,7 +208,7 @@ pub(super) fn found(
         let address = usize::try_from(unsafe { *address }).map_err(|_| Bypass::ForTheDriver)?;
         // SAFETY: the driver has just looked for this name.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
-        with(|recipes| recipes.keep_first(address, || Recipe::Variable { context, of, is_of_library, name, size }))?;
+        recipes(|recipes| recipes.keep_first(address, || Recipe::Variable { context, of, is_of_library, name, size }))?;
         variables::begin();
     }
     Ok(answer)
@@ -223,7 +225,7 @@ pub(crate) fn attribute(
     let answer = driver.call(|call| unsafe { call(function, attribute, value) });
     if answer.is_success() {
         let value = u64::from(value.cast_unsigned());
-        with(|recipes| recipes.set(function.0, Setting::Attribute(attribute, None), value))?;
+        recipes(|recipes| recipes.set(function.0, Setting::Attribute(attribute, None), value))?;
     }
     Ok(answer)
 }
@@ -237,7 +239,7 @@ pub(crate) fn cache(
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|call| unsafe { call(function, preference) });
     if answer.is_success() {
-        with(|recipes| recipes.set(function.0, Setting::Cache(None), preference.into()))?;
+        recipes(|recipes| recipes.set(function.0, Setting::Cache(None), preference.into()))?;
     }
     Ok(answer)
 }

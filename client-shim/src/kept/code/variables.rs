@@ -18,7 +18,7 @@ mod calls;
 use std::{
     ffi::{c_uint, c_void},
     slice,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::Ordering,
 };
 
 pub(crate) use calls::*;
@@ -28,10 +28,7 @@ use crate::cuda::{
     result::CUresult,
     types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, Key as _},
 };
-use crate::kept::{
-    objects::{recipes::MOST_WRITTEN, record},
-    with,
-};
+use crate::kept::{KEPT, is_capturing, objects::recipes::MOST_WRITTEN, recipes};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.
 const MEMORY_TYPE: c_uint = 2;
@@ -40,11 +37,9 @@ const OF_DEVICE: u32 = 2;
 /// `CU_MEMORYTYPE_UNIFIED`.
 const UNIFIED: u32 = 4;
 
-static IS_NEEDED: AtomicBool = AtomicBool::new(false);
-
 /// The program has the address of a variable.
 pub(super) fn begin() {
-    IS_NEEDED.store(true, Ordering::Relaxed);
+    KEPT.has_variables.store(true, Ordering::Relaxed);
 }
 
 /// `CUDA_MEMCPY2D`, as far as it says where it writes.
@@ -92,18 +87,18 @@ struct Target {
 
 impl Target {
     fn new(address: CUdeviceptr, length: usize) -> Result<Self, Bypass> {
-        if !IS_NEEDED.load(Ordering::Relaxed) {
+        if !KEPT.has_variables.load(Ordering::Relaxed) {
             return Err(Bypass::NotOurs);
         }
         let address = usize::try_from(address).map_err(|_| Bypass::ForTheDriver)?;
-        let is_met = record::with(|recipes| !recipes.variables_in(address, length).is_empty())?;
+        let is_met = recipes(|recipes| !recipes.variables_in(address, length).is_empty())?;
         // What is captured is not done, and a graph's work is not seen.
-        if is_met && with(|store| store.captures == 0)? { Ok(Self { address, length }) } else { Err(Bypass::NotOurs) }
+        if is_met && !is_capturing()? { Ok(Self { address, length }) } else { Err(Bypass::NotOurs) }
     }
 
     /// Of a copy in two dimensions. One to an array, or to the host, writes no variable.
     fn of_flat(copy: *const CUDA_MEMCPY2D) -> Result<Self, Bypass> {
-        if copy.is_null() || !IS_NEEDED.load(Ordering::Relaxed) {
+        if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
             return Err(Bypass::NotOurs);
         }
         // SAFETY: the program's argument, which the driver reads too.
@@ -114,7 +109,7 @@ impl Target {
 
     /// Of a copy in three dimensions.
     fn of_solid(copy: *const CUDA_MEMCPY3D) -> Result<Self, Bypass> {
-        if copy.is_null() || !IS_NEEDED.load(Ordering::Relaxed) {
+        if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
             return Err(Bypass::NotOurs);
         }
         // SAFETY: the program's argument, which the driver reads too.
@@ -136,7 +131,7 @@ impl Target {
     /// The call has ended like this, and these bytes were written, if they are known.
     fn written(&self, answer: CUresult, bytes: Option<&[u8]>) -> Result<CUresult, Bypass> {
         if answer.is_success() {
-            record::with(|recipes| recipes.write(self.address, self.length, bytes))?;
+            recipes(|recipes| recipes.write(self.address, self.length, bytes))?;
         }
         Ok(answer)
     }

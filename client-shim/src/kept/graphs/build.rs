@@ -25,7 +25,7 @@ use crate::{
     },
     kept::{
         account::{self, Reason},
-        objects::record::with,
+        graphs,
     },
 };
 
@@ -61,13 +61,13 @@ pub(crate) fn clone(
 
 /// Logic of `cuGraphDestroy`. It is forgotten first, since another one may get its handle at once.
 pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph: CUgraph) -> Result<CUresult, Bypass> {
-    let taken = with(|recipes| recipes.graphs.forget(graph.0))?;
+    let taken = graphs(|graphs| graphs.forget(graph.0))?;
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(graph) });
     if answer.is_success() {
         account::gone(graph.key());
     } else if let Some(taken) = taken {
-        with(|recipes| recipes.graphs.restore(graph.0, taken))?;
+        graphs(|graphs| graphs.restore(graph.0, taken))?;
     }
     Ok(answer)
 }

@@ -17,10 +17,7 @@ use crate::{
         result::CUresult,
         types::{CUcontext, CUevent, CUfunction, CUgraph, CUgraphNode, CUgraphNodeType, CUkernel, CUlibrary, CUmodule},
     },
-    kept::{
-        account::Reason,
-        objects::{recipes::Recipe, record::with},
-    },
+    kept::{account::Reason, objects::recipes::Recipe, recipes},
 };
 
 /// Attributes of kernels' nodes that are kept: access policy, cooperation, clusters and how they are scheduled, priority,
@@ -177,7 +174,7 @@ pub(crate) fn launch(params: &Kernel) -> Result<Launch, Reason> {
     if function != 0 {
         learn(function, context)?;
     }
-    let is_known = kernel == 0 || with(|recipes| recipes.is_kept(kernel)).unwrap_or(false);
+    let is_known = kernel == 0 || recipes(|recipes| recipes.is_kept(kernel)).unwrap_or(false);
     if !is_known {
         return Err(Reason::GraphKernel);
     }
@@ -240,7 +237,7 @@ fn attributes(node: CUgraphNode) -> Result<Vec<(u32, [u64; 8])>, Reason> {
 /// was launched in its place.
 fn learn(function: usize, context: usize) -> Result<(), Reason> {
     let unknown = |_| Reason::GraphKernel;
-    if with(|recipes| recipes.is_kept(function)).map_err(unknown)? {
+    if recipes(|recipes| recipes.is_kept(function)).map_err(unknown)? {
         return Ok(());
     }
     let (mut name, mut module) = (ptr::null(), CUmodule(0));
@@ -251,22 +248,22 @@ fn learn(function: usize, context: usize) -> Result<(), Reason> {
     // SAFETY: the driver has answered with a text of its own.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
     let has_module = driver!(kernel::cuFuncGetModule(&raw mut module, CUfunction(function))).is_success();
-    if has_module && with(|recipes| recipes.is_kept(module.0)).map_err(unknown)? {
+    if has_module && recipes(|recipes| recipes.is_kept(module.0)).map_err(unknown)? {
         let recipe = Recipe::Function { module: module.0, name };
-        return with(|recipes| recipes.keep_first(function, || recipe)).map_err(unknown);
+        return recipes(|recipes| recipes.keep_first(function, || recipe)).map_err(unknown);
     }
     let mut current = CUcontext(context);
     if context == 0 && !driver!(context::cuCtxGetCurrent(&raw mut current)).is_success() {
         return Err(Reason::GraphKernel);
     }
-    for library in with(|recipes| recipes.libraries()).map_err(unknown)? {
+    for library in recipes(|recipes| recipes.libraries()).map_err(unknown)? {
         let (mut kernel, mut found) = (CUkernel(0), CUfunction(0));
         let answer = driver!(library::cuLibraryGetKernel(&raw mut kernel, CUlibrary(library), name.as_ptr()));
         if answer.is_success()
             && driver!(kernel::cuKernelGetFunction(&raw mut found, kernel)).is_success()
             && found.0 == function
         {
-            return with(|recipes| {
+            return recipes(|recipes| {
                 recipes.keep_first(kernel.0, || Recipe::Kernel { library, name });
                 recipes.keep_first(function, || Recipe::KernelFunction { context: current.0, kernel: kernel.0 });
             })

@@ -26,7 +26,8 @@ use crate::{
     },
     kept::{
         account::{self, Reason},
-        objects::record::{context, with},
+        graphs,
+        objects::current::context,
     },
 };
 
@@ -58,7 +59,7 @@ fn instantiated(
         let executable = unsafe { *place };
         let context = context()?;
         let is_kept = flags & DEVICE_LAUNCH == 0
-            && with(|recipes| recipes.graphs.instantiate(executable.0, graph.0, context, flags & !UPLOAD))?;
+            && graphs(|graphs| graphs.instantiate(executable.0, graph.0, context, flags & !UPLOAD))?;
         if !is_kept {
             account::made(function, Reason::Graph, executable.key());
         }
@@ -123,13 +124,13 @@ pub(crate) fn destroy_executable(
     driver: &mut Driver<of::cuGraphExecDestroy::Signature>,
     executable: CUgraphExec,
 ) -> Result<CUresult, Bypass> {
-    let taken = with(|recipes| recipes.graphs.forget_executable(executable.0))?;
+    let taken = graphs(|graphs| graphs.forget_executable(executable.0))?;
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(executable) });
     if answer.is_success() {
         account::gone(executable.key());
     } else if let Some(taken) = taken {
-        with(|recipes| recipes.graphs.restore_executable(executable.0, taken))?;
+        graphs(|graphs| graphs.restore_executable(executable.0, taken))?;
     }
     Ok(answer)
 }
@@ -137,8 +138,8 @@ pub(crate) fn destroy_executable(
 /// Notes an executable graph that does what another graph does.
 fn updated(answer: CUresult, executable: CUgraphExec, by: CUgraph) -> Result<CUresult, Bypass> {
     if answer.is_success() {
-        let was_kept = with(|recipes| recipes.graphs.is_executable(executable.0))?;
-        if was_kept && !with(|recipes| recipes.graphs.update(executable.0, by.0))? {
+        let was_kept = graphs(|graphs| graphs.is_executable(executable.0))?;
+        if was_kept && !graphs(|graphs| graphs.update(executable.0, by.0))? {
             lose("cuGraphExecUpdate", Reason::Graph, executable)?;
         }
     }
@@ -147,7 +148,7 @@ fn updated(answer: CUresult, executable: CUgraphExec, by: CUgraph) -> Result<CUr
 
 /// An executable graph cannot be made again any longer.
 fn lose(function: &'static str, reason: Reason, executable: CUgraphExec) -> Result<(), Bypass> {
-    if with(|recipes| recipes.graphs.forget_executable(executable.0))?.is_some() {
+    if graphs(|graphs| graphs.forget_executable(executable.0))?.is_some() {
         account::made(function, reason, executable.key());
     }
     Ok(())
@@ -186,7 +187,7 @@ pub(crate) fn enable(
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(executable, node, is_enabled) });
     if answer.is_success() {
-        with(|recipes| recipes.graphs.enable(executable.0, node.0, is_enabled != 0))?;
+        graphs(|graphs| graphs.enable(executable.0, node.0, is_enabled != 0))?;
     }
     Ok(answer)
 }
@@ -199,11 +200,11 @@ fn told(
     node: CUgraphNode,
     work: impl FnOnce() -> Result<Work, Reason>,
 ) -> Result<CUresult, Bypass> {
-    if answer.is_success() && with(|recipes| recipes.graphs.is_executable(executable.0))? {
+    if answer.is_success() && graphs(|graphs| graphs.is_executable(executable.0))? {
         match work() {
             Ok(work) => {
-                let work = with(|recipes| recipes.graphs.as_before(executable.0, node.0, work))?;
-                if !with(|recipes| recipes.graphs.change_executable(executable.0, node.0, Arc::new(work)))? {
+                let work = graphs(|graphs| graphs.as_before(executable.0, node.0, work))?;
+                if !graphs(|graphs| graphs.change_executable(executable.0, node.0, Arc::new(work)))? {
                     lose(function, Reason::Graph, executable)?;
                 }
             }
@@ -283,7 +284,7 @@ told! {
 }
 
 fn plan_of(graph: usize) -> Option<super::plan::Plan> {
-    with(|recipes| recipes.graphs.plan(graph).cloned()).ok().flatten()
+    graphs(|graphs| graphs.plan(graph).cloned()).ok().flatten()
 }
 
 /// Logic of `cuGraphExecNodeSetParams`.

@@ -26,7 +26,8 @@ pub(crate) use look::*;
 
 use super::{
     account::{self, Reason},
-    objects::record::{context, with},
+    graphs,
+    objects::current::context,
 };
 use crate::cuda::{
     call::Bypass,
@@ -38,9 +39,9 @@ use plan::Node;
 /// A graph is there, or is another one: it is described as a whole.
 pub(super) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
     // Nothing is asked where nothing is noted.
-    with(|_| ())?;
+    graphs(|_| ())?;
     let kept = match describe::graph(graph, context().unwrap_or(0)) {
-        Ok(plan) => with(|recipes| recipes.graphs.keep(graph.0, plan))?.then_some(()).ok_or(Reason::GraphTooLarge),
+        Ok(plan) => graphs(|graphs| graphs.keep(graph.0, plan))?.then_some(()).ok_or(Reason::GraphTooLarge),
         Err(reason) => Err(reason),
     };
     kept.or_else(|reason| refuse(function, reason, graph.0))
@@ -48,14 +49,14 @@ pub(super) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass>
 
 /// A graph cannot be made again.
 fn refuse(function: &'static str, reason: Reason, graph: usize) -> Result<(), Bypass> {
-    with(|recipes| recipes.graphs.forget(graph))?;
+    graphs(|graphs| graphs.forget(graph))?;
     account::made(function, reason, graph.key());
     Ok(())
 }
 
 /// A node has come to a graph. `context` is where it works, if that was told.
 fn added(function: &'static str, graph: CUgraph, node: CUgraphNode, told: Option<usize>) -> Result<(), Bypass> {
-    let Some(root) = with(|recipes| recipes.graphs.around(graph.0))? else { return Ok(()) };
+    let Some(root) = graphs(|graphs| graphs.around(graph.0))? else { return Ok(()) };
     if root != graph.0 {
         return made(function, CUgraph(root));
     }
@@ -64,7 +65,7 @@ fn added(function: &'static str, graph: CUgraph, node: CUgraphNode, told: Option
     match described {
         Ok((work, edges)) => {
             let node = Node { handle: node.0, work: Arc::new(work) };
-            if with(|recipes| recipes.graphs.add(root, node, edges))? {
+            if graphs(|graphs| graphs.add(root, node, edges))? {
                 Ok(())
             } else {
                 refuse(function, Reason::GraphTooLarge, root)
@@ -84,11 +85,11 @@ fn changed(
     if !answer.is_success() {
         return Ok(answer);
     }
-    let Some(root) = with(|recipes| recipes.graphs.around(node.0))? else { return Ok(answer) };
+    let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(answer) };
     let context = told.or_else(|| context().ok()).unwrap_or(0);
     match describe::work(node, context) {
         Ok(work) => {
-            if !with(|recipes| recipes.graphs.change(root, node.0, Arc::new(work)))? {
+            if !graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))? {
                 // It is of an embedded graph.
                 made(function, CUgraph(root))?;
             }
@@ -110,5 +111,5 @@ fn rearranged(function: &'static str, answer: CUresult, root: Option<usize>) -> 
 
 /// The kept graph that a graph or node is part of.
 fn around(handle: usize) -> Option<usize> {
-    with(|recipes| recipes.graphs.around(handle)).ok().flatten()
+    graphs(|graphs| graphs.around(handle)).ok().flatten()
 }

@@ -6,18 +6,19 @@ use std::ffi::c_uint;
 use super::{
     freeing,
     region::{self, Failure, Region},
+    wait_for_the_outside,
 };
 use crate::{
     cuda::{
         call::{Bypass, Driver},
         functions::memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
         result::CUresult,
-        types::{CUcontext, CUdevice, CUdeviceptr},
+        types::{CUdevice, CUdeviceptr},
     },
     kept::{
         account::{self, Reason},
-        objects::contexts,
-        wait_for_the_outside, with,
+        memory,
+        objects::current::current,
     },
     process::failpoint::reached,
 };
@@ -113,31 +114,20 @@ pub(super) fn reason(failure: Failure) -> Reason {
     }
 }
 
-/// The current context and its device.
-pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
-    let (mut context, mut device) = (CUcontext(0), 0);
-    let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
-    if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
-        return Err(Bypass::ForTheDriver);
-    }
-    contexts::learn(context.0, device)?;
-    Ok((context.0, device))
-}
-
 /// Memory of ours for a request.
 pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
     let size = u64::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
     let (context, device) = current()?;
     freeing::reclaim()?;
-    if let Some(found) = with(|store| store.place(device, context, size))? {
+    if let Some(found) = memory(|memory| memory.slabs.place(device, context, size))? {
         return Ok(Ok(found));
     }
-    let (wanted, least) = with(|store| store.slab_size(device, size))?.ok_or(Bypass::ForTheDriver)?;
+    let (wanted, least) = memory(|memory| memory.slabs.slab_size(device, size))?.ok_or(Bypass::ForTheDriver)?;
     let made = match make(device, wanted)? {
         Err(Failure::OutOfMemory) => {
             // Less will do, and what is empty, or will be when it is waited for, is given back for it.
             freeing::wait_for_pending()?;
-            with(|store| store.take_empty(device))?.into_iter().for_each(Region::destroy);
+            memory(|memory| memory.slabs.take_empty(device))?.into_iter().for_each(Region::destroy);
             wait_for_the_outside();
             make(device, least)?
         }
@@ -148,7 +138,7 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
         Err(failure) => return Ok(Err(failure)),
     };
     let (base, length) = (region.base, region.size);
-    let (found, peers) = with(|store| (store.add(region, context, size), store.peers(device)))?;
+    let (found, peers) = memory(|memory| (memory.slabs.add(region, context, size), memory.slabs.peers(device)))?;
     reached("memory-noted");
     // A peer may have come while the slab was made. If it is refused now, its own access would have been.
     let _refused = if peers.is_empty() { Ok(()) } else { region::allow(base, length, &peers) };
@@ -156,10 +146,10 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
 }
 
 fn make(device: CUdevice, size: u64) -> Result<Result<Region, Failure>, Bypass> {
-    let (address, peers) = with(|store| (store.claim(device, size), store.peers(device)))?;
+    let (address, peers) = memory(|memory| (memory.slabs.claim(device, size), memory.slabs.peers(device)))?;
     let made = Region::create(device, size, address, &peers);
     if made.as_ref().map_or(true, |region| region.base != address) {
-        with(|store| store.unclaim(address))?;
+        memory(|memory| memory.slabs.unclaim(address))?;
     }
     Ok(made)
 }

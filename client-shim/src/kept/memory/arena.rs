@@ -9,14 +9,10 @@
 //! The places are far from everything else: on x86-64 programs and their heap begin at 0x5555_5555_4000 or above, libraries
 //! and stacks at 0x6fff_0000_0000 or above, and drivers and sanitizers have their own below 0x1100_0000_0000.
 
-use std::{
-    collections::BTreeMap,
-    ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, ops::Range};
 
 use super::region;
-use crate::{cuda::types::CUdevice, process::settings::succession::LANES};
+use crate::{cuda::types::CUdevice, kept::KEPT, process::settings::succession::LANES};
 
 /// Where the arenas begin.
 pub(super) const FIRST: u64 = 0x1100_0000_0000;
@@ -33,11 +29,7 @@ const PROGRAMS_END: u64 = 0x5100_0000_0000;
 pub(super) const GRANULE: u64 = 32 << 20;
 
 /// The arenas that were wanted, by where they begin, and whether the driver has given them.
-static ARENAS: Mutex<BTreeMap<u64, bool>> = Mutex::new(BTreeMap::new());
-
-fn arenas() -> MutexGuard<'static, BTreeMap<u64, bool>> {
-    ARENAS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) type Arenas = BTreeMap<u64, bool>;
 
 /// Where the arena of a device and lane begins.
 pub(super) fn of(device: CUdevice, lane: u64) -> Option<u64> {
@@ -61,19 +53,21 @@ fn around(address: u64, size: u64) -> Option<u64> {
 
 /// Whether a range lies in an arena that is reserved.
 pub(crate) fn holds(address: u64, size: u64) -> bool {
-    around(address, size).is_some_and(|start| arenas().get(&start) == Some(&true))
+    around(address, size).is_some_and(|start| KEPT.arenas.with(|arenas| arenas.get(&start) == Some(&true)))
 }
 
 /// Reserves the arena in which a range lies, unless it is; whether the range can be mapped now.
 pub(crate) fn prepare(address: u64, size: u64) -> bool {
     let Some(start) = around(address, size) else { return false };
     // What was once refused stays so: the program's memory lies elsewhere since.
-    *arenas().entry(start).or_insert_with(|| region::reserve_at(start, LENGTH).is_ok())
+    KEPT.arenas.with(|arenas| *arenas.entry(start).or_insert_with(|| region::reserve_at(start, LENGTH).is_ok()))
 }
 
 /// All that are reserved: address and size.
 pub(crate) fn all() -> Vec<(u64, u64)> {
-    arenas().iter().filter(|(_, is_reserved)| **is_reserved).map(|(start, _)| (*start, LENGTH)).collect()
+    let reserved =
+        |arenas: &mut Arenas| arenas.iter().filter(|(_, given)| **given).map(|(start, _)| (*start, LENGTH)).collect();
+    KEPT.arenas.with(reserved)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! that is forbidden, so such a block waits in a list until no capture is under way.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use super::{region::Region, store::Pending};
+use super::{region::Region, slabs::Pending};
 use crate::cuda::{
     call::{Bypass, Driver},
     functions::{
@@ -15,28 +15,25 @@ use crate::cuda::{
     result::CUresult,
     types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, with};
+use crate::kept::{account, is_capturing, memory};
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
 
 /// Logic of `cuMemFree`.
 pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdeviceptr) -> Result<CUresult, Bypass> {
-    let Some(block) = with(|store| store.mark_freed(address))? else {
+    let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? else {
         // SAFETY: the program's call with the program's argument.
         let answer = driver.call(|function| unsafe { function(address) });
         return Ok(account::after_free(address, answer));
     };
-    if with(|store| {
-        let is_capturing = store.captures > 0;
-        store.deferred.extend(is_capturing.then_some(address));
-        is_capturing
-    })? {
+    if is_capturing()? {
+        memory(|memory| memory.slabs.deferred.push(address))?;
         return Ok(CUresult::CUDA_SUCCESS);
     }
     let answer = wait_for(block.context);
     if !answer.is_success() {
-        with(|store| store.unmark_freed(address))?;
+        memory(|memory| memory.slabs.unmark_freed(address))?;
         return Ok(answer);
     }
     finish(address)?;
@@ -75,7 +72,7 @@ fn after(
     is_captured: impl FnOnce() -> bool,
     record: impl FnOnce(CUevent) -> CUresult,
 ) -> Result<CUresult, Bypass> {
-    if with(|store| store.around(address))?.is_none() {
+    if memory(|memory| memory.slabs.around(address))?.is_none() {
         // SAFETY: the program's call with the program's arguments.
         let answer = driver.call(|function| unsafe { function(address, stream) });
         return Ok(account::after_free(address, answer));
@@ -84,7 +81,7 @@ fn after(
         // Freed in a graph can only be what was allocated in it.
         return Err(Bypass::ForTheDriver);
     }
-    if with(|store| store.mark_freed(address))?.is_none() {
+    if memory(|memory| memory.slabs.mark_freed(address))?.is_none() {
         return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let mut event = CUevent(0);
@@ -92,35 +89,36 @@ fn after(
     if answer.is_success() {
         answer = record(event);
         if answer.is_success() {
-            with(|store| store.pending.push(Pending { address, event }))?;
+            memory(|memory| memory.slabs.pending.push(Pending { address, event }))?;
             return Ok(answer);
         }
         let _not_recorded = driver!(event::cuEventDestroy_v2(event));
     }
-    with(|store| store.unmark_freed(address))?;
+    memory(|memory| memory.slabs.unmark_freed(address))?;
     Ok(answer)
 }
 
 /// Frees what was waiting and need not wait any longer.
 pub(super) fn reclaim() -> Result<(), Bypass> {
-    let (pending, deferred) = with(|store| {
-        let deferred = if store.captures == 0 { std::mem::take(&mut store.deferred) } else { Vec::new() };
-        (std::mem::take(&mut store.pending), deferred)
+    let is_capturing = is_capturing()?;
+    let (pending, deferred) = memory(|memory| {
+        let deferred = if is_capturing { Vec::new() } else { std::mem::take(&mut memory.slabs.deferred) };
+        (std::mem::take(&mut memory.slabs.pending), deferred)
     })?;
     for waiting in pending {
         if driver!(event::cuEventQuery(waiting.event)).is_success() {
             let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
             finish(waiting.address)?;
         } else {
-            with(|store| store.pending.push(waiting))?;
+            memory(|memory| memory.slabs.pending.push(waiting))?;
         }
     }
     for address in deferred {
-        let context = with(|store| store.context_of(address))?;
+        let context = memory(|memory| memory.slabs.context_of(address))?;
         if context.is_none_or(|context| wait_for(context).is_success()) {
             finish(address)?;
         } else {
-            with(|store| store.deferred.push(address))?;
+            memory(|memory| memory.slabs.deferred.push(address))?;
         }
     }
     Ok(())
@@ -128,13 +126,13 @@ pub(super) fn reclaim() -> Result<(), Bypass> {
 
 /// Waits for everything that was freed in a stream's order, and frees it: memory is short.
 pub(super) fn wait_for_pending() -> Result<(), Bypass> {
-    for waiting in with(|store| std::mem::take(&mut store.pending))? {
+    for waiting in memory(|memory| std::mem::take(&mut memory.slabs.pending))? {
         // An event that has failed is of a context that has; its memory goes with it.
         if driver!(event::cuEventSynchronize(waiting.event)).is_success() {
             let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
             finish(waiting.address)?;
         } else {
-            with(|store| store.pending.push(waiting))?;
+            memory(|memory| memory.slabs.pending.push(waiting))?;
         }
     }
     Ok(())
@@ -156,7 +154,7 @@ fn wait_for(context: usize) -> CUresult {
 }
 
 fn finish(address: CUdeviceptr) -> Result<(), Bypass> {
-    if let Some(region) = with(|store| store.remove(address))? {
+    if let Some(region) = memory(|memory| memory.slabs.remove(address))? {
         Region::destroy(region);
     }
     Ok(())

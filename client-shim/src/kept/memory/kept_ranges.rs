@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use crate::{kept::with, process::panics::unpanicked};
+use crate::{kept::memory, process::panics::unpanicked};
 
 /// `struct mps_shim_region`.
 #[repr(C)]
@@ -29,7 +29,7 @@ pub(crate) struct KeptRange {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_regions(regions: *mut KeptRange, room: usize) -> usize {
-    let kept = unpanicked(|| with(|store| store.kept())).and_then(Result::ok).unwrap_or_default();
+    let kept = unpanicked(|| memory(|memory| memory.kept())).and_then(Result::ok).unwrap_or_default();
     for (index, range) in kept.iter().take(room).enumerate() {
         // SAFETY: by the contract there is room for it.
         unsafe { regions.wrapping_add(index).write_unaligned(*range) };

@@ -10,6 +10,7 @@ use super::{
     arena::GRANULE,
     own::{Own, Reservation},
     region::{DESCRIPTOR, DEVICE, PAGE, PINNED},
+    wait_for_the_outside,
 };
 use crate::process::descriptors::Held;
 use crate::{
@@ -28,7 +29,7 @@ use crate::{
     },
     kept::{
         account::{self, Reason},
-        is_on, wait_for_the_outside, with,
+        is_on, memory,
     },
     process::settings::{self, succession},
 };
@@ -37,7 +38,7 @@ use crate::{
 const UNKNOWN_DEVICE: CUdevice = -1;
 
 fn own<T>(work: impl FnOnce(&mut Own) -> T) -> Result<T, Bypass> {
-    with(|store| work(&mut store.own))
+    memory(|memory| work(&mut memory.own))
 }
 
 fn bytes(size: usize) -> u64 {

@@ -1,6 +1,6 @@
 //! Device memory and pinned host memory that outlive a copy of the driver.
 //!
-//! What a program gets from `cuMemAlloc` is a block ([`store`], [`extents`]) in a slab ([`region`]) of an arena
+//! What a program gets from `cuMemAlloc` is a block ([`slabs`], [`extents`]) in a slab ([`region`]) of an arena
 //! ([`arena`]); what it maps itself is noted as its own ([`own`]).
 
 pub(crate) mod allocation;
@@ -13,6 +13,53 @@ pub(crate) mod own;
 pub(crate) mod pinned;
 pub(crate) mod pointers;
 pub(crate) mod region;
-pub(crate) mod store;
+pub(crate) mod slabs;
 pub(crate) mod stream_ordered;
 pub(crate) mod vault;
+
+use std::{collections::BTreeMap, ffi::c_uint};
+
+use super::KEPT;
+use crate::{cuda::types::CUdevice, process::descriptors::Held};
+use kept_ranges::KeptRange;
+use own::Own;
+use slabs::Slabs;
+
+/// What is kept of memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// What the program has allocated.
+    pub(crate) slabs: Slabs,
+    /// What it has by virtual memory management.
+    pub(crate) own: Own,
+    /// By the flags that pinned memory was asked for with, those that the driver would tell of it.
+    pinned_flags: BTreeMap<c_uint, c_uint>,
+}
+
+impl Memory {
+    /// Every range that is kept, by address.
+    fn kept(&self) -> Vec<KeptRange> {
+        let mut kept: Vec<KeptRange> = self.slabs.kept().chain(self.own.kept()).collect();
+        kept.sort_unstable_by_key(|range| range.base);
+        kept
+    }
+
+    /// Every piece of memory that has a descriptor: with its device, bytes, and where all of it is mapped.
+    fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+        self.slabs.each_outside(tell);
+        self.own.each_outside(tell);
+    }
+
+    /// Contexts and allocations have other handles now.
+    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        self.slabs.rename(&current);
+        self.own.rename(&current);
+    }
+}
+
+/// Memory is short: waits until what the program has freed is let go of outside too.
+fn wait_for_the_outside() {
+    if let Some(surroundings) = KEPT.surroundings.get() {
+        (surroundings.is_short)();
+    }
+}

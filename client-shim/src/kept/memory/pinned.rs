@@ -18,24 +18,23 @@
 #![expect(unsafe_code, reason = "maps pages, calls the driver and writes its result parameters")]
 
 use std::{
-    collections::BTreeMap,
     ffi::{c_uint, c_void},
     ptr,
-    sync::{Mutex, PoisonError},
 };
 
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::host::{cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags},
+    functions::host::{
+        cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags, cuMemHostRegister_v2, cuMemHostUnregister,
+    },
     result::CUresult,
     types::{CUdeviceptr, Key as _},
 };
 use crate::kept::{
     account::{self, Reason},
-    objects::{
-        recipes::Recipe,
-        record::{context, destroyed, with},
-    },
+    memory,
+    objects::{current::context, destroyed, keep, recipes::Recipe},
+    recipes,
 };
 
 /// All flags of `cuMemHostAlloc` that are known: portable, mapped, write-combined.
@@ -84,7 +83,7 @@ fn obtain(
     by_driver: impl FnOnce() -> CUresult,
 ) -> Result<CUresult, Bypass> {
     // Where nothing is recorded the driver allocates, and nothing is counted.
-    with(|_| ())?;
+    recipes(|_| ())?;
     if place.is_null() || !(1..ABSURD).contains(&size) || flags & !KNOWN_FLAGS != 0 {
         return Err(Bypass::ForTheDriver);
     }
@@ -93,7 +92,7 @@ fn obtain(
         if register(pages.start, size).is_ok() {
             // SAFETY: the program wants its result there.
             unsafe { *place = ptr::with_exposed_provenance_mut(pages.start) };
-            with(|recipes| recipes.keep(pages.start, Recipe::HostMemory { context, size, flags }))?;
+            recipes(|recipes| recipes.keep(pages.start, Recipe::HostMemory { context, size, flags }))?;
             return Ok(CUresult::CUDA_SUCCESS);
         }
         pages.unmap();
@@ -127,7 +126,8 @@ pub(crate) fn register(start: usize, size: usize) -> Result<(), CUresult> {
 
 /// Logic of `cuMemFreeHost`.
 pub(crate) fn free(driver: &mut Driver<cuMemFreeHost::Signature>, start: *mut c_void) -> Result<CUresult, Bypass> {
-    let Some(pages) = with(|recipes| recipes.host_memory(start.addr()))?.filter(|of| of.start == start.addr()) else {
+    let Some(pages) = recipes(|recipes| recipes.host_memory(start.addr()))?.filter(|of| of.start == start.addr())
+    else {
         // SAFETY: the program's call with the program's argument.
         let answer = driver.call(|function| unsafe { function(start) });
         if answer.is_success() {
@@ -149,7 +149,7 @@ pub(crate) fn flags(
     flags: *mut c_uint,
     address: *mut c_void,
 ) -> Result<CUresult, Bypass> {
-    let known = with(|recipes| recipes.host_memory(address.addr()))?.ok_or(Bypass::NotOurs)?;
+    let known = recipes(|recipes| recipes.host_memory(address.addr()))?.ok_or(Bypass::NotOurs)?;
     if flags.is_null() {
         return Err(Bypass::ForTheDriver);
     }
@@ -158,12 +158,41 @@ pub(crate) fn flags(
     Ok(CUresult::CUDA_SUCCESS)
 }
 
+/// Logic of `cuMemHostRegister`. The memory itself is the program's and stays; its address is its handle.
+pub(crate) fn register_range(
+    driver: &mut Driver<cuMemHostRegister_v2::Signature>,
+    start: *mut c_void,
+    size: usize,
+    flags: c_uint,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's call with the program's arguments.
+    let answer = driver.call(|function| unsafe { function(start, size, flags) });
+    if answer.is_success() {
+        keep("cuMemHostRegister", start.addr(), Recipe::HostRange { context: context()?, size, flags })?;
+    }
+    Ok(answer)
+}
+
+/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
+const NOT_REGISTERED: CUresult = CUresult(713);
+
+/// Logic of `cuMemHostUnregister`. What a program has allocated it has not registered.
+pub(crate) fn unregister_range(
+    driver: &mut Driver<cuMemHostUnregister::Signature>,
+    start: *mut c_void,
+) -> Result<CUresult, Bypass> {
+    if recipes(|recipes| recipes.host_memory(start.addr()))?.is_some() {
+        return Ok(NOT_REGISTERED);
+    }
+    // SAFETY: the program's call with the program's argument.
+    destroyed(start.addr(), || driver.call(|function| unsafe { function(start) }))
+}
+
 /// What the driver says of memory of its own that was asked for with these flags: it is asked once, of a page that it
 /// allocates for that. Where it allocates none, the flags as given.
 fn said_of(flags: c_uint) -> c_uint {
-    static SAID: Mutex<BTreeMap<c_uint, c_uint>> = Mutex::new(BTreeMap::new());
-    if let Some(said) = SAID.lock().unwrap_or_else(PoisonError::into_inner).get(&flags) {
-        return *said;
+    if let Ok(Some(said)) = memory(|memory| memory.pinned_flags.get(&flags).copied()) {
+        return said;
     }
     let (mut sample, mut said) = (ptr::null_mut(), flags);
     if !driver!(host::cuMemHostAlloc(&raw mut sample, PAGE, flags)).is_success() {
@@ -174,7 +203,8 @@ fn said_of(flags: c_uint) -> c_uint {
     if !answer.is_success() {
         return flags;
     }
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(flags, said);
+    // What is not kept is asked again.
+    let _known = memory(|memory| memory.pinned_flags.insert(flags, said));
     said
 }
 

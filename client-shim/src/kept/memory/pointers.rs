@@ -6,7 +6,7 @@
 
 use std::ffi::{c_uint, c_void};
 
-use super::{allocation::current, store::Block};
+use super::slabs::Block;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -18,7 +18,7 @@ use crate::{
         result::CUresult,
         types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
     },
-    kept::with,
+    kept::{memory, objects::current::current},
     process::log,
 };
 
@@ -39,7 +39,7 @@ pub(crate) fn range(
     size: *mut usize,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    let (start, block) = with(|store| store.around(address))?.ok_or(Bypass::NotOurs)?;
+    let (start, block) = memory(|memory| memory.slabs.around(address))?.ok_or(Bypass::NotOurs)?;
     if !base.is_null() {
         // SAFETY: the program wants it there.
         unsafe { *base = start };
@@ -63,7 +63,7 @@ pub(crate) fn info(
         && !free.is_null()
         && let Ok((_, device)) = current()
     {
-        let spare = usize::try_from(with(|store| store.spare(device))?).unwrap_or(usize::MAX);
+        let spare = usize::try_from(memory(|memory| memory.slabs.spare(device))?).unwrap_or(usize::MAX);
         // SAFETY: the driver has just written there.
         let known = unsafe { *free };
         // SAFETY: as above.
@@ -120,9 +120,9 @@ enum Known {
 }
 
 fn known_of(address: CUdeviceptr) -> Result<Known, Bypass> {
-    let known = with(|store| match store.around(address) {
+    let known = memory(|memory| match memory.slabs.around(address) {
         Some((start, block)) => Some(Known::Block(start, block)),
-        None => store.own.enlarged_around(address).map(|found| Known::Reserved(found.size)),
+        None => memory.own.enlarged_around(address).map(|found| Known::Reserved(found.size)),
     })?;
     known.ok_or(Bypass::NotOurs)
 }
@@ -155,7 +155,7 @@ pub(crate) fn ipc(
     _handle: *mut CUipcMemHandle,
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
-    with(|store| store.around(address))?.ok_or(Bypass::NotOurs)?;
+    memory(|memory| memory.slabs.around(address))?.ok_or(Bypass::NotOurs)?;
     log::complain(format_args!(
         "memory that is kept has no IPC handle: cuIpcGetMemHandle fails with CUDA_ERROR_NOT_SUPPORTED (801)"
     ));

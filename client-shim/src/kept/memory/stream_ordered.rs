@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "calls the driver and writes its result parameters")]
 
 use super::{
-    allocation::{ABSURD, current, obtain, reason},
+    allocation::{ABSURD, obtain, reason},
     region::{self, DEVICE},
 };
 use crate::cuda::{
@@ -17,7 +17,8 @@ use crate::cuda::{
 };
 use crate::kept::{
     account::{self, Reason},
-    with,
+    memory,
+    objects::current::current,
 };
 
 /// Streams below are names for the default stream and not handles: `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
@@ -115,7 +116,7 @@ pub(crate) fn allow(
         // SAFETY: the driver has just read so many.
         let access = unsafe { accesses.wrapping_add(index).read_unaligned() };
         if access.location.kind == DEVICE && access.flags == READ_WRITE && access.location.id != owner {
-            for (base, size) in with(|store| store.add_peer(owner, access.location.id))? {
+            for (base, size) in memory(|memory| memory.slabs.add_peer(owner, access.location.id))? {
                 // What is refused here the program finds out as it would with the driver's memory: by a fault.
                 let _refused = region::allow(base, size, &[access.location.id]);
             }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_uint;
 
-use super::record;
+use super::{current::current, forget_context};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
@@ -16,12 +16,9 @@ use crate::{
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
     kept::{
-        account, graphs,
-        memory::{
-            allocation::current,
-            region::{self, Region},
-        },
-        with,
+        account, graphs, memory,
+        memory::region::{self, Region},
+        objects,
     },
     process::settings,
 };
@@ -45,7 +42,7 @@ pub(crate) fn reset(
 ) -> Result<CUresult, Bypass> {
     let answer = primary(driver, device)?;
     if answer.is_success() {
-        with(|store| store.contexts.reset(device))?;
+        objects(|objects| objects.contexts.reset(device))?;
     }
     Ok(answer)
 }
@@ -57,13 +54,13 @@ pub(crate) fn release(
 ) -> Result<CUresult, Bypass> {
     let answer = primary(driver, device)?;
     if answer.is_success() {
-        with(|store| store.contexts.release(device))?;
+        objects(|objects| objects.contexts.release(device))?;
     }
     Ok(answer)
 }
 
 fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
-    let before = with(|store| store.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
+    let before = objects(|objects| objects.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
     // SAFETY: the program's call with the program's argument.
     let answer = driver.call(|function| unsafe { function(device) });
     if let Some(context) = before.filter(|_| answer.is_success() && !is_active(device)) {
@@ -75,10 +72,10 @@ fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: C
 /// Finds out whether a context is its device's primary one, the first time that it is seen. A context that has failed
 /// can no longer be asked, and then it is reset.
 pub(crate) fn learn(context: usize, device: CUdevice) -> Result<(), Bypass> {
-    if !with(|store| store.contexts.is_known(context, device))? {
+    if !objects(|objects| objects.contexts.is_known(context, device))? {
         let primary = primary_of(device);
         if primary.is_some() || !is_active(device) {
-            with(|store| store.contexts.learn(context, device, primary == Some(CUcontext(context))))?;
+            objects(|objects| objects.contexts.learn(context, device, primary == Some(CUcontext(context))))?;
         }
     }
     Ok(())
@@ -104,13 +101,9 @@ fn primary_of(device: CUdevice) -> Option<CUcontext> {
 }
 
 fn end(context: CUcontext) -> Result<(), Bypass> {
-    record::forget_context(context.0);
-    with(|store| {
-        store.contexts.forget(context.0);
-        store.remove_context(context.0)
-    })?
-    .into_iter()
-    .for_each(Region::destroy);
+    forget_context(context.0);
+    objects(|objects| objects.contexts.forget(context.0))?;
+    memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
     Ok(())
 }
 
@@ -126,7 +119,7 @@ pub(crate) fn enable_peer(
         && let Ok((_, user)) = current()
         && let Some(owner) = device_of(peer)
     {
-        for (base, size) in with(|store| store.add_peer(owner, user))? {
+        for (base, size) in memory(|memory| memory.slabs.add_peer(owner, user))? {
             // What is refused here the program finds out as it would with the driver's memory: by a fault.
             let _refused = region::allow(base, size, &[user]);
         }
@@ -173,7 +166,7 @@ pub(crate) fn begin_capture_to_graph(
 
 fn begun(answer: CUresult) -> Result<CUresult, Bypass> {
     if answer.is_success() {
-        with(|store| store.captures += 1)?;
+        objects(|objects| objects.captures += 1)?;
     }
     Ok(answer)
 }
@@ -186,7 +179,7 @@ pub(crate) fn end_capture(
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(stream, graph) });
-    with(|store| store.captures = store.captures.saturating_sub(1))?;
+    objects(|objects| objects.captures = objects.captures.saturating_sub(1))?;
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.
         graphs::made("cuStreamEndCapture", unsafe { *graph })?;

@@ -4,6 +4,7 @@
 
 use std::ffi::c_uint;
 
+use super::contexts;
 use crate::cuda::{
     belongings,
     call::{Bypass, Driver},
@@ -15,7 +16,23 @@ use crate::cuda::{
     threads,
     types::{CUcontext, CUdevice},
 };
-use crate::kept::{has_context, with};
+use crate::kept::{KEPT, objects};
+
+/// The current context and its device.
+pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
+    let (mut context, mut device) = (CUcontext(0), 0);
+    let has_context = driver!(context::cuCtxGetCurrent(&raw mut context)).is_success() && context.0 != 0;
+    if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
+        return Err(Bypass::ForTheDriver);
+    }
+    contexts::learn(context.0, device)?;
+    Ok((context.0, device))
+}
+
+/// The current context: what is made now is made in it.
+pub(crate) fn context() -> Result<usize, Bypass> {
+    current().map(|(context, _)| context)
+}
 
 /// Logic of `cuCtxSetCurrent`.
 pub(crate) fn set(driver: &mut Driver<cuCtxSetCurrent::Signature>, context: CUcontext) -> Result<CUresult, Bypass> {
@@ -69,7 +86,8 @@ pub(crate) fn retaining(
     device: CUdevice,
     retain: impl FnOnce() -> CUresult,
 ) -> Result<CUresult, Bypass> {
-    let is_first = with(|store| store.contexts.retained().all(|(of, retained)| of != device || retained.count == 0))?;
+    let is_first =
+        objects(|objects| objects.contexts.retained().all(|(of, retained)| of != device || retained.count == 0))?;
     // The first time the context is made, for which the driver opens files.
     let interval = is_first.then(belongings::Interval::begin).flatten();
     let answer = retain();
@@ -79,9 +97,9 @@ pub(crate) fn retaining(
     if answer.is_success() && !context.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *context }.0;
-        with(|store| store.contexts.retain(device, handle))?;
-        if is_first {
-            has_context();
+        objects(|objects| objects.contexts.retain(device, handle))?;
+        if let Some(surroundings) = KEPT.surroundings.get().filter(|_| is_first) {
+            (surroundings.has_context)();
         }
     }
     Ok(answer)
@@ -96,7 +114,7 @@ pub(crate) fn set_flags(
     // SAFETY: the program's call with the program's arguments.
     let answer = driver.call(|function| unsafe { function(device, flags) });
     if answer.is_success() {
-        with(|store| store.contexts.set_flags(device, flags))?;
+        objects(|objects| objects.contexts.set_flags(device, flags))?;
     }
     Ok(answer)
 }

@@ -10,7 +10,7 @@ mod recipe;
 pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
 pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 
-use crate::kept::{code::written::Written, graphs::known::Graphs};
+use crate::kept::code::written::Written;
 
 use std::{collections::BTreeMap, ffi::CStr};
 
@@ -44,8 +44,6 @@ pub(crate) struct Recipes {
     /// By variable, what the program has written there.
     written: BTreeMap<usize, Written>,
     written_bytes: usize,
-    /// Graphs, which are more than a recipe each.
-    pub(crate) graphs: Graphs,
 }
 
 impl Recipes {
@@ -122,7 +120,6 @@ impl Recipes {
             self.forget(handle);
         }
         self.settings.retain(|(of, _), _| *of != context);
-        self.graphs.forget_context(context);
         memory
     }
 
@@ -142,14 +139,12 @@ impl Recipes {
         self.settings.insert((object, setting), value);
     }
 
-    /// How many there are of each of [`KINDS`], and bytes of images.
+    /// How many there are of each of [`KINDS`] but graphs, and bytes of images.
     pub(crate) fn totals(&self) -> ([u64; KINDS.len()], u64) {
         let mut counts = [0; KINDS.len()];
         for kept in self.by_handle.values() {
             counts[kept.recipe.kind()] += 1;
         }
-        let [.., graphs, executables] = &mut counts;
-        [*graphs, *executables] = self.graphs.counts();
         (counts, self.image_bytes)
     }
 }

@@ -1,9 +1,10 @@
 //! Which memory lost work may have written, and `mps_shim_in_doubt`, which tells.
 #![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
 
-use std::sync::{Mutex, PoisonError};
-
-use crate::process::panics::unpanicked;
+use crate::{
+    kept::{KEPT, is_on},
+    process::panics::unpanicked,
+};
 
 /// `struct mps_shim_range`.
 #[repr(C)]
@@ -13,11 +14,9 @@ struct Range {
     bytes: u64,
 }
 
-static IN_DOUBT: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
-
 /// What the last recovery has left in doubt, address and size.
 pub(crate) fn set(ranges: Vec<(u64, u64)>) {
-    *IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner) = ranges;
+    KEPT.work.noted.with(|noted| noted.in_doubt = ranges);
 }
 
 /// Ranges without holes, both address and size.
@@ -49,8 +48,8 @@ pub(crate) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_in_doubt(ranges: *mut Range, room: usize) -> usize {
-    let found = if crate::kept::is_on() {
-        unpanicked(|| IN_DOUBT.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
+    let found = if is_on() {
+        unpanicked(|| KEPT.work.noted.with(|noted| noted.in_doubt.clone())).unwrap_or_default()
     } else {
         // In a forked child another thread may have held the lock.
         Vec::new()

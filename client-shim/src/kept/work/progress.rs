@@ -11,17 +11,14 @@
 //! Streams are called by their names. The default stream of a context is its name plus 1; the default streams of threads
 //! share one place, plus 2, and only a wait for the whole context is known to cover them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::cuda::functions::Effect;
 use crate::cuda::{arguments::Subject, names};
-use crate::{cuda::result::CUresult, kept::objects::record};
+use crate::{
+    cuda::result::CUresult,
+    kept::{KEPT, recipes},
+};
 
 /// Places.
 const MOST: usize = 1024;
@@ -47,24 +44,24 @@ struct Place {
     lost: AtomicU32,
 }
 
-static PLACES: [Place; MOST] = [const {
-    Place {
-        stream: AtomicUsize::new(0),
-        context: AtomicUsize::new(0),
-        given: AtomicU64::new(0),
-        settled: AtomicU64::new(0),
-        completed: AtomicU64::new(0),
-        lost: AtomicU32::new(0),
+/// All of them.
+pub(super) struct Streams {
+    places: [Place; MOST],
+    /// Work was given to a stream without a place.
+    is_incomplete: AtomicBool,
+    /// Some place has lost work that nobody has heard of.
+    is_owing: AtomicBool,
+}
+
+impl Streams {
+    pub(super) const fn new() -> Self {
+        let (is_incomplete, is_owing) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { places: [const { Place::free() }; MOST], is_incomplete, is_owing }
     }
-}; MOST];
+}
 
-/// Work was given to a stream without a place.
-static IS_INCOMPLETE: AtomicBool = AtomicBool::new(false);
-/// Some place has lost work that nobody has heard of.
-static IS_OWING: AtomicBool = AtomicBool::new(false);
-
-/// Where each event was recorded last: place and number.
-static RECORDED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+/// Those of this process.
+static STREAMS: &Streams = &KEPT.work.streams;
 
 /// Names are addresses of objects: odd ones are ours, and this one was the name of a stream that has ended.
 const ENDED: usize = 4;
@@ -81,9 +78,11 @@ fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
 
 fn find(name: usize) -> Option<usize> {
     let first = (name >> 4) % MOST;
-    (0..MOST).map(|step| (first + step) % MOST).find_map(|at| match PLACES[at].stream.load(Ordering::Acquire) {
-        0 => Some(None),
-        found => (found == name).then_some(Some(at)),
+    (0..MOST).map(|step| (first + step) % MOST).find_map(|at| {
+        match STREAMS.places[at].stream.load(Ordering::Acquire) {
+            0 => Some(None),
+            found => (found == name).then_some(Some(at)),
+        }
     })?
 }
 
@@ -91,13 +90,14 @@ fn find(name: usize) -> Option<usize> {
 fn place(name: usize, current: usize) -> Option<usize> {
     let first = (name >> 4) % MOST;
     for at in (0..MOST).map(|step| (first + step) % MOST) {
-        let place = &PLACES[at];
+        let place = &STREAMS.places[at];
         match place.stream.load(Ordering::Acquire) {
             found if found == name => return Some(at),
             0 => {
                 let taken = place.stream.compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
                 if taken.is_ok() {
-                    let of_recipe = || record::stream_context(names::current_of(name)).map(names::name_of);
+                    let known = || recipes(|recipes| recipes.stream_context(names::current_of(name))).ok()?;
+                    let of_recipe = || known().map(names::name_of);
                     let context = if name & (LEGACY | PER_THREAD) == 0 { of_recipe() } else { None };
                     place.context.store(context.unwrap_or(current), Ordering::Release);
                 }
@@ -113,7 +113,7 @@ fn place(name: usize, current: usize) -> Option<usize> {
 
 /// A call under way.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct Call {
     effect: Effect,
     event: usize,
     place: Option<usize>,
@@ -126,53 +126,52 @@ pub(crate) struct Work {
 }
 
 /// Notes that a call begins, in this context by name.
-pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Work {
-    let mut work = Work { effect, event: subject.event, place: None, number: 0, waits_for: 0, all: Vec::new() };
+pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Call {
+    let mut call = Call { effect, event: subject.event, place: None, number: 0, waits_for: 0, all: Vec::new() };
     match effect {
         Effect::Silent | Effect::None | Effect::ReadsEvents => {}
         Effect::Submits | Effect::Launches | Effect::LaunchesGraph | Effect::CopiesToHost => {
-            work.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
-            match work.place {
-                Some(at) => (work.number, work.waits_for) = PLACES[at].give(),
-                None => IS_INCOMPLETE.store(true, Ordering::Release),
+            call.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
+            match call.place {
+                Some(at) => (call.number, call.waits_for) = STREAMS.places[at].give(),
+                None => STREAMS.is_incomplete.store(true, Ordering::Release),
             }
         }
         Effect::FinishesStream | Effect::RecordsEvent | Effect::EndsStream => {
             let name = key(subject.stream.unwrap_or(0), is_per_thread, context);
-            work.place = find(name).filter(|_| name & PER_THREAD == 0 || effect != Effect::FinishesStream);
-            work.number = work.place.map_or(0, |at| PLACES[at].settled());
+            call.place = find(name).filter(|_| name & PER_THREAD == 0 || effect != Effect::FinishesStream);
+            call.number = call.place.map_or(0, |at| STREAMS.places[at].settled());
         }
         Effect::FinishesEvent => {
-            let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, number)) = recorded.get(&subject.event) {
-                (work.place, work.number) = (Some(*at), *number);
+            if let Some((at, number)) = KEPT.work.noted.with(|noted| noted.recorded.get(&subject.event).copied()) {
+                (call.place, call.number) = (Some(at), number);
             }
         }
         Effect::FinishesContext => {
-            work.all = used()
+            call.all = used()
                 .filter(|(_, place)| place.context.load(Ordering::Acquire) == context)
                 .map(|(at, place)| (at, place.settled()))
                 .collect();
         }
     }
-    work
+    call
 }
 
 fn used() -> impl Iterator<Item = (usize, &'static Place)> {
-    PLACES.iter().enumerate().filter(|(_, place)| place.stream.load(Ordering::Acquire) != 0)
+    STREAMS.places.iter().enumerate().filter(|(_, place)| place.stream.load(Ordering::Acquire) != 0)
 }
 
-impl Work {
+impl Call {
     /// The error by which work was lost that this call would have to report, if nobody has heard of it yet. It is
     /// heard of now.
     pub(crate) fn owed(&self) -> Option<CUresult> {
-        if !IS_OWING.load(Ordering::Acquire) {
+        if !STREAMS.is_owing.load(Ordering::Acquire) {
             return None;
         }
         let places = self.place.iter().copied().chain(self.all.iter().map(|(at, _)| *at));
         // A copy to the host waits for all streams that are ordered with the default one.
         let every = used().map(|(at, _)| at).filter(|_| self.effect == Effect::CopiesToHost);
-        let codes: Vec<u32> = places.chain(every).map(|at| PLACES[at].lost.swap(0, Ordering::AcqRel)).collect();
+        let codes: Vec<u32> = places.chain(every).map(|at| STREAMS.places[at].lost.swap(0, Ordering::AcqRel)).collect();
         codes.into_iter().find(|code| *code != 0).map(CUresult)
     }
 
@@ -180,10 +179,10 @@ impl Work {
     pub(crate) fn end(self, answer: CUresult) {
         let is_success = answer.is_success();
         for &(at, number) in self.all.iter().filter(|_| is_success) {
-            PLACES[at].completed.fetch_max(number, Ordering::AcqRel);
+            STREAMS.places[at].completed.fetch_max(number, Ordering::AcqRel);
         }
         let Some(at) = self.place else { return };
-        let place = &PLACES[at];
+        let place = &STREAMS.places[at];
         match self.effect {
             Effect::Submits | Effect::Launches | Effect::CopiesToHost => place.came_back(self.number, is_success),
             // What has failed may have been done in part, and must not be done again in silence.
@@ -205,8 +204,7 @@ impl Work {
                 place.completed.fetch_max(self.number, Ordering::AcqRel);
             }
             Effect::RecordsEvent if is_success => {
-                let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-                recorded.insert(self.event, (at, self.number));
+                KEPT.work.noted.with(|noted| noted.recorded.insert(self.event, (at, self.number)));
             }
             // Another stream may get the name, and a wait for that one says nothing about this one's work.
             Effect::EndsStream if is_success && place.is_busy() => {
@@ -236,6 +234,17 @@ impl Work {
 }
 
 impl Place {
+    const fn free() -> Self {
+        Self {
+            stream: AtomicUsize::new(0),
+            context: AtomicUsize::new(0),
+            given: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            lost: AtomicU32::new(0),
+        }
+    }
+
     /// A call with another piece of work begins: its number, and up to which piece of work its success is one of the
     /// stream if it waits.
     fn give(&self) -> (u64, u64) {
@@ -271,23 +280,23 @@ impl Place {
 
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(crate) fn busy() -> usize {
-    used().filter(|(_, place)| place.is_busy()).count() + usize::from(IS_INCOMPLETE.load(Ordering::Acquire))
+    used().filter(|(_, place)| place.is_busy()).count() + usize::from(STREAMS.is_incomplete.load(Ordering::Acquire))
 }
 
 /// How many pieces of work are not known to be done; one more where some have no place. The gate is closed.
 pub(crate) fn lost() -> u64 {
     let lost = used().map(|(_, place)| place.submitted().saturating_sub(place.completed.load(Ordering::Acquire)));
-    lost.sum::<u64>() + u64::from(IS_INCOMPLETE.load(Ordering::Acquire))
+    lost.sum::<u64>() + u64::from(STREAMS.is_incomplete.load(Ordering::Acquire))
 }
 
 /// Whether a piece of work is not known to be done.
 pub(crate) fn is_open((at, number): (usize, u64)) -> bool {
-    PLACES[at].completed.load(Ordering::Acquire) < number
+    STREAMS.places[at].completed.load(Ordering::Acquire) < number
 }
 
 /// The context of a place, by name.
 pub(crate) fn context_of(at: usize) -> usize {
-    PLACES[at].context.load(Ordering::Acquire)
+    STREAMS.places[at].context.load(Ordering::Acquire)
 }
 
 /// All work is gone, what was not done by this error. The gate is closed.
@@ -295,34 +304,23 @@ pub(crate) fn lose(error: CUresult) {
     for (_, place) in used() {
         if place.is_busy() {
             place.lost.store(error.0, Ordering::Release);
-            IS_OWING.store(true, Ordering::Release);
+            STREAMS.is_owing.store(true, Ordering::Release);
         }
         place.completed.store(place.submitted(), Ordering::Release);
     }
     // Streams without a place have told the threads that are there.
-    IS_INCOMPLETE.store(false, Ordering::Release);
-    RECORDED.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    STREAMS.is_incomplete.store(false, Ordering::Release);
+    KEPT.work.noted.with(|noted| noted.recorded.clear());
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ON_ITS_WAY, Place};
-    use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-    fn place() -> Place {
-        Place {
-            stream: AtomicUsize::new(0x10),
-            context: AtomicUsize::new(0),
-            given: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            lost: AtomicU32::new(0),
-        }
-    }
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
-        let place = place();
+        let place = Place::free();
         assert_eq!(place.give(), (1, 1));
         place.came_back(1, true);
         // Another thread has a number and is not in the driver yet.
@@ -338,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
-        let place = place();
+        let place = Place::free();
         place.give();
         place.came_back(1, false);
         assert_eq!((place.settled(), place.submitted(), place.is_busy()), (0, 0, false));

@@ -1,7 +1,7 @@
 //! Work that may still be on its way and could be done again, with `MPS_SHIM_REISSUE`, and `mps_shim_idempotent`.
 //!
-//! A journal of the last copies, sets and launches. When a fault of somebody else's ends the context and *all* work that
-//! is not known to be done is in the journal, the recovery does it again, one piece after the other in the order in which
+//! The last copies, sets and launches are noted. When a fault of somebody else's ends the context and *all* work that
+//! is not known to be done is noted, the recovery does it again, one piece after the other in the order in which
 //! it was given, and the program hears of nothing. Each piece may have run in full, in part or not at all before, so that
 //! is only right if
 //!
@@ -26,7 +26,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ffi::{CStr, c_char, c_int},
     ptr,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use super::progress;
@@ -37,10 +36,10 @@ use crate::cuda::{
 use crate::process::panics::unpanicked;
 use crate::{
     cuda::{functions::Function, types::CUcontext},
-    kept::{self, objects::record},
+    kept::{KEPT, is_kept, recipes},
     process::settings,
 };
-use operation::{Deed, Span};
+use operation::{Operation, Span};
 
 /// Most pieces.
 const MOST: usize = 1024;
@@ -50,19 +49,19 @@ const MOST_BYTES: usize = 4 << 20;
 const MOST_KERNELS: usize = 4096;
 const LONGEST_NAME: usize = 4096;
 
-/// A piece of work in the journal.
+/// A piece of work.
 #[derive(Clone, Debug)]
 struct Entry {
     /// Which of all pieces it is, of those that cannot be done again too.
     order: u64,
     /// Its place and number.
     piece: (usize, u64),
-    deed: Deed,
+    operation: Operation,
 }
 
-/// The journal.
+/// The last pieces of work, and what is known of kernels.
 #[derive(Debug, Default)]
-struct Journal {
+pub(super) struct Reissue {
     entries: VecDeque<Entry>,
     bytes: usize,
     /// How many pieces there were, and how often memory was freed.
@@ -72,19 +71,11 @@ struct Journal {
     layouts: BTreeMap<usize, Option<Layout>>,
 }
 
-static JOURNAL: Mutex<Journal> = Mutex::new(Journal {
-    entries: VecDeque::new(),
-    bytes: 0,
-    order: 0,
-    idempotent: BTreeSet::new(),
-    layouts: BTreeMap::new(),
-});
-
-fn journal() -> MutexGuard<'static, Journal> {
-    JOURNAL.lock().unwrap_or_else(PoisonError::into_inner)
+fn reissue<T>(work: impl FnOnce(&mut Reissue) -> T) -> T {
+    KEPT.work.reissue.with(work)
 }
 
-/// Whether there is one.
+/// Whether any are noted.
 pub(crate) fn is_on() -> bool {
     settings::is_reissuing()
 }
@@ -101,18 +92,19 @@ pub(crate) fn note(called: &'static Function, piece: Option<(usize, u64)>, numbe
     let name = called.name.to_bytes();
     let Some(piece) = piece else {
         if is_freeing(name) {
-            let mut journal = journal();
-            journal.order += 1;
-            journal.layouts.clear();
+            reissue(|reissue| {
+                reissue.order += 1;
+                reissue.layouts.clear();
+            });
         }
         return;
     };
-    let deed = Deed::of(name, &numbers(), launch);
-    journal().add(piece, deed);
+    let operation = Operation::of(name, &numbers(), launch);
+    reissue(|reissue| reissue.add(piece, operation));
 }
 
 /// A launch with its arguments, if its kernel is idempotent and the driver tells what they are.
-fn launch(numbers: &[u64]) -> Option<Deed> {
+fn launch(numbers: &[u64]) -> Option<Operation> {
     let &[function, gx, gy, gz, bx, by, bz, shared, _stream, places, extra] = numbers else { return None };
     let function = usize::try_from(function).ok()?;
     let layout = layout_of(function)?;
@@ -131,38 +123,38 @@ fn launch(numbers: &[u64]) -> Option<Deed> {
     for (to, from) in shape.iter_mut().zip([gx, gy, gz, bx, by, bz, shared]) {
         *to = u32::try_from(from).ok()?;
     }
-    Some(Deed::Launch { function, shape, arguments })
+    Some(Operation::Launch { function, shape, arguments })
 }
 
 /// Where the arguments of an idempotent kernel lie.
 fn layout_of(function: usize) -> Option<Layout> {
-    let known = journal().layouts.get(&function).cloned();
+    let known = reissue(|reissue| reissue.layouts.get(&function).cloned());
     if let Some(known) = known {
         return known;
     }
     let current = names::current_of(function);
-    let name = record::with(|recipes| recipes.kernel_name(current).map(|name| name.to_bytes().to_vec())).ok()?;
-    let is_idempotent = name.is_some_and(|name| journal().idempotent.contains(&name));
+    let name = recipes(|recipes| recipes.kernel_name(current).map(|name| name.to_bytes().to_vec())).ok()?;
+    let is_idempotent = name.is_some_and(|name| reissue(|reissue| reissue.idempotent.contains(&name)));
     let layout = if is_idempotent { ask_layout(current) } else { None };
-    journal().layouts.insert(function, layout.clone());
+    reissue(|reissue| reissue.layouts.insert(function, layout.clone()));
     layout
 }
 
-impl Journal {
-    fn add(&mut self, piece: (usize, u64), deed: Option<Deed>) {
+impl Reissue {
+    fn add(&mut self, piece: (usize, u64), operation: Option<Operation>) {
         self.order += 1;
-        let Some(deed) = deed else { return };
-        let size = deed.size();
+        let Some(operation) = operation else { return };
+        let size = operation.size();
         if self.entries.len() >= MOST || self.bytes + size > MOST_BYTES {
             self.entries.retain(|entry| progress::is_open(entry.piece));
-            self.bytes = self.entries.iter().map(|entry| entry.deed.size()).sum();
+            self.bytes = self.entries.iter().map(|entry| entry.operation.size()).sum();
         }
         while self.entries.len() >= MOST || self.bytes + size > MOST_BYTES {
             let Some(oldest) = self.entries.pop_front() else { break };
-            self.bytes -= oldest.deed.size();
+            self.bytes -= oldest.operation.size();
         }
         self.bytes += size;
-        self.entries.push_back(Entry { order: self.order, piece, deed });
+        self.entries.push_back(Entry { order: self.order, piece, operation });
     }
 
     /// What is open, if there are so many pieces, and nothing else has come since the first of them.
@@ -176,7 +168,7 @@ impl Journal {
 
 /// Whether a piece writes what itself or one before it reads.
 fn has_hazard(entries: &[Entry]) -> bool {
-    let spans: Vec<_> = entries.iter().map(|entry| entry.deed.spans()).collect();
+    let spans: Vec<_> = entries.iter().map(|entry| entry.operation.spans()).collect();
     spans.iter().enumerate().any(|(at, (read, _))| {
         let meets = |(base, size): Span| {
             let (from, bytes) = read.unwrap_or((0, 0));
@@ -192,10 +184,10 @@ pub(crate) struct Open(Vec<Entry>);
 
 /// All work that is not known to be done, if all of it can be done again. The gate is closed.
 pub(crate) fn take() -> Option<Open> {
-    let open = journal().open(progress::lost())?;
-    let is_kept = |span: Option<Span>| span.is_none_or(|(base, size)| size == 0 || kept::is_kept(base, size));
+    let open = reissue(|reissue| reissue.open(progress::lost()))?;
+    let is_kept = |span: Option<Span>| span.is_none_or(|(base, size)| size == 0 || is_kept(base, size));
     let is_there = |entry: &Entry| {
-        let (read, written) = entry.deed.spans();
+        let (read, written) = entry.operation.spans();
         is_kept(read) && is_kept(written)
     };
     (is_on() && open.iter().all(is_there)).then_some(Open(open))
@@ -208,7 +200,7 @@ impl Open {
         for entry in &mut self.0 {
             let context = CUcontext(names::current_of(progress::context_of(entry.piece.0)));
             is_done = driver!(context::cuCtxSetCurrent(context)).is_success()
-                && entry.deed.redo().is_success()
+                && entry.operation.redo().is_success()
                 && driver!(context::cuCtxSynchronize()).is_success();
             if !is_done {
                 break;
@@ -221,10 +213,11 @@ impl Open {
 
 /// Everything in it is of the past.
 pub(crate) fn forget() {
-    let mut journal = journal();
-    journal.entries.clear();
-    journal.layouts.clear();
-    journal.bytes = 0;
+    reissue(|reissue| {
+        reissue.entries.clear();
+        reissue.layouts.clear();
+        reissue.bytes = 0;
+    });
 }
 
 /// Notes that all kernels of this name may be launched again.
@@ -240,36 +233,37 @@ unsafe extern "C" fn mps_shim_idempotent(kernel: *const c_char) -> c_int {
     // SAFETY: by the contract.
     let name = unsafe { CStr::from_ptr(kernel) }.to_bytes().to_vec();
     let noted = unpanicked(|| {
-        let mut journal = journal();
-        let is_sound = (1..=LONGEST_NAME).contains(&name.len()) && journal.idempotent.len() < MOST_KERNELS;
-        if is_sound {
-            journal.idempotent.insert(name);
-            journal.layouts.clear();
-        }
-        is_sound
+        reissue(|reissue| {
+            let is_sound = (1..=LONGEST_NAME).contains(&name.len()) && reissue.idempotent.len() < MOST_KERNELS;
+            if is_sound {
+                reissue.idempotent.insert(name);
+                reissue.layouts.clear();
+            }
+            is_sound
+        })
     });
     c_int::from(noted != Some(true))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Deed, Entry, Journal, MOST, MOST_BYTES, has_hazard};
+    use super::{Entry, MOST, MOST_BYTES, Operation, Reissue, has_hazard};
 
-    fn entry(deed: Deed) -> Entry {
-        Entry { order: 0, piece: (0, 0), deed }
+    fn entry(operation: Operation) -> Entry {
+        Entry { order: 0, piece: (0, 0), operation }
     }
 
-    fn set(to: u64, count: u64) -> Deed {
-        Deed::Set { to, value: 0, element: 4, count }
+    fn set(to: u64, count: u64) -> Operation {
+        Operation::Set { to, value: 0, element: 4, count }
     }
 
-    fn copy(to: u64, from: u64, bytes: u64) -> Deed {
-        Deed::Copy { to, from, bytes }
+    fn copy(to: u64, from: u64, bytes: u64) -> Operation {
+        Operation::Copy { to, from, bytes }
     }
 
     #[test]
     fn what_would_copy_what_was_made_of_its_source_is_a_hazard() {
-        let is = |deeds: &[Deed]| has_hazard(&deeds.iter().cloned().map(entry).collect::<Vec<_>>());
+        let is = |operations: &[Operation]| has_hazard(&operations.iter().cloned().map(entry).collect::<Vec<_>>());
         assert!(!is(&[set(0, 10), copy(100, 0, 40), set(200, 4)]));
         assert!(is(&[copy(100, 0, 40), set(36, 1)]), "the source is set later");
         assert!(is(&[copy(20, 0, 40)]), "it writes into its own source");
@@ -280,26 +274,26 @@ mod tests {
 
     #[test]
     fn it_is_bounded_in_pieces_and_bytes() {
-        let mut journal = Journal::default();
+        let mut reissue = Reissue::default();
         for number in 1..=(MOST as u64 + 5) {
-            journal.add((1000, number), Some(set(0, 1)));
+            reissue.add((1000, number), Some(set(0, 1)));
         }
-        assert_eq!((journal.entries.len(), journal.entries[0].piece.1, journal.order), (MOST, 6, MOST as u64 + 5));
+        assert_eq!((reissue.entries.len(), reissue.entries[0].piece.1, reissue.order), (MOST, 6, MOST as u64 + 5));
         for number in 0..100 {
-            journal.add((1000, 5000 + number), Some(Deed::Write { to: 0, bytes: vec![0; 60 << 10] }));
+            reissue.add((1000, 5000 + number), Some(Operation::Write { to: 0, bytes: vec![0; 60 << 10] }));
         }
-        assert!(journal.bytes <= MOST_BYTES, "{}", journal.bytes);
-        assert_eq!(journal.bytes, journal.entries.iter().map(|entry| entry.deed.size()).sum::<usize>());
+        assert!(reissue.bytes <= MOST_BYTES, "{}", reissue.bytes);
+        assert_eq!(reissue.bytes, reissue.entries.iter().map(|entry| entry.operation.size()).sum::<usize>());
     }
 
     #[test]
     fn only_the_whole_end_of_all_work_can_be_done_again() {
-        let mut journal = Journal::default();
-        journal.add((1001, 1), Some(set(0, 1)));
-        journal.add((1001, 2), Some(set(8, 1)));
-        assert_eq!(journal.open(2).map(|open| open.len()), Some(2));
-        assert!(journal.open(3).is_none(), "there is work that is not in it");
-        journal.order += 1;
-        assert!(journal.open(2).is_none(), "memory was freed, or something given that is done");
+        let mut reissue = Reissue::default();
+        reissue.add((1001, 1), Some(set(0, 1)));
+        reissue.add((1001, 2), Some(set(8, 1)));
+        assert_eq!(reissue.open(2).map(|open| open.len()), Some(2));
+        assert!(reissue.open(3).is_none(), "there is work that is not in it");
+        reissue.order += 1;
+        assert!(reissue.open(2).is_none(), "memory was freed, or something given that is done");
     }
 }

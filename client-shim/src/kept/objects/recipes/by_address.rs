@@ -88,8 +88,6 @@ impl Recipes {
 mod tests {
     use std::ffi::CString;
 
-    use crate::cuda::moved::Moves;
-
     use super::{
         super::{HostMemory, Image, KINDS, Recipe, Recipes},
         MOST_WRITTEN,
@@ -133,7 +131,7 @@ mod tests {
         assert_eq!((recipes.all_written(), recipes.written_bytes), (Vec::new(), 0));
         recipes.put_back(taken);
         assert_eq!(recipes.all_written(), expected);
-        recipes.rename(|handle| handle + 0x1000, &Moves::default());
+        recipes.rename(|handle| handle + 0x1000);
         let moved: Vec<_> = expected.iter().map(|(address, bytes)| (address + 0x1000, bytes.clone())).collect();
         assert_eq!(recipes.all_written(), moved, "variables have other addresses");
         assert!(recipes.forget(0x1004));

@@ -1,7 +1,6 @@
 //! The recipes in the order in which they can be followed, and what changes when they have been.
 
 use super::{Kept, Recipe, Recipes, Setting};
-use crate::cuda::moved::Moves;
 
 impl Recipe {
     /// The same with the handles of today.
@@ -49,7 +48,7 @@ impl Recipes {
     }
 
     /// Every object has another handle now.
-    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize, moves: &Moves) {
+    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
         let objects = std::mem::take(&mut self.by_handle).into_iter();
         self.by_handle = objects
             .map(|(handle, Kept { number, recipe })| {
@@ -59,7 +58,6 @@ impl Recipes {
             .collect();
         let written = std::mem::take(&mut self.written).into_iter();
         self.written = written.map(|(variable, bytes)| (current(variable), bytes)).collect();
-        self.graphs.rename(&current, moves);
         let settings = std::mem::take(&mut self.settings).into_iter();
         self.settings = settings.map(|((object, setting), value)| ((current(object), setting), value)).collect();
     }
@@ -70,7 +68,6 @@ mod tests {
     use std::ffi::CString;
 
     use super::super::{Image, Recipe, Recipes, Setting};
-    use crate::cuda::moved::Moves;
 
     #[test]
     fn objects_come_after_what_they_are_made_of_and_are_found_by_their_new_handles() {
@@ -87,7 +84,7 @@ mod tests {
         let taken = recipes.take(10);
         recipes.put_back(taken);
         assert_eq!(recipes.in_order().len(), 6);
-        recipes.rename(|handle| handle + 0x1000, &Moves::default());
+        recipes.rename(|handle| handle + 0x1000);
         assert_eq!(recipes.in_order().len(), 6);
         assert!(recipes.forget(0x1009) && !recipes.forget(0x1001), "the function went with the module");
         assert!(recipes.forget(11), "host memory keeps its address");

@@ -17,7 +17,7 @@ pub(super) type Span = (u64, u64);
 
 /// What is to be done again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     /// So many elements of so many bytes.
     Set { to: u64, value: u64, element: u64, count: u64 },
     /// From the device to the device.
@@ -28,7 +28,7 @@ pub(super) enum Deed {
     Launch { function: usize, shape: [u32; 7], arguments: Vec<Vec<u8>> },
 }
 
-impl Deed {
+impl Operation {
     /// What the call of this name with these arguments does; `None` if it cannot be done again.
     pub(super) fn of(name: &[u8], numbers: &[u64], launch: impl FnOnce(&[u64]) -> Option<Self>) -> Option<Self> {
         // The variants with another default stream do the same.
@@ -117,21 +117,21 @@ impl Deed {
 
 #[cfg(test)]
 mod tests {
-    use super::Deed;
+    use super::Operation;
 
     #[test]
     fn calls_are_read_by_their_names_and_arguments() {
-        let of = |name: &[u8], numbers: &[u64]| Deed::of(name, numbers, |_| None);
+        let of = |name: &[u8], numbers: &[u64]| Operation::of(name, numbers, |_| None);
         assert_eq!(
             of(b"cuMemsetD32Async_ptsz", &[64, 0, 9, 5]),
-            Some(Deed::Set { to: 64, value: 0, element: 4, count: 9 })
+            Some(Operation::Set { to: 64, value: 0, element: 4, count: 9 })
         );
-        assert_eq!(of(b"cuMemcpyDtoD_v2", &[1, 2, 3]), Some(Deed::Copy { to: 1, from: 2, bytes: 3 }));
+        assert_eq!(of(b"cuMemcpyDtoD_v2", &[1, 2, 3]), Some(Operation::Copy { to: 1, from: 2, bytes: 3 }));
         let source = [7_u8, 8, 9];
         let from = source.as_ptr().expose_provenance() as u64;
         assert_eq!(
             of(b"cuMemcpyHtoDAsync_v2", &[64, from, 3, 0]),
-            Some(Deed::Write { to: 64, bytes: source.to_vec() })
+            Some(Operation::Write { to: 64, bytes: source.to_vec() })
         );
         for gap in [&b"cuMemcpyDtoHAsync_v2"[..], b"cuMemcpyAsync", b"cuGraphLaunch", b"cuMemsetD2D8_v2"] {
             assert_eq!(of(gap, &[1, 2, 3, 4, 5, 6]), None);

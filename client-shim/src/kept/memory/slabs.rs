@@ -13,13 +13,11 @@ use super::{
     arena,
     extents::{Extents, GRAIN},
     kept_ranges::KeptRange,
-    own::Own,
     region::{PAGE, Region},
 };
 use crate::process::descriptors::Held;
 use crate::{
     cuda::types::{CUdevice, CUevent},
-    kept::objects::primary::Contexts,
     process::settings::succession,
 };
 
@@ -74,7 +72,7 @@ pub(crate) struct Pending {
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(crate) struct Store {
+pub(crate) struct Slabs {
     /// By address.
     slabs: BTreeMap<u64, Slab>,
     /// Addresses of slabs that are being made, and bytes.
@@ -87,16 +85,10 @@ pub(crate) struct Store {
     pub(crate) pending: Vec<Pending>,
     /// Freed by the program while a stream was being captured.
     pub(crate) deferred: Vec<u64>,
-    /// What the program has by virtual memory management.
-    pub(crate) own: Own,
-    /// The contexts that something was made in.
-    pub(crate) contexts: Contexts,
-    /// Streams being captured.
-    pub(crate) captures: usize,
     last_number: u64,
 }
 
-impl Store {
+impl Slabs {
     /// Places a block in a slab that has room; its address.
     pub(crate) fn place(&mut self, device: CUdevice, context: usize, size: u64) -> Option<u64> {
         let taken = size.checked_next_multiple_of(GRAIN)?;
@@ -138,7 +130,7 @@ impl Store {
     }
 
     /// A free address for a new slab, 0 if the driver is to choose. Nobody else gets it until the slab is added, or until
-    /// [`Store::unclaim`].
+    /// [`Slabs::unclaim`].
     pub(crate) fn claim(&mut self, device: CUdevice, size: u64) -> u64 {
         // A standby leaves the addresses alone that its predecessor may have, and that it will need.
         let Some(first) = arena::of(device, succession::lane()) else { return 0 };
@@ -245,23 +237,19 @@ impl Store {
         regions.map(|region| (region.base, region.size)).collect()
     }
 
-    /// Every range that is kept, by address.
-    pub(crate) fn kept(&self) -> Vec<KeptRange> {
-        let slabs = self.slabs.values().filter_map(|slab| {
+    /// Every slab that has a descriptor.
+    pub(super) fn kept(&self) -> impl Iterator<Item = KeptRange> {
+        self.slabs.values().filter_map(|slab| {
             let Region { base, size, device, descriptor } = &slab.region;
             Some(KeptRange { base: *base, size: *size, offset: 0, device: *device, descriptor: descriptor.number()? })
-        });
-        let mut kept: Vec<KeptRange> = slabs.chain(self.own.kept()).collect();
-        kept.sort_unstable_by_key(|range| range.base);
-        kept
+        })
     }
 
-    /// Every piece of memory that has a descriptor: with its device, bytes, and where all of it is mapped.
-    pub(crate) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
+    /// Tells of every slab.
+    pub(super) fn each_outside(&self, tell: &mut dyn FnMut(&Held, CUdevice, u64, u64)) {
         for Slab { region, .. } in self.slabs.values() {
             tell(&region.descriptor, region.device, region.size, region.base);
         }
-        self.own.each_outside(tell);
     }
 
     /// Adds a predecessor's slab with those parts of it, address and bytes, that are known to be used; the rest is free

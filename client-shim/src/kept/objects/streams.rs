@@ -1,77 +1,26 @@
-//! What a program makes besides memory, passed on and noted, so that it can be made again.
-//!
-//! Under `MPS_SHIM_KEEP=state` alone. Streams, events and what concerns contexts are here, code is in
-//! [`code`](super::super::code).
+//! Streams and events, and what is set on streams and contexts: passed on and noted, so that all of it can be made again.
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
-use std::{
-    ffi::{c_int, c_uint, c_void},
-    sync::{Mutex, PoisonError},
-};
+use std::ffi::{c_int, c_uint};
 
-use super::recipes::{KINDS, Recipe, Recipes, Setting};
+use super::{
+    current::context,
+    destroyed, keep,
+    recipes::{Recipe, Setting},
+};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
         functions::{
             context::{cuCtxSetCacheConfig, cuCtxSetLimit},
             event::{cuEventCreate, cuEventDestroy_v2},
-            host::{cuMemHostRegister_v2, cuMemHostUnregister},
             stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSetAttribute},
         },
         result::CUresult,
         types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
-    kept::{
-        account::{self, Reason},
-        is_on,
-        memory::{allocation::current, pinned::Pages},
-    },
-    process::settings,
+    kept::recipes,
 };
-
-static RECIPES: Mutex<Option<Recipes>> = Mutex::new(None);
-
-/// Works on the recipes, if they are kept in this process.
-pub(crate) fn with<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypass> {
-    if !settings::is_recording() || !is_on() {
-        return Err(Bypass::NotKeeping);
-    }
-    // A panic while it was held has been answered by the driver; at worst a recipe is missing.
-    let mut recipes = RECIPES.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(work(recipes.get_or_insert_default()))
-}
-
-/// Keeps the recipe of an object that `function` has made.
-pub(crate) fn keep(function: &'static str, handle: usize, recipe: Recipe) -> Result<(), Bypass> {
-    if !with(|recipes| recipes.keep(handle, recipe))? {
-        account::made(function, Reason::Image, handle.key());
-    }
-    Ok(())
-}
-
-/// How many recipes there are of each kind, and bytes of images; none where they are not kept.
-pub(crate) fn totals() -> ([u64; KINDS.len()], u64) {
-    with(|recipes| recipes.totals()).unwrap_or_default()
-}
-
-/// The context that a stream was made in, if that is known.
-pub(crate) fn stream_context(stream: usize) -> Option<usize> {
-    with(|recipes| recipes.stream_context(stream)).ok()?
-}
-
-/// A context has ended, and everything in it.
-pub(crate) fn forget_context(context: usize) {
-    // Where no recipes are kept there is nothing to forget. Host memory ends with its context, as the driver's own does.
-    for memory in with(|recipes| recipes.forget_context(context)).unwrap_or_default() {
-        Pages::new(memory.start, memory.size).unmap();
-    }
-}
-
-/// The current context: what is made now is made in it.
-pub(crate) fn context() -> Result<usize, Bypass> {
-    current().map(|(context, _)| context)
-}
 
 /// Logic of `cuStreamCreate`.
 pub(crate) fn stream(
@@ -141,51 +90,6 @@ pub(crate) fn event_ends(
     destroyed(event.0, || driver.call(|function| unsafe { function(event) }))
 }
 
-/// Logic of `cuMemHostRegister`. The memory itself is the program's and stays; its address is its handle.
-pub(crate) fn host_range(
-    driver: &mut Driver<cuMemHostRegister_v2::Signature>,
-    start: *mut c_void,
-    size: usize,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(start, size, flags) });
-    if answer.is_success() {
-        keep("cuMemHostRegister", start.addr(), Recipe::HostRange { context: context()?, size, flags })?;
-    }
-    Ok(answer)
-}
-
-/// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
-const NOT_REGISTERED: CUresult = CUresult(713);
-
-/// Logic of `cuMemHostUnregister`. What a program has allocated it has not registered.
-pub(crate) fn host_range_ends(
-    driver: &mut Driver<cuMemHostUnregister::Signature>,
-    start: *mut c_void,
-) -> Result<CUresult, Bypass> {
-    if with(|recipes| recipes.host_memory(start.addr()))?.is_some() {
-        return Ok(NOT_REGISTERED);
-    }
-    // SAFETY: the program's call with the program's argument.
-    destroyed(start.addr(), || driver.call(|function| unsafe { function(start) }))
-}
-
-/// Forgets an object that the driver is asked to destroy, if it does.
-///
-/// Forgotten afterwards, a handle that another thread has been given meanwhile would be forgotten with it; so that is
-/// done first, and undone if the driver refuses.
-pub(crate) fn destroyed(handle: usize, destroy: impl FnOnce() -> CUresult) -> Result<CUresult, Bypass> {
-    let taken = with(|recipes| recipes.take(handle))?;
-    let answer = destroy();
-    if answer.is_success() {
-        account::gone(handle.key());
-    } else {
-        with(|recipes| recipes.put_back(taken))?;
-    }
-    Ok(answer)
-}
-
 /// Logic of `cuCtxSetLimit`.
 pub(crate) fn limit(
     driver: &mut Driver<cuCtxSetLimit::Signature>,
@@ -196,7 +100,7 @@ pub(crate) fn limit(
     let answer = driver.call(|function| unsafe { function(limit, value) });
     if answer.is_success() {
         let context = context()?;
-        with(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))?;
+        recipes(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))?;
     }
     Ok(answer)
 }
@@ -217,7 +121,7 @@ pub(crate) fn stream_attribute(
         for word in 0..ATTRIBUTE_WORDS {
             // SAFETY: a value has so many words, in whichever way they are used.
             let read = unsafe { value.cast::<u64>().wrapping_add(usize::from(word)).read_unaligned() };
-            with(|recipes| recipes.set(stream.0, Setting::StreamAttribute(attribute, word), read))?;
+            recipes(|recipes| recipes.set(stream.0, Setting::StreamAttribute(attribute, word), read))?;
         }
     }
     Ok(answer)
@@ -232,7 +136,7 @@ pub(crate) fn context_cache(
     let answer = driver.call(|function| unsafe { function(preference) });
     if answer.is_success() {
         let context = context()?;
-        with(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))?;
+        recipes(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))?;
     }
     Ok(answer)
 }

@@ -1,6 +1,6 @@
 //! What a copy of the driver that knows nothing must be told, and what changes when it has been.
 
-use super::{Block, Store};
+use super::{Block, Slabs};
 use crate::{cuda::types::CUdevice, kept::memory::region::Region};
 
 /// A slab.
@@ -16,9 +16,9 @@ pub(crate) struct SlabRange {
     pub(crate) descriptor: Option<i32>,
 }
 
-impl Store {
+impl Slabs {
     /// All slabs, by address.
-    pub(crate) fn slabs(&self) -> Vec<SlabRange> {
+    pub(crate) fn all(&self) -> Vec<SlabRange> {
         let ranges = self.slabs.values().map(|slab| {
             let Region { base, size, device, descriptor } = &slab.region;
             SlabRange { base: *base, size: *size, device: *device, descriptor: descriptor.number() }
@@ -37,12 +37,10 @@ impl Store {
         pending.into_iter().filter_map(|waiting| self.remove(waiting.address)).collect()
     }
 
-    /// Contexts and allocations have other handles now.
+    /// Contexts have other handles now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
         for Block { context, .. } in self.blocks.values_mut() {
             *context = current(*context);
         }
-        self.contexts.rename(&current);
-        self.own.rename(&current);
     }
 }

@@ -1,0 +1,126 @@
+//! Slabs, blocks and contexts as a program would use them.
+
+use std::{fs::File, os::fd::IntoRawFd};
+
+use super::{LARGE, LARGEST, Slabs};
+use crate::{
+    kept::memory::{
+        arena,
+        extents::GRAIN,
+        region::{PAGE, Region},
+    },
+    process::descriptors::Held,
+};
+
+const CONTEXT: usize = 0xc0;
+
+/// A slab's memory that is none: any file stands for its descriptor.
+fn region(slabs: &mut Slabs, device: i32, size: u64) -> Region {
+    let descriptor = Held::take(File::open("/dev/null").unwrap().into_raw_fd()).unwrap();
+    Region { base: slabs.claim(device, size), size, device, descriptor }
+}
+
+/// Allocates as a program does; the address.
+fn allocate(slabs: &mut Slabs, device: i32, context: usize, size: u64) -> u64 {
+    if let Some(found) = slabs.place(device, context, size) {
+        return found;
+    }
+    let (wanted, least) = slabs.slab_size(device, size).unwrap();
+    assert!(wanted >= least && least >= size);
+    let region = region(slabs, device, wanted);
+    slabs.add(region, context, size)
+}
+
+#[test]
+fn small_requests_share_a_slab_and_large_ones_have_their_own() {
+    let mut slabs = Slabs::default();
+    let first = allocate(&mut slabs, 0, CONTEXT, 1000);
+    let second = allocate(&mut slabs, 0, CONTEXT, 1000);
+    assert_eq!((first, second), (arena::FIRST, arena::FIRST + 2 * GRAIN));
+    let large = allocate(&mut slabs, 0, CONTEXT, LARGE + 1);
+    assert_eq!(slabs.totals()[..2], [2, PAGE + LARGE + PAGE]);
+    let third = allocate(&mut slabs, 0, CONTEXT, 1000);
+    assert_eq!(third, second + 2 * GRAIN, "the rest of the large one is nobody's");
+    assert!(slabs.remove(large).is_some(), "it is given back at once");
+    assert_eq!(slabs.spare(0), PAGE - 6 * GRAIN);
+}
+
+#[test]
+fn slabs_grow_with_what_the_device_holds() {
+    let mut slabs = Slabs::default();
+    let mut sizes = Vec::new();
+    for _ in 0..2000 {
+        let before = slabs.totals()[1];
+        allocate(&mut slabs, 0, CONTEXT, 2 << 20);
+        if slabs.totals()[1] > before {
+            sizes.push(slabs.totals()[1] - before);
+        }
+    }
+    assert!(sizes.is_sorted() && sizes[0] == PAGE && sizes.last() == Some(&LARGEST), "{sizes:?}");
+    let [count, slab_bytes, _, bytes, _] = slabs.totals();
+    assert!(count < 60, "{count} slabs for {bytes} bytes");
+    assert!(slab_bytes - bytes <= bytes / 8 + PAGE, "{slab_bytes} bytes for {bytes}");
+    assert_eq!(slabs.slab_size(1, 1), Some((PAGE, PAGE)), "another device begins anew");
+}
+
+#[test]
+fn one_empty_small_slab_stays_and_can_be_taken() {
+    let mut slabs = Slabs::default();
+    let small = allocate(&mut slabs, 0, CONTEXT, 10);
+    let middle = allocate(&mut slabs, 0, CONTEXT, 3 << 20);
+    assert!(slabs.remove(small).is_none(), "the spare one");
+    assert!(slabs.remove(middle).is_some(), "larger than a page");
+    assert_eq!(slabs.take_empty(0).len(), 1);
+    assert_eq!(slabs.totals(), [0; 5]);
+    assert!(slabs.remove(small).is_none(), "there is nothing there");
+}
+
+#[test]
+fn addresses_are_used_again_and_each_device_has_its_own() {
+    let mut slabs = Slabs::default();
+    let blocks: Vec<u64> = (0..3).map(|_| allocate(&mut slabs, 0, CONTEXT, LARGE)).collect();
+    assert_eq!(blocks, [0, 1, 2].map(|index| arena::FIRST + index * LARGE));
+    slabs.remove(blocks[1]);
+    assert_eq!(slabs.claim(0, 2 * LARGE), blocks[2] + LARGE);
+    assert_eq!(slabs.claim(0, LARGE), blocks[1]);
+    assert_eq!(slabs.claim(0, LARGE), blocks[2] + 3 * LARGE, "the others are being made");
+    slabs.unclaim(blocks[1]);
+    assert_eq!(slabs.claim(0, LARGE), blocks[1], "that came to nothing");
+    assert_eq!(Some(slabs.claim(3, LARGE)), arena::of(3, 0));
+    assert_eq!((slabs.claim(-1, LARGE), slabs.claim(99, LARGE)), (0, 0), "the driver chooses");
+    assert_eq!(slabs.claim(0, arena::LENGTH), 0);
+}
+
+#[test]
+fn what_was_allocated_in_a_context_ends_with_it() {
+    let mut slabs = Slabs::default();
+    let theirs = allocate(&mut slabs, 0, CONTEXT, 10);
+    let other = allocate(&mut slabs, 0, CONTEXT + 1, 10);
+    let large = allocate(&mut slabs, 0, CONTEXT, LARGE);
+    slabs.mark_freed(theirs);
+    slabs.deferred.push(theirs);
+    assert_eq!(slabs.remove_context(CONTEXT).len(), 1, "the other context is in the shared slab");
+    assert!(slabs.deferred.is_empty() && slabs.around(large).is_none());
+    assert_eq!(slabs.around(other + 9).map(|(start, block)| (start, block.size)), Some((other, 10)));
+    assert!(slabs.around(other + 10).is_none());
+}
+
+#[test]
+fn what_the_program_has_freed_is_not_there_for_it() {
+    let mut slabs = Slabs::default();
+    let block = allocate(&mut slabs, 0, CONTEXT, 100);
+    assert!(slabs.mark_freed(block).is_some());
+    assert!(slabs.mark_freed(block).is_none() && slabs.around(block).is_none());
+    slabs.unmark_freed(block);
+    assert!(slabs.around(block).is_some());
+    assert!(slabs.mark_freed(block + GRAIN).is_none());
+}
+
+#[test]
+fn a_peer_gets_what_is_there_and_what_will_be() {
+    let mut slabs = Slabs::default();
+    let block = allocate(&mut slabs, 1, CONTEXT, LARGE);
+    allocate(&mut slabs, 0, CONTEXT, LARGE);
+    assert_eq!(slabs.add_peer(1, 0), [(block, LARGE)]);
+    assert_eq!((slabs.peers(1), slabs.peers(0)), (vec![0], vec![]));
+}
