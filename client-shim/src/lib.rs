@@ -4,8 +4,8 @@
 //! CUDA without the MPS control daemon (`MPS_SHIM_REQUIRE`), that it can keep what a program has on the GPU
 //! (`MPS_SHIM_KEEP`), and that it can give a program whose driver is dead a fresh one (`MPS_SHIM_REPLAY`).
 //!
-//! [`cuda::functions`] describes every function of the driver in one row, and the rows with an arrow are the table of
-//! contents. [`hooks`] is what the program reaches.
+//! [`cuda::functions`] describes every function of the driver in one row, and what stands there behind `then` and the
+//! arrow is the table of contents. [`hooks`] is what the program reaches.
 //!
 //! Rules of the house:
 //! - Nothing happens before a CUDA function is asked for: no constructor, no thread, no descriptor, no environment.

@@ -60,8 +60,10 @@ reasons! {
 }
 
 /// The driver's function behind a hook, which can be called once.
-pub(crate) struct Driver<F> {
+pub(crate) struct Driver<'call, F> {
     function: F,
+    /// Calls it with the program's arguments.
+    pass: &'call dyn Fn(F) -> CUresult,
     progress: Progress,
 }
 
@@ -72,13 +74,18 @@ enum Progress {
     Answered(CUresult),
 }
 
-impl<F: Copy> Driver<F> {
-    /// One that was not called yet.
-    pub(crate) fn new(function: F) -> Self {
-        Self { function, progress: Progress::NotCalled }
+impl<'call, F: Copy> Driver<'call, F> {
+    /// One that was not called yet, and how it is called with the program's arguments.
+    pub(crate) fn new(function: F, pass: &'call dyn Fn(F) -> CUresult) -> Self {
+        Self { function, pass, progress: Progress::NotCalled }
     }
 
-    /// Calls the driver's function through `with`; a second time only repeats the first answer.
+    /// Makes the program's call with the program's arguments.
+    pub(crate) fn pass(&mut self) -> CUresult {
+        self.call(self.pass)
+    }
+
+    /// Calls the driver's function through `with`, with other arguments; a second time only repeats the first answer.
     pub(crate) fn call(&mut self, with: impl FnOnce(F) -> CUresult) -> CUresult {
         match self.progress {
             Progress::NotCalled => {

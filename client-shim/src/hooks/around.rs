@@ -22,9 +22,9 @@ pub(crate) fn run<F: Copy>(
     called: &Function,
     function: F,
     logic: impl FnOnce(&mut Driver<F>) -> Result<CUresult, Bypass>,
-    pass: impl FnOnce(F) -> CUresult,
+    pass: impl Fn(F) -> CUresult,
 ) -> CUresult {
-    let mut driver = Driver::new(function);
+    let mut driver = Driver::new(function, &pass);
     let outcome = match Inside::enter() {
         None => Err(Bypass::Reentered),
         Some(_inside) => unpanicked(|| {
@@ -35,8 +35,26 @@ pub(crate) fn run<F: Copy>(
     };
     outcome.unwrap_or_else(|reason| {
         notes::note(called, Event::Bypassed(reason));
-        driver.call(pass)
+        driver.pass()
     })
+}
+
+/// What noting a call gives: nothing, or that nothing is kept.
+pub(crate) trait Noted {
+    /// The same as a result.
+    fn outcome(self) -> Result<(), Bypass>;
+}
+
+impl Noted for () {
+    fn outcome(self) -> Result<(), Bypass> {
+        Ok(self)
+    }
+}
+
+impl Noted for Result<(), Bypass> {
+    fn outcome(self) -> Result<(), Bypass> {
+        self
+    }
 }
 
 /// A call that cannot be translated.

@@ -25,14 +25,16 @@ macro_rules! export {
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         /// The class's hooks.
         pub(in $crate::hooks::export) static HOOKS: &[&hooks::Hook] =
             &[$(&$name::HOOK, $(export!(@variant $name $variant),)?)*];
 
-        $(export! { @row $name [$($variant)?] { $arguments [$(made $reason $out)? $(gone $key)?] $($logic)? } })*
+        $(export! {
+            @row $name [$($variant)?] { $arguments [$(made $reason $out)? $(gone $key)?] [$(then $note)? $(=> $logic)?] }
+        })*
     };
     (@row $name:ident [$($variant:ident)?] $rest:tt) => {
         #[expect(non_snake_case, reason = "the driver's name")]
@@ -56,7 +58,7 @@ macro_rules! export {
     };
     (@variant $name:ident $variant:ident) => { &$name::per_thread::HOOK };
     (
-        @entry ($symbol:expr) $name:ident { ($($argument:ident: $type:ty),* $(,)?) $count:tt $($logic:path)? }
+        @entry ($symbol:expr) $name:ident { ($($argument:ident: $type:ty),* $(,)?) $count:tt $logic:tt }
     ) => {
         pub(crate) static HOOK: hooks::Hook = hooks::Hook { function: &FUNCTION, entry: entry as *const () };
 
@@ -98,7 +100,7 @@ macro_rules! export {
             };
             // SAFETY: the address was found under this function's name, whose type this is.
             let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Signature>(address.as_ptr()) };
-            export!(@guarded function ($($argument),*) $($logic)?);
+            export!(@guarded function ($($argument),*) $logic);
             export!(@counted $name function ($($argument),*) $count);
             // SAFETY: the program's own call, with its own arguments.
             unsafe { function($($argument),*) }
@@ -128,13 +130,25 @@ macro_rules! export {
         }
     };
 
-    (@guarded $function:ident ($($argument:ident),*)) => {};
-    (@guarded $function:ident ($($argument:ident),*) $logic:path) => {
+    (@guarded $function:ident $arguments:tt []) => {};
+    (@guarded $function:ident $arguments:tt [then $note:expr]) => {
+        export!(@run $function $arguments |driver| {
+            let answer = driver.pass();
+            if answer.is_success() {
+                $crate::hooks::around::Noted::outcome($note)?;
+            }
+            Ok(answer)
+        });
+    };
+    (@guarded $function:ident ($($argument:ident),*) [=> $logic:path]) => {
+        export!(@run $function ($($argument),*) |driver| $logic(driver, $($argument),*));
+    };
+    (@run $function:ident ($($argument:ident),*) $logic:expr) => {
         if FUNCTION.is_active() {
             return $crate::hooks::around::run(
                 &FUNCTION,
                 $function,
-                |driver| $logic(driver, $($argument),*),
+                $logic,
                 // SAFETY: the program's own call, with its own arguments.
                 |function| unsafe { function($($argument),*) },
             );

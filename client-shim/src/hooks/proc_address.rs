@@ -24,27 +24,25 @@ use crate::cuda::{
 /// Logic of `cuGetProcAddress`.
 pub(crate) fn v1(
     driver: &mut Driver<cuGetProcAddress::Signature>,
-    symbol: *const c_char,
+    _symbol: *const c_char,
     pfn: *mut *mut c_void,
-    cuda_version: c_int,
-    flags: cuuint64_t,
+    _cuda_version: c_int,
+    _flags: cuuint64_t,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(symbol, pfn, cuda_version, flags) });
+    let answer = driver.pass();
     put_ours_in_place(answer, pfn)
 }
 
 /// Logic of `cuGetProcAddress_v2`.
 pub(crate) fn v2(
     driver: &mut Driver<cuGetProcAddress_v2::Signature>,
-    symbol: *const c_char,
+    _symbol: *const c_char,
     pfn: *mut *mut c_void,
-    cuda_version: c_int,
-    flags: cuuint64_t,
-    status: *mut CUdriverProcAddressQueryResult,
+    _cuda_version: c_int,
+    _flags: cuuint64_t,
+    _status: *mut CUdriverProcAddressQueryResult,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(symbol, pfn, cuda_version, flags, status) });
+    let answer = driver.pass();
     put_ours_in_place(answer, pfn)
 }
 

@@ -4,7 +4,6 @@
 //! without any of the limits that the daemon would have set, and says nothing. When `MPS_SHIM_REQUIRE` is set, the
 //! daemon is looked for first, as the driver does it, and without one `cuInit` fails. The daemon can still end between
 //! this look and the driver's own; afterwards nothing tells from outside which way the driver went.
-#![expect(unsafe_code, reason = "calls the driver")]
 
 use std::{ffi::c_uint, path::Path, time::Duration};
 
@@ -35,10 +34,10 @@ const WAITED: u32 = 1 << 1;
 const REPORTED: u32 = 1 << 2;
 
 /// Logic of `cuInit`.
-pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Result<CUresult, Bypass> {
+pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, _flags: c_uint) -> Result<CUresult, Bypass> {
     let patience = match settings::requirement() {
         Requirement::None if settings::is_keeping() || settings::is_telling_of_faults() => {
-            return Ok(call(driver, flags));
+            return Ok(call(driver));
         }
         Requirement::None => return Err(Bypass::NotRequired),
         _ if settings::is_server() => return Err(Bypass::IsServer),
@@ -57,7 +56,7 @@ pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Re
         report(format_args!("no MPS control daemon at {socket} within {} s: {failure}", patience.as_secs()));
         return Ok(CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED);
     }
-    let answer = call(driver, flags);
+    let answer = call(driver);
     if answer.is_success() {
         fork::remember(PROCESS, INITIALISED);
     }
@@ -65,10 +64,9 @@ pub(crate) fn start(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> Re
 }
 
 /// The program's call, after which memory is kept if that is wanted.
-fn call(driver: &mut Driver<cuInit::Signature>, flags: c_uint) -> CUresult {
+fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
     let interval = if recovery::is_armed() { None } else { belongings::Interval::begin() };
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(flags) });
+    let answer = driver.pass();
     if let Some(interval) = interval {
         interval.end();
     }

@@ -27,6 +27,50 @@ impl Addresses for CUDA_MEMSET_NODE_PARAMS {
     const PLACES: &[usize] = &[0];
 }
 
+/// A copy in several dimensions, as far as it says where it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// `CUmemorytype`.
+    pub(crate) kind: u32,
+    /// Its address, if it is the host's or of either kind.
+    pub(crate) host: u64,
+    /// Its address, if it is a device's.
+    pub(crate) device: u64,
+    /// Bytes from there on, at most.
+    pub(crate) length: usize,
+}
+
+impl Destination {
+    fn new(kind: u64, host: u64, device: u64, row: u64, rows: u64) -> Self {
+        let length = usize::try_from(row.saturating_mul(rows)).unwrap_or(usize::MAX);
+        // The other half of the word is nobody's.
+        let kind = u32::try_from(kind & u64::from(u32::MAX)).unwrap_or_default();
+        Self { kind, host, device, length }
+    }
+}
+
+/// What says where it writes.
+pub(crate) trait WithDestination: Copy {
+    /// Where.
+    fn destination(self) -> Destination;
+}
+
+impl WithDestination for CUDA_MEMCPY2D {
+    fn destination(self) -> Destination {
+        let [.., first_row, kind, host, device, _array, pitch, width, height] = self.0;
+        Destination::new(kind, host, device, pitch.max(width), first_row.saturating_add(height))
+    }
+}
+
+impl WithDestination for CUDA_MEMCPY3D {
+    fn destination(self) -> Destination {
+        let [.., first_layer, _level, kind, host, device, _array, _reserved, pitch, rows, width, height, depth] =
+            self.0;
+        let layers = first_layer.saturating_add(depth);
+        Destination::new(kind, host, device, pitch.max(width), rows.max(height).saturating_mul(layers))
+    }
+}
+
 /// Translates the addresses among the words of a structure of this type.
 pub(crate) fn translate<T: Addresses>(words: &mut [u64], to: impl Fn(u64) -> u64) {
     for &place in T::PLACES {
@@ -75,7 +119,7 @@ mod tests {
 
     use cudarc::driver::sys;
 
-    use super::Addresses;
+    use super::{Addresses, Destination, WithDestination as _};
     use crate::cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
 
     #[test]
@@ -96,5 +140,40 @@ mod tests {
         ];
         assert_eq!(solid.map(|offset| offset / 8), CUDA_MEMCPY3D::PLACES);
         assert_eq!([offset_of!(Set, dst) / 8], CUDA_MEMSET_NODE_PARAMS::PLACES);
+    }
+
+    #[test]
+    fn a_copy_in_several_dimensions_says_where_it_writes() {
+        use sys::{CUDA_MEMCPY2D_st as Flat, CUDA_MEMCPY3D_st as Solid};
+        let mut words = [0; 16];
+        for (offset, value) in [
+            (offset_of!(Flat, dstY), 3),
+            (offset_of!(Flat, dstMemoryType), 2),
+            (offset_of!(Flat, dstHost), 0x10),
+            (offset_of!(Flat, dstDevice), 0x20),
+            (offset_of!(Flat, dstPitch), 64),
+            (offset_of!(Flat, WidthInBytes), 40),
+            (offset_of!(Flat, Height), 5),
+        ] {
+            words[offset / 8] = value;
+        }
+        let expected = Destination { kind: 2, host: 0x10, device: 0x20, length: 64 * 8 };
+        assert_eq!(CUDA_MEMCPY2D(words).destination(), expected);
+        let mut words = [0; 25];
+        for (offset, value) in [
+            (offset_of!(Solid, dstZ), 1),
+            (offset_of!(Solid, dstMemoryType), 2),
+            (offset_of!(Solid, dstHost), 0x10),
+            (offset_of!(Solid, dstDevice), 0x20),
+            (offset_of!(Solid, dstPitch), 64),
+            (offset_of!(Solid, dstHeight), 6),
+            (offset_of!(Solid, WidthInBytes), 40),
+            (offset_of!(Solid, Height), 5),
+            (offset_of!(Solid, Depth), 2),
+        ] {
+            words[offset / 8] = value;
+        }
+        let expected = Destination { kind: 2, host: 0x10, device: 0x20, length: 64 * 6 * 3 };
+        assert_eq!(CUDA_MEMCPY3D(words).destination(), expected);
     }
 }

@@ -9,10 +9,11 @@ macro_rules! context {
                 fn cuCtxCreate_v4(
                     pctx: *mut CUcontext, ctx_create_params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice,
                 ) made OtherContext(pctx);
-                fn cuCtxDestroy_v2(ctx: CUcontext) => kept::objects::contexts::destroy;
+                fn cuCtxDestroy_v2(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
                 fn cuCtxDetach(ctx: CUcontext);
                 fn cuCtxDisablePeerAccess(peer_context: CUcontext);
-                fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint) => kept::objects::contexts::enable_peer;
+                fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint)
+                    then kept::objects::contexts::enable_peer(peer_context);
                 fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx);
                 fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
                 fn cuCtxGetCacheConfig(pconfig: *mut CUfunc_cache);
@@ -26,14 +27,14 @@ macro_rules! context {
                 fn cuCtxGetLimit(pvalue: *mut usize, limit: CUlimit);
                 fn cuCtxGetSharedMemConfig(config: *mut CUsharedconfig);
                 fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
-                fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) => kept::objects::current::pop;
-                fn cuCtxPushCurrent_v2(ctx: CUcontext) => kept::objects::current::push;
+                fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) then cuda::threads::pop();
+                fn cuCtxPushCurrent_v2(ctx: CUcontext) then cuda::threads::push(ctx.0);
                 fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
                 fn cuCtxResetPersistingL2Cache();
-                fn cuCtxSetCacheConfig(config: CUfunc_cache) => kept::objects::streams::context_cache;
-                fn cuCtxSetCurrent(ctx: CUcontext) => kept::objects::current::set;
+                fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::objects::streams::context_cache(config);
+                fn cuCtxSetCurrent(ctx: CUcontext) then cuda::threads::set(ctx.0);
                 fn cuCtxSetFlags(flags: c_uint);
-                fn cuCtxSetLimit(limit: CUlimit, value: usize) => kept::objects::streams::limit;
+                fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::objects::streams::limit(limit, value);
                 fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
                 fn cuCtxSynchronize(): FinishesContext;
                 fn cuCtxSynchronize_v2(ctx: CUcontext): FinishesContext;
@@ -50,7 +51,8 @@ macro_rules! context {
                 fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => kept::objects::contexts::release;
                 fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => kept::objects::contexts::reset;
                 fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) => kept::objects::current::retain;
-                fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint) => kept::objects::current::set_flags;
+                fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint)
+                    then kept::objects::current::set_flags(dev, flags);
                 fn cuGreenCtxCreate(
                     ctx: *mut CUgreenCtx, desc: CUdevResourceDesc, dev: CUdevice, flags: c_uint,
                 ) made GreenContext(ctx);
@@ -71,16 +73,17 @@ macro_rules! context {
                     pctx: *mut CUcontext, params_array: *mut CUexecAffinityParam, num_params: c_int, flags: c_uint,
                     dev: CUdevice,
                 ) made OtherContext(pctx);
-                fn cuCtxDestroy(ctx: CUcontext) => kept::objects::contexts::destroy;
-                fn cuCtxPopCurrent(pctx: *mut CUcontext) => kept::objects::current::pop;
-                fn cuCtxPushCurrent(ctx: CUcontext) => kept::objects::current::push;
+                fn cuCtxDestroy(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
+                fn cuCtxPopCurrent(pctx: *mut CUcontext) then cuda::threads::pop();
+                fn cuCtxPushCurrent(ctx: CUcontext) then cuda::threads::push(ctx.0);
                 fn cuDevSmResourceSplit(
                     result: *mut CUdevResource, nb_groups: c_uint, input: *const CUdevResource,
                     remainder: *mut CUdevResource, flags: c_uint, group_params: *mut CU_DEV_SM_RESOURCE_GROUP_PARAMS,
                 );
                 fn cuDevicePrimaryCtxRelease(dev: CUdevice) => kept::objects::contexts::release;
                 fn cuDevicePrimaryCtxReset(dev: CUdevice) => kept::objects::contexts::reset;
-                fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint) => kept::objects::current::set_flags;
+                fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint)
+                    then kept::objects::current::set_flags(dev, flags);
             }
         }
     };

@@ -23,30 +23,32 @@ macro_rules! copy {
                     dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
                     prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
-                fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds => kept::code::variables::copy;
+                fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds
+                    then kept::code::variables::copied_from_any(dst, src, byte_count, true);
                 fn cuMemcpy2DAsync_v2(
                     copy: *const CUDA_MEMCPY2D, stream: CUstream,
-                ) / _ptsz => kept::code::variables::flat_in_order;
-                fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) / _ptds => kept::code::variables::flat;
-                fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) / _ptds => kept::code::variables::flat;
+                ) / _ptsz then kept::code::variables::overwritten_by(copy);
+                fn cuMemcpy2DUnaligned_v2(copy: *const CUDA_MEMCPY2D) / _ptds
+                    then kept::code::variables::overwritten_by(copy);
+                fn cuMemcpy2D_v2(copy: *const CUDA_MEMCPY2D) / _ptds then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpy3DAsync_v2(
                     copy: *const CUDA_MEMCPY3D, stream: CUstream,
-                ) / _ptsz => kept::code::variables::solid_in_order;
+                ) / _ptsz then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpy3DBatchAsync_v2(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
                 fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds;
                 fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) / _ptsz;
-                fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds => kept::code::variables::solid;
+                fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpyAsync(
                     dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::copy_in_order;
+                ) / _ptsz then kept::code::variables::copied_from_any(dst, src, byte_count, false);
                 fn cuMemcpyAtoA_v2(
                     dst_array: CUarray, dst_offset: usize, src_array: CUarray, src_offset: usize, byte_count: usize,
                 ) / _ptds;
                 fn cuMemcpyAtoD_v2(
                     dst_device: CUdeviceptr, src_array: CUarray, src_offset: usize, byte_count: usize,
-                ) / _ptds => kept::code::variables::from_array;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemcpyAtoHAsync_v2(
                     dst_host: *mut c_void, src_array: CUarray, src_offset: usize, byte_count: usize, stream: CUstream,
                 ) / _ptsz;
@@ -62,10 +64,10 @@ macro_rules! copy {
                 ) / _ptds;
                 fn cuMemcpyDtoDAsync_v2(
                     dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::on_device_in_order;
+                ) / _ptsz then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemcpyDtoD_v2(
                     dst_device: CUdeviceptr, src_device: CUdeviceptr, byte_count: usize,
-                ) / _ptds => kept::code::variables::on_device;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemcpyDtoHAsync_v2(
                     dst_host: *mut c_void, src_device: CUdeviceptr, byte_count: usize, stream: CUstream,
                 ) / _ptsz;
@@ -80,53 +82,55 @@ macro_rules! copy {
                 ) / _ptds;
                 fn cuMemcpyHtoDAsync_v2(
                     dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::to_device_in_order;
+                ) / _ptsz then kept::code::variables::copied(dst_device, src_host, byte_count, false);
                 fn cuMemcpyHtoD_v2(
                     dst_device: CUdeviceptr, src_host: *const c_void, byte_count: usize,
-                ) / _ptds => kept::code::variables::to_device;
+                ) / _ptds then kept::code::variables::copied(dst_device, src_host, byte_count, true);
                 fn cuMemcpyPeer(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize,
-                ) / _ptds => kept::code::variables::to_peer;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemcpyPeerAsync(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::to_peer_in_order;
+                ) / _ptsz then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemsetD16Async(
                     dst_device: CUdeviceptr, us: c_ushort, n: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::set_halves_in_order;
+                ) / _ptsz then kept::code::variables::set(dst_device, &us.to_le_bytes(), n);
                 fn cuMemsetD16_v2(
                     dst_device: CUdeviceptr, us: c_ushort, n: usize,
-                ) / _ptds => kept::code::variables::set_halves;
+                ) / _ptds then kept::code::variables::set(dst_device, &us.to_le_bytes(), n);
                 fn cuMemsetD2D16Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => kept::code::variables::fill_halves_in_order;
+                ) / _ptsz then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD2D16_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, us: c_ushort, width: usize, height: usize,
-                ) / _ptds => kept::code::variables::fill_halves;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD2D32Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => kept::code::variables::fill_words_in_order;
+                ) / _ptsz then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD2D32_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, ui: c_uint, width: usize, height: usize,
-                ) / _ptds => kept::code::variables::fill_words;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD2D8Async(
                     dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
                     stream: CUstream,
-                ) / _ptsz => kept::code::variables::fill_bytes_in_order;
+                ) / _ptsz then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD2D8_v2(
                     dst_device: CUdeviceptr, dst_pitch: usize, uc: c_uchar, width: usize, height: usize,
-                ) / _ptds => kept::code::variables::fill_bytes;
+                ) / _ptds then kept::code::variables::overwritten(dst_device, dst_pitch.saturating_mul(height));
                 fn cuMemsetD32Async(
                     dst_device: CUdeviceptr, ui: c_uint, n: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::set_words_in_order;
-                fn cuMemsetD32_v2(dst_device: CUdeviceptr, ui: c_uint, n: usize) / _ptds => kept::code::variables::set_words;
+                ) / _ptsz then kept::code::variables::set(dst_device, &ui.to_le_bytes(), n);
+                fn cuMemsetD32_v2(dst_device: CUdeviceptr, ui: c_uint, n: usize) / _ptds
+                    then kept::code::variables::set(dst_device, &ui.to_le_bytes(), n);
                 fn cuMemsetD8Async(
                     dst_device: CUdeviceptr, uc: c_uchar, n: usize, stream: CUstream,
-                ) / _ptsz => kept::code::variables::set_bytes_in_order;
-                fn cuMemsetD8_v2(dst_device: CUdeviceptr, uc: c_uchar, n: usize) / _ptds => kept::code::variables::set_bytes;
+                ) / _ptsz then kept::code::variables::set(dst_device, &uc.to_le_bytes(), n);
+                fn cuMemsetD8_v2(dst_device: CUdeviceptr, uc: c_uchar, n: usize) / _ptds
+                    then kept::code::variables::set(dst_device, &uc.to_le_bytes(), n);
             }
             elsewhere {
                 fn cuMemPrefetchAsync(

@@ -5,8 +5,8 @@ macro_rules! event {
         $then! {
             event: Event None;
             {
-                fn cuEventCreate(event: *mut CUevent, flags: c_uint) => kept::objects::streams::event;
-                fn cuEventDestroy_v2(event: CUevent) => kept::objects::streams::event_ends;
+                fn cuEventCreate(event: *mut CUevent, flags: c_uint) then kept::objects::streams::event(event, flags);
+                fn cuEventDestroy_v2(event: CUevent) => kept::objects::ends;
                 fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: CUevent, end: CUevent): ReadsEvents;
                 fn cuEventQuery(event: CUevent): FinishesEvent;
                 fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
@@ -14,7 +14,7 @@ macro_rules! event {
                 fn cuEventSynchronize(event: CUevent): FinishesEvent;
             }
             elsewhere {
-                fn cuEventDestroy(event: CUevent) => kept::objects::streams::event_ends;
+                fn cuEventDestroy(event: CUevent) => kept::objects::ends;
                 fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent): ReadsEvents;
             }
         }

@@ -74,12 +74,13 @@ macro_rules! graph {
                 );
                 fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
                 fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
-                fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph) => kept::graphs::clone;
+                fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph)
+                    then kept::graphs::clone(graph_clone);
                 fn cuGraphConditionalHandleCreate(
                     handle_out: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext,
                     default_launch_value: c_uint, flags: c_uint,
                 );
-                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) => kept::graphs::create;
+                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) then kept::graphs::create(graph);
                 fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
                 fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
                 fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
@@ -125,7 +126,7 @@ macro_rules! graph {
                 ) => kept::graphs::execute;
                 fn cuGraphExecUpdate_v2(
                     graph_exec: CUgraphExec, graph: CUgraph, result_info: *mut CUgraphExecUpdateResultInfo,
-                ) => kept::graphs::update;
+                ) then kept::graphs::updated(graph_exec, graph);
                 fn cuGraphExternalSemaphoresSignalNodeGetParams(
                     node: CUgraphNode, params_out: *mut CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -141,20 +142,20 @@ macro_rules! graph {
                 fn cuGraphGetEdges_v2(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_edges: *mut usize,
-                ) => kept::graphs::look_at_edges;
+                ) then kept::graphs::listed_edges(from, to, num_edges);
                 fn cuGraphGetNodes(
                     graph: CUgraph, nodes: *mut CUgraphNode, num_nodes: *mut usize,
-                ) => kept::graphs::look_at_nodes;
+                ) then kept::graphs::listed(nodes, num_nodes);
                 fn cuGraphGetRootNodes(
                     graph: CUgraph, root_nodes: *mut CUgraphNode, num_root_nodes: *mut usize,
-                ) => kept::graphs::look_at_nodes;
+                ) then kept::graphs::listed(root_nodes, num_root_nodes);
                 fn cuGraphHostNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_HOST_NODE_PARAMS);
                 fn cuGraphHostNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
                 ) => kept::graphs::change_host;
                 fn cuGraphInstantiateWithFlags(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong,
-                ) => kept::graphs::instantiate;
+                ) then kept::graphs::instantiated("cuGraphInstantiateWithFlags", graph_exec, graph, flags);
                 fn cuGraphInstantiateWithParams(
                     graph_exec: *mut CUgraphExec, graph: CUgraph,
                     instantiate_params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
@@ -167,7 +168,7 @@ macro_rules! graph {
                 );
                 fn cuGraphKernelNodeGetParams_v2(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::look_at_kernel;
+                ) then kept::graphs::look_at_kernel(node_params);
                 fn cuGraphKernelNodeSetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value: *const CUkernelNodeAttrValue,
                 ) => kept::graphs::change_attribute;
@@ -187,20 +188,20 @@ macro_rules! graph {
                 ) => kept::graphs::change_set;
                 fn cuGraphNodeFindInClone(
                     node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
-                ) => kept::graphs::look_in_clone;
+                ) then kept::graphs::listed(node, &raw const kept::graphs::ONE);
                 fn cuGraphNodeGetDependencies_v2(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependencies: *mut usize,
-                ) => kept::graphs::look_around;
+                ) then kept::graphs::listed(dependencies, num_dependencies);
                 fn cuGraphNodeGetDependentNodes_v2(
                     node: CUgraphNode, dependent_nodes: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependent_nodes: *mut usize,
-                ) => kept::graphs::look_around;
+                ) then kept::graphs::listed(dependent_nodes, num_dependent_nodes);
                 fn cuGraphNodeGetEnabled(graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: *mut c_uint);
                 fn cuGraphNodeGetType(node: CUgraphNode, type_: *mut CUgraphNodeType);
                 fn cuGraphNodeSetEnabled(
                     graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: c_uint,
-                ) => kept::graphs::enable;
+                ) then kept::graphs::enable(graph_exec, node, is_enabled);
                 fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams) => kept::graphs::change;
                 fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
                 fn cuGraphRemoveDependencies_v2(
@@ -240,36 +241,36 @@ macro_rules! graph {
                 fn cuGraphExecUpdate(
                     graph_exec: CUgraphExec, graph: CUgraph, error_node_out: *mut CUgraphNode,
                     update_result_out: *mut CUgraphExecUpdateResult,
-                ) => kept::graphs::update_plainly;
+                ) then kept::graphs::updated(graph_exec, graph);
                 fn cuGraphGetEdges(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
-                ) => kept::graphs::look_at_plain_edges;
+                ) then kept::graphs::listed_edges(from, to, num_edges);
                 fn cuGraphGetId(graph: CUgraph, graph_id: *mut c_uint);
                 fn cuGraphInstantiate(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) => kept::graphs::instantiate_with_log;
+                ) then kept::graphs::instantiated("cuGraphInstantiate", graph_exec, graph, 0);
                 fn cuGraphInstantiate_v2(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) => kept::graphs::instantiate_with_log;
+                ) then kept::graphs::instantiated("cuGraphInstantiate", graph_exec, graph, 0);
                 fn cuGraphKernelNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::look_at_old_kernel;
+                ) then kept::graphs::look_at_old_kernel(node_params);
                 fn cuGraphKernelNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
                 ) => kept::graphs::change_old_kernel;
                 fn cuGraphNodeGetContainingGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphNodeGetDependencies(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, num_dependencies: *mut usize,
-                ) => kept::graphs::look_around_plainly;
+                ) then kept::graphs::listed(dependencies, num_dependencies);
                 fn cuGraphNodeGetDependentNodes(
                     node: CUgraphNode, dependent_nodes: *mut CUgraphNode, num_dependent_nodes: *mut usize,
-                ) => kept::graphs::look_around_plainly;
+                ) then kept::graphs::listed(dependent_nodes, num_dependent_nodes);
                 fn cuGraphNodeGetLocalId(node: CUgraphNode, node_id: *mut c_uint);
                 fn cuGraphNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::look_at_params;
+                ) then kept::graphs::look_at_params(node_params);
                 fn cuGraphNodeGetToolsId(node: CUgraphNode, tools_node_id: *mut c_ulonglong);
                 fn cuGraphNodeSetParams_v2(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,

@@ -15,15 +15,16 @@ macro_rules! kernel {
                 fn cuFuncLoad(function_: CUfunction);
                 fn cuFuncSetAttribute(
                     hfunc: CUfunction, attrib: CUfunction_attribute, value: c_int,
-                ) => kept::code::modules::attribute;
+                ) then kept::code::modules::attribute(hfunc, attrib, value);
                 fn cuFuncSetBlockShape(hfunc: CUfunction, x: c_int, y: c_int, z: c_int);
-                fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache) => kept::code::modules::cache;
+                fn cuFuncSetCacheConfig(hfunc: CUfunction, config: CUfunc_cache)
+                    then kept::code::modules::cache(hfunc, config);
                 fn cuFuncSetSharedMemConfig(hfunc: CUfunction, config: CUsharedconfig);
                 fn cuFuncSetSharedSize(hfunc: CUfunction, bytes: c_uint);
                 fn cuKernelGetAttribute(pi: *mut c_int, attrib: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
                 fn cuKernelGetFunction(
                     func: *mut CUfunction, kernel: CUkernel,
-                ) => kept::code::libraries::kernel_function;
+                ) then kept::code::libraries::kernel_function(func, kernel);
                 fn cuKernelGetLibrary(lib: *mut CUlibrary, kernel: CUkernel);
                 fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel);
                 fn cuKernelGetParamInfo(
@@ -31,10 +32,10 @@ macro_rules! kernel {
                 );
                 fn cuKernelSetAttribute(
                     attrib: CUfunction_attribute, val: c_int, kernel: CUkernel, dev: CUdevice,
-                ) => kept::code::libraries::kernel_attribute;
+                ) then kept::code::libraries::kernel_attribute(attrib, val, kernel, dev);
                 fn cuKernelSetCacheConfig(
                     kernel: CUkernel, config: CUfunc_cache, dev: CUdevice,
-                ) => kept::code::libraries::kernel_cache;
+                ) then kept::code::libraries::kernel_cache(kernel, config, dev);
                 fn cuLaunch(f: CUfunction): Launches;
                 fn cuLaunchCooperativeKernel(
                     f: CUfunction, grid_dim_x: c_uint, grid_dim_y: c_uint, grid_dim_z: c_uint, block_dim_x: c_uint,

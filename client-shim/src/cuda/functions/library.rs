@@ -11,12 +11,13 @@ macro_rules! library {
                 ) => kept::code::libraries::variable;
                 fn cuLibraryGetKernel(
                     kernel: *mut CUkernel, library: CUlibrary, name: *const c_char,
-                ) => kept::code::libraries::kernel;
+                ) then kept::code::libraries::kernel(kernel, library, name);
                 fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
                 fn cuLibraryGetManaged(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
                 ) made Managed(dptr);
-                fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary) => kept::code::libraries::library_module;
+                fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary)
+                    then kept::code::libraries::library_module(mod_, library);
                 fn cuLibraryGetUnifiedFunction(
                     fptr: *mut *mut c_void, library: CUlibrary, symbol: *const c_char,
                 ) made Variable(fptr);
@@ -25,14 +26,20 @@ macro_rules! library {
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
-                ) => kept::code::libraries::library;
+                ) then kept::code::libraries::library(
+                    "cuLibraryLoadData", library, kept::code::modules::copied(code),
+                    (num_jit_options, jit_options, jit_options_values), (num_library_options, library_options),
+                );
                 fn cuLibraryLoadFromFile(
                     library: *mut CUlibrary, file_name: *const c_char, jit_options: *mut CUjit_option,
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
-                ) => kept::code::libraries::library_file;
-                fn cuLibraryUnload(library: CUlibrary) => kept::code::libraries::library_ends;
+                ) then kept::code::libraries::library(
+                    "cuLibraryLoadFromFile", library, Some(kept::code::modules::named(file_name)),
+                    (num_jit_options, jit_options, jit_options_values), (num_library_options, library_options),
+                );
+                fn cuLibraryUnload(library: CUlibrary) => kept::objects::ends;
             }
             elsewhere {
             }

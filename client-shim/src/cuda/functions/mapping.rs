@@ -23,7 +23,7 @@ macro_rules! mapping {
                 );
                 fn cuMemGetAllocationPropertiesFromHandle(
                     prop: *mut CUmemAllocationProp, handle: CUmemGenericAllocationHandle,
-                ) => kept::memory::mapping::properties;
+                ) then kept::memory::mapping::properties(prop, handle);
                 fn cuMemGetHandleForAddressRange(
                     handle: *mut c_void, dptr: CUdeviceptr, size: usize, handle_type: CUmemRangeHandleType,
                     flags: c_ulonglong,
@@ -31,19 +31,19 @@ macro_rules! mapping {
                 fn cuMemImportFromShareableHandle(
                     handle: *mut CUmemGenericAllocationHandle, os_handle: *mut c_void,
                     sh_handle_type: CUmemAllocationHandleType,
-                ) => kept::memory::mapping::import;
+                ) then kept::memory::mapping::import(handle, os_handle, sh_handle_type);
                 fn cuMemMap(
                     ptr: CUdeviceptr, size: usize, offset: usize, handle: CUmemGenericAllocationHandle,
                     flags: c_ulonglong,
-                ) => kept::memory::mapping::map;
+                ) then kept::memory::mapping::map(ptr, size, offset, handle);
                 fn cuMemMapArrayAsync(map_info_list: *mut CUarrayMapInfo, count: c_uint, stream: CUstream) / _ptsz;
                 fn cuMemRelease(handle: CUmemGenericAllocationHandle) => kept::memory::mapping::release;
                 fn cuMemRetainAllocationHandle(
                     handle: *mut CUmemGenericAllocationHandle, addr: *mut c_void,
-                ) => kept::memory::mapping::retain;
+                ) then kept::memory::mapping::retain(handle, addr);
                 fn cuMemSetAccess(
                     ptr: CUdeviceptr, size: usize, desc: *const CUmemAccessDesc, count: usize,
-                ) => kept::memory::mapping::allow;
+                ) then kept::memory::mapping::allow(ptr, size, desc, count);
                 fn cuMemUnmap(ptr: CUdeviceptr, size: usize) => kept::memory::mapping::unmap;
             }
             elsewhere {

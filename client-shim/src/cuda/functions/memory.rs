@@ -8,7 +8,7 @@ macro_rules! memory {
                 fn cuMemAdvise_v2(dev_ptr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation);
                 fn cuMemAllocManaged(
                     dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint,
-                ) => kept::memory::allocation::managed;
+                ) then kept::memory::allocation::managed(dptr, bytesize);
                 fn cuMemAllocPitch_v2(
                     dptr: *mut CUdeviceptr, pitch: *mut usize, width_in_bytes: usize, height: usize,
                     element_size_bytes: c_uint,
@@ -18,7 +18,7 @@ macro_rules! memory {
                 fn cuMemGetAddressRange_v2(
                     pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr,
                 ) => kept::memory::pointers::range;
-                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => kept::memory::pointers::info;
+                fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) then kept::memory::pointers::info(free);
                 fn cuMemRangeGetAttribute(
                     data: *mut c_void, data_size: usize, attribute: CUmem_range_attribute, dev_ptr: CUdeviceptr,
                     count: usize,

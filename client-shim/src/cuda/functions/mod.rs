@@ -4,13 +4,15 @@
 //! not what the class does as a rule), and, for the hooks alone, what becomes of a call that the program makes:
 //!
 //! ```text
-//! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
+//! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::ends;
 //! fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
 //!    name          arguments                           variant effect
+//! fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::objects::streams::limit(limit, value);
 //! ```
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
-//! without logic passes the call on; `made Reason(argument)` counts what a successful call writes through the argument
-//! as not recoverable, and `gone(argument)` takes it out of the count.
+//! without logic passes the call on; what stands behind `then` is done when it has succeeded; `made Reason(argument)`
+//! counts what a successful call writes through the argument as not recoverable, and `gone(argument)` takes it out of the
+//! count. Logic behind `=>` is given the driver's function and all arguments, and says itself when it calls it.
 //!
 //! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the
 //! driver's side of each function, and to the hooks' `export`, which makes ours. So whatever is to be made of every
@@ -60,7 +62,7 @@ macro_rules! describe {
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         /// The class's functions.
@@ -108,7 +110,7 @@ macro_rules! describe {
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         $(const _: describe!(@declared $arguments) = $name;)*

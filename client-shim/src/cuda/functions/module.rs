@@ -22,7 +22,7 @@ macro_rules! module {
                 fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
-                ) => kept::code::modules::function;
+                ) then kept::code::modules::function(hfunc, hmod, name);
                 fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
                 fn cuModuleGetGlobal_v2(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char,
@@ -32,14 +32,17 @@ macro_rules! module {
                     surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char,
                 ) made Array(surf_ref);
                 fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
-                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => kept::code::modules::module_file;
-                fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void) => kept::code::modules::module;
+                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char)
+                    then kept::code::modules::module_file(module, fname);
+                fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void)
+                    then kept::code::modules::module(module, image);
                 fn cuModuleLoadDataEx(
                     module: *mut CUmodule, image: *const c_void, num_options: c_uint, options: *mut CUjit_option,
                     option_values: *mut *mut c_void,
-                ) => kept::code::modules::module_with_options;
-                fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void) => kept::code::modules::module;
-                fn cuModuleUnload(hmod: CUmodule) => kept::code::modules::module_ends;
+                ) then kept::code::modules::module_with_options(module, image, num_options, options, option_values);
+                fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void)
+                    then kept::code::modules::module(module, fat_cubin);
+                fn cuModuleUnload(hmod: CUmodule) => kept::objects::ends;
             }
             elsewhere {
                 fn cuLinkAddData(

@@ -13,7 +13,7 @@ macro_rules! pool {
                 ) / _ptsz => kept::memory::stream_ordered::allocate;
                 fn cuMemAllocFromPoolAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream,
-                ) / _ptsz => kept::memory::stream_ordered::from_pool;
+                ) / _ptsz then kept::memory::stream_ordered::from_pool(dptr, bytesize);
                 fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order;
                 fn cuMemGetDefaultMemPool(
                     pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType,
@@ -45,7 +45,8 @@ macro_rules! pool {
                 fn cuMemSetMemPool(location: *mut CUmemLocation, type_: CUmemAllocationType, pool: CUmemoryPool);
             }
             elsewhere {
-                fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order_per_thread;
+                fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, stream: CUstream)
+                    => kept::memory::freeing::in_order_per_thread;
             }
         }
     };

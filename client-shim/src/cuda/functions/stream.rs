@@ -20,14 +20,16 @@ macro_rules! stream {
                 ) / _ptsz => kept::objects::contexts::begin_capture_to_graph;
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
-                ) / _ptsz => kept::objects::contexts::begin_capture;
+                ) / _ptsz then kept::objects::contexts::begun();
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
-                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint) => kept::objects::streams::stream;
+                fn cuStreamCreate(stream: *mut CUstream, flags: c_uint)
+                    then kept::objects::streams::stream(stream, flags, None);
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
-                ) => kept::objects::streams::stream_with_priority;
-                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
-                fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz => kept::objects::contexts::end_capture;
+                ) then kept::objects::streams::stream(stream, flags, Some(priority));
+                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::ends;
+                fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz
+                    => kept::objects::contexts::end_capture;
                 fn cuStreamGetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value_out: *mut CUstreamAttrValue,
                 ) / _ptsz;
@@ -46,7 +48,7 @@ macro_rules! stream {
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamSetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue,
-                ) / _ptsz => kept::objects::streams::stream_attribute;
+                ) / _ptsz then kept::objects::streams::stream_attribute(stream, attr, value);
                 fn cuStreamSynchronize(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamUpdateCaptureDependencies_v2(
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
@@ -77,8 +79,8 @@ macro_rules! stream {
                 fn cuStreamBeginRecaptureToGraph(
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
-                ) / _ptsz => kept::graphs::recapture;
-                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::streams::stream_ends;
+                ) / _ptsz then kept::graphs::recapture(graph);
+                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::ends;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,

@@ -3,16 +3,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-use super::modules::{copied, found, jit_options, loaded, named};
+use super::modules::{found, jit_options, loaded};
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::{
-        kernel::{cuKernelGetFunction, cuKernelSetAttribute, cuKernelSetCacheConfig},
-        library::{
-            cuLibraryGetGlobal, cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile,
-            cuLibraryUnload,
-        },
-    },
+    functions::library::cuLibraryGetGlobal,
     result::CUresult,
     types::{
         CUdevice, CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUkernel, CUlibrary,
@@ -22,8 +16,7 @@ use crate::cuda::{
 use crate::kept::{
     objects::{
         current::context,
-        destroyed,
-        recipes::{Recipe, Setting},
+        recipes::{Image, Recipe, Setting},
     },
     recipes,
 };
@@ -31,58 +24,19 @@ use crate::kept::{
 /// `CU_LIBRARY_BINARY_IS_PRESERVED`: the image stays where it is, which a copy of ours does too.
 const IS_PRESERVED: CUlibraryOption = 1;
 
-/// Logic of `cuLibraryLoadData`.
-#[expect(clippy::too_many_arguments, reason = "the driver's function has as many")]
+/// A library was loaded, of an image if that can be kept, with options of the compiler and of its own: how many there
+/// are of each, and where.
 pub(crate) fn library(
-    driver: &mut Driver<cuLibraryLoadData::Signature>,
+    function: &'static str,
     library: *mut CUlibrary,
-    code: *const c_void,
-    options: *mut CUjit_option,
-    values: *mut *mut c_void,
-    count: c_uint,
-    library_options: *mut CUlibraryOption,
-    library_values: *mut *mut c_void,
-    library_count: c_uint,
-) -> Result<CUresult, Bypass> {
-    let answer = driver.call(|function| {
-        // SAFETY: the program's call with the program's arguments.
-        unsafe { function(library, code, options, values, count, library_options, library_values, library_count) }
-    });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *library }.0;
-        let options = jit_options(count, options, values).filter(|_| are_kept(library_count, library_options));
-        let recipe = |image, options| Recipe::Library { image, options };
-        loaded("cuLibraryLoadData", handle, copied(code), options, recipe)?;
-    }
-    Ok(answer)
-}
-
-/// Logic of `cuLibraryLoadFromFile`.
-#[expect(clippy::too_many_arguments, reason = "the driver's function has as many")]
-pub(crate) fn library_file(
-    driver: &mut Driver<cuLibraryLoadFromFile::Signature>,
-    library: *mut CUlibrary,
-    path: *const c_char,
-    options: *mut CUjit_option,
-    values: *mut *mut c_void,
-    count: c_uint,
-    library_options: *mut CUlibraryOption,
-    library_values: *mut *mut c_void,
-    library_count: c_uint,
-) -> Result<CUresult, Bypass> {
-    let answer = driver.call(|function| {
-        // SAFETY: the program's call with the program's arguments.
-        unsafe { function(library, path, options, values, count, library_options, library_values, library_count) }
-    });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *library }.0;
-        let options = jit_options(count, options, values).filter(|_| are_kept(library_count, library_options));
-        let recipe = |image, options| Recipe::Library { image, options };
-        loaded("cuLibraryLoadFromFile", handle, Some(named(path)), options, recipe)?;
-    }
-    Ok(answer)
+    image: Option<Image>,
+    (count, options, values): (c_uint, *const CUjit_option, *const *mut c_void),
+    (library_count, library_options): (c_uint, *const CUlibraryOption),
+) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *library }.0;
+    let options = jit_options(count, options, values).filter(|_| are_kept(library_count, library_options));
+    loaded(function, handle, image, options, |image, options| Recipe::Library { image, options })
 }
 
 fn are_kept(count: c_uint, options: *const CUlibraryOption) -> bool {
@@ -90,49 +44,23 @@ fn are_kept(count: c_uint, options: *const CUlibraryOption) -> bool {
     (0..usize::try_from(count).unwrap_or(0)).all(|at| unsafe { options.wrapping_add(at).read() } == IS_PRESERVED)
 }
 
-/// Logic of `cuLibraryUnload`.
-pub(crate) fn library_ends(
-    driver: &mut Driver<cuLibraryUnload::Signature>,
-    library: CUlibrary,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    destroyed(library.0, || driver.call(|function| unsafe { function(library) }))
+/// After `cuLibraryGetKernel`.
+pub(crate) fn kernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *kernel }.0;
+    // SAFETY: the driver has just looked for this name.
+    let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    recipes(|recipes| recipes.keep_first(handle, || Recipe::Kernel { library: library.0, name }))?;
+    Ok(())
 }
 
-/// Logic of `cuLibraryGetKernel`.
-pub(crate) fn kernel(
-    driver: &mut Driver<cuLibraryGetKernel::Signature>,
-    kernel: *mut CUkernel,
-    library: CUlibrary,
-    name: *const c_char,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(kernel, library, name) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *kernel }.0;
-        // SAFETY: the driver has just looked for this name.
-        let name = unsafe { CStr::from_ptr(name) }.to_owned();
-        recipes(|recipes| recipes.keep_first(handle, || Recipe::Kernel { library: library.0, name }))?;
-    }
-    Ok(answer)
-}
-
-/// Logic of `cuLibraryGetModule`.
-pub(crate) fn library_module(
-    driver: &mut Driver<cuLibraryGetModule::Signature>,
-    module: *mut CUmodule,
-    library: CUlibrary,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(module, library) });
-    if answer.is_success() {
-        let context = context()?;
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *module }.0;
-        recipes(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
-    }
-    Ok(answer)
+/// After `cuLibraryGetModule`.
+pub(crate) fn library_module(module: *mut CUmodule, library: CUlibrary) -> Result<(), Bypass> {
+    let context = context()?;
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *module }.0;
+    recipes(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
+    Ok(())
 }
 
 /// Logic of `cuLibraryGetGlobal`.
@@ -144,56 +72,32 @@ pub(crate) fn variable(
     name: *const c_char,
 ) -> Result<CUresult, Bypass> {
     found(address, bytes, library.0, true, name, |address, bytes| {
-        // SAFETY: the program's call, and a place of ours where it wants no size.
+        // SAFETY: the program's call with the program's arguments, or with a place of ours where it has none.
         driver.call(|function| unsafe { function(address, bytes, library, name) })
     })
 }
 
-/// Logic of `cuKernelGetFunction`.
-pub(crate) fn kernel_function(
-    driver: &mut Driver<cuKernelGetFunction::Signature>,
-    function: *mut CUfunction,
-    kernel: CUkernel,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|call| unsafe { call(function, kernel) });
-    if answer.is_success() {
-        let context = context()?;
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *function }.0;
-        recipes(|recipes| recipes.keep_first(handle, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
-    }
-    Ok(answer)
+/// After `cuKernelGetFunction`.
+pub(crate) fn kernel_function(function: *mut CUfunction, kernel: CUkernel) -> Result<(), Bypass> {
+    let context = context()?;
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *function }.0;
+    recipes(|recipes| recipes.keep_first(handle, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
+    Ok(())
 }
 
-/// Logic of `cuKernelSetAttribute`.
+/// After `cuKernelSetAttribute`.
 pub(crate) fn kernel_attribute(
-    driver: &mut Driver<cuKernelSetAttribute::Signature>,
     attribute: CUfunction_attribute,
     value: c_int,
     kernel: CUkernel,
     device: CUdevice,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(attribute, value, kernel, device) });
-    if answer.is_success() {
-        let value = u64::from(value.cast_unsigned());
-        recipes(|recipes| recipes.set(kernel.0, Setting::Attribute(attribute, Some(device)), value))?;
-    }
-    Ok(answer)
+) -> Result<(), Bypass> {
+    let value = u64::from(value.cast_unsigned());
+    recipes(|recipes| recipes.set(kernel.0, Setting::Attribute(attribute, Some(device)), value))
 }
 
-/// Logic of `cuKernelSetCacheConfig`.
-pub(crate) fn kernel_cache(
-    driver: &mut Driver<cuKernelSetCacheConfig::Signature>,
-    kernel: CUkernel,
-    preference: CUfunc_cache,
-    device: CUdevice,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(kernel, preference, device) });
-    if answer.is_success() {
-        recipes(|recipes| recipes.set(kernel.0, Setting::Cache(Some(device)), preference.into()))?;
-    }
-    Ok(answer)
+/// After `cuKernelSetCacheConfig`.
+pub(crate) fn kernel_cache(kernel: CUkernel, preference: CUfunc_cache, device: CUdevice) -> Result<(), Bypass> {
+    recipes(|recipes| recipes.set(kernel.0, Setting::Cache(Some(device)), preference.into()))
 }

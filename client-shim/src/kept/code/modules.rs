@@ -8,13 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use super::{image, variables};
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::{
-        kernel::{cuFuncSetAttribute, cuFuncSetCacheConfig},
-        module::{
-            cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx,
-            cuModuleUnload,
-        },
-    },
+    functions::module::cuModuleGetGlobal_v2,
     result::CUresult,
     types::{CUdeviceptr, CUfunc_cache, CUfunction, CUfunction_attribute, CUjit_option, CUmodule, Key as _},
 };
@@ -22,7 +16,7 @@ use crate::kept::{
     account::{self, Reason},
     objects::{
         current::context,
-        destroyed, keep,
+        keep,
         recipes::{Image, JitOption, Recipe, Setting},
     },
     recipes,
@@ -74,49 +68,31 @@ pub(super) fn loaded(
     }
 }
 
-pub(super) fn copied(image: *const c_void) -> Option<Image> {
+pub(crate) fn copied(image: *const c_void) -> Option<Image> {
     // SAFETY: the driver has just loaded it.
     unsafe { image::copy(image) }.map(|bytes| Image::Bytes(bytes.into()))
 }
 
-pub(super) fn named(path: *const c_char) -> Image {
+pub(crate) fn named(path: *const c_char) -> Image {
     // SAFETY: the driver has just opened the file of this name.
     Image::File(unsafe { CStr::from_ptr(path) }.to_owned())
 }
 
-/// Logic of `cuModuleLoad`.
-pub(crate) fn module_file(
-    driver: &mut Driver<cuModuleLoad::Signature>,
-    module: *mut CUmodule,
-    path: *const c_char,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(module, path) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *module }.0;
-        let recipe = Recipe::Module { context: context()?, image: named(path), options: Vec::new() };
-        keep("cuModuleLoad", handle, recipe)?;
-    }
-    Ok(answer)
+/// After `cuModuleLoad`.
+pub(crate) fn module_file(module: *mut CUmodule, path: *const c_char) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *module }.0;
+    let recipe = Recipe::Module { context: context()?, image: named(path), options: Vec::new() };
+    keep("cuModuleLoad", handle, recipe)
 }
 
-/// Logic of `cuModuleLoadData` and `cuModuleLoadFatBinary`.
-pub(crate) fn module(
-    driver: &mut Driver<cuModuleLoadData::Signature>,
-    module: *mut CUmodule,
-    image: *const c_void,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(module, image) });
-    if answer.is_success() {
-        let context = context()?;
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *module }.0;
-        let recipe = |image, options| Recipe::Module { context, image, options };
-        loaded("cuModuleLoadData", handle, copied(image), Some(Vec::new()), recipe)?;
-    }
-    Ok(answer)
+/// After `cuModuleLoadData` and `cuModuleLoadFatBinary`.
+pub(crate) fn module(module: *mut CUmodule, image: *const c_void) -> Result<(), Bypass> {
+    let context = context()?;
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *module }.0;
+    let recipe = |image, options| Recipe::Module { context, image, options };
+    loaded("cuModuleLoadData", handle, copied(image), Some(Vec::new()), recipe)
 }
 
 /// A module that cudart has loaded through its private table; `is_plain` if nothing was said but the image.
@@ -126,53 +102,29 @@ pub(crate) fn module_by_table(module: CUmodule, image: *const c_void, is_plain: 
     loaded("cuGetExportTable", module.0, copied(image), is_plain.then(Vec::new), recipe)
 }
 
-/// Logic of `cuModuleLoadDataEx`.
+/// After `cuModuleLoadDataEx`.
 pub(crate) fn module_with_options(
-    driver: &mut Driver<cuModuleLoadDataEx::Signature>,
     module: *mut CUmodule,
     image: *const c_void,
     count: c_uint,
     options: *mut CUjit_option,
     values: *mut *mut c_void,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(module, image, count, options, values) });
-    if answer.is_success() {
-        let context = context()?;
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *module }.0;
-        let recipe = |image, options| Recipe::Module { context, image, options };
-        loaded("cuModuleLoadDataEx", handle, copied(image), jit_options(count, options, values), recipe)?;
-    }
-    Ok(answer)
+) -> Result<(), Bypass> {
+    let context = context()?;
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *module }.0;
+    let recipe = |image, options| Recipe::Module { context, image, options };
+    loaded("cuModuleLoadDataEx", handle, copied(image), jit_options(count, options, values), recipe)
 }
 
-/// Logic of `cuModuleUnload`.
-pub(crate) fn module_ends(
-    driver: &mut Driver<cuModuleUnload::Signature>,
-    module: CUmodule,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    destroyed(module.0, || driver.call(|function| unsafe { function(module) }))
-}
-
-/// Logic of `cuModuleGetFunction`.
-pub(crate) fn function(
-    driver: &mut Driver<cuModuleGetFunction::Signature>,
-    function: *mut CUfunction,
-    module: CUmodule,
-    name: *const c_char,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|call| unsafe { call(function, module, name) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *function }.0;
-        // SAFETY: the driver has just looked for this name.
-        let name = unsafe { CStr::from_ptr(name) }.to_owned();
-        recipes(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
-    }
-    Ok(answer)
+/// After `cuModuleGetFunction`.
+pub(crate) fn function(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *function }.0;
+    // SAFETY: the driver has just looked for this name.
+    let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    recipes(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
+    Ok(())
 }
 
 /// Logic of `cuModuleGetGlobal`.
@@ -184,7 +136,7 @@ pub(crate) fn variable(
     name: *const c_char,
 ) -> Result<CUresult, Bypass> {
     found(address, bytes, module.0, false, name, |address, bytes| {
-        // SAFETY: the program's call, and a place of ours where it wants no size.
+        // SAFETY: the program's call with the program's arguments, or with a place of ours where it has none.
         driver.call(|function| unsafe { function(address, bytes, module, name) })
     })
 }
@@ -214,32 +166,13 @@ pub(super) fn found(
     Ok(answer)
 }
 
-/// Logic of `cuFuncSetAttribute`.
-pub(crate) fn attribute(
-    driver: &mut Driver<cuFuncSetAttribute::Signature>,
-    function: CUfunction,
-    attribute: CUfunction_attribute,
-    value: c_int,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|call| unsafe { call(function, attribute, value) });
-    if answer.is_success() {
-        let value = u64::from(value.cast_unsigned());
-        recipes(|recipes| recipes.set(function.0, Setting::Attribute(attribute, None), value))?;
-    }
-    Ok(answer)
+/// After `cuFuncSetAttribute`.
+pub(crate) fn attribute(function: CUfunction, attribute: CUfunction_attribute, value: c_int) -> Result<(), Bypass> {
+    let value = u64::from(value.cast_unsigned());
+    recipes(|recipes| recipes.set(function.0, Setting::Attribute(attribute, None), value))
 }
 
-/// Logic of `cuFuncSetCacheConfig`.
-pub(crate) fn cache(
-    driver: &mut Driver<cuFuncSetCacheConfig::Signature>,
-    function: CUfunction,
-    preference: CUfunc_cache,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|call| unsafe { call(function, preference) });
-    if answer.is_success() {
-        recipes(|recipes| recipes.set(function.0, Setting::Cache(None), preference.into()))?;
-    }
-    Ok(answer)
+/// After `cuFuncSetCacheConfig`.
+pub(crate) fn cache(function: CUfunction, preference: CUfunc_cache) -> Result<(), Bypass> {
+    recipes(|recipes| recipes.set(function.0, Setting::Cache(None), preference.into()))
 }

@@ -11,9 +11,7 @@
 //!
 //! A stream that is being captured executes nothing, so what it is given is not noted. A module's variables are in doubt
 //! after every recovery (`recovery`): this is what makes constants right again, which no kernel writes.
-#![expect(unsafe_code, reason = "calls the driver and reads what the program has given it")]
-
-mod calls;
+#![expect(unsafe_code, reason = "reads what the program has given to the driver")]
 
 use std::{
     ffi::{c_uint, c_void},
@@ -21,14 +19,14 @@ use std::{
     sync::atomic::Ordering,
 };
 
-pub(crate) use calls::*;
-
-use crate::cuda::{
-    call::Bypass,
-    result::CUresult,
-    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, Key as _},
+use crate::{
+    cuda::{
+        arguments::structures::{Destination, WithDestination},
+        call::Bypass,
+        types::{CUdeviceptr, Key as _},
+    },
+    kept::{KEPT, is_capturing, objects::recipes::MOST_WRITTEN, recipes},
 };
-use crate::kept::{KEPT, is_capturing, objects::recipes::MOST_WRITTEN, recipes};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.
 const MEMORY_TYPE: c_uint = 2;
@@ -42,44 +40,7 @@ pub(super) fn begin() {
     KEPT.has_variables.store(true, Ordering::Relaxed);
 }
 
-/// `CUDA_MEMCPY2D`, as far as it says where it writes.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Flat {
-    source: [usize; 7],
-    first_byte: usize,
-    first_row: usize,
-    kind: c_uint,
-    host: usize,
-    device: CUdeviceptr,
-    array: usize,
-    pitch: usize,
-    width: usize,
-    height: usize,
-}
-
-/// `CUDA_MEMCPY3D`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Solid {
-    source: [usize; 11],
-    first_byte: usize,
-    first_row: usize,
-    first_layer: usize,
-    mip_level: usize,
-    kind: c_uint,
-    host: usize,
-    device: CUdeviceptr,
-    array: usize,
-    reserved: usize,
-    pitch: usize,
-    rows: usize,
-    width: usize,
-    height: usize,
-    depth: usize,
-}
-
-/// Where a call writes, if that is in a variable.
+/// Where a call has written, if that is in a variable.
 struct Target {
     address: usize,
     length: usize,
@@ -96,44 +57,9 @@ impl Target {
         if is_met && !is_capturing()? { Ok(Self { address, length }) } else { Err(Bypass::NotOurs) }
     }
 
-    /// Of a copy in two dimensions. One to an array, or to the host, writes no variable.
-    fn of_flat(copy: *const CUDA_MEMCPY2D) -> Result<Self, Bypass> {
-        if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
-            return Err(Bypass::NotOurs);
-        }
-        // SAFETY: the program's argument, which the driver reads too.
-        let copy = unsafe { copy.cast::<Flat>().read_unaligned() };
-        let rows = copy.first_row.saturating_add(copy.height);
-        Self::of_rows(copy.kind, copy.host, copy.device, copy.pitch.max(copy.width).saturating_mul(rows))
-    }
-
-    /// Of a copy in three dimensions.
-    fn of_solid(copy: *const CUDA_MEMCPY3D) -> Result<Self, Bypass> {
-        if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
-            return Err(Bypass::NotOurs);
-        }
-        // SAFETY: the program's argument, which the driver reads too.
-        let copy = unsafe { copy.cast::<Solid>().read_unaligned() };
-        let layers = copy.first_layer.saturating_add(copy.depth);
-        let rows = copy.rows.max(copy.height).saturating_mul(layers);
-        Self::of_rows(copy.kind, copy.host, copy.device, copy.pitch.max(copy.width).saturating_mul(rows))
-    }
-
-    fn of_rows(kind: c_uint, host: usize, device: CUdeviceptr, length: usize) -> Result<Self, Bypass> {
-        match kind {
-            OF_DEVICE => Self::new(device, length),
-            // An address of either kind is given in the host's place.
-            UNIFIED => Self::new(host.key(), length),
-            _ => Err(Bypass::NotOurs),
-        }
-    }
-
-    /// The call has ended like this, and these bytes were written, if they are known.
-    fn written(&self, answer: CUresult, bytes: Option<&[u8]>) -> Result<CUresult, Bypass> {
-        if answer.is_success() {
-            recipes(|recipes| recipes.write(self.address, self.length, bytes))?;
-        }
-        Ok(answer)
+    /// These bytes, if they are known.
+    fn written(&self, bytes: Option<&[u8]>) -> Result<(), Bypass> {
+        recipes(|recipes| recipes.write(self.address, self.length, bytes))
     }
 }
 
@@ -144,78 +70,54 @@ fn kind_of(address: u64) -> Option<u32> {
     answer.is_success().then_some(kind)
 }
 
-/// Bytes of the host's that a call has read.
-///
-/// # Safety
-/// The driver has just read so many there.
-unsafe fn read<'bytes>(source: *const c_void, length: usize) -> &'bytes [u8] {
-    // SAFETY: by the contract.
-    unsafe { slice::from_raw_parts(source.cast(), length) }
+/// A copy from a host's address: what it has written is unknown while one from pinned memory has not ended.
+pub(crate) fn copied(to: CUdeviceptr, from: *const c_void, length: usize, has_ended: bool) -> Result<(), Bypass> {
+    let target = Target::new(to, length)?;
+    let is_known = has_ended || kind_of(from.addr().key()) != Some(OF_HOST);
+    // SAFETY: the driver has just read as much there.
+    target.written(is_known.then(|| unsafe { slice::from_raw_parts(from.cast(), length) }))
 }
 
-/// What a copy from a host's address has written: unknown while a copy from pinned memory has not ended.
-fn copied(target: &Target, source: *const c_void, has_ended: bool, answer: CUresult) -> Result<CUresult, Bypass> {
-    let is_known = answer.is_success() && (has_ended || kind_of(source.addr().key()) != Some(OF_HOST));
-    // SAFETY: the driver has read as much.
-    target.written(answer, is_known.then(|| unsafe { read(source, target.length) }))
-}
-
-/// The same for an address of either kind.
-fn copied_from_any(
-    target: &Target,
-    source: CUdeviceptr,
+/// A copy from an address of either kind.
+pub(crate) fn copied_from_any(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    length: usize,
     has_ended: bool,
-    answer: CUresult,
-) -> Result<CUresult, Bypass> {
-    match kind_of(source) {
-        Some(OF_DEVICE) => target.written(answer, None),
+) -> Result<(), Bypass> {
+    let target = Target::new(to, length)?;
+    match kind_of(from) {
+        Some(OF_DEVICE) => target.written(None),
         _ => {
-            let source = usize::try_from(source).map_err(|_| Bypass::ForTheDriver)?;
-            copied(target, std::ptr::with_exposed_provenance(source), has_ended, answer)
+            let from = usize::try_from(from).map_err(|_| Bypass::ForTheDriver)?;
+            copied(to, std::ptr::with_exposed_provenance(from), length, has_ended)
         }
     }
 }
 
-/// A pattern as often as it was set.
-fn set(target: &Target, pattern: &[u8], answer: CUresult) -> Result<CUresult, Bypass> {
-    let is_kept = answer.is_success() && target.length <= MOST_WRITTEN;
-    let bytes = is_kept.then(|| pattern.repeat(target.length / pattern.len()));
-    target.written(answer, bytes.as_deref())
+/// Nobody here knows what was written.
+pub(crate) fn overwritten(to: CUdeviceptr, length: usize) -> Result<(), Bypass> {
+    Target::new(to, length)?.written(None)
 }
 
-#[cfg(test)]
-mod tests {
-    use std::mem::offset_of;
-
-    use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUDA_MEMCPY3D_st};
-
-    use super::{Flat, Solid};
-
-    #[test]
-    fn copies_of_several_dimensions_are_as_in_the_header() {
-        assert_eq!(size_of::<Flat>(), size_of::<CUDA_MEMCPY2D_st>());
-        assert_eq!(size_of::<Solid>(), size_of::<CUDA_MEMCPY3D_st>());
-        let flat =
-            [offset_of!(Flat, first_row), offset_of!(Flat, kind), offset_of!(Flat, device), offset_of!(Flat, pitch)];
-        let of_header = [
-            offset_of!(CUDA_MEMCPY2D_st, dstY),
-            offset_of!(CUDA_MEMCPY2D_st, dstMemoryType),
-            offset_of!(CUDA_MEMCPY2D_st, dstDevice),
-            offset_of!(CUDA_MEMCPY2D_st, dstPitch),
-        ];
-        assert_eq!(flat, of_header);
-        let solid = [
-            offset_of!(Solid, first_layer),
-            offset_of!(Solid, kind),
-            offset_of!(Solid, device),
-            offset_of!(Solid, rows),
-        ];
-        let of_header = [
-            offset_of!(CUDA_MEMCPY3D_st, dstZ),
-            offset_of!(CUDA_MEMCPY3D_st, dstMemoryType),
-            offset_of!(CUDA_MEMCPY3D_st, dstDevice),
-            offset_of!(CUDA_MEMCPY3D_st, dstHeight),
-        ];
-        assert_eq!(solid, of_header);
+/// The same by a copy in several dimensions. One to an array, or to the host, writes no variable.
+pub(crate) fn overwritten_by(copy: *const impl WithDestination) -> Result<(), Bypass> {
+    if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
+        return Err(Bypass::NotOurs);
     }
+    // SAFETY: the program's argument, which the driver has read too.
+    let Destination { kind, host, device, length } = unsafe { copy.read_unaligned() }.destination();
+    match kind {
+        OF_DEVICE => overwritten(device, length),
+        // An address of either kind is given in the host's place.
+        UNIFIED => overwritten(host, length),
+        _ => Err(Bypass::NotOurs),
+    }
+}
+
+/// A pattern was set so many times.
+pub(crate) fn set(to: CUdeviceptr, pattern: &[u8], count: usize) -> Result<(), Bypass> {
+    let target = Target::new(to, count.saturating_mul(pattern.len()))?;
+    let bytes = (target.length <= MOST_WRITTEN).then(|| pattern.repeat(count));
+    target.written(bytes.as_deref())
 }

@@ -1,10 +1,7 @@
 //! Graphs that a program makes, and the nodes that it adds: passed on in the living copy's handles, and noted.
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
-use std::{
-    ffi::{c_uint, c_void},
-    ptr,
-};
+use std::ptr;
 
 use super::{
     added, around, made,
@@ -14,13 +11,13 @@ use super::{
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::{graph as of, stream as of_stream},
+        functions::graph as of,
         result::CUresult,
         types::{
             CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
             CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
             CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphEdgeData, CUgraphNode,
-            CUgraphNodeParams, CUgraphRecaptureCallback, CUstream, CUstreamCaptureMode, Key as _,
+            CUgraphNodeParams, Key as _,
         },
     },
     kept::{
@@ -29,41 +26,22 @@ use crate::{
     },
 };
 
-/// Logic of `cuGraphCreate`.
-pub(crate) fn create(
-    driver: &mut Driver<of::cuGraphCreate::Signature>,
-    graph: *mut CUgraph,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(graph, flags) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        made("cuGraphCreate", unsafe { *graph })?;
-    }
-    Ok(answer)
+/// After `cuGraphCreate`.
+pub(crate) fn create(graph: *mut CUgraph) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    made("cuGraphCreate", unsafe { *graph })
 }
 
-/// Logic of `cuGraphClone`.
-pub(crate) fn clone(
-    driver: &mut Driver<of::cuGraphClone::Signature>,
-    copy: *mut CUgraph,
-    original: CUgraph,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(copy, original) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        made("cuGraphClone", unsafe { *copy })?;
-    }
-    Ok(answer)
+/// After `cuGraphClone`.
+pub(crate) fn clone(copy: *mut CUgraph) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    made("cuGraphClone", unsafe { *copy })
 }
 
 /// Logic of `cuGraphDestroy`. It is forgotten first, since another one may get its handle at once.
 pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph: CUgraph) -> Result<CUresult, Bypass> {
     let taken = graphs(|graphs| graphs.forget(graph.0))?;
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(graph) });
+    let answer = driver.pass();
     if answer.is_success() {
         account::gone(graph.key());
     } else if let Some(taken) = taken {
@@ -72,21 +50,9 @@ pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph:
     Ok(answer)
 }
 
-/// Logic of `cuStreamBeginRecaptureToGraph`: what it leaves of the graph is told by nobody.
-pub(crate) fn recapture(
-    driver: &mut Driver<of_stream::cuStreamBeginRecaptureToGraph::Signature>,
-    stream: CUstream,
-    mode: CUstreamCaptureMode,
-    graph: CUgraph,
-    callback: CUgraphRecaptureCallback,
-    data: *mut c_void,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(stream, mode, graph, callback, data) });
-    if answer.is_success() {
-        refuse("cuStreamBeginRecaptureToGraph", Reason::Graph, graph.0)?;
-    }
-    Ok(answer)
+/// After `cuStreamBeginRecaptureToGraph`: what it leaves of the graph is told by nobody.
+pub(crate) fn recapture(graph: CUgraph) -> Result<(), Bypass> {
+    refuse("cuStreamBeginRecaptureToGraph", Reason::Graph, graph.0)
 }
 
 /// Translated nodes as the driver takes them: none stay none.
@@ -263,7 +229,6 @@ pub(crate) fn destroy_node(
     node: CUgraphNode,
 ) -> Result<CUresult, Bypass> {
     let root = around(node.0);
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(node) });
+    let answer = driver.pass();
     rearranged("cuGraphDestroyNode", answer, root)
 }

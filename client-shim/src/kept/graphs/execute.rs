@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 use std::{
-    ffi::{c_char, c_uint, c_ulonglong},
+    ffi::{c_uint, c_ulonglong},
     ptr,
     sync::Arc,
 };
@@ -20,8 +20,8 @@ use crate::{
         result::CUresult,
         types::{
             CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
-            CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
-            CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, Key as _,
+            CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
+            Key as _,
         },
     },
     kept::{
@@ -47,36 +47,21 @@ struct Instantiation {
 }
 
 /// Notes an executable graph.
-fn instantiated(
+pub(crate) fn instantiated(
     function: &'static str,
-    answer: CUresult,
     place: *mut CUgraphExec,
     graph: CUgraph,
     flags: c_ulonglong,
-) -> Result<CUresult, Bypass> {
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let executable = unsafe { *place };
-        let context = context()?;
-        let is_kept = flags & DEVICE_LAUNCH == 0
-            && graphs(|graphs| graphs.instantiate(executable.0, graph.0, context, flags & !UPLOAD))?;
-        if !is_kept {
-            account::made(function, Reason::Graph, executable.key());
-        }
+) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let executable = unsafe { *place };
+    let context = context()?;
+    let is_kept = flags & DEVICE_LAUNCH == 0
+        && graphs(|graphs| graphs.instantiate(executable.0, graph.0, context, flags & !UPLOAD))?;
+    if !is_kept {
+        account::made(function, Reason::Graph, executable.key());
     }
-    Ok(answer)
-}
-
-/// Logic of `cuGraphInstantiateWithFlags`.
-pub(crate) fn instantiate(
-    driver: &mut Driver<of::cuGraphInstantiateWithFlags::Signature>,
-    place: *mut CUgraphExec,
-    graph: CUgraph,
-    flags: c_ulonglong,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(place, graph, flags) });
-    instantiated("cuGraphInstantiateWithFlags", answer, place, graph, flags)
+    Ok(())
 }
 
 /// Logic of `cuGraphInstantiateWithParams`.
@@ -102,21 +87,10 @@ pub(crate) fn instantiate_with(
         // SAFETY: the driver writes its results there.
         unsafe { params.cast::<Instantiation>().write_unaligned(told) };
     }
-    instantiated("cuGraphInstantiateWithParams", answer, place, graph, held.map_or(0, |held| held.flags))
-}
-
-/// Logic of `cuGraphInstantiate` as it was before CUDA 12.
-pub(crate) fn instantiate_with_log(
-    driver: &mut Driver<of::cuGraphInstantiate::Signature>,
-    place: *mut CUgraphExec,
-    graph: CUgraph,
-    error_node: *mut CUgraphNode,
-    text: *mut c_char,
-    room: usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(place, graph, error_node, text, room) });
-    instantiated("cuGraphInstantiate", answer, place, graph, 0)
+    if answer.is_success() {
+        instantiated("cuGraphInstantiateWithParams", place, graph, held.map_or(0, |held| held.flags))?;
+    }
+    Ok(answer)
 }
 
 /// Logic of `cuGraphExecDestroy`.
@@ -125,8 +99,7 @@ pub(crate) fn destroy_executable(
     executable: CUgraphExec,
 ) -> Result<CUresult, Bypass> {
     let taken = graphs(|graphs| graphs.forget_executable(executable.0))?;
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(executable) });
+    let answer = driver.pass();
     if answer.is_success() {
         account::gone(executable.key());
     } else if let Some(taken) = taken {
@@ -136,14 +109,12 @@ pub(crate) fn destroy_executable(
 }
 
 /// Notes an executable graph that does what another graph does.
-fn updated(answer: CUresult, executable: CUgraphExec, by: CUgraph) -> Result<CUresult, Bypass> {
-    if answer.is_success() {
-        let was_kept = graphs(|graphs| graphs.is_executable(executable.0))?;
-        if was_kept && !graphs(|graphs| graphs.update(executable.0, by.0))? {
-            lose("cuGraphExecUpdate", Reason::Graph, executable)?;
-        }
+pub(crate) fn updated(executable: CUgraphExec, by: CUgraph) -> Result<(), Bypass> {
+    let was_kept = graphs(|graphs| graphs.is_executable(executable.0))?;
+    if was_kept && !graphs(|graphs| graphs.update(executable.0, by.0))? {
+        lose("cuGraphExecUpdate", Reason::Graph, executable)?;
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// An executable graph cannot be made again any longer.
@@ -154,42 +125,10 @@ fn lose(function: &'static str, reason: Reason, executable: CUgraphExec) -> Resu
     Ok(())
 }
 
-/// Logic of `cuGraphExecUpdate_v2`.
-pub(crate) fn update(
-    driver: &mut Driver<of::cuGraphExecUpdate_v2::Signature>,
-    executable: CUgraphExec,
-    by: CUgraph,
-    info: *mut CUgraphExecUpdateResultInfo,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    updated(driver.call(|function| unsafe { function(executable, by, info) }), executable, by)
-}
-
-/// Logic of `cuGraphExecUpdate`.
-pub(crate) fn update_plainly(
-    driver: &mut Driver<of::cuGraphExecUpdate::Signature>,
-    executable: CUgraphExec,
-    by: CUgraph,
-    node: *mut CUgraphNode,
-    result: *mut CUgraphExecUpdateResult,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    updated(driver.call(|function| unsafe { function(executable, by, node, result) }), executable, by)
-}
-
-/// Logic of `cuGraphNodeSetEnabled`.
-pub(crate) fn enable(
-    driver: &mut Driver<of::cuGraphNodeSetEnabled::Signature>,
-    executable: CUgraphExec,
-    node: CUgraphNode,
-    is_enabled: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(executable, node, is_enabled) });
-    if answer.is_success() {
-        graphs(|graphs| graphs.enable(executable.0, node.0, is_enabled != 0))?;
-    }
-    Ok(answer)
+/// After `cuGraphNodeSetEnabled`.
+pub(crate) fn enable(executable: CUgraphExec, node: CUgraphNode, is_enabled: c_uint) -> Result<(), Bypass> {
+    graphs(|graphs| graphs.enable(executable.0, node.0, is_enabled != 0))?;
+    Ok(())
 }
 
 /// Notes what a node of an executable graph does now.

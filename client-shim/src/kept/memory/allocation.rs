@@ -11,7 +11,7 @@ use super::{
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::memory::{cuMemAlloc_v2, cuMemAllocManaged, cuMemAllocPitch_v2},
+        functions::memory::{cuMemAlloc_v2, cuMemAllocPitch_v2},
         result::CUresult,
         types::{CUdevice, CUdeviceptr},
     },
@@ -44,8 +44,7 @@ pub(crate) fn plain(
             Ok(CUresult::CUDA_SUCCESS)
         }
         Err(failure) => {
-            // SAFETY: the program's call with the program's arguments.
-            let answer = driver.call(|function| unsafe { function(address, size) });
+            let answer = driver.pass();
             if answer.is_success() {
                 // SAFETY: the driver has just written there.
                 account::lost_range("cuMemAlloc", reason(failure), unsafe { *address }, size);
@@ -78,8 +77,7 @@ pub(crate) fn pitched(
             Ok(CUresult::CUDA_SUCCESS)
         }
         Err(failure) => {
-            // SAFETY: the program's call with the program's arguments.
-            let answer = driver.call(|function| unsafe { function(address, pitch, width, height, element) });
+            let answer = driver.pass();
             if answer.is_success() {
                 // SAFETY: the driver has just written there.
                 let found = unsafe { *address };
@@ -90,20 +88,10 @@ pub(crate) fn pitched(
     }
 }
 
-/// Logic of `cuMemAllocManaged`: it stays the driver's.
-pub(crate) fn managed(
-    driver: &mut Driver<cuMemAllocManaged::Signature>,
-    address: *mut CUdeviceptr,
-    size: usize,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, flags) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        account::lost_range("cuMemAllocManaged", Reason::Managed, unsafe { *address }, size);
-    }
-    Ok(answer)
+/// After `cuMemAllocManaged`: it stays the driver's.
+pub(crate) fn managed(address: *mut CUdeviceptr, size: usize) {
+    // SAFETY: the driver has just written there.
+    account::lost_range("cuMemAllocManaged", Reason::Managed, unsafe { *address }, size);
 }
 
 pub(super) fn reason(failure: Failure) -> Reason {

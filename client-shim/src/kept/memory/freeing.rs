@@ -23,8 +23,7 @@ const NO_TIMING: u32 = 2;
 /// Logic of `cuMemFree`.
 pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdeviceptr) -> Result<CUresult, Bypass> {
     let Some(block) = memory(|memory| memory.slabs.mark_freed(address))? else {
-        // SAFETY: the program's call with the program's argument.
-        let answer = driver.call(|function| unsafe { function(address) });
+        let answer = driver.pass();
         return Ok(account::after_free(address, answer));
     };
     if is_capturing()? {
@@ -49,7 +48,7 @@ pub(crate) fn in_order(
 ) -> Result<CUresult, Bypass> {
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured = || driver!(stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, stream, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
+    after(driver, address, is_captured, |event| driver!(event::cuEventRecord(event, stream)))
 }
 
 /// Logic of `cuMemFreeAsync` where each thread has a default stream.
@@ -61,21 +60,18 @@ pub(crate) fn in_order_per_thread(
     let mut status: CUstreamCaptureStatus = 0;
     let is_captured =
         || driver!(per_thread stream::cuStreamIsCapturing(stream, &raw mut status)).is_success() && status != 0;
-    after(driver, address, stream, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
+    after(driver, address, is_captured, |event| driver!(per_thread event::cuEventRecord(event, stream)))
 }
 
 /// Frees a block once what is before an event recorded now is done. Memory that is not ours is the driver's to free.
 fn after(
     driver: &mut Driver<cuMemFreeAsync::Signature>,
     address: CUdeviceptr,
-    stream: CUstream,
     is_captured: impl FnOnce() -> bool,
     record: impl FnOnce(CUevent) -> CUresult,
 ) -> Result<CUresult, Bypass> {
     if memory(|memory| memory.slabs.around(address))?.is_none() {
-        // SAFETY: the program's call with the program's arguments.
-        let answer = driver.call(|function| unsafe { function(address, stream) });
-        return Ok(account::after_free(address, answer));
+        return Ok(account::after_free(address, driver.pass()));
     }
     if is_captured() {
         // Freed in a graph can only be what was allocated in it.

@@ -16,11 +16,7 @@ use crate::process::descriptors::Held;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::mapping::{
-            cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemGetAllocationPropertiesFromHandle,
-            cuMemImportFromShareableHandle, cuMemMap, cuMemRelease, cuMemRetainAllocationHandle, cuMemSetAccess,
-            cuMemUnmap,
-        },
+        functions::mapping::{cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemRelease, cuMemUnmap},
         result::CUresult,
         types::{
             CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
@@ -74,8 +70,7 @@ pub(crate) fn create(
             return Ok(answer);
         }
     }
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(handle, size, properties, flags) });
+    let answer = driver.pass();
     if answer.is_success() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
@@ -107,16 +102,13 @@ fn created(
     own(|own| own.create(handle.key(), bytes(size), device, held, is_exportable_by_us))
 }
 
-/// Logic of `cuMemImportFromShareableHandle`: memory of another process is kept by a copy of the descriptor it came by.
+/// After `cuMemImportFromShareableHandle`: memory of another process is kept by a copy of the descriptor it came by.
 pub(crate) fn import(
-    driver: &mut Driver<cuMemImportFromShareableHandle::Signature>,
     handle: *mut CUmemGenericAllocationHandle,
     from: *mut c_void,
     kind: CUmemAllocationHandleType,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(handle, from, kind) });
-    if answer.is_success() && !handle.is_null() {
+) -> Result<(), Bypass> {
+    if !handle.is_null() {
         let number = c_int::try_from(from.addr()).ok().filter(|_| kind == DESCRIPTOR);
         let held = number.and_then(|number| Held::copy(number).ok());
         if held.is_none() {
@@ -127,7 +119,7 @@ pub(crate) fn import(
         let handle = unsafe { *handle };
         own(|own| own.create(handle.key(), 0, UNKNOWN_DEVICE, held, false))?;
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// Logic of `cuMemRelease`.
@@ -136,63 +128,49 @@ pub(crate) fn release(
     handle: CUmemGenericAllocationHandle,
 ) -> Result<CUresult, Bypass> {
     let released = own(|own| own.release(handle.key()))?;
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(handle) });
+    let answer = driver.pass();
     if !answer.is_success() {
         own(|own| own.unrelease(released))?;
     }
     Ok(answer)
 }
 
-/// Logic of `cuMemRetainAllocationHandle`.
-pub(crate) fn retain(
-    driver: &mut Driver<cuMemRetainAllocationHandle::Signature>,
-    handle: *mut CUmemGenericAllocationHandle,
-    address: *mut c_void,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(handle, address) });
-    if answer.is_success() && !handle.is_null() {
+/// After `cuMemRetainAllocationHandle`.
+pub(crate) fn retain(handle: *mut CUmemGenericAllocationHandle, address: *mut c_void) -> Result<(), Bypass> {
+    if !handle.is_null() {
         // SAFETY: the driver has just written there.
         let handle = unsafe { *handle };
         own(|own| own.retain(handle.key(), bytes(address.addr())))?;
     }
-    Ok(answer)
+    Ok(())
 }
 
-/// Logic of `cuMemGetAllocationPropertiesFromHandle`: what was added is hidden.
+/// After `cuMemGetAllocationPropertiesFromHandle`: what was added is hidden.
 pub(crate) fn properties(
-    driver: &mut Driver<cuMemGetAllocationPropertiesFromHandle::Signature>,
     properties: *mut CUmemAllocationProp,
     handle: CUmemGenericAllocationHandle,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(properties, handle) });
-    if answer.is_success() && !properties.is_null() && own(|own| own.is_exportable_by_us(handle.key()))? {
+) -> Result<(), Bypass> {
+    if !properties.is_null() && own(|own| own.is_exportable_by_us(handle.key()))? {
         // SAFETY: the driver has just written there.
         let mut said = unsafe { properties.read_unaligned() };
         said.handle_types &= !DESCRIPTOR;
         // SAFETY: as above.
         unsafe { properties.write_unaligned(said) };
     }
-    Ok(answer)
+    Ok(())
 }
 
-/// Logic of `cuMemMap`.
+/// After `cuMemMap`.
 pub(crate) fn map(
-    driver: &mut Driver<cuMemMap::Signature>,
     address: CUdeviceptr,
     size: usize,
     offset: usize,
     handle: CUmemGenericAllocationHandle,
-    flags: c_ulonglong,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, offset, handle, flags) });
-    if answer.is_success() && !own(|own| own.map(address, bytes(size), bytes(offset), handle.key()))? {
+) -> Result<(), Bypass> {
+    if !own(|own| own.map(address, bytes(size), bytes(offset), handle.key()))? {
         account::passed("cuMemMap", Reason::UnknownObject, bytes(size));
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// Logic of `cuMemUnmap`.
@@ -202,30 +180,26 @@ pub(crate) fn unmap(
     size: usize,
 ) -> Result<CUresult, Bypass> {
     let unmapped = own(|own| own.unmap(address, bytes(size)))?;
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size) });
+    let answer = driver.pass();
     if !answer.is_success() {
         own(|own| own.remap(unmapped))?;
     }
     Ok(answer)
 }
 
-/// Logic of `cuMemSetAccess`.
+/// After `cuMemSetAccess`.
 pub(crate) fn allow(
-    driver: &mut Driver<cuMemSetAccess::Signature>,
     address: CUdeviceptr,
     size: usize,
     accesses: *const CUmemAccessDesc,
     count: usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, accesses, count) });
-    if answer.is_success() && !accesses.is_null() {
+) -> Result<(), Bypass> {
+    if !accesses.is_null() {
         // SAFETY: the driver has just read so many.
         let wanted: Vec<_> = (0..count).map(|at| unsafe { accesses.wrapping_add(at).read_unaligned() }).collect();
         own(|own| own.allow(address, bytes(size), &wanted))?;
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// Logic of `cuMemAddressReserve`: a program that is to be recovered or succeeded gets addresses that can be had again.
@@ -275,7 +249,7 @@ pub(crate) fn unreserve(
         Some(_) => return Ok(CUresult::CUDA_ERROR_INVALID_VALUE),
     };
     let known = own(|own| own.unreserve(address))?;
-    // SAFETY: the program's call with the program's address.
+    // SAFETY: the program's call with the program's address, and as many bytes as were reserved there.
     let answer = driver.call(|function| unsafe { function(address, size) });
     if let Some(known) = known.filter(|_| !answer.is_success()) {
         own(|own| own.reserve(address, known))?;

@@ -24,9 +24,7 @@ use std::{
 
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::host::{
-        cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags, cuMemHostRegister_v2, cuMemHostUnregister,
-    },
+    functions::host::{cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetFlags, cuMemHostUnregister},
     result::CUresult,
     types::{CUdeviceptr, Key as _},
 };
@@ -56,10 +54,7 @@ pub(crate) fn allocate(
     size: usize,
     flags: c_uint,
 ) -> Result<CUresult, Bypass> {
-    obtain("cuMemHostAlloc", place, size, flags, || {
-        // SAFETY: the program's call with the program's arguments.
-        driver.call(|function| unsafe { function(place, size, flags) })
-    })
+    obtain("cuMemHostAlloc", place, size, flags, || driver.pass())
 }
 
 /// Logic of `cuMemAllocHost`.
@@ -68,10 +63,7 @@ pub(crate) fn allocate_plain(
     place: *mut *mut c_void,
     size: usize,
 ) -> Result<CUresult, Bypass> {
-    obtain("cuMemAllocHost", place, size, 0, || {
-        // SAFETY: the program's call with the program's arguments.
-        driver.call(|function| unsafe { function(place, size) })
-    })
+    obtain("cuMemAllocHost", place, size, 0, || driver.pass())
 }
 
 /// Pages for a request, or the driver's own memory by `by_driver`.
@@ -128,8 +120,7 @@ pub(crate) fn register(start: usize, size: usize) -> Result<(), CUresult> {
 pub(crate) fn free(driver: &mut Driver<cuMemFreeHost::Signature>, start: *mut c_void) -> Result<CUresult, Bypass> {
     let Some(pages) = recipes(|recipes| recipes.host_memory(start.addr()))?.filter(|of| of.start == start.addr())
     else {
-        // SAFETY: the program's call with the program's argument.
-        let answer = driver.call(|function| unsafe { function(start) });
+        let answer = driver.pass();
         if answer.is_success() {
             account::gone(start.key());
         }
@@ -158,19 +149,9 @@ pub(crate) fn flags(
     Ok(CUresult::CUDA_SUCCESS)
 }
 
-/// Logic of `cuMemHostRegister`. The memory itself is the program's and stays; its address is its handle.
-pub(crate) fn register_range(
-    driver: &mut Driver<cuMemHostRegister_v2::Signature>,
-    start: *mut c_void,
-    size: usize,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(start, size, flags) });
-    if answer.is_success() {
-        keep("cuMemHostRegister", start.addr(), Recipe::HostRange { context: context()?, size, flags })?;
-    }
-    Ok(answer)
+/// After `cuMemHostRegister`. The memory itself is the program's and stays; its address is its handle.
+pub(crate) fn register_range(start: *mut c_void, size: usize, flags: c_uint) -> Result<(), Bypass> {
+    keep("cuMemHostRegister", start.addr(), Recipe::HostRange { context: context()?, size, flags })
 }
 
 /// `CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED`.
@@ -184,8 +165,7 @@ pub(crate) fn unregister_range(
     if recipes(|recipes| recipes.host_memory(start.addr()))?.is_some() {
         return Ok(NOT_REGISTERED);
     }
-    // SAFETY: the program's call with the program's argument.
-    destroyed(start.addr(), || driver.call(|function| unsafe { function(start) }))
+    destroyed(start.addr(), || driver.pass())
 }
 
 /// What the driver says of memory of its own that was asked for with these flags: it is asked once, of a page that it

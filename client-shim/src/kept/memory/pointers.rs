@@ -12,7 +12,7 @@ use crate::{
         call::{Bypass, Driver},
         functions::{
             ipc::cuIpcGetMemHandle,
-            memory::{cuMemGetAddressRange_v2, cuMemGetInfo_v2, cuPointerGetAttribute, cuPointerGetAttributes},
+            memory::{cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes},
         },
         names,
         result::CUresult,
@@ -51,16 +51,9 @@ pub(crate) fn range(
     Ok(CUresult::CUDA_SUCCESS)
 }
 
-/// Logic of `cuMemGetInfo`: what is free in our slabs is free for the program.
-pub(crate) fn info(
-    driver: &mut Driver<cuMemGetInfo_v2::Signature>,
-    free: *mut usize,
-    total: *mut usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(free, total) });
-    if answer.is_success()
-        && !free.is_null()
+/// After `cuMemGetInfo`: what is free in our slabs is free for the program.
+pub(crate) fn info(free: *mut usize) -> Result<(), Bypass> {
+    if !free.is_null()
         && let Ok((_, device)) = current()
     {
         let spare = usize::try_from(memory(|memory| memory.slabs.spare(device))?).unwrap_or(usize::MAX);
@@ -69,7 +62,7 @@ pub(crate) fn info(
         // SAFETY: as above.
         unsafe { *free = known.saturating_add(spare) };
     }
-    Ok(answer)
+    Ok(())
 }
 
 /// Logic of `cuPointerGetAttribute`.
@@ -80,8 +73,7 @@ pub(crate) fn attribute(
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
     let known = known_of(address)?;
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(data, attribute, address) });
+    let answer = driver.pass();
     if answer.is_success() {
         correct(data, attribute, &known);
     }
@@ -97,8 +89,7 @@ pub(crate) fn attributes(
     address: CUdeviceptr,
 ) -> Result<CUresult, Bypass> {
     let known = known_of(address)?;
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(count, attributes, data, address) });
+    let answer = driver.pass();
     if answer.is_success() && !attributes.is_null() && !data.is_null() {
         for index in 0..usize::try_from(count).unwrap_or_default() {
             // SAFETY: the driver has just read so many.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cuda::{
     call::{Bypass, Driver},
-    functions::pool::{cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemPoolSetAccess},
+    functions::pool::{cuMemAllocAsync, cuMemPoolSetAccess},
     result::CUresult,
     types::{CUcontext, CUdevice, CUdeviceptr, CUmemAccessDesc, CUmemoryPool, CUstream, CUstreamCaptureStatus},
 };
@@ -48,8 +48,7 @@ pub(crate) fn allocate(
     } else {
         Reason::StreamOrdered
     };
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, stream) });
+    let answer = driver.pass();
     if answer.is_success() {
         // SAFETY: the driver has just written there.
         account::lost_range("cuMemAllocAsync", why, unsafe { *address }, size);
@@ -81,21 +80,10 @@ fn default_pool(device: CUdevice) -> Option<CUmemoryPool> {
     driver!(pool::cuDeviceGetDefaultMemPool(&raw mut pool, device)).is_success().then_some(pool)
 }
 
-/// Logic of `cuMemAllocFromPoolAsync`: it stays the driver's.
-pub(crate) fn from_pool(
-    driver: &mut Driver<cuMemAllocFromPoolAsync::Signature>,
-    address: *mut CUdeviceptr,
-    size: usize,
-    pool: CUmemoryPool,
-    stream: CUstream,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(address, size, pool, stream) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        account::lost_range("cuMemAllocFromPoolAsync", Reason::StreamOrdered, unsafe { *address }, size);
-    }
-    Ok(answer)
+/// After `cuMemAllocFromPoolAsync`: it stays the driver's.
+pub(crate) fn from_pool(address: *mut CUdeviceptr, size: usize) {
+    // SAFETY: the driver has just written there.
+    account::lost_range("cuMemAllocFromPoolAsync", Reason::StreamOrdered, unsafe { *address }, size);
 }
 
 /// Logic of `cuMemPoolSetAccess`: who may use a default pool may use what is here in its place.
@@ -105,8 +93,7 @@ pub(crate) fn allow(
     accesses: *const CUmemAccessDesc,
     count: usize,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(pool, accesses, count) });
+    let answer = driver.pass();
     let mut devices = 0;
     if !answer.is_success() || !driver!(query::cuDeviceGetCount(&raw mut devices)).is_success() {
         return Ok(answer);

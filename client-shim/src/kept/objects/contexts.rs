@@ -1,15 +1,13 @@
 //! What ends with a context, who may reach whose memory, and whether a stream is being captured.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use std::ffi::c_uint;
-
 use super::{current::current, forget_context};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
         functions::{
-            context::{cuCtxDestroy_v2, cuCtxEnablePeerAccess, cuDevicePrimaryCtxReset_v2},
-            stream::{cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture},
+            context::cuDevicePrimaryCtxReset_v2,
+            stream::{cuStreamBeginCaptureToGraph, cuStreamEndCapture},
         },
         result::CUresult,
         threads,
@@ -23,16 +21,12 @@ use crate::{
     process::settings,
 };
 
-/// Logic of `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.
-pub(crate) fn destroy(driver: &mut Driver<cuCtxDestroy_v2::Signature>, context: CUcontext) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(context) });
-    if answer.is_success() {
-        threads::destroyed(context.0);
-        account::gone(context.key());
-        end(context)?;
-    }
-    Ok(answer)
+/// After `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.
+pub(crate) fn destroy(context: CUcontext) -> Result<(), Bypass> {
+    threads::destroyed(context.0);
+    account::gone(context.key());
+    end(context)?;
+    Ok(())
 }
 
 /// Logic of `cuDevicePrimaryCtxReset`.
@@ -61,8 +55,7 @@ pub(crate) fn release(
 
 fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
     let before = objects(|objects| objects.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(device) });
+    let answer = driver.pass();
     if let Some(context) = before.filter(|_| answer.is_success() && !is_active(device)) {
         end(context)?;
     }
@@ -107,16 +100,9 @@ fn end(context: CUcontext) -> Result<(), Bypass> {
     Ok(())
 }
 
-/// Logic of `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.
-pub(crate) fn enable_peer(
-    driver: &mut Driver<cuCtxEnablePeerAccess::Signature>,
-    peer: CUcontext,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(peer, flags) });
-    if answer.is_success()
-        && let Ok((_, user)) = current()
+/// After `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.
+pub(crate) fn enable_peer(peer: CUcontext) -> Result<(), Bypass> {
+    if let Ok((_, user)) = current()
         && let Some(owner) = device_of(peer)
     {
         for (base, size) in memory(|memory| memory.slabs.add_peer(owner, user))? {
@@ -124,7 +110,7 @@ pub(crate) fn enable_peer(
             let _refused = region::allow(base, size, &[user]);
         }
     }
-    Ok(answer)
+    Ok(())
 }
 
 fn device_of(context: CUcontext) -> Option<CUdevice> {
@@ -135,16 +121,6 @@ fn device_of(context: CUcontext) -> Option<CUdevice> {
     let answer = driver!(context::cuCtxGetDevice(&raw mut device));
     let _as_before = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));
     answer.is_success().then_some(device)
-}
-
-/// Logic of `cuStreamBeginCapture`.
-pub(crate) fn begin_capture(
-    driver: &mut Driver<cuStreamBeginCapture_v2::Signature>,
-    stream: CUstream,
-    mode: CUstreamCaptureMode,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    begun(driver.call(|function| unsafe { function(stream, mode) }))
 }
 
 /// Logic of `cuStreamBeginCaptureToGraph`.
@@ -161,24 +137,25 @@ pub(crate) fn begin_capture_to_graph(
     let listed = unsafe { graphs::params::nodes(dependencies, count) };
     let passed = if dependencies.is_null() { dependencies } else { listed.as_ptr() };
     // SAFETY: the program's call, with a copy of its list that lives as long.
-    begun(driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) }))
-}
-
-fn begun(answer: CUresult) -> Result<CUresult, Bypass> {
+    let answer = driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) });
     if answer.is_success() {
-        objects(|objects| objects.captures += 1)?;
+        begun()?;
     }
     Ok(answer)
+}
+
+/// A stream is being captured.
+pub(crate) fn begun() -> Result<(), Bypass> {
+    objects(|objects| objects.captures += 1)
 }
 
 /// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
 pub(crate) fn end_capture(
     driver: &mut Driver<cuStreamEndCapture::Signature>,
-    stream: CUstream,
+    _stream: CUstream,
     graph: *mut CUgraph,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(stream, graph) });
+    let answer = driver.pass();
     objects(|objects| objects.captures = objects.captures.saturating_sub(1))?;
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.

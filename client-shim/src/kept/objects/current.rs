@@ -8,12 +8,8 @@ use super::contexts;
 use crate::cuda::{
     belongings,
     call::{Bypass, Driver},
-    functions::context::{
-        cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuDevicePrimaryCtxRetain,
-        cuDevicePrimaryCtxSetFlags_v2,
-    },
+    functions::context::cuDevicePrimaryCtxRetain,
     result::CUresult,
-    threads,
     types::{CUcontext, CUdevice},
 };
 use crate::kept::{KEPT, objects};
@@ -34,50 +30,13 @@ pub(crate) fn context() -> Result<usize, Bypass> {
     current().map(|(context, _)| context)
 }
 
-/// Logic of `cuCtxSetCurrent`.
-pub(crate) fn set(driver: &mut Driver<cuCtxSetCurrent::Signature>, context: CUcontext) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(context) });
-    if answer.is_success() {
-        threads::set(context.0);
-    }
-    Ok(answer)
-}
-
-/// Logic of `cuCtxPushCurrent`.
-pub(crate) fn push(
-    driver: &mut Driver<cuCtxPushCurrent_v2::Signature>,
-    context: CUcontext,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(context) });
-    if answer.is_success() {
-        threads::push(context.0);
-    }
-    Ok(answer)
-}
-
-/// Logic of `cuCtxPopCurrent`.
-pub(crate) fn pop(
-    driver: &mut Driver<cuCtxPopCurrent_v2::Signature>,
-    context: *mut CUcontext,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(context) });
-    if answer.is_success() {
-        threads::pop();
-    }
-    Ok(answer)
-}
-
 /// Logic of `cuDevicePrimaryCtxRetain`.
 pub(crate) fn retain(
     driver: &mut Driver<cuDevicePrimaryCtxRetain::Signature>,
     context: *mut CUcontext,
     device: CUdevice,
 ) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    retaining(context, device, || driver.call(|function| unsafe { function(context, device) }))
+    retaining(context, device, || driver.pass())
 }
 
 /// Retains a device's primary context by `retain`, which writes its handle to `context`.
@@ -105,16 +64,8 @@ pub(crate) fn retaining(
     Ok(answer)
 }
 
-/// Logic of `cuDevicePrimaryCtxSetFlags`.
-pub(crate) fn set_flags(
-    driver: &mut Driver<cuDevicePrimaryCtxSetFlags_v2::Signature>,
-    device: CUdevice,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(device, flags) });
-    if answer.is_success() {
-        objects(|objects| objects.contexts.set_flags(device, flags))?;
-    }
-    Ok(answer)
+/// After `cuDevicePrimaryCtxSetFlags`.
+pub(crate) fn set_flags(device: CUdevice, flags: c_uint) -> Result<(), Bypass> {
+    objects(|objects| objects.contexts.set_flags(device, flags))?;
+    Ok(())
 }

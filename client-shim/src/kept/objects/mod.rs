@@ -12,7 +12,11 @@ use super::{
     memory::pinned::Pages,
     recipes,
 };
-use crate::cuda::{call::Bypass, result::CUresult, types::Key as _};
+use crate::cuda::{
+    call::{Bypass, Driver},
+    result::CUresult,
+    types::Key,
+};
 use primary::Contexts;
 use recipes::{KINDS, Recipe, Recipes};
 
@@ -50,6 +54,12 @@ fn forget_context(context: usize) {
         Pages::new(memory.start, memory.size).unmap();
     }
     let _nothing = graphs(|graphs| graphs.forget_context(context));
+}
+
+/// Logic of what destroys an object by its handle.
+pub(crate) fn ends<F: Copy>(driver: &mut Driver<F>, object: impl Key) -> Result<CUresult, Bypass> {
+    let handle = usize::try_from(object.key()).map_err(|_| Bypass::ForTheDriver)?;
+    destroyed(handle, || driver.pass())
 }
 
 /// Forgets an object that the driver is asked to destroy, if it does.

@@ -5,138 +5,58 @@ use std::ffi::{c_int, c_uint};
 
 use super::{
     current::context,
-    destroyed, keep,
+    keep,
     recipes::{Recipe, Setting},
 };
 use crate::{
     cuda::{
-        call::{Bypass, Driver},
-        functions::{
-            context::{cuCtxSetCacheConfig, cuCtxSetLimit},
-            event::{cuEventCreate, cuEventDestroy_v2},
-            stream::{cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2, cuStreamSetAttribute},
-        },
-        result::CUresult,
+        call::Bypass,
         types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
     kept::recipes,
 };
 
-/// Logic of `cuStreamCreate`.
-pub(crate) fn stream(
-    driver: &mut Driver<cuStreamCreate::Signature>,
-    stream: *mut CUstream,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(stream, flags) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *stream }.0;
-        keep("cuStreamCreate", handle, Recipe::Stream { context: context()?, flags, priority: None })?;
-    }
-    Ok(answer)
+/// A stream was made.
+pub(crate) fn stream(stream: *mut CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *stream }.0;
+    keep("cuStreamCreate", handle, Recipe::Stream { context: context()?, flags, priority })
 }
 
-/// Logic of `cuStreamCreateWithPriority`.
-pub(crate) fn stream_with_priority(
-    driver: &mut Driver<cuStreamCreateWithPriority::Signature>,
-    stream: *mut CUstream,
-    flags: c_uint,
-    priority: c_int,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(stream, flags, priority) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *stream }.0;
-        let recipe = Recipe::Stream { context: context()?, flags, priority: Some(priority) };
-        keep("cuStreamCreateWithPriority", handle, recipe)?;
-    }
-    Ok(answer)
+/// After `cuEventCreate`.
+pub(crate) fn event(event: *mut CUevent, flags: c_uint) -> Result<(), Bypass> {
+    // SAFETY: the driver has just written there.
+    let handle = unsafe { *event }.0;
+    keep("cuEventCreate", handle, Recipe::Event { context: context()?, flags })
 }
 
-/// Logic of `cuStreamDestroy`.
-pub(crate) fn stream_ends(
-    driver: &mut Driver<cuStreamDestroy_v2::Signature>,
-    stream: CUstream,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    destroyed(stream.0, || driver.call(|function| unsafe { function(stream) }))
-}
-
-/// Logic of `cuEventCreate`.
-pub(crate) fn event(
-    driver: &mut Driver<cuEventCreate::Signature>,
-    event: *mut CUevent,
-    flags: c_uint,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(event, flags) });
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        let handle = unsafe { *event }.0;
-        keep("cuEventCreate", handle, Recipe::Event { context: context()?, flags })?;
-    }
-    Ok(answer)
-}
-
-/// Logic of `cuEventDestroy`.
-pub(crate) fn event_ends(
-    driver: &mut Driver<cuEventDestroy_v2::Signature>,
-    event: CUevent,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    destroyed(event.0, || driver.call(|function| unsafe { function(event) }))
-}
-
-/// Logic of `cuCtxSetLimit`.
-pub(crate) fn limit(
-    driver: &mut Driver<cuCtxSetLimit::Signature>,
-    limit: CUlimit,
-    value: usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(limit, value) });
-    if answer.is_success() {
-        let context = context()?;
-        recipes(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))?;
-    }
-    Ok(answer)
+/// After `cuCtxSetLimit`.
+pub(crate) fn limit(limit: CUlimit, value: usize) -> Result<(), Bypass> {
+    let context = context()?;
+    recipes(|recipes| recipes.set(context, Setting::Limit(limit), value.key()))
 }
 
 /// Words of what a stream's attribute can be.
 const ATTRIBUTE_WORDS: u8 = 8;
 
-/// Logic of `cuStreamSetAttribute`.
+/// After `cuStreamSetAttribute`.
 pub(crate) fn stream_attribute(
-    driver: &mut Driver<cuStreamSetAttribute::Signature>,
     stream: CUstream,
     attribute: CUstreamAttrID,
     value: *const CUstreamAttrValue,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's arguments.
-    let answer = driver.call(|function| unsafe { function(stream, attribute, value) });
-    if answer.is_success() && !value.is_null() {
+) -> Result<(), Bypass> {
+    if !value.is_null() {
         for word in 0..ATTRIBUTE_WORDS {
             // SAFETY: a value has so many words, in whichever way they are used.
             let read = unsafe { value.cast::<u64>().wrapping_add(usize::from(word)).read_unaligned() };
             recipes(|recipes| recipes.set(stream.0, Setting::StreamAttribute(attribute, word), read))?;
         }
     }
-    Ok(answer)
+    Ok(())
 }
 
-/// Logic of `cuCtxSetCacheConfig`.
-pub(crate) fn context_cache(
-    driver: &mut Driver<cuCtxSetCacheConfig::Signature>,
-    preference: CUfunc_cache,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's call with the program's argument.
-    let answer = driver.call(|function| unsafe { function(preference) });
-    if answer.is_success() {
-        let context = context()?;
-        recipes(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))?;
-    }
-    Ok(answer)
+/// After `cuCtxSetCacheConfig`.
+pub(crate) fn context_cache(preference: CUfunc_cache) -> Result<(), Bypass> {
+    let context = context()?;
+    recipes(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))
 }
