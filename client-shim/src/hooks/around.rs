@@ -40,18 +40,18 @@ pub(crate) fn run<F: Copy>(
 }
 
 /// What noting a call gives: nothing, or that nothing is kept.
-pub(crate) trait Noted {
+pub(crate) trait Outcome {
     /// The same as a result.
     fn outcome(self) -> Result<(), Bypass>;
 }
 
-impl Noted for () {
+impl Outcome for () {
     fn outcome(self) -> Result<(), Bypass> {
         Ok(self)
     }
 }
 
-impl Noted for Result<(), Bypass> {
+impl Outcome for Result<(), Bypass> {
     fn outcome(self) -> Result<(), Bypass> {
         self
     }

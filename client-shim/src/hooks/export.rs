@@ -135,7 +135,7 @@ macro_rules! export {
         export!(@run $function $arguments |driver| {
             let answer = driver.pass();
             if answer.is_success() {
-                $crate::hooks::around::Noted::outcome($note)?;
+                $crate::hooks::around::Outcome::outcome($note)?;
             }
             Ok(answer)
         });

@@ -1,11 +1,5 @@
 //! Contexts and memory in a fresh copy of the driver: the same primary contexts, the same memory at the same addresses.
-//!
-//! Before, the dead copy is asked to unmap all of it. That frees the addresses, and it is the proof that nothing of the
-//! past can still write there: the kernel takes the pages out of the old address space's tables and makes the GPU forget
-//! them before the call returns, whatever still runs on a channel of before. Where the dead copy refuses, a context whose
-//! own channel has reported the fault has no work left on it. One whose server has just died may have, and nothing here
-//! can tell, so such a program is not recovered.
-#![expect(unsafe_code, reason = "calls the driver and frees ranges of addresses")]
+#![expect(unsafe_code, reason = "calls the driver")]
 
 use std::{collections::BTreeMap, ptr};
 
@@ -24,7 +18,6 @@ use crate::{
         },
         objects::primary::Retained,
     },
-    process::maps,
 };
 
 /// A call that failed.
@@ -59,20 +52,7 @@ pub(super) struct Memory {
 /// Old and new handles.
 pub(super) type Renamed = BTreeMap<usize, usize>;
 
-/// What the dead copy said when it was asked to give memory back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GivenBack {
-    /// Ranges that it has unmapped.
-    pub(super) unmapped: u32,
-    /// Ranges that it has not.
-    pub(super) refused: u32,
-    /// Reserved ranges that it has not given back, and that were taken from it.
-    pub(super) freed_here: u32,
-    /// The last refusal.
-    pub(super) last: u32,
-}
-
-fn length(size: u64) -> usize {
+pub(super) fn length(size: u64) -> usize {
     usize::try_from(size).expect("addresses have 64 bits here")
 }
 
@@ -121,31 +101,6 @@ impl Memory {
     /// All reserved ranges, address and size.
     pub(super) fn reserved(&self) -> Vec<(u64, u64)> {
         arena::all().into_iter().chain(self.slabs_apart()).chain(self.reservations.iter().copied()).collect()
-    }
-
-    /// Asks the copy that the hooks point at, the dead one, to unmap all ranges and to free their addresses.
-    pub(super) fn give_back(&self) -> GivenBack {
-        let mut given = GivenBack::default();
-        for (base, size) in self.ranges() {
-            let answer = driver!(mapping::cuMemUnmap(base, length(size)));
-            if answer.is_success() {
-                given.unmapped += 1;
-            } else {
-                (given.refused, given.last) = (given.refused + 1, answer.0);
-            }
-        }
-        for (base, size) in self.reserved() {
-            let _seen_below = driver!(mapping::cuMemAddressFree(base, length(size)));
-        }
-        // Nothing may be there from now on, not even something to keep others out: a copy of the driver notes at its start
-        // what is taken, and never gives such an address, even when it is free by then (measured with 580.159.04).
-        let left: Vec<_> = maps::read().unwrap_or_default().into_iter().filter(is_the_drivers).collect();
-        for (base, size) in self.reserved() {
-            if left.iter().any(|range| range.meets(base, size)) {
-                given.freed_here += u32::from(is_freed(base, size));
-            }
-        }
-        given
     }
 
     /// The same primary contexts, as often retained; the first one is current.
@@ -262,18 +217,6 @@ impl Memory {
         let peers = self.peers.iter().filter(|(owner, _)| *owner == device).map(|(_, user)| *user);
         std::iter::once(device).chain(peers).collect()
     }
-}
-
-/// Whether a range is of a kind that the driver reserves addresses with: memory that nobody may read, or its own files.
-fn is_the_drivers(range: &maps::Range) -> bool {
-    (range.path().is_empty() && range.access.starts_with("---")) || range.path().starts_with("/dev/nvidia")
-}
-
-/// Frees a range of addresses that the dead copy has not given back; whether it is free.
-fn is_freed(base: u64, size: u64) -> bool {
-    let place = ptr::with_exposed_provenance_mut(length(base));
-    // SAFETY: the range was device memory of the program's, which the dead copy has reserved and in which no code reads.
-    unsafe { libc::munmap(place, length(size)) == 0 }
 }
 
 fn reserve(base: u64, size: u64) -> Result<(), Failed> {

@@ -27,7 +27,9 @@ mod objects;
 pub(crate) mod private;
 mod refusal;
 mod report;
+mod rest;
 mod steps;
+mod told;
 mod word;
 
 use std::{
@@ -42,7 +44,7 @@ use crate::{
     cuda::{
         arguments::Subject,
         copies, errors,
-        functions::{Effect, Function, lookup::cuInit},
+        functions::{Function, lookup::cuInit},
         gate, library,
         result::CUresult,
         threads::{self, Here},
@@ -54,7 +56,7 @@ use crate::{
     },
     process::{log, settings},
 };
-use steps::Verdict;
+use told::Verdict;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -122,7 +124,7 @@ fn pass(
         here.arrive(generation);
         let given = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
         if generation > 0
-            && let Some(error) = owed(here, called.effect(), &given)
+            && let Some(error) = told::owed(here, called.effect(), &given)
         {
             given.end(error);
             return error;
@@ -146,16 +148,4 @@ fn pass(
             Verdict::Answer(answer) => return answer,
         }
     }
-}
-
-/// The error that this call has to report, because work was lost and the program has not heard of it from this thread,
-/// or from anybody about this stream.
-fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
-    let (lossy, error) = steps::lossy();
-    if lossy == 0 {
-        return None;
-    }
-    let is_owed = here.is_owed(lossy, effect);
-    let of_stream = given.owed();
-    if is_owed { Some(error) } else { of_stream.filter(|_| here.came_after(lossy)) }
 }

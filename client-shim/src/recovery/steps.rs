@@ -3,7 +3,7 @@
 //! | step | what is done | if it fails |
 //! |---|---|---|
 //! | wait | the gate closes, all threads come out | refused for good: a thread that is in the dead copy would stay there |
-//! | unmap | the dead copy unmaps the memory and frees its addresses | see [`memory`](super::memory) |
+//! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rest`](super::rest) |
 //! | name | the driver's socket name becomes free | refused |
 //! | file, load | a copy of the driver's file, loaded | refused |
 //! | init, context | the copy is initialised and has the same contexts; a server that is not ready is asked again | refused |
@@ -17,15 +17,10 @@
 //! It begins with an answer to a call of the program's, or, where the control daemon has a word ([`word`](super::word)),
 //! before any call: a program that waits for nothing finds everything in its place.
 //!
-//! What the program is told: if all work of all streams is known to be done, nothing was lost, and the call that found
-//! out is made again. Otherwise each thread that was there gets the error once, and so does the first use of a stream
-//! with lost work by a thread that was not.
+//! What the program is told of it is in [`told`](super::told).
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -38,6 +33,8 @@ use super::{
     objects::Objects,
     refusal::{Refusal, obstacles},
     report::{self, Clock, Recovery, Step},
+    rest,
+    told::{self, Verdict},
     word,
 };
 use crate::cuda::{
@@ -45,7 +42,7 @@ use crate::cuda::{
     errors::Meaning,
     gate,
     moved::{self, Moves},
-    names, socket_name, threads,
+    names, socket_name,
 };
 use crate::process::signals::NoBrokenPipe;
 use crate::{
@@ -75,10 +72,6 @@ const NOT_READY: [u32; 3] = [805, 806, 807];
 /// The server has died: what ran on its channels may still run.
 const SERVER_DIED: u32 = 806;
 
-/// The last recovery that lost work, 0 for none, and its error.
-static LOSSY: AtomicU64 = AtomicU64::new(0);
-static LOSSY_ERROR: AtomicU32 = AtomicU32::new(0);
-
 /// What is only touched by whoever recovers.
 #[derive(Debug)]
 struct Attempts {
@@ -89,20 +82,6 @@ struct Attempts {
 }
 
 static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, told: String::new() });
-
-/// The last recovery that lost work, and its error.
-pub(super) fn lossy() -> (u64, CUresult) {
-    (LOSSY.load(Ordering::Acquire), CUresult(LOSSY_ERROR.load(Ordering::Acquire)))
-}
-
-/// What becomes of a call that has found the context dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It is made again.
-    Again,
-    /// It has this answer.
-    Answer(CUresult),
-}
 
 /// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
 pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
@@ -116,13 +95,7 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
         }
     }
     drop(attempts);
-    let lost = lossy().0 > seen;
-    if lost || is_again || effect == Effect::ReadsEvents {
-        threads::here(|here| here.tell(library::generation()));
-        Verdict::Answer(answer)
-    } else {
-        Verdict::Again
-    }
+    told::verdict(answer, effect, seen, is_again)
 }
 
 /// What has begun a recovery.
@@ -247,8 +220,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let is_lossy = is_lost || recovery.modules_anew > 0;
     if is_lossy {
         progress::lose(error);
-        LOSSY_ERROR.store(error.0, Ordering::Release);
-        LOSSY.store(recovery.count, Ordering::Release);
+        told::lost(recovery.count, error);
     } else {
         progress::lose(CUresult::CUDA_SUCCESS);
     }
@@ -270,7 +242,7 @@ fn exchange(
     clock: &mut Clock,
     recovery: &mut Recovery,
 ) -> Result<Renamed, Refusal> {
-    let given = memory.give_back();
+    let given = rest::give_back(memory);
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
     if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !news::is_server_reaped() {
         return Err(Refusal::NotQuiet(given.last));

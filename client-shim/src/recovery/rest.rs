@@ -1,0 +1,61 @@
+//! Memory at rest, before anything is made again.
+//!
+//! The dead copy is asked to unmap all of it. That frees the addresses, and it is the proof that nothing of the past can
+//! still write there: the kernel takes the pages out of the old address space's tables and makes the GPU forget them
+//! before the call returns, whatever still runs on a channel of before. Where the dead copy refuses, a context whose own
+//! channel has reported the fault has no work left on it. One whose server has just died may have, and nothing here can
+//! tell, so such a program is not recovered.
+#![expect(unsafe_code, reason = "calls the driver and frees ranges of addresses")]
+
+use std::ptr;
+
+use super::memory::{Memory, length};
+use crate::process::maps;
+
+/// What the dead copy said when it was asked to give memory back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GivenBack {
+    /// Ranges that it has unmapped.
+    pub(super) unmapped: u32,
+    /// Ranges that it has not.
+    pub(super) refused: u32,
+    /// The last refusal.
+    pub(super) last: u32,
+}
+
+/// Asks the copy that the hooks point at, the dead one, to unmap all ranges and to free their addresses.
+pub(super) fn give_back(memory: &Memory) -> GivenBack {
+    let mut given = GivenBack::default();
+    for (base, size) in memory.ranges() {
+        let answer = driver!(mapping::cuMemUnmap(base, length(size)));
+        if answer.is_success() {
+            given.unmapped += 1;
+        } else {
+            (given.refused, given.last) = (given.refused + 1, answer.0);
+        }
+    }
+    for (base, size) in memory.reserved() {
+        let _seen_below = driver!(mapping::cuMemAddressFree(base, length(size)));
+    }
+    // Nothing may be there from now on, not even something to keep others out: a copy of the driver notes at its start
+    // what is taken, and never gives such an address, even when it is free by then (measured with 580.159.04).
+    let left: Vec<_> = maps::read().unwrap_or_default().into_iter().filter(is_the_drivers).collect();
+    for (base, size) in memory.reserved() {
+        if left.iter().any(|range| range.meets(base, size)) {
+            free(base, size);
+        }
+    }
+    given
+}
+
+/// Whether a range is of a kind that the driver reserves addresses with: memory that nobody may read, or its own files.
+fn is_the_drivers(range: &maps::Range) -> bool {
+    (range.path().is_empty() && range.access.starts_with("---")) || range.path().starts_with("/dev/nvidia")
+}
+
+/// Frees a range of addresses that the dead copy has not given back.
+fn free(base: u64, size: u64) {
+    let place = ptr::with_exposed_provenance_mut(length(base));
+    // SAFETY: the range was device memory of the program's, which the dead copy has reserved and in which no code reads.
+    unsafe { libc::munmap(place, length(size)) };
+}
