@@ -85,9 +85,11 @@ macro_rules! graph {
                 fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
                 fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
                 fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
-                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent) => kept::graphs::change_record;
+                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent)
+                    then kept::graphs::changed("cuGraphEventRecordNodeSetEvent", node, None);
                 fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
-                fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) => kept::graphs::change_wait;
+                fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent)
+                    then kept::graphs::changed("cuGraphEventWaitNodeSetEvent", node, None);
                 fn cuGraphExecBatchMemOpNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
@@ -152,7 +154,7 @@ macro_rules! graph {
                 fn cuGraphHostNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_HOST_NODE_PARAMS);
                 fn cuGraphHostNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => kept::graphs::change_host;
+                ) then kept::graphs::changed("cuGraphHostNodeSetParams", node, None);
                 fn cuGraphInstantiateWithFlags(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong,
                 ) then kept::graphs::instantiated("cuGraphInstantiateWithFlags", graph_exec, graph, flags);
@@ -162,7 +164,7 @@ macro_rules! graph {
                 ) / _ptsz => kept::graphs::instantiate_with;
                 fn cuGraphKernelNodeCopyAttributes(
                     dst: CUgraphNode, src: CUgraphNode,
-                ) => kept::graphs::change_attributes;
+                ) then kept::graphs::changed("cuGraphKernelNodeCopyAttributes", dst, None);
                 fn cuGraphKernelNodeGetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value_out: *mut CUkernelNodeAttrValue,
                 );
@@ -171,7 +173,7 @@ macro_rules! graph {
                 ) then kept::graphs::look_at_kernel(node_params);
                 fn cuGraphKernelNodeSetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value: *const CUkernelNodeAttrValue,
-                ) => kept::graphs::change_attribute;
+                ) then kept::graphs::changed("cuGraphKernelNodeSetAttribute", node, None);
                 fn cuGraphKernelNodeSetParams_v2(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
                 ) => kept::graphs::change_kernel;
@@ -181,11 +183,11 @@ macro_rules! graph {
                 fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMCPY3D);
                 fn cuGraphMemcpyNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMCPY3D,
-                ) => kept::graphs::change_copy;
+                ) then kept::graphs::changed("cuGraphMemcpyNodeSetParams", node, None);
                 fn cuGraphMemsetNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMSET_NODE_PARAMS);
                 fn cuGraphMemsetNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMSET_NODE_PARAMS,
-                ) => kept::graphs::change_set;
+                ) then kept::graphs::changed("cuGraphMemsetNodeSetParams", node, None);
                 fn cuGraphNodeFindInClone(
                     node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
                 ) then kept::graphs::listed(node, &raw const kept::graphs::ONE);

@@ -1,4 +1,5 @@
-//! Nodes of graphs that are changed: passed on in the living copy's handles, and described again.
+//! Nodes of graphs that are changed with parameters that name others: passed on in the living copy's handles, and
+//! described again.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use std::ptr;
@@ -11,55 +12,43 @@ use crate::cuda::{
     call::{Bypass, Driver},
     functions::graph as of,
     result::CUresult,
-    types::{
-        CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUevent, CUgraphNode,
-        CUgraphNodeParams, CUkernelNodeAttrID, CUkernelNodeAttrValue,
-    },
+    types::{CUDA_KERNEL_NODE_PARAMS, CUgraphNode, CUgraphNodeParams},
 };
 
-/// From each line `logic(function: further arguments) pass(..);` makes the logic of a function that changes a node.
-macro_rules! changed {
-    ($(
-        $logic:ident($function:ident: $($argument:ident: $type:ty),*)
-        $(let $held:ident = $value:expr;)? pass($($passed:expr),*);
-    )+) => {
-        $(
-            #[doc = concat!("Logic of `", stringify!($function), "`.")]
-            pub(crate) fn $logic(
-                driver: &mut Driver<of::$function::Signature>,
-                node: CUgraphNode,
-                $($argument: $type),*
-            ) -> Result<CUresult, Bypass> {
-                $(
-                    // SAFETY: the program's argument.
-                    let $held = unsafe { $value };
-                )?
-                // SAFETY: the program's call, with copies of its arguments that live as long.
-                let answer = driver.call(|function| unsafe { function(node, $($passed),*) });
-                changed(stringify!($function), answer, node, None)
-            }
-        )+
-    };
+/// Logic of `cuGraphKernelNodeSetParams_v2`.
+pub(crate) fn change_kernel(
+    driver: &mut Driver<of::cuGraphKernelNodeSetParams_v2::Signature>,
+    node: CUgraphNode,
+    params: *const CUDA_KERNEL_NODE_PARAMS,
+) -> Result<CUresult, Bypass> {
+    of_kernel("cuGraphKernelNodeSetParams_v2", driver, node, params, false)
 }
 
-fn pointer<T, U>(held: Option<&T>) -> *const U {
-    held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
+/// Logic of `cuGraphKernelNodeSetParams`.
+pub(crate) fn change_old_kernel(
+    driver: &mut Driver<of::cuGraphKernelNodeSetParams::Signature>,
+    node: CUgraphNode,
+    params: *const CUDA_KERNEL_NODE_PARAMS,
+) -> Result<CUresult, Bypass> {
+    of_kernel("cuGraphKernelNodeSetParams", driver, node, params, true)
 }
 
-changed! {
-    change_kernel(cuGraphKernelNodeSetParams_v2: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, false); pass(pointer(held.as_ref()));
-    change_old_kernel(cuGraphKernelNodeSetParams: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, true); pass(pointer(held.as_ref()));
-    change_copy(cuGraphMemcpyNodeSetParams: params: *const CUDA_MEMCPY3D) pass(params);
-    change_set(cuGraphMemsetNodeSetParams: params: *const CUDA_MEMSET_NODE_PARAMS) pass(params);
-    change_host(cuGraphHostNodeSetParams: params: *const CUDA_HOST_NODE_PARAMS) pass(params);
-    change_record(cuGraphEventRecordNodeSetEvent: event: CUevent) pass(event);
-    change_wait(cuGraphEventWaitNodeSetEvent: event: CUevent) pass(event);
-    change_attribute(
-        cuGraphKernelNodeSetAttribute: attribute: CUkernelNodeAttrID, value: *const CUkernelNodeAttrValue
-    ) pass(attribute, value);
-    change_attributes(cuGraphKernelNodeCopyAttributes: source: CUgraphNode) pass(source);
+fn of_kernel(
+    function: &'static str,
+    driver: &mut Driver<of::cuGraphKernelNodeSetParams_v2::Signature>,
+    node: CUgraphNode,
+    params: *const CUDA_KERNEL_NODE_PARAMS,
+    is_old: bool,
+) -> Result<CUresult, Bypass> {
+    // SAFETY: the program's argument.
+    let held = unsafe { Kernel::read(params, is_old) };
+    let passed = held.as_ref().map_or(ptr::null(), |held| ptr::from_ref(held).cast());
+    // SAFETY: the program's call, with a copy of its argument that lives as long.
+    let answer = driver.call(|function| unsafe { function(node, passed) });
+    if answer.is_success() {
+        changed(function, node, None)?;
+    }
+    Ok(answer)
 }
 
 /// Logic of `cuGraphNodeSetParams` and `cuGraphNodeSetParams_v2`.
@@ -75,5 +64,8 @@ pub(crate) fn change(
         // SAFETY: the program's call, with a copy of its argument that lives as long.
         unsafe { function(node, params) }
     });
-    changed("cuGraphNodeSetParams", answer, node, held.and_then(|held| held.context()))
+    if answer.is_success() {
+        changed("cuGraphNodeSetParams", node, held.and_then(|held| held.context()))?;
+    }
+    Ok(answer)
 }

@@ -76,27 +76,17 @@ fn added(function: &'static str, graph: CUgraph, node: CUgraphNode, told: Option
 }
 
 /// A node of a graph does something else now.
-fn changed(
-    function: &'static str,
-    answer: CUresult,
-    node: CUgraphNode,
-    told: Option<usize>,
-) -> Result<CUresult, Bypass> {
-    if !answer.is_success() {
-        return Ok(answer);
-    }
-    let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(answer) };
+pub(crate) fn changed(function: &'static str, node: CUgraphNode, told: Option<usize>) -> Result<(), Bypass> {
+    let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(()) };
     let context = told.or_else(|| context().ok()).unwrap_or(0);
     match describe::work(node, context) {
         Ok(work) => {
-            if !graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))? {
-                // It is of an embedded graph.
-                made(function, CUgraph(root))?;
-            }
+            let is_its_own = graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))?;
+            // Otherwise it is of an embedded graph.
+            if is_its_own { Ok(()) } else { made(function, CUgraph(root)) }
         }
-        Err(reason) => refuse(function, reason, root)?,
+        Err(reason) => refuse(function, reason, root),
     }
-    Ok(answer)
 }
 
 /// The nodes of a graph, or the edges between them, are others now.
