@@ -6,6 +6,14 @@
 
 use super::Hook;
 
+/// In what stands behind `then`: what the driver has written through an argument.
+macro_rules! written {
+    ($place:ident) => {{
+        // SAFETY: it is the program's argument, and the driver has just written there with success.
+        unsafe { $place.read_unaligned() }
+    }};
+}
+
 /// Makes of each row of a class a module with its `entry`, and of all rows together `HOOKS`.
 macro_rules! export {
     (

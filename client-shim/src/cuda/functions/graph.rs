@@ -75,12 +75,13 @@ macro_rules! graph {
                 fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
                 fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph)
-                    then kept::graphs::clone(graph_clone);
+                    then kept::graphs::made("cuGraphClone", written!(graph_clone));
                 fn cuGraphConditionalHandleCreate(
                     handle_out: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext,
                     default_launch_value: c_uint, flags: c_uint,
                 );
-                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint) then kept::graphs::create(graph);
+                fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint)
+                    then kept::graphs::made("cuGraphCreate", written!(graph));
                 fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
                 fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
                 fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
@@ -157,7 +158,7 @@ macro_rules! graph {
                 ) then kept::graphs::changed("cuGraphHostNodeSetParams", node, None);
                 fn cuGraphInstantiateWithFlags(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong,
-                ) then kept::graphs::instantiated("cuGraphInstantiateWithFlags", graph_exec, graph, flags);
+                ) then kept::graphs::instantiated("cuGraphInstantiateWithFlags", written!(graph_exec), graph, flags);
                 fn cuGraphInstantiateWithParams(
                     graph_exec: *mut CUgraphExec, graph: CUgraph,
                     instantiate_params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
@@ -251,11 +252,11 @@ macro_rules! graph {
                 fn cuGraphInstantiate(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated("cuGraphInstantiate", graph_exec, graph, 0);
+                ) then kept::graphs::instantiated("cuGraphInstantiate", written!(graph_exec), graph, 0);
                 fn cuGraphInstantiate_v2(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated("cuGraphInstantiate", graph_exec, graph, 0);
+                ) then kept::graphs::instantiated("cuGraphInstantiate", written!(graph_exec), graph, 0);
                 fn cuGraphKernelNodeGetParams(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
                 ) then kept::graphs::look_at_old_kernel(node_params);

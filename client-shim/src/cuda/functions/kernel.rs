@@ -24,7 +24,7 @@ macro_rules! kernel {
                 fn cuKernelGetAttribute(pi: *mut c_int, attrib: CUfunction_attribute, kernel: CUkernel, dev: CUdevice);
                 fn cuKernelGetFunction(
                     func: *mut CUfunction, kernel: CUkernel,
-                ) then kept::code::libraries::kernel_function(func, kernel);
+                ) then kept::code::libraries::kernel_function(written!(func), kernel);
                 fn cuKernelGetLibrary(lib: *mut CUlibrary, kernel: CUkernel);
                 fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel);
                 fn cuKernelGetParamInfo(

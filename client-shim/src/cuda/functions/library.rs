@@ -11,13 +11,13 @@ macro_rules! library {
                 ) => kept::code::libraries::variable;
                 fn cuLibraryGetKernel(
                     kernel: *mut CUkernel, library: CUlibrary, name: *const c_char,
-                ) then kept::code::libraries::kernel(kernel, library, name);
+                ) then kept::code::libraries::kernel(written!(kernel), library, name);
                 fn cuLibraryGetKernelCount(count: *mut c_uint, lib: CUlibrary);
                 fn cuLibraryGetManaged(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
                 ) made Managed(dptr);
                 fn cuLibraryGetModule(mod_: *mut CUmodule, library: CUlibrary)
-                    then kept::code::libraries::library_module(mod_, library);
+                    then kept::code::libraries::library_module(written!(mod_), library);
                 fn cuLibraryGetUnifiedFunction(
                     fptr: *mut *mut c_void, library: CUlibrary, symbol: *const c_char,
                 ) made Variable(fptr);
@@ -27,7 +27,7 @@ macro_rules! library {
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
                 ) then kept::code::libraries::library(
-                    "cuLibraryLoadData", library, kept::code::modules::copied(code),
+                    "cuLibraryLoadData", written!(library), kept::code::modules::copied(code),
                     (num_jit_options, jit_options, jit_options_values), (num_library_options, library_options),
                 );
                 fn cuLibraryLoadFromFile(
@@ -36,7 +36,7 @@ macro_rules! library {
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
                 ) then kept::code::libraries::library(
-                    "cuLibraryLoadFromFile", library, Some(kept::code::modules::named(file_name)),
+                    "cuLibraryLoadFromFile", written!(library), Some(kept::code::modules::named(file_name)),
                     (num_jit_options, jit_options, jit_options_values), (num_library_options, library_options),
                 );
                 fn cuLibraryUnload(library: CUlibrary) => kept::objects::ends;

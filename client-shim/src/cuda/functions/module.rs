@@ -22,7 +22,7 @@ macro_rules! module {
                 fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
-                ) then kept::code::modules::function(hfunc, hmod, name);
+                ) then kept::code::modules::function(written!(hfunc), hmod, name);
                 fn cuModuleGetFunctionCount(count: *mut c_uint, mod_: CUmodule);
                 fn cuModuleGetGlobal_v2(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, hmod: CUmodule, name: *const c_char,
@@ -33,15 +33,17 @@ macro_rules! module {
                 ) made Array(surf_ref);
                 fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
                 fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char)
-                    then kept::code::modules::module_file(module, fname);
+                    then kept::code::modules::module_file(written!(module), fname);
                 fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void)
-                    then kept::code::modules::module(module, image);
+                    then kept::code::modules::module(written!(module), image);
                 fn cuModuleLoadDataEx(
                     module: *mut CUmodule, image: *const c_void, num_options: c_uint, options: *mut CUjit_option,
                     option_values: *mut *mut c_void,
-                ) then kept::code::modules::module_with_options(module, image, num_options, options, option_values);
+                ) then kept::code::modules::module_with_options(
+                    written!(module), image, num_options, options, option_values,
+                );
                 fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void)
-                    then kept::code::modules::module(module, fat_cubin);
+                    then kept::code::modules::module(written!(module), fat_cubin);
                 fn cuModuleUnload(hmod: CUmodule) => kept::objects::ends;
             }
             elsewhere {

@@ -23,10 +23,10 @@ macro_rules! stream {
                 ) / _ptsz then kept::objects::contexts::begun();
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
                 fn cuStreamCreate(stream: *mut CUstream, flags: c_uint)
-                    then kept::objects::streams::stream(stream, flags, None);
+                    then kept::objects::streams::stream(written!(stream), flags, None);
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
-                ) then kept::objects::streams::stream(stream, flags, Some(priority));
+                ) then kept::objects::streams::stream(written!(stream), flags, Some(priority));
                 fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::ends;
                 fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz
                     => kept::objects::contexts::end_capture;

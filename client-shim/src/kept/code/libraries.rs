@@ -28,15 +28,13 @@ const IS_PRESERVED: CUlibraryOption = 1;
 /// are of each, and where.
 pub(crate) fn library(
     function: &'static str,
-    library: *mut CUlibrary,
+    library: CUlibrary,
     image: Option<Image>,
     (count, options, values): (c_uint, *const CUjit_option, *const *mut c_void),
     (library_count, library_options): (c_uint, *const CUlibraryOption),
 ) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *library }.0;
     let options = jit_options(count, options, values).filter(|_| are_kept(library_count, library_options));
-    loaded(function, handle, image, options, |image, options| Recipe::Library { image, options })
+    loaded(function, library.0, image, options, |image, options| Recipe::Library { image, options })
 }
 
 fn are_kept(count: c_uint, options: *const CUlibraryOption) -> bool {
@@ -45,21 +43,17 @@ fn are_kept(count: c_uint, options: *const CUlibraryOption) -> bool {
 }
 
 /// After `cuLibraryGetKernel`.
-pub(crate) fn kernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *kernel }.0;
+pub(crate) fn kernel(kernel: CUkernel, library: CUlibrary, name: *const c_char) -> Result<(), Bypass> {
     // SAFETY: the driver has just looked for this name.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
-    recipes(|recipes| recipes.keep_first(handle, || Recipe::Kernel { library: library.0, name }))?;
+    recipes(|recipes| recipes.keep_first(kernel.0, || Recipe::Kernel { library: library.0, name }))?;
     Ok(())
 }
 
 /// After `cuLibraryGetModule`.
-pub(crate) fn library_module(module: *mut CUmodule, library: CUlibrary) -> Result<(), Bypass> {
+pub(crate) fn library_module(module: CUmodule, library: CUlibrary) -> Result<(), Bypass> {
     let context = context()?;
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *module }.0;
-    recipes(|recipes| recipes.keep_first(handle, || Recipe::LibraryModule { context, library: library.0 }))?;
+    recipes(|recipes| recipes.keep_first(module.0, || Recipe::LibraryModule { context, library: library.0 }))?;
     Ok(())
 }
 
@@ -78,11 +72,9 @@ pub(crate) fn variable(
 }
 
 /// After `cuKernelGetFunction`.
-pub(crate) fn kernel_function(function: *mut CUfunction, kernel: CUkernel) -> Result<(), Bypass> {
+pub(crate) fn kernel_function(function: CUfunction, kernel: CUkernel) -> Result<(), Bypass> {
     let context = context()?;
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *function }.0;
-    recipes(|recipes| recipes.keep_first(handle, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
+    recipes(|recipes| recipes.keep_first(function.0, || Recipe::KernelFunction { context, kernel: kernel.0 }))?;
     Ok(())
 }
 

@@ -79,20 +79,16 @@ pub(crate) fn named(path: *const c_char) -> Image {
 }
 
 /// After `cuModuleLoad`.
-pub(crate) fn module_file(module: *mut CUmodule, path: *const c_char) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *module }.0;
+pub(crate) fn module_file(module: CUmodule, path: *const c_char) -> Result<(), Bypass> {
     let recipe = Recipe::Module { context: context()?, image: named(path), options: Vec::new() };
-    keep("cuModuleLoad", handle, recipe)
+    keep("cuModuleLoad", module.0, recipe)
 }
 
 /// After `cuModuleLoadData` and `cuModuleLoadFatBinary`.
-pub(crate) fn module(module: *mut CUmodule, image: *const c_void) -> Result<(), Bypass> {
+pub(crate) fn module(module: CUmodule, image: *const c_void) -> Result<(), Bypass> {
     let context = context()?;
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *module }.0;
     let recipe = |image, options| Recipe::Module { context, image, options };
-    loaded("cuModuleLoadData", handle, copied(image), Some(Vec::new()), recipe)
+    loaded("cuModuleLoadData", module.0, copied(image), Some(Vec::new()), recipe)
 }
 
 /// A module that cudart has loaded through its private table; `is_plain` if nothing was said but the image.
@@ -104,26 +100,22 @@ pub(crate) fn module_by_table(module: CUmodule, image: *const c_void, is_plain: 
 
 /// After `cuModuleLoadDataEx`.
 pub(crate) fn module_with_options(
-    module: *mut CUmodule,
+    module: CUmodule,
     image: *const c_void,
     count: c_uint,
     options: *mut CUjit_option,
     values: *mut *mut c_void,
 ) -> Result<(), Bypass> {
     let context = context()?;
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *module }.0;
     let recipe = |image, options| Recipe::Module { context, image, options };
-    loaded("cuModuleLoadDataEx", handle, copied(image), jit_options(count, options, values), recipe)
+    loaded("cuModuleLoadDataEx", module.0, copied(image), jit_options(count, options, values), recipe)
 }
 
 /// After `cuModuleGetFunction`.
-pub(crate) fn function(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *function }.0;
+pub(crate) fn function(function: CUfunction, module: CUmodule, name: *const c_char) -> Result<(), Bypass> {
     // SAFETY: the driver has just looked for this name.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
-    recipes(|recipes| recipes.keep_first(handle, || Recipe::Function { module: module.0, name }))?;
+    recipes(|recipes| recipes.keep_first(function.0, || Recipe::Function { module: module.0, name }))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::ptr;
 
 use super::{
-    added, around, made,
+    added, around,
     params::{Held, Kernel, Params, nodes},
     rearranged, refuse,
 };
@@ -25,18 +25,6 @@ use crate::{
         graphs,
     },
 };
-
-/// After `cuGraphCreate`.
-pub(crate) fn create(graph: *mut CUgraph) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    made("cuGraphCreate", unsafe { *graph })
-}
-
-/// After `cuGraphClone`.
-pub(crate) fn clone(copy: *mut CUgraph) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    made("cuGraphClone", unsafe { *copy })
-}
 
 /// Logic of `cuGraphDestroy`. It is forgotten first, since another one may get its handle at once.
 pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph: CUgraph) -> Result<CUresult, Bypass> {

@@ -49,12 +49,10 @@ struct Instantiation {
 /// Notes an executable graph.
 pub(crate) fn instantiated(
     function: &'static str,
-    place: *mut CUgraphExec,
+    executable: CUgraphExec,
     graph: CUgraph,
     flags: c_ulonglong,
 ) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let executable = unsafe { *place };
     let context = context()?;
     let is_kept = flags & DEVICE_LAUNCH == 0
         && graphs(|graphs| graphs.instantiate(executable.0, graph.0, context, flags & !UPLOAD))?;
@@ -88,7 +86,9 @@ pub(crate) fn instantiate_with(
         unsafe { params.cast::<Instantiation>().write_unaligned(told) };
     }
     if answer.is_success() {
-        instantiated("cuGraphInstantiateWithParams", place, graph, held.map_or(0, |held| held.flags))?;
+        // SAFETY: the driver has just written there.
+        let executable = unsafe { *place };
+        instantiated("cuGraphInstantiateWithParams", executable, graph, held.map_or(0, |held| held.flags))?;
     }
     Ok(answer)
 }

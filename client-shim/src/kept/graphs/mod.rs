@@ -37,7 +37,7 @@ use crate::cuda::{
 use plan::Node;
 
 /// A graph is there, or is another one: it is described as a whole.
-pub(super) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
+pub(crate) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
     // Nothing is asked where nothing is noted.
     graphs(|_| ())?;
     let kept = match describe::graph(graph, context().unwrap_or(0)) {

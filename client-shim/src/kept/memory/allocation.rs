@@ -88,12 +88,6 @@ pub(crate) fn pitched(
     }
 }
 
-/// After `cuMemAllocManaged`: it stays the driver's.
-pub(crate) fn managed(address: *mut CUdeviceptr, size: usize) {
-    // SAFETY: the driver has just written there.
-    account::lost_range("cuMemAllocManaged", Reason::Managed, unsafe { *address }, size);
-}
-
 pub(super) fn reason(failure: Failure) -> Reason {
     match failure {
         Failure::OutOfMemory => Reason::NoMemoryInPages,

@@ -15,7 +15,7 @@ use crate::cuda::{
     result::CUresult,
     types::{CUcontext, CUdeviceptr, CUevent, CUstream, CUstreamCaptureStatus},
 };
-use crate::kept::{account, is_capturing, memory};
+use crate::kept::{account, is_capturing, memory, memory::Memory};
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
@@ -96,11 +96,13 @@ fn after(
 
 /// Frees what was waiting and need not wait any longer.
 pub(super) fn reclaim() -> Result<(), Bypass> {
-    let is_capturing = is_capturing()?;
-    let (pending, deferred) = memory(|memory| {
-        let deferred = if is_capturing { Vec::new() } else { std::mem::take(&mut memory.slabs.deferred) };
-        (std::mem::take(&mut memory.slabs.pending), deferred)
-    })?;
+    let (pending, is_any_deferred) =
+        memory(|Memory { slabs, .. }| (std::mem::take(&mut slabs.pending), !slabs.deferred.is_empty()))?;
+    let deferred = if is_any_deferred && !is_capturing()? {
+        memory(|memory| std::mem::take(&mut memory.slabs.deferred))?
+    } else {
+        Vec::new()
+    };
     for waiting in pending {
         if driver!(event::cuEventQuery(waiting.event)).is_success() {
             let _gone = driver!(event::cuEventDestroy_v2(waiting.event));

@@ -80,12 +80,6 @@ fn default_pool(device: CUdevice) -> Option<CUmemoryPool> {
     driver!(pool::cuDeviceGetDefaultMemPool(&raw mut pool, device)).is_success().then_some(pool)
 }
 
-/// After `cuMemAllocFromPoolAsync`: it stays the driver's.
-pub(crate) fn from_pool(address: *mut CUdeviceptr, size: usize) {
-    // SAFETY: the driver has just written there.
-    account::lost_range("cuMemAllocFromPoolAsync", Reason::StreamOrdered, unsafe { *address }, size);
-}
-
 /// Logic of `cuMemPoolSetAccess`: who may use a default pool may use what is here in its place.
 pub(crate) fn allow(
     driver: &mut Driver<cuMemPoolSetAccess::Signature>,

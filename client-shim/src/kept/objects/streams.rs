@@ -17,17 +17,13 @@ use crate::{
 };
 
 /// A stream was made.
-pub(crate) fn stream(stream: *mut CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *stream }.0;
-    keep("cuStreamCreate", handle, Recipe::Stream { context: context()?, flags, priority })
+pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
+    keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
 /// After `cuEventCreate`.
-pub(crate) fn event(event: *mut CUevent, flags: c_uint) -> Result<(), Bypass> {
-    // SAFETY: the driver has just written there.
-    let handle = unsafe { *event }.0;
-    keep("cuEventCreate", handle, Recipe::Event { context: context()?, flags })
+pub(crate) fn event(event: CUevent, flags: c_uint) -> Result<(), Bypass> {
+    keep("cuEventCreate", event.0, Recipe::Event { context: context()?, flags })
 }
 
 /// After `cuCtxSetLimit`.
