@@ -2,7 +2,7 @@
 //!
 //! GPU memory that was allocated so that it can be exported stays alive as long as somebody holds its descriptor, through
 //! the death of the server, of the context and of the process's channels (`recovery-findings` 3). So what a program gets
-//! from `cuMemAlloc` is made of such memory here ([`memory`]), in slabs for small requests, with one descriptor for
+//! from `cuMemAlloc` is made of such memory here ([`memory`](mod@memory)), in slabs for small requests, with one descriptor for
 //! each slab ([`descriptors`](crate::process::descriptors)). A program cannot tell, except for what
 //! `client-shim/README.md` lists.
 //!

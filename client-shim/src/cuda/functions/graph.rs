@@ -191,7 +191,7 @@ macro_rules! graph {
                 ) then kept::graphs::changed("cuGraphMemsetNodeSetParams", node, None);
                 fn cuGraphNodeFindInClone(
                     node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
-                ) then kept::graphs::listed(node, &raw const kept::graphs::ONE);
+                ) then kept::graphs::named(node);
                 fn cuGraphNodeGetDependencies_v2(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, edge_data: *mut CUgraphEdgeData,
                     num_dependencies: *mut usize,

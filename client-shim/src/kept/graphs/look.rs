@@ -11,9 +11,6 @@ use crate::cuda::{
     types::{CUDA_KERNEL_NODE_PARAMS, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUstream},
 };
 
-/// A list of one.
-pub(crate) static ONE: usize = 1;
-
 /// Names the nodes of a list that the driver has filled.
 pub(crate) fn listed(list: *mut CUgraphNode, count: *const usize) {
     if !count.is_null() {
@@ -22,6 +19,12 @@ pub(crate) fn listed(list: *mut CUgraphNode, count: *const usize) {
         // SAFETY: as it has answered.
         unsafe { name_nodes(list, count) };
     }
+}
+
+/// Names the one node that the driver has written.
+pub(crate) fn named(place: *mut CUgraphNode) {
+    // SAFETY: the driver has just written there.
+    unsafe { name_nodes(place, 1) };
 }
 
 /// Names the nodes of two lists of one length.
