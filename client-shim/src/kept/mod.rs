@@ -9,10 +9,11 @@
 //! If anything of ours fails, the call goes to the driver as it would without us, and what the program then has is
 //! counted as not recoverable, with the reason ([`account`]).
 //!
-//! All of it is one value, [`Kept`], with a lock for each room. No two of the locks are held at once. None is held over a
-//! call of the driver but that of the arenas, while one is reserved, which waits for no work; what is to be unmapped is
-//! taken out of its room first. `code` has no room of its own: modules and libraries are recipes among the others, since
-//! only one map by handle tells that a handle was given out again.
+//! All of it is one value, [`Kept`], with a lock for each room; only the counts of streams' work, which take no lock, lie
+//! apart. No two of the locks are held at once. None is held over a call of the driver but that of the arenas, while one
+//! is reserved, which waits for no work; what is to be unmapped is taken out of its room first. `code` has no room of its
+//! own: modules and libraries are recipes among the others, since only one map by handle tells that a handle was given
+//! out again.
 //!
 //! A forked child finds the fork page empty and takes no part any longer, so it never waits for a lock that a thread of
 //! its parent had.
@@ -36,7 +37,7 @@ use account::Account;
 use graphs::known::Graphs;
 use memory::{Memory, arena::Arenas};
 use objects::{Objects, recipes::Recipes};
-use work::Work;
+use work::{Work, reissue::Reissue};
 
 /// The word of the fork page that belongs to this module and `init`.
 const PROCESS: usize = 0;
@@ -64,7 +65,9 @@ struct Kept {
     arenas: Room<Arenas>,
     objects: Room<Objects>,
     graphs: Room<Graphs>,
-    work: Work,
+    work: Room<Work>,
+    /// Apart from other work, because a program may speak of its kernels in a process that keeps nothing.
+    reissue: Room<Reissue>,
     account: Room<Account>,
     /// Whether the program has the address of any variable: without one, copies and sets take no lock.
     has_variables: AtomicBool,
@@ -76,7 +79,8 @@ static KEPT: Kept = Kept {
     arenas: Room::new(),
     objects: Room::new(),
     graphs: Room::new(),
-    work: Work::new(),
+    work: Room::new(),
+    reissue: Room::new(),
     account: Room::new(),
     has_variables: AtomicBool::new(false),
     surroundings: OnceLock::new(),

@@ -16,7 +16,7 @@ struct Range {
 
 /// What the last recovery has left in doubt, address and size.
 pub(crate) fn set(ranges: Vec<(u64, u64)>) {
-    KEPT.work.noted.with(|noted| noted.in_doubt = ranges);
+    KEPT.work.with(|work| work.in_doubt = ranges);
 }
 
 /// Ranges without holes, both address and size.
@@ -49,7 +49,7 @@ pub(crate) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, 
 #[cfg_attr(test, expect(dead_code, reason = "called from outside"))]
 unsafe extern "C" fn mps_shim_in_doubt(ranges: *mut Range, room: usize) -> usize {
     let found = if is_on() {
-        unpanicked(|| KEPT.work.noted.with(|noted| noted.in_doubt.clone())).unwrap_or_default()
+        unpanicked(|| KEPT.work.with(|work| work.in_doubt.clone())).unwrap_or_default()
     } else {
         // In a forked child another thread may have held the lock.
         Vec::new()

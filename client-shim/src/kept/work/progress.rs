@@ -45,7 +45,7 @@ struct Place {
 }
 
 /// All of them.
-pub(super) struct Streams {
+struct Streams {
     places: [Place; MOST],
     /// Work was given to a stream without a place.
     is_incomplete: AtomicBool,
@@ -53,15 +53,13 @@ pub(super) struct Streams {
     is_owing: AtomicBool,
 }
 
-impl Streams {
-    pub(super) const fn new() -> Self {
-        let (is_incomplete, is_owing) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { places: [const { Place::free() }; MOST], is_incomplete, is_owing }
-    }
-}
-
-/// Those of this process.
-static STREAMS: &Streams = &KEPT.work.streams;
+/// Those of this process, apart from all else that is kept: every launch takes part in them without a lock, and zeros
+/// take no room in the library's file.
+static STREAMS: Streams = Streams {
+    places: [const { Place::free() }; MOST],
+    is_incomplete: AtomicBool::new(false),
+    is_owing: AtomicBool::new(false),
+};
 
 /// Names are addresses of objects: odd ones are ours, and this one was the name of a stream that has ended.
 const ENDED: usize = 4;
@@ -143,7 +141,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             call.number = call.place.map_or(0, |at| STREAMS.places[at].settled());
         }
         Effect::FinishesEvent => {
-            if let Some((at, number)) = KEPT.work.noted.with(|noted| noted.recorded.get(&subject.event).copied()) {
+            if let Some((at, number)) = KEPT.work.with(|work| work.recorded.get(&subject.event).copied()) {
                 (call.place, call.number) = (Some(at), number);
             }
         }
@@ -204,7 +202,7 @@ impl Call {
                 place.completed.fetch_max(self.number, Ordering::AcqRel);
             }
             Effect::RecordsEvent if is_success => {
-                KEPT.work.noted.with(|noted| noted.recorded.insert(self.event, (at, self.number)));
+                KEPT.work.with(|work| work.recorded.insert(self.event, (at, self.number)));
             }
             // Another stream may get the name, and a wait for that one says nothing about this one's work.
             Effect::EndsStream if is_success && place.is_busy() => {
@@ -310,7 +308,7 @@ pub(crate) fn lose(error: CUresult) {
     }
     // Streams without a place have told the threads that are there.
     STREAMS.is_incomplete.store(false, Ordering::Release);
-    KEPT.work.noted.with(|noted| noted.recorded.clear());
+    KEPT.work.with(|work| work.recorded.clear());
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ struct Entry {
 
 /// The last pieces of work, and what is known of kernels.
 #[derive(Debug, Default)]
-pub(super) struct Reissue {
+pub(crate) struct Reissue {
     entries: VecDeque<Entry>,
     bytes: usize,
     /// How many pieces there were, and how often memory was freed.
@@ -72,7 +72,7 @@ pub(super) struct Reissue {
 }
 
 fn reissue<T>(work: impl FnOnce(&mut Reissue) -> T) -> T {
-    KEPT.work.reissue.with(work)
+    KEPT.reissue.with(work)
 }
 
 /// Whether any are noted.
