@@ -12,8 +12,8 @@
 //! | anything else | not measured | points at nobody |
 //!
 //! So a victim's word is none because it comes late, and that needs a first sign which is known to be the first. Whoever
-//! holds the log's turns with records of his own (`driver/rumours.rs`) can keep the server's own record from being heard:
-//! with signs of which nothing came up to [`QUIET`] before, no word of a 719 counts. Where two say the same at the same
+//! holds the log's turns with records of his own (`driver/witnesses/fault_records.rs`) can keep the server's own record
+//! from being heard: with signs of which nothing came up to [`QUIET`] before, no word of a 719 counts. Where two say the same at the same
 //! time, or where anything speaks of another kind of fault, or where somebody else has died suddenly just before, none
 //! does either.
 

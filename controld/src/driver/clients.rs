@@ -1,5 +1,7 @@
 //! Clients' processes: what is known of them when they come, and how the daemon ends them.
 
+pub(super) mod handover;
+
 use super::Driver;
 use super::events::Event;
 use super::processes::kernel_pid;

@@ -1,8 +1,8 @@
 //! Connections from their acceptance to their role, and sessions of the command line: how many of whom there may be.
 
-use super::keys::Stage;
 use super::reports::UnderWay;
-use super::session::{self, ToSession};
+use super::sessions::conversation::{self, ToSession};
+use super::successor::keys::Stage;
 use super::{Driver, handshake};
 use crate::core::{ConnectionId, Peer, Rights, ServerEpoch, SessionId, Uid};
 use crate::failpoint::reached;
@@ -154,7 +154,7 @@ impl Driver {
         self.log.chatter(self.own_pid, "NEW UI");
         // driver --answers--> session
         let (answers_tx, answers_rx) = mpsc::unbounded_channel();
-        let task = tokio::spawn(session::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
+        let task = tokio::spawn(conversation::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
         self.sessions.insert(session, Session { peer, rights, answers_tx, busy: false, under_way: None, task });
     }
 

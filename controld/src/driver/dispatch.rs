@@ -2,8 +2,8 @@
 
 use super::Driver;
 use super::events::Event;
-use super::keys::Stage;
 use super::reports::UnderWay;
+use super::successor::keys::Stage;
 use super::vault::VaultNews;
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use super::events::Event;
-use super::session::ToSession;
+use super::sessions::conversation::ToSession;
 use crate::failpoint::reached;
 use std::time::Duration;
 

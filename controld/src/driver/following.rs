@@ -15,12 +15,13 @@
 //! blamed because of it. When a client ends, what its queues still hold is told before its end is, and its copies are
 //! closed when the core has no use for them.
 
+mod given;
 mod hearing;
 
 use super::Driver;
 use super::events::Event;
-use super::inheritance::Inherited;
 use super::processes::kernel_pid;
+use super::successor::copies::Inherited;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
 use crate::patience::patient;

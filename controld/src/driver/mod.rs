@@ -9,7 +9,7 @@
 //! Tasks only wait and report; nothing is decided in a select arm. No send waits either: what a peer does not take is
 //! queued within bounds, or the peer is given up. Whatever must survive a `kill -9` of this process is told to the holder
 //! *before* the packet that makes it true is taken from or given to a peer, in an order that lets a successor find out
-//! from the peer's side what was done last (`restore`).
+//! from the peer's side what was done last ([`successor`]).
 
 mod clients;
 mod connections;
@@ -18,22 +18,14 @@ mod dispatch;
 mod events;
 mod farewell;
 mod following;
-mod gifts;
 mod gpus;
 mod handshake;
-mod inheritance;
-mod keeping;
-mod keys;
 mod links;
-mod passage;
 mod perform;
 mod processes;
 mod reports;
-mod restore;
-mod rights;
-mod rumours;
-mod session;
-mod succession;
+mod sessions;
+mod successor;
 mod vault;
 mod whereabouts;
 mod witnesses;
@@ -51,30 +43,30 @@ use crate::io::server_link::ServerLink;
 use crate::observe::log::LogSink;
 use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
+use clients::handover::Undecided;
 use connections::{Connection, Session};
 use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
-use keeping::Replacement;
-use keys::{Note, Stage};
-use passage::Undecided;
 use processes::RunningServer;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Record;
 use remps_proto::mps::server::Dialect;
 use reports::Served;
-use rumours::Rumours;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use successor::hold::Replacement;
+use successor::keys::{self, Note, Stage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use vault::Keeper;
 use witnesses::Witnesses;
+use witnesses::fault_records::FaultRecords;
 
-pub(crate) use restore::StartError;
+pub(crate) use successor::restore::StartError;
 
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
 const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
@@ -128,7 +120,7 @@ pub(crate) struct Driver {
     listing: Vec<Option<SessionId>>,
     /// Bytes of the log FIFO that were no records, as last reported.
     fifo_garbage: u64,
-    rumours: Rumours,
+    fault_records: FaultRecords,
     /// When it was said last which lines were not logged.
     suppressed_told_at: Duration,
     witnesses: Witnesses,
@@ -237,9 +229,9 @@ impl Driver {
         let core = self.core.next_deadline().map(|at| self.started + at);
         let links = self.links.values().filter_map(|link| link.link.next_deadline());
         let vault = self.vault.next_deadline().map(|at| self.started + at);
-        let rumours = self.rumours.next_deadline().map(|at| self.started + at);
+        let records = self.fault_records.next_deadline().map(|at| self.started + at);
         let suppressed = self.log.has_suppressed().then(|| self.started + self.suppressed_told_at + SUPPRESSED_TELLING);
-        core.into_iter().chain(links).chain(vault).chain(rumours).chain(suppressed).min()
+        core.into_iter().chain(links).chain(vault).chain(records).chain(suppressed).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.

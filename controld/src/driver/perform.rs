@@ -1,7 +1,7 @@
 //! How each effect is done.
 
 use super::processes::Extent;
-use super::session::ToSession;
+use super::sessions::conversation::ToSession;
 use super::{Driver, Kind, Note, Stage, keys};
 use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
 use crate::failpoint::reached;
@@ -127,7 +127,7 @@ impl Driver {
     /// Makes the pair of sockets that connects a client with its server.
     ///
     /// The holder gets the client's end first, then the server its own. The client gets its end only when the server
-    /// has greeted it there ([`passage`](super::passage)): a server that dies before that costs nobody anything.
+    /// has greeted it there ([`handover`](super::clients::handover)): a server that dies before that costs nobody anything.
     fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
         let Some(peer) = self.core.client_peer(connection).filter(|_| self.connections.contains_key(&connection))
         else {

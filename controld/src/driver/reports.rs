@@ -1,7 +1,7 @@
 //! What the daemon tells of itself: events into the journal, answers to the commands of ours, vitals over HTTP.
 
 use super::Driver;
-use super::session::ToSession;
+use super::sessions::conversation::ToSession;
 use crate::core::vault::Caller;
 use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::observe::http::{self, Endpoint, Question, Vitals};

@@ -1,7 +1,7 @@
 //! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too
 //! ([`holding`]).
 //!
-//! A release is answered when the memory is free: [`succession`](super::succession) has what goes on about names.
+//! A release is answered when the memory is free: [`names`] has what goes on about names.
 //!
 //! # After the daemon's death
 //! | killed | found by the successor |
@@ -15,6 +15,7 @@
 
 mod holding;
 mod keeper;
+mod names;
 mod namespaces;
 
 pub(super) use holding::Fenced;

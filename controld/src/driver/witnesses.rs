@@ -2,6 +2,8 @@
 //! missing. What is missing here costs exactly what that witness knows, and is said once. Clients are followed in
 //! [`following`](super::following).
 
+pub(super) mod fault_records;
+
 use super::following::{Following, UVM};
 use super::{Driver, SUPPRESSED_TELLING};
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
@@ -176,14 +178,14 @@ impl Driver {
     /// A record of the log FIFO, which anybody may have written, speaks of a fault.
     pub(super) fn log_sign(&mut self, record: &Record) {
         let (now, core) = (self.now(), &self.core);
-        if let Some(evidence) = self.rumours.hear(now, record, |pid| core.hears_log_of(pid)) {
+        if let Some(evidence) = self.fault_records.hear(now, record, |pid| core.hears_log_of(pid)) {
             self.feed(Input::Evidence(evidence));
         }
     }
 
     /// Of those of which too many came, one more for all.
     pub(super) fn hear_overdue(&mut self) {
-        for evidence in self.rumours.overdue(self.now()) {
+        for evidence in self.fault_records.overdue(self.now()) {
             self.feed(Input::Evidence(evidence));
         }
     }
@@ -191,7 +193,7 @@ impl Driver {
     /// Says now and then how many records were not heard, and how many lines not logged.
     pub(super) fn tell_of_unheard(&mut self) {
         let now = self.now();
-        if let Some(count) = self.rumours.take_untold(now) {
+        if let Some(count) = self.fault_records.take_untold(now) {
             self.say(&format!("{count} records of faults in the log FIFO were too many to be heard"));
             self.record(&JournalEvent::WitnessLost { witness: "server-log", process: None, count });
         }

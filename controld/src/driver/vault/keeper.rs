@@ -2,11 +2,11 @@
 
 use super::done;
 use super::holding::{FENCE_PATIENCE, Fenced, Files};
+use super::names::Waiting;
 use crate::core::ProcessKey;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
 use crate::door::accept::Door;
 use crate::door::{Reply, Request};
-use crate::driver::succession::Waiting;
 use crate::driver::word::Watchers;
 use crate::io::process::WatchedProcess;
 use crate::report::RegionFacts;

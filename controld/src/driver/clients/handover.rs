@@ -15,11 +15,11 @@
 //! A client may have done part of the handshake. What it had sent already is then sent twice, and the server reads the
 //! first three packets: seen to be harmless with the credentials doubled.
 
-use super::clients::known_at_once;
-use super::events::{Event, Events};
-use super::keys::{self, Note, Stage};
-use super::{Driver, handshake};
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
+use crate::driver::clients::known_at_once;
+use crate::driver::events::{Event, Events};
+use crate::driver::successor::keys::{self, Note, Stage};
+use crate::driver::{Driver, handshake};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use crate::patience::patient;
@@ -82,7 +82,7 @@ async fn wait_for_server(connection: ConnectionId, end: SeqPacket, events: Event
 
 /// A client whose server has been told, or may have been by a killed daemon, and has not greeted it yet.
 #[derive(Debug)]
-pub(super) struct Undecided {
+pub(in crate::driver) struct Undecided {
     peer: Peer,
     server: ServerEpoch,
     end: OwnedFd,
@@ -91,7 +91,7 @@ pub(super) struct Undecided {
 
 impl Undecided {
     /// What a new holder has to keep of it.
-    pub(super) fn kept(&self) -> (Vec<u8>, BorrowedFd<'_>) {
+    pub(in crate::driver) fn kept(&self) -> (Vec<u8>, BorrowedFd<'_>) {
         (Note::of(Stage::Dispatching, self.peer, Some(self.server)), self.end.as_fd())
     }
 }
@@ -99,7 +99,7 @@ impl Undecided {
 impl Driver {
     /// A client's connection is over. If it left its server in the middle of the handshake, that is finished for it, and
     /// only then does the core hear of it: until then the server is busy with it.
-    pub(super) fn client_left(&mut self, connection: ConnectionId, status: Option<u32>) {
+    pub(in crate::driver) fn client_left(&mut self, connection: ConnectionId, status: Option<u32>) {
         let handed_over = self.connections.get_mut(&connection).and_then(|known| known.handed_over.take());
         // One that left before its server greeted it: the server may have its end all the same.
         let undecided = self.undecided.remove(&connection);
@@ -131,7 +131,7 @@ impl Driver {
     }
 
     /// Takes a client back from a server that was told of it: the server sees a client that connects and leaves.
-    pub(super) fn recall(&mut self, connection: ConnectionId) {
+    pub(in crate::driver) fn recall(&mut self, connection: ConnectionId) {
         let Some(Undecided { peer, end, task, .. }) = self.undecided.remove(&connection) else {
             return;
         };
@@ -149,7 +149,7 @@ impl Driver {
     ///
     /// # Errors
     /// When the descriptor can't be watched.
-    pub(super) fn await_greeting(
+    pub(in crate::driver) fn await_greeting(
         &mut self,
         connection: ConnectionId,
         peer: Peer,
@@ -164,7 +164,7 @@ impl Driver {
 
     /// The server has its end. Whether the client gets its own now is decided by the core, unless an earlier daemon's
     /// core has decided it.
-    pub(super) fn server_has_end(&mut self, connection: ConnectionId) {
+    pub(in crate::driver) fn server_has_end(&mut self, connection: ConnectionId) {
         if self.core.client_peer(connection).is_some() {
             self.feed(Input::ServerGreeted { connection });
         } else {
@@ -173,7 +173,7 @@ impl Driver {
     }
 
     /// The client gets its end of the pair.
-    pub(super) fn hand_over_to(&mut self, connection: ConnectionId) {
+    pub(in crate::driver) fn hand_over_to(&mut self, connection: ConnectionId) {
         if let Some(Undecided { peer, server, end, .. }) = self.undecided.remove(&connection) {
             self.note(connection, Stage::HandedOver, peer, Some(server));
             reached("hand-over-noted");
@@ -183,7 +183,7 @@ impl Driver {
     }
 
     /// A server has closed its end unasked and lives on: another one would do the same with this client.
-    pub(super) fn server_closed_end(&mut self, connection: ConnectionId) {
+    pub(in crate::driver) fn server_closed_end(&mut self, connection: ConnectionId) {
         if let Some(Undecided { peer, .. }) = self.undecided.remove(&connection) {
             self.say(&format!("Client {} was sent away by its server", peer.pid));
             self.close(connection);
@@ -194,7 +194,13 @@ impl Driver {
     /// Gives a client its end of the pair, perhaps for the second time, and waits for its status.
     ///
     /// A client that had it already ignores the second one.
-    pub(super) fn hand_over_end(&mut self, connection: ConnectionId, peer: Peer, server: ServerEpoch, end: OwnedFd) {
+    pub(in crate::driver) fn hand_over_end(
+        &mut self,
+        connection: ConnectionId,
+        peer: Peer,
+        server: ServerEpoch,
+        end: OwnedFd,
+    ) {
         let Some(known) = self.connections.get_mut(&connection) else {
             return;
         };
@@ -213,7 +219,7 @@ impl Driver {
 
     /// A server that was taken over has answered everything that came before, so whom it has not greeted by now it was
     /// never told of; or a server is gone. Its undecided clients wait as before.
-    pub(super) fn undecided_wait_again(&mut self, server: ServerEpoch) {
+    pub(in crate::driver) fn undecided_wait_again(&mut self, server: ServerEpoch) {
         let (waiting, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.undecided).into_iter().partition(|(_, undecided)| undecided.server == server);
         self.undecided = others;
@@ -224,7 +230,7 @@ impl Driver {
     }
 
     /// A client's pair of sockets is of no use any more; the client waits as before.
-    pub(super) fn wait_again(&mut self, connection: ConnectionId, peer: Peer) {
+    pub(in crate::driver) fn wait_again(&mut self, connection: ConnectionId, peer: Peer) {
         self.kept(self.holder.release(keys::client_end(connection)));
         self.note(connection, Stage::Waiting, peer, None);
         if self.connections.contains_key(&connection) {

@@ -2,7 +2,7 @@
 
 use crate::core::saved::Saved;
 use crate::core::{ConnectionId, ServerEpoch};
-use crate::driver::keys::{self, Note};
+use crate::driver::successor::keys::{self, Note};
 use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;

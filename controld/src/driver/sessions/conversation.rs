@@ -3,8 +3,8 @@
 //! The answer to `events --follow` goes on until the command line closes, sends another command, or is too slow. The
 //! end of its commands ends it not: a command line whose standard input is a pipe says so at once.
 
-use super::events::{Event, Events};
 use crate::core::SessionId;
+use crate::driver::events::{Event, Events};
 use crate::io::seqpacket::SeqPacket;
 use crate::observe::journal::followers::{CUT_OFF, Following};
 use crate::patience::patient;
@@ -28,7 +28,7 @@ const CUT_OFF_STATUS: u32 = 1;
 
 /// What the driver tells a session.
 #[derive(Debug)]
-pub(super) enum ToSession {
+pub(in crate::driver) enum ToSession {
     /// The answer to its command.
     Answer(Vec<String>),
     /// The answer to a command that fails.
@@ -59,7 +59,7 @@ enum SessionError {
 }
 
 /// Serves the session until it ends, and says so.
-pub(super) async fn serve(
+pub(in crate::driver) async fn serve(
     session: SessionId,
     socket: Arc<SeqPacket>,
     events: Events,

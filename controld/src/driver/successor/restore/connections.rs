@@ -2,7 +2,7 @@
 
 use super::found::{Found, skip_noted_role};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
-use crate::driver::keys::{self, Note, Stage};
+use crate::driver::successor::keys::{self, Note, Stage};
 use crate::driver::{Connection, Driver, handshake};
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;

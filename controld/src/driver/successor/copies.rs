@@ -11,12 +11,12 @@
 //!
 //! So each copy costs two descriptors, one in each process, and each address space one more for the pidfd.
 
-use super::following::Followed;
-use super::processes::kernel_pid;
-use super::{Driver, Kind, keys};
 use crate::core::{Mourned, ProcessKey, ServerEpoch};
 use crate::door::note::since_boot;
 use crate::driver::events::Event;
+use crate::driver::following::Followed;
+use crate::driver::processes::kernel_pid;
+use crate::driver::{Driver, Kind, keys};
 use crate::holder::{CopiesNote, Held, MAX_DESCRIPTORS};
 use crate::io::process::WatchedProcess;
 use crate::witness::uvm::closing;
@@ -28,11 +28,11 @@ use std::time::Duration;
 
 /// What an earlier daemon left of one client.
 #[derive(Debug, Default)]
-pub(super) struct Inherited {
+pub(in crate::driver) struct Inherited {
     /// Under which keys the holder has it.
-    pub(super) keys: BTreeSet<u64>,
+    pub(in crate::driver) keys: BTreeSet<u64>,
     /// The copies.
-    pub(super) files: Vec<OwnedFd>,
+    pub(in crate::driver) files: Vec<OwnedFd>,
     /// What was noted with the last of them.
     note: CopiesNote,
 }
@@ -48,7 +48,7 @@ fn has_ended(pidfd: BorrowedFd<'_>) -> bool {
 
 impl Driver {
     /// Gives the holder what is held of a client.
-    pub(super) fn hold_copies(&mut self, process: ProcessKey) {
+    pub(in crate::driver) fn hold_copies(&mut self, process: ProcessKey) {
         let Some(hold) = self.core.hold_timeout() else {
             return;
         };
@@ -83,7 +83,7 @@ impl Driver {
     }
 
     /// Gives another holder everything.
-    pub(super) fn hold_all_copies(&mut self) {
+    pub(in crate::driver) fn hold_all_copies(&mut self) {
         let clients: Vec<ProcessKey> = self.witnesses.following.clients.keys().copied().collect();
         for process in clients {
             self.hold_copies(process);
@@ -95,7 +95,7 @@ impl Driver {
     }
 
     /// Tells the holder what it was told before it got other copies of a client, if that is dead.
-    pub(super) fn note_its_funeral(&self, process: ProcessKey) {
+    pub(in crate::driver) fn note_its_funeral(&self, process: ProcessKey) {
         let mourned = self.core.mourned().into_iter().find(|(dead, ..)| *dead == process);
         if let Some((_, until, endless)) = mourned {
             self.note_funeral(process, until, endless);
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     /// Tells the holder until when a dead client's copies are kept.
-    pub(super) fn note_funeral(&self, process: ProcessKey, until: Option<Duration>, endless: bool) {
+    pub(in crate::driver) fn note_funeral(&self, process: ProcessKey, until: Option<Duration>, endless: bool) {
         let Some((uid, server)) = self.core.home_of(process) else {
             return;
         };
@@ -127,7 +127,7 @@ impl Driver {
 
     /// Takes over what an earlier daemon left: of the living until their server names them, of the dead for the rest of
     /// their time.
-    pub(super) fn take_over_copies(&mut self, held: Vec<Held>) {
+    pub(in crate::driver) fn take_over_copies(&mut self, held: Vec<Held>) {
         let mut dead = BTreeSet::new();
         for Held { key, state, fds, .. } in held {
             let mut fds = fds.into_iter();
@@ -153,7 +153,7 @@ impl Driver {
     }
 
     /// A client has ended of which there are only the copies that an earlier daemon left.
-    pub(super) fn mourn(&mut self, process: ProcessKey) {
+    pub(in crate::driver) fn mourn(&mut self, process: ProcessKey) {
         let Some(Inherited { files, note, .. }) = self.witnesses.following.inherited.get(&process) else {
             return;
         };
@@ -185,7 +185,7 @@ impl Driver {
     }
 
     /// Closes what an earlier daemon left of a client, here and with the holder.
-    pub(super) fn release_inherited(&mut self, process: ProcessKey) {
+    pub(in crate::driver) fn release_inherited(&mut self, process: ProcessKey) {
         if let Some(Inherited { keys, files, .. }) = self.witnesses.following.inherited.remove(&process) {
             for key in keys {
                 self.kept(self.holder.release(key));

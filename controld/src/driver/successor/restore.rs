@@ -7,11 +7,11 @@
 //! | a server's connection, noted as a link and still open | resumed: answers to the earlier daemon are dropped |
 //! | a server without a link, or one whose configuration may be half told | ended: it has no clients yet |
 //! | a client that waits | it waits |
-//! | a client whose server was being told | it waits until the server shows whether it was ([`passage`](super::passage)) |
+//! | a client whose server was being told | it waits until the server shows whether it was ([`handover`](crate::driver::clients::handover)) |
 //! | a client whose server has its end | it is sent its own end again; if it had it, it ignores the second |
 //! | copies of a living client's UVM descriptors | watched and kept on when its server names it |
 //! | a dead client's | kept for the rest of their time |
-//! | what is noted of compute modes | gone on with ([`gpus`](super::gpus)) |
+//! | what is noted of compute modes | gone on with ([`gpus`](crate::driver::gpus)) |
 //! | a connection without a role | its next packet says what it is |
 //!
 //! Sessions of the command line are not kept: nobody could say which of their commands were done.
@@ -19,16 +19,16 @@
 mod connections;
 mod found;
 
-use super::degraded::Degraded;
-use super::events::Events;
-use super::farewell::HOLDER_FAREWELL;
 use super::keys::{self, Note, Stage};
-use super::processes::kernel_pid;
-use super::rumours::Rumours;
-use super::vault::Keeper;
-use super::{Driver, Served, Signals, Witnesses, reports};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Policy, ServerEpoch};
+use crate::driver::degraded::Degraded;
+use crate::driver::events::Events;
+use crate::driver::farewell::HOLDER_FAREWELL;
+use crate::driver::processes::kernel_pid;
+use crate::driver::vault::Keeper;
+use crate::driver::witnesses::fault_records::FaultRecords;
+use crate::driver::{Driver, Served, Signals, Witnesses, reports};
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::folder::Kind as FileKind;
@@ -194,7 +194,7 @@ impl Driver {
             devices: None,
             listing: Vec::new(),
             fifo_garbage: 0,
-            rumours: Rumours::default(),
+            fault_records: FaultRecords::default(),
             suppressed_told_at: Duration::ZERO,
             witnesses,
             vault,

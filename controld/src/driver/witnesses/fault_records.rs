@@ -50,16 +50,21 @@ impl Source {
 
 /// What is heard of each server.
 #[derive(Debug, Default)]
-pub(super) struct Rumours {
+pub(in crate::driver) struct FaultRecords {
     sources: BTreeMap<Pid, Source>,
     /// Records not heard of which the operator is still to be told.
     untold: u64,
     told_at: Option<Duration>,
 }
 
-impl Rumours {
+impl FaultRecords {
     /// What a record says that the core should hear now. `is_server` says whether records of this pid are heard at all.
-    pub(super) fn hear(&mut self, now: Duration, record: &Record, is_server: impl Fn(Pid) -> bool) -> Option<Evidence> {
+    pub(in crate::driver) fn hear(
+        &mut self,
+        now: Duration,
+        record: &Record,
+        is_server: impl Fn(Pid) -> bool,
+    ) -> Option<Evidence> {
         if !is_server(record.pid) {
             return None;
         }
@@ -80,14 +85,14 @@ impl Rumours {
     }
 
     /// When there is something to tell.
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
+    pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
         let sources = self.sources.values().filter(|source| source.unheard > 0).map(Source::hears_at);
         let telling = (self.untold > 0).then(|| self.told_at.map_or(Duration::ZERO, |at| at + TELLING));
         sources.chain(telling).min()
     }
 
     /// One more sign of each server of which some were not heard, and which can be heard again.
-    pub(super) fn overdue(&mut self, now: Duration) -> Vec<Evidence> {
+    pub(in crate::driver) fn overdue(&mut self, now: Duration) -> Vec<Evidence> {
         let mut signs = Vec::new();
         for (server, source) in &mut self.sources {
             if source.unheard > 0 && source.hears(now) {
@@ -99,7 +104,7 @@ impl Rumours {
     }
 
     /// How many records were not heard since the operator was told last, if it is time to tell him.
-    pub(super) fn take_untold(&mut self, now: Duration) -> Option<u64> {
+    pub(in crate::driver) fn take_untold(&mut self, now: Duration) -> Option<u64> {
         let is_time = self.told_at.is_none_or(|at| at + TELLING <= now);
         if self.untold == 0 || !is_time {
             return None;
@@ -132,16 +137,16 @@ mod tests {
 
     #[test]
     fn of_a_million_records_in_ten_seconds_a_bounded_number_is_heard_and_every_other_one_counted() {
-        let mut rumours = Rumours::default();
+        let mut faults = FaultRecords::default();
         let (mut heard, mut summaries, mut told, mut tellings) = (0u64, 0u64, 0, 0);
         let mut now = Duration::ZERO;
         let records: Vec<Record> = (1..100).map(forged).collect();
         for record in records.iter().cycle().take(MANY as usize) {
             now += Duration::from_micros(10);
-            heard += u64::from(rumours.hear(now, record, is_server).is_some());
-            if rumours.next_deadline().is_some_and(|at| at <= now) {
-                summaries += rumours.overdue(now).len() as u64;
-                let count = rumours.take_untold(now);
+            heard += u64::from(faults.hear(now, record, is_server).is_some());
+            if faults.next_deadline().is_some_and(|at| at <= now) {
+                summaries += faults.overdue(now).len() as u64;
+                let count = faults.take_untold(now);
                 tellings += u32::from(count.is_some());
                 told += count.unwrap_or_default();
             }
@@ -149,49 +154,49 @@ mod tests {
         assert!(heard + summaries <= u64::from(BURST + 11 * PER_SECOND), "{heard} {summaries}");
         assert!(tellings <= 2, "{tellings}");
         now += TELLING;
-        told += rumours.take_untold(now).unwrap_or_default();
+        told += faults.take_untold(now).unwrap_or_default();
         assert_eq!(heard + told, u64::from(MANY));
     }
 
     #[test]
     fn the_last_record_of_a_flood_leads_to_one_more_sign() {
-        let mut rumours = Rumours::default();
+        let mut faults = FaultRecords::default();
         let now = Duration::from_secs(7);
-        while rumours.hear(now, &forged(1), is_server).is_some() {}
-        assert_eq!(rumours.overdue(now), []);
-        rumours.take_untold(now);
-        let at = rumours.next_deadline().expect("it is still to be told");
+        while faults.hear(now, &forged(1), is_server).is_some() {}
+        assert_eq!(faults.overdue(now), []);
+        faults.take_untold(now);
+        let at = faults.next_deadline().expect("it is still to be told");
         assert!(at > now);
         let text = "1 more records of a fault".to_owned();
-        assert_eq!(rumours.overdue(at), [Evidence::ServerLog { server: SERVERS[0], named: None, blames: false, text }]);
-        assert_eq!(rumours.next_deadline(), None);
+        assert_eq!(faults.overdue(at), [Evidence::ServerLog { server: SERVERS[0], named: None, blames: false, text }]);
+        assert_eq!(faults.next_deadline(), None);
     }
 
     #[test]
     fn a_flood_in_one_servers_name_keeps_nothing_of_another_from_being_heard() {
-        let mut rumours = Rumours::default();
+        let mut faults = FaultRecords::default();
         let now = Duration::from_secs(7);
-        while rumours.hear(now, &forged(1), is_server).is_some() {}
+        while faults.hear(now, &forged(1), is_server).is_some() {}
         let own = record(SERVERS[1], "Server is handling a fatal GPU error.");
-        assert!(rumours.hear(now, &own, is_server).is_some());
+        assert!(faults.hear(now, &own, is_server).is_some());
     }
 
     #[test]
     fn what_is_in_no_servers_name_or_says_nothing_of_a_fault_takes_no_room() {
-        let mut rumours = Rumours::default();
+        let mut faults = FaultRecords::default();
         for pid in 1000..3000 {
             assert_eq!(
-                rumours.hear(Duration::ZERO, &record(pid, "Server is handling a fatal GPU error."), is_server),
+                faults.hear(Duration::ZERO, &record(pid, "Server is handling a fatal GPU error."), is_server),
                 None
             );
         }
-        assert_eq!(rumours.hear(Duration::ZERO, &record(SERVERS[0], "New client"), is_server), None);
-        assert!(rumours.sources.is_empty());
+        assert_eq!(faults.hear(Duration::ZERO, &record(SERVERS[0], "New client"), is_server), None);
+        assert!(faults.sources.is_empty());
         // Servers come and go.
         for pid in 1000..3000 {
             let text = "Server is handling a fatal GPU error.";
-            assert!(rumours.hear(Duration::ZERO, &record(pid, text), |known| known == pid).is_some());
-            assert_eq!(rumours.sources.len(), 1);
+            assert!(faults.hear(Duration::ZERO, &record(pid, text), |known| known == pid).is_some());
+            assert_eq!(faults.sources.len(), 1);
         }
     }
 }

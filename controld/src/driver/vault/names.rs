@@ -16,12 +16,12 @@
 //!
 //! Where nothing was noted of the name but its regions, an earlier release of this daemon kept them: that is `PROCESS`.
 
-use super::Driver;
-use super::vault::{Fenced, Keeper, done};
+use super::{Fenced, Keeper, done};
 use crate::core::vault::{Caller, Predecessor, Standing, Title};
 use crate::core::{Fate, JournalEvent, Pid, ProcessKey, ServerEpoch};
 use crate::door::client::Client;
 use crate::door::{Reply, Request};
+use crate::driver::Driver;
 use crate::failpoint::reached;
 use crate::io::process::WatchedProcess;
 use remps_proto::shim::{Answer, Ask, Failure, Inherited, Part, Rest, ServerState};
@@ -49,29 +49,29 @@ struct Heir {
 
 /// Who wants a name, in the order in which they came; and the servers that a fault has spoilt.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(in crate::driver) struct Waiting {
     heirs: Vec<Heir>,
     spoilt: BTreeSet<ServerEpoch>,
 }
 
 impl Waiting {
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
+    pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
         self.heirs.iter().map(|heir| heir.until).min()
     }
 
-    pub(super) fn has(&self, process: ProcessKey) -> bool {
+    pub(in crate::driver) fn has(&self, process: ProcessKey) -> bool {
         self.heirs.iter().any(|heir| heir.client.caller.process == process)
     }
 
     /// A process has ended and wants nothing any more.
-    pub(super) fn forget(&mut self, process: ProcessKey) {
+    pub(in crate::driver) fn forget(&mut self, process: ProcessKey) {
         self.heirs.retain(|heir| heir.client.caller.process != process);
     }
 }
 
 impl Keeper {
     /// Something was decided that is remembered here.
-    pub(super) fn hear(&mut self, event: &JournalEvent) {
+    pub(in crate::driver) fn hear(&mut self, event: &JournalEvent) {
         // An incident of 0 is no fault but the work of a dead client that may be endless.
         if let JournalEvent::ServerTainted { epoch, incident, .. } = event
             && *incident != 0
@@ -95,7 +95,7 @@ enum Turn {
 
 impl Driver {
     /// Answers what is about names.
-    pub(super) fn name_asked(&mut self, request: Request) {
+    pub(in crate::driver) fn name_asked(&mut self, request: Request) {
         let Request { client, ask, reply, .. } = request;
         let caller = &client.caller;
         let answers = match ask {
@@ -156,8 +156,8 @@ impl Driver {
         self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0)
     }
 
-    pub(super) fn watch_caller(&mut self, client: &Client) {
-        let pid = super::processes::kernel_pid(client.caller.process.pid);
+    pub(in crate::driver) fn watch_caller(&mut self, client: &Client) {
+        let pid = crate::driver::processes::kernel_pid(client.caller.process.pid);
         let opened = client.pidfd.try_clone();
         self.vault.watch(client.caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
     }
@@ -179,7 +179,7 @@ impl Driver {
     }
 
     /// Looks through those who want a name whether one can be given. Called after everything that happens.
-    pub(super) fn succeed(&mut self) {
+    pub(in crate::driver) fn succeed(&mut self) {
         let now = self.now();
         let mut at = 0;
         while let Some(heir) = self.vault.waiting.heirs.get(at) {

@@ -8,12 +8,12 @@
 //! can run, as it is where the daemon looks itself. They are followed as that client's which has sent them; a process
 //! that sends another's takes that one's faults upon itself, and what is held as somebody's already is never taken twice.
 
-use super::Driver;
-use super::events::Event;
-use super::processes::kernel_pid;
-use super::vault::done;
 use crate::core::ProcessKey;
 use crate::door::{Reply, Request};
+use crate::driver::Driver;
+use crate::driver::events::Event;
+use crate::driver::processes::kernel_pid;
+use crate::driver::vault::done;
 use crate::witness::uvm::{AttachError, Attached};
 use remps_proto::shim::{Answer, Failure};
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ const MOST_SPACES: usize = 8;
 
 impl Driver {
     /// Answers a client that has handed its descriptors over, when they are looked at.
-    pub(super) fn handed_over(&mut self, request: Request) {
+    pub(in crate::driver) fn handed_over(&mut self, request: Request) {
         let Request { client, given, reply, .. } = request;
         let process = client.caller.process;
         let uvm = match self.witnesses.following.spaces_of(process) {
@@ -50,7 +50,7 @@ impl Driver {
 
     /// What a client has handed over has been looked at: it is followed from now on, if there was an address space that
     /// nobody followed.
-    pub(super) fn attached_by_gift(
+    pub(in crate::driver) fn attached_by_gift(
         &mut self,
         process: ProcessKey,
         result: Result<Box<Attached>, AttachError>,

@@ -7,9 +7,9 @@
 //! the daemon's own user and PID namespace and in no container that the daemon is not in
 //! ([`Place::is_the_daemons`](crate::core::Place::is_the_daemons)). Whose namespaces can't be read has none.
 
-use super::Driver;
-use super::connections::Connection;
 use crate::core::{Namespace, Peer, Rights};
+use crate::driver::Driver;
+use crate::driver::connections::Connection;
 use crate::witness::peer;
 
 /// Why a user who has the owner's number is not the owner.
@@ -29,7 +29,7 @@ enum Lack {
 
 impl Driver {
     /// What the peer of a connection may do that has said it is a command line.
-    pub(super) fn rights_of(&self, connection: &Connection, peer: Peer) -> Rights {
+    pub(in crate::driver) fn rights_of(&self, connection: &Connection, peer: Peer) -> Rights {
         let connected = peer::look(&connection.socket.as_ref()).inspect_err(|error| {
             tracing::debug!(pid = peer.pid, %error, "who opened a session can't be looked at");
         });

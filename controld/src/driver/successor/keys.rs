@@ -7,19 +7,19 @@ use crate::core::{ConnectionId, Peer, Pid, ServerEpoch};
 use prost::Message;
 
 /// [`Saved`](crate::core::saved::Saved).
-pub(super) const STATE: u64 = 1;
+pub(in crate::driver) const STATE: u64 = 1;
 /// The listening socket `control`.
-pub(super) const PUBLIC_LISTENER: u64 = 2;
+pub(in crate::driver) const PUBLIC_LISTENER: u64 = 2;
 /// The listening socket `control_privileged`.
-pub(super) const PRIVILEGED_LISTENER: u64 = 3;
+pub(in crate::driver) const PRIVILEGED_LISTENER: u64 = 3;
 /// The log FIFO.
-pub(super) const LOG_FIFO: u64 = 4;
+pub(in crate::driver) const LOG_FIFO: u64 = 4;
 
 /// The listening socket `shim`.
-pub(super) const SHIM_LISTENER: u64 = 5;
+pub(in crate::driver) const SHIM_LISTENER: u64 = 5;
 
 /// What is noted of the GPUs' compute modes.
-pub(super) const COMPUTE_MODES: u64 = 6;
+pub(in crate::driver) const COMPUTE_MODES: u64 = 6;
 
 /// This daemon's parts in the machine's records of compute modes, by their place in a list.
 const MODE_RECORD_SPACE: u64 = 1 << 55;
@@ -38,80 +38,80 @@ const CLIENT_END_SPACE: u64 = 1 << 62;
 const NUMBER: u64 = CLIENT_END_SPACE - 1;
 
 /// A region of the vault.
-pub(super) fn region(id: RegionId) -> u64 {
+pub(in crate::driver) fn region(id: RegionId) -> u64 {
     REGION_SPACE | (id.0 & (FENCE_SPACE - 1))
 }
 
 /// The region that has this key.
-pub(super) fn region_of(key: u64) -> Option<RegionId> {
+pub(in crate::driver) fn region_of(key: u64) -> Option<RegionId> {
     (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
 }
 
 /// The part in the record of one GPU's mode.
-pub(super) fn mode_record(number: u64) -> u64 {
+pub(in crate::driver) fn mode_record(number: u64) -> u64 {
     MODE_RECORD_SPACE | (number & (MODE_RECORD_SPACE - 1))
 }
 
 /// The number of the part that has this key.
-pub(super) fn mode_record_of(key: u64) -> Option<u64> {
+pub(in crate::driver) fn mode_record_of(key: u64) -> Option<u64> {
     (key & !(MODE_RECORD_SPACE - 1) == MODE_RECORD_SPACE).then_some(key & (MODE_RECORD_SPACE - 1))
 }
 
 /// A user namespace.
-pub(super) fn namespace(number: u64) -> u64 {
+pub(in crate::driver) fn namespace(number: u64) -> u64 {
     NAMESPACE_SPACE | (number & (NAMESPACE_SPACE - 1))
 }
 
 /// The number of the user namespace that has this key.
-pub(super) fn namespace_of(key: u64) -> Option<u64> {
+pub(in crate::driver) fn namespace_of(key: u64) -> Option<u64> {
     (key & !(NAMESPACE_SPACE - 1) == NAMESPACE_SPACE).then_some(key & (NAMESPACE_SPACE - 1))
 }
 
 /// What is noted of a name of the vault.
-pub(super) fn name(id: NameId) -> u64 {
+pub(in crate::driver) fn name(id: NameId) -> u64 {
     NAME_SPACE | (id.0 & (NAME_SPACE - 1))
 }
 
 /// The name whose title has this key.
-pub(super) fn name_of(key: u64) -> Option<NameId> {
+pub(in crate::driver) fn name_of(key: u64) -> Option<NameId> {
     (key & !(NAME_SPACE - 1) == NAME_SPACE).then_some(NameId(key & (NAME_SPACE - 1)))
 }
 
 /// The copies of a client's descriptors that go with its address space of this number; `None` beyond the bound.
-pub(super) fn copies(pid: Pid, space: usize) -> Option<u64> {
+pub(in crate::driver) fn copies(pid: Pid, space: usize) -> Option<u64> {
     let space = u64::try_from(space).ok().filter(|space| *space < MOST_SPACES)?;
     Some(COPIES_SPACE | (u64::from(pid) * MOST_SPACES) | space)
 }
 
 /// A fence.
-pub(super) fn fence(number: u64) -> u64 {
+pub(in crate::driver) fn fence(number: u64) -> u64 {
     FENCE_SPACE | (number & (FENCE_SPACE - 1))
 }
 
 /// The fence that has this key.
-pub(super) fn fence_of(key: u64) -> Option<u64> {
+pub(in crate::driver) fn fence_of(key: u64) -> Option<u64> {
     (key & !(FENCE_SPACE - 1) == FENCE_SPACE).then_some(key & (FENCE_SPACE - 1))
 }
 
 /// A server's standard error.
-pub(super) fn stderr(server: ServerEpoch) -> u64 {
+pub(in crate::driver) fn stderr(server: ServerEpoch) -> u64 {
     STDERR_SPACE | (server.0 & (STDERR_SPACE - 1))
 }
 
 /// The server whose standard error has this key.
-pub(super) fn stderr_of(key: u64) -> Option<ServerEpoch> {
+pub(in crate::driver) fn stderr_of(key: u64) -> Option<ServerEpoch> {
     (key & !(STDERR_SPACE - 1) == STDERR_SPACE).then_some(ServerEpoch(key & (STDERR_SPACE - 1)))
 }
 
 /// The end of a socket pair that a client is given.
-pub(super) fn client_end(connection: ConnectionId) -> u64 {
+pub(in crate::driver) fn client_end(connection: ConnectionId) -> u64 {
     CLIENT_END_SPACE | (connection.0 & NUMBER)
 }
 
 /// How far a connection has come. A successor acts on it as `restore` says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ::prost::Enumeration)]
 #[repr(i32)]
-pub(super) enum Stage {
+pub(in crate::driver) enum Stage {
     /// Nothing is known: its next packet says what it is.
     Unknown = 0,
     /// A client that waits for a server.
@@ -130,31 +130,31 @@ pub(super) enum Stage {
 
 /// What is noted beside a connection.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct Note {
+pub(in crate::driver) struct Note {
     /// A [`Stage`].
     #[prost(enumeration = "Stage", tag = "1")]
-    pub(super) stage: i32,
+    pub(in crate::driver) stage: i32,
     /// The peer's pid.
     #[prost(uint32, tag = "2")]
-    pub(super) pid: u32,
+    pub(in crate::driver) pid: u32,
     /// The peer's user.
     #[prost(uint32, tag = "3")]
-    pub(super) uid: u32,
+    pub(in crate::driver) uid: u32,
     /// The peer's group.
     #[prost(uint32, tag = "4")]
-    pub(super) gid: u32,
+    pub(in crate::driver) gid: u32,
     /// The server.
     #[prost(uint64, tag = "5")]
-    pub(super) server: u64,
+    pub(in crate::driver) server: u64,
 }
 
 impl Note {
-    pub(super) fn of(stage: Stage, peer: Peer, server: Option<ServerEpoch>) -> Vec<u8> {
+    pub(in crate::driver) fn of(stage: Stage, peer: Peer, server: Option<ServerEpoch>) -> Vec<u8> {
         let server = server.map_or(0, |server| server.0);
         Self { stage: stage.into(), pid: peer.pid, uid: peer.uid, gid: peer.gid, server }.encode_to_vec()
     }
 
-    pub(super) fn peer(&self) -> Peer {
+    pub(in crate::driver) fn peer(&self) -> Peer {
         Peer { pid: self.pid, uid: self.uid, gid: self.gid }
     }
 }

@@ -1,9 +1,9 @@
 //! What the driver tells the holder, so that a successor finds it.
 
 use super::keys::{self, Note, Stage};
-use super::processes::RunningServer;
-use super::{Connection, Driver};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
+use crate::driver::processes::RunningServer;
+use crate::driver::{Connection, Driver};
 use crate::failpoint::reached;
 use crate::holder::{self, HolderError, HolderLink, Kind};
 use std::future::Future;
@@ -16,26 +16,32 @@ use std::time::Duration;
 const HOLDER_RETRY: Duration = Duration::from_secs(1);
 
 /// The search for a holder in place of one that is gone.
-pub(super) struct Replacement {
+pub(in crate::driver) struct Replacement {
     /// The attempt that is under way.
-    pub(super) attempt: Pin<Box<dyn Future<Output = Result<HolderLink, HolderError>>>>,
+    pub(in crate::driver) attempt: Pin<Box<dyn Future<Output = Result<HolderLink, HolderError>>>>,
     /// Why the last one failed, as it was said.
     failure: Option<String>,
 }
 
 impl Driver {
     /// Notes beside a connection how far it has come.
-    pub(super) fn note(&self, connection: ConnectionId, stage: Stage, peer: Peer, server: Option<ServerEpoch>) {
+    pub(in crate::driver) fn note(
+        &self,
+        connection: ConnectionId,
+        stage: Stage,
+        peer: Peer,
+        server: Option<ServerEpoch>,
+    ) {
         self.kept(self.holder.update(connection.0, &Note::of(stage, peer, server)));
     }
 
-    pub(super) fn release(&self, connection: ConnectionId) {
+    pub(in crate::driver) fn release(&self, connection: ConnectionId) {
         self.kept(self.holder.release(connection.0));
     }
 
     /// A holder that is gone is replaced when its connection breaks; until then only what a successor would need is
     /// missing. One that does not read is ended, so that this happens: what it was not told would never be released.
-    pub(super) fn kept(&self, result: Result<(), HolderError>) {
+    pub(in crate::driver) fn kept(&self, result: Result<(), HolderError>) {
         if let Err(error) = result {
             tracing::warn!(%error, "the holder was not told");
             if matches!(error, HolderError::Full) {
@@ -46,7 +52,7 @@ impl Driver {
     }
 
     /// Closes a connection here and with the holder.
-    pub(super) fn close(&mut self, connection: ConnectionId) {
+    pub(in crate::driver) fn close(&mut self, connection: ConnectionId) {
         self.kept(self.holder.release(keys::client_end(connection)));
         if let Some(known) = self.connections.get(&connection) {
             known.socket.refuse_the_rest();
@@ -56,7 +62,7 @@ impl Driver {
     }
 
     /// The holder is gone: another one is started, beside everything else, and gets what is to survive us.
-    pub(super) fn holder_lost(&mut self, error: &HolderError) {
+    pub(in crate::driver) fn holder_lost(&mut self, error: &HolderError) {
         self.say(&format!("The holder process is gone ({error}), another one is started"));
         self.holder.reap();
         self.replace_holder_after(Duration::ZERO, None);
@@ -73,7 +79,7 @@ impl Driver {
 
     /// What has come of an attempt to replace the holder. It is made until one succeeds, since nobody can connect
     /// meanwhile; what stands in its way is said once.
-    pub(super) fn holder_attempted(&mut self, result: Result<HolderLink, HolderError>) {
+    pub(in crate::driver) fn holder_attempted(&mut self, result: Result<HolderLink, HolderError>) {
         let said = self.replacement.take().and_then(|before| before.failure);
         match result {
             Ok(holder) => {
@@ -100,7 +106,7 @@ impl Driver {
 
     /// Ends this process and leaves everything to a successor: an upgrade of the binary that no client notices. Without
     /// a holder there would be nothing left, so it waits for one.
-    pub(super) fn hand_over(&mut self) {
+    pub(in crate::driver) fn hand_over(&mut self) {
         if self.replacement.is_some() {
             self.say("A signal to hand over: there is no holder process yet to leave anything with");
             self.hand_over_due = true;
@@ -159,7 +165,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn hold_settings(&self) {
+    pub(in crate::driver) fn hold_settings(&self) {
         use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE};
         let wait = self.settings.file.successor_wait;
         let paths = [CONTROL, CONTROL_PRIVILEGED, LOG, PID_FILE, remps_proto::shim::SOCKET_NAME]
@@ -172,7 +178,7 @@ impl Driver {
         }));
     }
 
-    pub(super) fn save(&self) {
+    pub(in crate::driver) fn save(&self) {
         use prost::Message as _;
         let state = self.core.saved().encode_to_vec();
         self.kept(self.holder.hold(keys::STATE, Kind::STATE, &state, &[]));
