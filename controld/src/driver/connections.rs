@@ -2,7 +2,7 @@
 
 use super::reports::UnderWay;
 use super::sessions::conversation::{self, ToSession};
-use super::successor::keys::Stage;
+use super::successor::notes::Stage;
 use super::{Driver, handshake};
 use crate::core::{ConnectionId, Peer, Rights, ServerEpoch, SessionId, Uid};
 use crate::failpoint::reached;

@@ -3,7 +3,7 @@
 use super::Driver;
 use super::events::Event;
 use super::reports::UnderWay;
-use super::successor::keys::Stage;
+use super::successor::notes::Stage;
 use super::vault::VaultNews;
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
@@ -140,9 +140,9 @@ impl Driver {
             }
             Event::Identified { process, found } => self.identified(process, *found),
             Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
-            Event::HandedOver { process, result, reply } => self.attached_by_gift(process, result, reply),
+            Event::Given { process, result, reply } => self.attached_given(process, result, reply),
             Event::Sifted { process, open, reply } => self.sifted(process, open, reply),
-            Event::HeirlessEnded { process } => {
+            Event::UnfollowedEnded { process } => {
                 self.mourn(process);
                 self.forget_unless_held(process);
                 self.feed(Input::Tick);

@@ -75,11 +75,11 @@ pub(super) enum Event {
     /// A client's descriptors were looked through, and who wants to know what came of it.
     Sifted { process: ProcessKey, open: Result<OpenFiles, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
     /// A client has ended whose copies an earlier daemon left, and which no server has named since.
-    HeirlessEnded { process: ProcessKey },
+    UnfollowedEnded { process: ProcessKey },
     /// A client's connection has waited long enough for the client to be looked at.
     LookOverdue { process: ProcessKey, connection: ConnectionId },
     /// What a client's own library has handed over has been looked at.
-    HandedOver { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
+    Given { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
     /// A client's tools queue has a fatal fault, and this many more were dropped.
     Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
     /// A client's tools queue can't be read any longer.

@@ -21,7 +21,7 @@ mod hearing;
 use super::Driver;
 use super::events::Event;
 use super::processes::kernel_pid;
-use super::successor::copies::Inherited;
+use super::successor::copies::EarlierCopies;
 use crate::core::{ConnectionId, End, ExitCause, Input, Peer, ProcessKey, ServerEpoch};
 use crate::io::process::{open_process, start_time};
 use crate::patience::patient;
@@ -53,7 +53,7 @@ pub(super) struct Following {
     uvm: Option<Arc<Uvm>>,
     pub(super) clients: HashMap<ProcessKey, Followed>,
     /// What an earlier daemon left of clients that are not followed yet, and of dead ones.
-    pub(super) inherited: HashMap<ProcessKey, Inherited>,
+    pub(super) earlier: HashMap<ProcessKey, EarlierCopies>,
 }
 
 impl Following {
@@ -64,7 +64,7 @@ impl Following {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        (Self { is_wanted, uvm, clients: HashMap::new(), inherited: HashMap::new() }, error)
+        (Self { is_wanted, uvm, clients: HashMap::new(), earlier: HashMap::new() }, error)
     }
 
     /// Whether clients can be followed at all.
@@ -183,7 +183,8 @@ impl Driver {
                 return;
             };
             let pidfd = Arc::new(pidfd);
-            let Inherited { keys, files, .. } = self.witnesses.following.inherited.remove(&process).unwrap_or_default();
+            let EarlierCopies { keys, files, .. } =
+                self.witnesses.following.earlier.remove(&process).unwrap_or_default();
             given = files;
             let followed = Followed {
                 pidfd,
@@ -393,7 +394,7 @@ impl Driver {
 
     /// Closes a client's queue and the copies of its descriptors, elsewhere: it takes the kernel 16 to 39 ms.
     pub(super) fn release_copies(&mut self, process: ProcessKey) {
-        self.release_inherited(process);
+        self.release_earlier(process);
         if let Some(mut followed) = self.witnesses.following.clients.remove(&process) {
             for key in &followed.keys {
                 self.kept(self.holder.release(*key));

@@ -25,6 +25,7 @@ mod perform;
 mod processes;
 mod reports;
 mod sessions;
+mod start;
 mod successor;
 mod vault;
 mod whereabouts;
@@ -58,7 +59,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use successor::hold::Replacement;
-use successor::keys::{self, Note, Stage};
+use successor::keys;
+use successor::notes::{ConnectionNote, Stage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -66,7 +68,7 @@ use vault::Keeper;
 use witnesses::Witnesses;
 use witnesses::fault_records::FaultRecords;
 
-pub(crate) use successor::restore::StartError;
+pub(crate) use start::StartError;
 
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
 const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use super::processes::Extent;
 use super::sessions::conversation::ToSession;
-use super::{Driver, Kind, Note, Stage, keys};
+use super::{ConnectionNote, Driver, Kind, Stage, keys};
 use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
 use crate::failpoint::reached;
 use crate::io::seqpacket::pair;
@@ -117,7 +117,7 @@ impl Driver {
         self.look_for_gpus();
         if self.with_link(server, |link| link.configure(configuration)).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
-            let note = Note::of(Stage::Link, peer, Some(server));
+            let note = ConnectionNote::of(Stage::Link, peer, Some(server));
             reached("configuration-sent");
             self.kept(self.holder.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
             reached("link-held");

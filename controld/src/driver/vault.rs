@@ -169,7 +169,7 @@ impl Driver {
             return self.word_asked(request);
         }
         if matches!(request.ask, Ask::Follow { .. }) {
-            return self.handed_over(request);
+            return self.descriptors_given(request);
         }
         let Request { client, ask, descriptor, device, given: _, line: _, reply } = request;
         let (caller, now) = (&client.caller, self.now());
@@ -299,7 +299,7 @@ impl Driver {
     fn owner_ended(&mut self, process: ProcessKey) {
         reached("owner-end-seen");
         self.vault.watched.remove(&process);
-        self.vault.waiting.forget(process);
+        self.vault.claims.forget(process);
         self.vault.watchers.forget(process);
         let (orphaned, closed) = self.vault.rules.ended(self.now(), process);
         self.note_titles();

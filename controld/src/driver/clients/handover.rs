@@ -18,7 +18,8 @@
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
 use crate::driver::clients::known_at_once;
 use crate::driver::events::{Event, Events};
-use crate::driver::successor::keys::{self, Note, Stage};
+use crate::driver::successor::keys;
+use crate::driver::successor::notes::{ConnectionNote, Stage};
 use crate::driver::{Driver, handshake};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
@@ -92,7 +93,7 @@ pub(in crate::driver) struct Undecided {
 impl Undecided {
     /// What a new holder has to keep of it.
     pub(in crate::driver) fn kept(&self) -> (Vec<u8>, BorrowedFd<'_>) {
-        (Note::of(Stage::Dispatching, self.peer, Some(self.server)), self.end.as_fd())
+        (ConnectionNote::of(Stage::Dispatching, self.peer, Some(self.server)), self.end.as_fd())
     }
 }
 

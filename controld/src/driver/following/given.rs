@@ -24,7 +24,7 @@ const MOST_SPACES: usize = 8;
 
 impl Driver {
     /// Answers a client that has handed its descriptors over, when they are looked at.
-    pub(in crate::driver) fn handed_over(&mut self, request: Request) {
+    pub(in crate::driver) fn descriptors_given(&mut self, request: Request) {
         let Request { client, given, reply, .. } = request;
         let process = client.caller.process;
         let uvm = match self.witnesses.following.spaces_of(process) {
@@ -44,13 +44,13 @@ impl Driver {
         let events = self.events.clone();
         tokio::spawn(async move {
             let result = uvm.attach_handed_over(kernel_pid(process.pid), given).await.map(Box::new);
-            events.send(Event::HandedOver { process, result, reply }).await;
+            events.send(Event::Given { process, result, reply }).await;
         });
     }
 
     /// What a client has handed over has been looked at: it is followed from now on, if there was an address space that
     /// nobody followed.
-    pub(in crate::driver) fn attached_by_gift(
+    pub(in crate::driver) fn attached_given(
         &mut self,
         process: ProcessKey,
         result: Result<Box<Attached>, AttachError>,

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// What an earlier daemon left of one client.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Inherited {
+pub(in crate::driver) struct EarlierCopies {
     /// Under which keys the holder has it.
     pub(in crate::driver) keys: BTreeSet<u64>,
     /// The copies.
@@ -119,8 +119,8 @@ impl Driver {
         };
         let following = &self.witnesses.following;
         let own = following.clients.get(&process).map(|followed| &followed.keys);
-        let inherited = following.inherited.get(&process).map(|inherited| &inherited.keys);
-        for key in own.into_iter().chain(inherited).flatten() {
+        let earlier = following.earlier.get(&process).map(|earlier| &earlier.keys);
+        for key in own.into_iter().chain(earlier).flatten() {
             self.kept(self.holder.update(*key, &note.encode_to_vec()));
         }
     }
@@ -138,13 +138,13 @@ impl Driver {
             let process = ProcessKey { pid: note.pid, start_time: note.start_time };
             if note.until_ms != 0 || has_ended(pidfd.as_fd()) {
                 dead.insert(process);
-            } else if !self.witnesses.following.inherited.contains_key(&process) {
-                self.watch_heirless(process, pidfd);
+            } else if !self.witnesses.following.earlier.contains_key(&process) {
+                self.watch_unfollowed(process, pidfd);
             }
-            let inherited = self.witnesses.following.inherited.entry(process).or_default();
-            inherited.keys.insert(key);
-            inherited.files.extend(fds);
-            inherited.note = note;
+            let earlier = self.witnesses.following.earlier.entry(process).or_default();
+            earlier.keys.insert(key);
+            earlier.files.extend(fds);
+            earlier.note = note;
         }
         for process in dead {
             self.mourn(process);
@@ -154,7 +154,7 @@ impl Driver {
 
     /// A client has ended of which there are only the copies that an earlier daemon left.
     pub(in crate::driver) fn mourn(&mut self, process: ProcessKey) {
-        let Some(Inherited { files, note, .. }) = self.witnesses.following.inherited.get(&process) else {
+        let Some(EarlierCopies { files, note, .. }) = self.witnesses.following.earlier.get(&process) else {
             return;
         };
         let left = match note.until_ms {
@@ -172,7 +172,7 @@ impl Driver {
     }
 
     /// Looks to a client's end until it is followed: of one that no server has named yet, too, copies are kept then.
-    fn watch_heirless(&self, process: ProcessKey, pidfd: OwnedFd) {
+    fn watch_unfollowed(&self, process: ProcessKey, pidfd: OwnedFd) {
         let Ok(watched) = WatchedProcess::from_pidfd(kernel_pid(process.pid), pidfd) else {
             return;
         };
@@ -180,13 +180,13 @@ impl Driver {
         tokio::spawn(async move {
             // One that can't be watched is taken for gone.
             let _ = watched.ended().await;
-            events.send(Event::HeirlessEnded { process }).await;
+            events.send(Event::UnfollowedEnded { process }).await;
         });
     }
 
     /// Closes what an earlier daemon left of a client, here and with the holder.
-    pub(in crate::driver) fn release_inherited(&mut self, process: ProcessKey) {
-        if let Some(Inherited { keys, files, .. }) = self.witnesses.following.inherited.remove(&process) {
+    pub(in crate::driver) fn release_earlier(&mut self, process: ProcessKey) {
+        if let Some(EarlierCopies { keys, files, .. }) = self.witnesses.following.earlier.remove(&process) {
             for key in keys {
                 self.kept(self.holder.release(key));
             }

@@ -1,6 +1,7 @@
 //! What the driver tells the holder, so that a successor finds it.
 
-use super::keys::{self, Note, Stage};
+use super::keys;
+use super::notes::{ConnectionNote, Stage};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
 use crate::driver::processes::RunningServer;
 use crate::driver::{Connection, Driver};
@@ -32,7 +33,7 @@ impl Driver {
         peer: Peer,
         server: Option<ServerEpoch>,
     ) {
-        self.kept(self.holder.update(connection.0, &Note::of(stage, peer, server)));
+        self.kept(self.holder.update(connection.0, &ConnectionNote::of(stage, peer, server)));
     }
 
     pub(in crate::driver) fn release(&self, connection: ConnectionId) {
@@ -129,7 +130,7 @@ impl Driver {
         self.save();
         for (server, link) in &self.links {
             let peer = self.servers.get(server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
-            let note = Note::of(Stage::Link, peer, Some(*server));
+            let note = ConnectionNote::of(Stage::Link, peer, Some(*server));
             let socket = link.link.socket();
             self.kept(self.holder.hold(link.connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
         }
@@ -158,8 +159,10 @@ impl Driver {
         }
         let peer = self.core.client_peer(connection);
         match (peer, &known.handed_over) {
-            (Some(peer), Some((server, end))) => (Note::of(Stage::HandedOver, peer, Some(*server)), Some(end.as_fd())),
-            (Some(peer), None) => (Note::of(Stage::Waiting, peer, None), None),
+            (Some(peer), Some((server, end))) => {
+                (ConnectionNote::of(Stage::HandedOver, peer, Some(*server)), Some(end.as_fd()))
+            }
+            (Some(peer), None) => (ConnectionNote::of(Stage::Waiting, peer, None), None),
             // Its next packet says what it is.
             (None, _) => (Vec::new(), None),
         }

@@ -1,5 +1,3 @@
-//! The start of the daemon: fresh, or where a killed daemon stopped.
-//!
 //! What a successor finds with the holder, and what it does:
 //!
 //! | found | done |
@@ -19,268 +17,24 @@
 mod connections;
 mod found;
 
-use super::keys::{self, Note, Stage};
+use super::keys;
+use super::notes::{ConnectionNote, Stage};
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::{ConnectionId, Core, Policy, ServerEpoch};
-use crate::driver::degraded::Degraded;
-use crate::driver::events::Events;
-use crate::driver::farewell::HOLDER_FAREWELL;
+use crate::driver::Driver;
 use crate::driver::processes::kernel_pid;
-use crate::driver::vault::Keeper;
-use crate::driver::witnesses::fault_records::FaultRecords;
-use crate::driver::{Driver, Served, Signals, Witnesses, reports};
-use crate::failpoint::reached;
-use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
-use crate::io::folder::Kind as FileKind;
-use crate::io::log_fifo::{self, LogFifo};
-use crate::io::mode_records::ModeRecords;
 use crate::io::process::{WatchedProcess, open_process, start_time};
-use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
 use crate::io::seqpacket::SeqPacket;
 use crate::io::server_link::ServerLink;
-use crate::io::server_version;
-use crate::observe::log::LogSink;
-use crate::settings::Settings;
-use crate::sys::passed;
-use found::{Found, Next, next_packet};
+use found::{Next, next_packet};
 use nix::sys::signal::Signal;
-use nix::sys::stat::fstat;
-use remps_proto::admin::Personality;
-use remps_proto::mps::log::Decoder;
-use remps_proto::mps::server::Dialect;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// Clients, servers and users without privileges connect here.
-const CONTROL_MODE: u32 = 0o666;
-/// The owner's and root's command line connects here.
-const PRIVILEGED_MODE: u32 = 0o700;
-
-/// Why the daemon can't start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// The pipe directory.
-    #[error(transparent)]
-    Directory(#[from] RuntimeDirError),
-    /// The log FIFO.
-    #[error("cannot make {}: {source}", path.display())]
-    Fifo {
-        /// The FIFO.
-        path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The holder process.
-    #[error("the holder process can't be started: {0}")]
-    Holder(#[from] HolderError),
-    /// A system call.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
-
-fn open_fifo(directory: &mut RuntimeDir, found: &mut Found) -> Result<LogFifo, StartError> {
-    // One whose file is gone, or another by now, can't be found by the next server.
-    let is_there = |fd: &OwnedFd| fstat(fd).is_ok_and(|held| directory.folder().identity(LOG) == Some(held.into()));
-    let fifo = match found.fifo.take().filter(is_there) {
-        Some(fd) => fd,
-        None => {
-            directory.clear_way(LOG, FileKind::Fifo)?;
-            let made = log_fifo::create(directory.folder(), LOG, log_fifo::MODE);
-            made.map_err(|source| StartError::Fifo { path: directory.file(LOG), source })?
-        }
-    };
-    directory.remove_on_exit(LOG)?;
-    Ok(LogFifo::from_fd(fifo)?)
-}
-
-/// Undoes a start that failed. What an earlier daemon left stays for one that succeeds.
-async fn abandon(is_fresh: bool, mut directory: RuntimeDir, holder: HolderLink) {
-    if is_fresh {
-        directory.remove_files();
-        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
-            tracing::warn!(%error, "the holder did not end by itself");
-        }
-    } else {
-        directory.keep_files();
-    }
-}
+pub(in crate::driver) use found::Found;
 
 impl Driver {
-    /// Takes over what an earlier daemon left, or starts fresh, and opens the control sockets.
-    ///
-    /// The lock of the pipe directory must be held. Call it within a current-thread runtime.
-    ///
-    /// # Errors
-    /// [`StartError`] when the daemon can't serve.
-    pub(crate) async fn start(
-        settings: Settings,
-        policy: Policy,
-        log: LogSink,
-        mut directory: RuntimeDir,
-    ) -> Result<Self, StartError> {
-        let started = Instant::now();
-        let own_pid = std::process::id();
-        let signals = Signals::caught()?;
-        let (holder, held) = HolderLink::attach_in(directory.folder()).await?;
-        reached("attached");
-        let is_fresh = held.is_empty();
-        let mut found = Found::sort(held);
-        let fifo = match open_fifo(&mut directory, &mut found) {
-            Ok(fifo) => fifo,
-            Err(error) => {
-                abandon(is_fresh, directory, holder).await;
-                return Err(error);
-            }
-        };
-        log.control(own_pid, &format!("Starting control daemon using socket {}", directory.file(CONTROL).display()));
-        log.control(
-            own_pid,
-            &format!(
-                "To connect CUDA applications to this daemon, set env CUDA_MPS_PIPE_DIRECTORY={}",
-                directory.path().display()
-            ),
-        );
-        if let Some(version) = policy.personality.binary_version().filter(|_| policy.personality.logs_binary_version())
-        {
-            log.control(own_pid, &format!("CUDA MPS Control binary version: {version}"));
-        }
-        for remark in settings.remarks.iter().chain(&directory.take_remarks()) {
-            log.control(own_pid, remark);
-        }
-        let mut backlog = Decoder::default();
-        backlog.push(&found.backlog);
-        backlog.for_each(|record| log.record(&record));
-
-        let witnesses = Witnesses::open(&settings);
-        let vault = Keeper::new(&settings);
-        let recorder = reports::recorder(&settings);
-        let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
-        let degraded = Degraded::playing(policy.personality, settings.personality.as_deref(), installed.as_deref());
-        let records = &settings.file.policy.gpus.records;
-        let records = (!records.is_empty()).then(|| PathBuf::from(records));
-        let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
-        let (events, events_rx) = Events::channel();
-        let owner = policy.owner;
-        let defaults = settings.defaults.clone();
-        let mut driver = Self {
-            core: Core::new(policy.clone(), defaults),
-            started,
-            settings,
-            owner,
-            log,
-            own_pid,
-            directory,
-            holder,
-            replacement: None,
-            watched: HashMap::new(),
-            hand_over_due: false,
-            listeners: Vec::new(),
-            fifo,
-            events,
-            events_rx,
-            signals,
-            connections: HashMap::new(),
-            sessions: BTreeMap::new(),
-            queued_sessions: VecDeque::new(),
-            links: BTreeMap::new(),
-            servers: BTreeMap::new(),
-            undecided: BTreeMap::new(),
-            pending: VecDeque::new(),
-            feeding: false,
-            dialect: if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys },
-            devices: None,
-            listing: Vec::new(),
-            fifo_garbage: 0,
-            fault_records: FaultRecords::default(),
-            suppressed_told_at: Duration::ZERO,
-            witnesses,
-            vault,
-            recorder,
-            served: Served::default(),
-            degraded,
-            personality: policy.personality,
-            modes_library: String::new(),
-            mode_records,
-            driver_version: installed,
-            exit: None,
-        };
-        driver.begin_witnessing();
-        if let Some(saved) = found.state.take() {
-            driver.take_over(policy, &saved, &mut found);
-        }
-        driver.know_gpus().await;
-        driver.take_over_copies(std::mem::take(&mut found.copies));
-        reached("state-restored");
-        driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
-        driver.save();
-        reached("start-saved");
-        driver.kept(driver.holder.release(LOG_BACKLOG_KEY));
-        driver.take_over_connections(&mut found);
-        reached("connections-restored");
-        driver.take_over_vault(std::mem::take(&mut found.regions));
-        match driver.appear(&mut found) {
-            Ok(()) => {
-                driver.begin_observing(is_fresh).await;
-                driver.watch_gpus(found.modes.take(), std::mem::take(&mut found.mode_records));
-                Ok(driver)
-            }
-            Err(error) => {
-                let Self { directory, holder, .. } = driver;
-                abandon(is_fresh, directory, holder).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Lets others find the daemon.
-    fn appear(&mut self, found: &mut Found) -> Result<(), StartError> {
-        self.listen(found)?;
-        self.open_vault(found.shim.take());
-        reached("listening");
-        self.directory.write_pid_file()?;
-        for remark in self.directory.take_remarks() {
-            self.say(&remark);
-        }
-        // Now that all files are there: the holder removes those that it is told of while they exist.
-        self.hold_settings();
-        reached("pid-file-written");
-        Ok(())
-    }
-
-    /// Opens the control sockets, or goes on with those that an earlier daemon had, on which newcomers wait already.
-    fn listen(&mut self, found: &mut Found) -> Result<(), StartError> {
-        let sockets = [
-            (keys::PRIVILEGED_LISTENER, Kind::LISTENER_PRIVILEGED, CONTROL_PRIVILEGED, PRIVILEGED_MODE),
-            (keys::PUBLIC_LISTENER, Kind::LISTENER_PUBLIC, CONTROL, CONTROL_MODE),
-        ];
-        for (key, kind, name, mode) in sockets {
-            let old = if kind == Kind::LISTENER_PUBLIC { found.public.take() } else { found.privileged.take() };
-            // A socket whose file somebody has removed can't be found by anybody; and what another user put there in
-            // its place, while everybody could write to the directory, is not ours.
-            let old = old.filter(|_| self.directory.folder().has(name, FileKind::Socket));
-            let listener = match old {
-                Some(listener) => {
-                    // An earlier release's takes descriptors.
-                    let _ = passed::allow(&listener, false);
-                    self.directory.remove_on_exit(name)?;
-                    listener
-                }
-                None => {
-                    let listener = self.directory.bind_listener(name, mode)?;
-                    self.holder.hold(key, kind, &[], &[listener.as_fd()])?;
-                    listener
-                }
-            };
-            self.listeners.push((key, kind, listener));
-        }
-        Ok(())
-    }
-
     /// Goes on with the servers of an earlier daemon.
-    fn take_over(&mut self, policy: Policy, saved: &Saved, found: &mut Found) {
+    pub(in crate::driver) fn take_over(&mut self, policy: Policy, saved: &Saved, found: &mut Found) {
         let mut alive = Vec::new();
         for server in &saved.servers {
             match self.resume_server(server, found) {
@@ -303,8 +57,9 @@ impl Driver {
 
     fn resume_server(&mut self, saved: &SavedServer, found: &mut Found) -> bool {
         let epoch = ServerEpoch(saved.epoch);
-        let is_link =
-            |(_, note, _): &(ConnectionId, Note, SeqPacket)| note.stage() == Stage::Link && note.server == saved.epoch;
+        let is_link = |(_, note, _): &(ConnectionId, ConnectionNote, SeqPacket)| {
+            note.stage() == Stage::Link && note.server == saved.epoch
+        };
         let Some(index) = found.connections.iter().position(is_link) else {
             return false;
         };

@@ -2,7 +2,7 @@
 
 use super::done;
 use super::holding::{FENCE_PATIENCE, Fenced, Files};
-use super::names::Waiting;
+use super::names::Claims;
 use crate::core::ProcessKey;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
 use crate::door::accept::Door;
@@ -36,7 +36,7 @@ pub(in crate::driver) enum VaultNews {
 #[derive(Debug)]
 pub(in crate::driver) struct Keeper {
     pub(in crate::driver) rules: Vault,
-    pub(in crate::driver) waiting: Waiting,
+    pub(in crate::driver) claims: Claims,
     pub(in crate::driver) watchers: Watchers,
     pub(super) files: HashMap<RegionId, Files>,
     pub(super) watched: HashMap<ProcessKey, AbortHandle>,
@@ -71,7 +71,7 @@ impl Keeper {
         let (ended_tx, ended_rx) = mpsc::unbounded_channel();
         Self {
             rules: Vault::new(settings.file.vault.within(most_open_files())),
-            waiting: Waiting::default(),
+            claims: Claims::default(),
             watchers: Watchers::default(),
             files: HashMap::new(),
             watched: HashMap::new(),
@@ -102,7 +102,7 @@ impl Keeper {
     pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
         let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
         let watchers = self.watchers.next_deadline();
-        self.rules.next_deadline().into_iter().chain(overdue).chain(self.waiting.next_deadline()).chain(watchers).min()
+        self.rules.next_deadline().into_iter().chain(overdue).chain(self.claims.next_deadline()).chain(watchers).min()
     }
 
     /// What reports and metrics say.
@@ -165,7 +165,7 @@ impl Keeper {
     /// Stops watching a process that owns nothing any more.
     pub(super) fn forget(&mut self, process: ProcessKey) {
         if !self.rules.has(process)
-            && !self.waiting.has(process)
+            && !self.claims.has(process)
             && !self.watchers.has(process)
             && let Some(watch) = self.watched.remove(&process)
         {

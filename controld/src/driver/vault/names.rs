@@ -34,11 +34,11 @@ use tokio::sync::oneshot;
 /// has closed its end.
 const MOST_WAIT: Duration = Duration::from_secs(20);
 /// Lost servers that are remembered.
-const MOST_SPOILT: usize = 256;
+const MOST_TAINTED: usize = 256;
 
 /// A process that wants a name.
 #[derive(Debug)]
-struct Heir {
+struct Claim {
     client: Arc<Client>,
     name: String,
     until: Duration,
@@ -47,25 +47,25 @@ struct Heir {
     reply: oneshot::Sender<Vec<Reply>>,
 }
 
-/// Who wants a name, in the order in which they came; and the servers that a fault has spoilt.
+/// Who wants a name, in the order in which they came; and the servers that a fault has tainted.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Waiting {
-    heirs: Vec<Heir>,
-    spoilt: BTreeSet<ServerEpoch>,
+pub(in crate::driver) struct Claims {
+    open: Vec<Claim>,
+    tainted: BTreeSet<ServerEpoch>,
 }
 
-impl Waiting {
+impl Claims {
     pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
-        self.heirs.iter().map(|heir| heir.until).min()
+        self.open.iter().map(|claim| claim.until).min()
     }
 
     pub(in crate::driver) fn has(&self, process: ProcessKey) -> bool {
-        self.heirs.iter().any(|heir| heir.client.caller.process == process)
+        self.open.iter().any(|claim| claim.client.caller.process == process)
     }
 
     /// A process has ended and wants nothing any more.
     pub(in crate::driver) fn forget(&mut self, process: ProcessKey) {
-        self.heirs.retain(|heir| heir.client.caller.process != process);
+        self.open.retain(|claim| claim.client.caller.process != process);
     }
 }
 
@@ -76,9 +76,9 @@ impl Keeper {
         if let JournalEvent::ServerTainted { epoch, incident, .. } = event
             && *incident != 0
         {
-            self.waiting.spoilt.insert(*epoch);
-            if self.waiting.spoilt.len() > MOST_SPOILT {
-                self.waiting.spoilt.pop_first();
+            self.claims.tainted.insert(*epoch);
+            if self.claims.tainted.len() > MOST_TAINTED {
+                self.claims.tainted.pop_first();
             }
         }
     }
@@ -119,10 +119,10 @@ impl Driver {
                 let until = self.now().saturating_add(Duration::from_millis(wait_ms).min(MOST_WAIT));
                 // Who asks again has given up its first request, or lost the connection that it was made on.
                 self.vault
-                    .waiting
-                    .heirs
-                    .retain(|heir| heir.client.caller.process != caller.process || heir.name != name);
-                self.vault.waiting.heirs.push(Heir {
+                    .claims
+                    .open
+                    .retain(|claim| claim.client.caller.process != caller.process || claim.name != name);
+                self.vault.claims.open.push(Claim {
                     client: Arc::clone(&client),
                     name,
                     until,
@@ -168,7 +168,7 @@ impl Driver {
         let answer = match self.core.server_of_ended(pid, caller.uid) {
             _ if self.core.is_client_of(pid, caller.uid) => Answer::Failed(Failure::NOT_YET),
             None => epoch(ServerEpoch(0), ServerState::NONE),
-            Some(server) if self.vault.waiting.spoilt.contains(&server) => epoch(server, ServerState::TAINTED),
+            Some(server) if self.vault.claims.tainted.contains(&server) => epoch(server, ServerState::TAINTED),
             Some(server) => match self.core.fate_of_server(server) {
                 Some((_, true)) => Answer::Failed(Failure::NOT_YET),
                 Some(_) => epoch(server, ServerState::HEALTHY),
@@ -182,42 +182,42 @@ impl Driver {
     pub(in crate::driver) fn succeed(&mut self) {
         let now = self.now();
         let mut at = 0;
-        while let Some(heir) = self.vault.waiting.heirs.get(at) {
-            match self.turn(heir, now) {
+        while let Some(claim) = self.vault.claims.open.get(at) {
+            match self.turn(claim, now) {
                 Turn::Wait => at += 1,
                 Turn::Fail(failure) => {
-                    let heir = self.vault.waiting.heirs.remove(at);
+                    let claim = self.vault.claims.open.remove(at);
                     // A program that has gone meanwhile needs no answer.
-                    let _ = heir.reply.send(vec![(Answer::Failed(failure), None)]);
+                    let _ = claim.reply.send(vec![(Answer::Failed(failure), None)]);
                 }
                 Turn::Again(predecessor) => {
-                    let heir = self.vault.waiting.heirs.remove(at);
-                    self.give_name(heir, predecessor, false);
+                    let claim = self.vault.claims.open.remove(at);
+                    self.give_name(claim, predecessor, false);
                 }
                 Turn::Give(predecessor) => {
-                    let heir = self.vault.waiting.heirs.remove(at);
-                    self.give_name(heir, Some(predecessor), true);
+                    let claim = self.vault.claims.open.remove(at);
+                    self.give_name(claim, Some(predecessor), true);
                 }
             }
         }
     }
 
-    fn turn(&self, heir: &Heir, now: Duration) -> Turn {
+    fn turn(&self, claim: &Claim, now: Duration) -> Turn {
         let rules = &self.vault.rules;
-        let (caller, name) = (&heir.client.caller, heir.name.as_str());
+        let (caller, name) = (&claim.client.caller, claim.name.as_str());
         let title = rules.title(caller, name);
         let turn = match rules.standing(caller, name) {
             Standing::Own => return Turn::Again(title.and_then(|title| title.predecessor)),
             Standing::Nobody if !rules.policy().enabled => return Turn::Fail(Failure::SWITCHED_OFF),
-            Standing::Nobody if !heir.even_if_nobody => return Turn::Fail(Failure::NOT_FOUND),
+            Standing::Nobody if !claim.even_if_nobody => return Turn::Fail(Failure::NOT_FOUND),
             Standing::Nobody | Standing::Taken => Turn::Wait,
-            Standing::Free(owner) => match self.rest_of(owner, title, heir.least) {
+            Standing::Free(owner) => match self.rest_of(owner, title, claim.least) {
                 Some(rest) => Turn::Give(Predecessor { pid: owner.pid, server: title.map_or(0, |of| of.server), rest }),
                 None if self.is_on_lost_server(caller.process, title) => return Turn::Fail(Failure::OWN_SERVER_LOST),
                 None => Turn::Wait,
             },
         };
-        let is_over = matches!(turn, Turn::Wait) && heir.until <= now;
+        let is_over = matches!(turn, Turn::Wait) && claim.until <= now;
         if is_over { Turn::Fail(Failure::NOT_YET) } else { turn }
     }
 
@@ -243,8 +243,8 @@ impl Driver {
         }
     }
 
-    fn give_name(&mut self, heir: Heir, predecessor: Option<Predecessor>, is_new: bool) {
-        let Heir { client, name, reply, .. } = heir;
+    fn give_name(&mut self, claim: Claim, predecessor: Option<Predecessor>, is_new: bool) {
+        let Claim { client, name, reply, .. } = claim;
         let caller = &client.caller;
         let ids = match self.vault.rules.adopt(caller, &name) {
             Ok(ids) => ids,

@@ -2,7 +2,8 @@
 
 use super::found::{Found, skip_noted_role};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
-use crate::driver::successor::keys::{self, Note, Stage};
+use crate::driver::successor::keys;
+use crate::driver::successor::notes::{ConnectionNote, Stage};
 use crate::driver::{Connection, Driver, handshake};
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
@@ -10,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 impl Driver {
-    pub(super) fn take_over_connections(&mut self, found: &mut Found) {
+    pub(in crate::driver) fn take_over_connections(&mut self, found: &mut Found) {
         for (connection, note, socket) in std::mem::take(&mut found.connections) {
             let (peer, server) = (note.peer(), ServerEpoch(note.server));
             let end = found.client_ends.remove(&keys::client_end(connection));
@@ -66,7 +67,7 @@ impl Driver {
     fn client_on_its_way(
         &mut self,
         connection: ConnectionId,
-        note: &Note,
+        note: &ConnectionNote,
         socket: Arc<SeqPacket>,
         end: Option<OwnedFd>,
     ) {

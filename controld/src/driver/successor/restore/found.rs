@@ -2,7 +2,8 @@
 
 use crate::core::saved::Saved;
 use crate::core::{ConnectionId, ServerEpoch};
-use crate::driver::successor::keys::{self, Note};
+use crate::driver::successor::keys;
+use crate::driver::successor::notes::ConnectionNote;
 use crate::holder::{Held, Kind, ModesNote};
 use crate::io::seqpacket::{Packet, SeqPacket};
 use prost::Message as _;
@@ -12,27 +13,27 @@ use std::os::fd::OwnedFd;
 
 /// What the holder kept, sorted.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) state: Option<Saved>,
-    pub(super) public: Option<OwnedFd>,
-    pub(super) privileged: Option<OwnedFd>,
-    pub(super) fifo: Option<OwnedFd>,
-    pub(super) backlog: Vec<u8>,
-    pub(super) stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
-    pub(super) client_ends: HashMap<u64, OwnedFd>,
-    pub(super) connections: Vec<(ConnectionId, Note, SeqPacket)>,
+pub(in crate::driver) struct Found {
+    pub(in crate::driver) state: Option<Saved>,
+    pub(in crate::driver) public: Option<OwnedFd>,
+    pub(in crate::driver) privileged: Option<OwnedFd>,
+    pub(in crate::driver) fifo: Option<OwnedFd>,
+    pub(in crate::driver) backlog: Vec<u8>,
+    pub(in crate::driver) stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
+    pub(in crate::driver) client_ends: HashMap<u64, OwnedFd>,
+    pub(in crate::driver) connections: Vec<(ConnectionId, ConnectionNote, SeqPacket)>,
     /// Those of them that came by `control_privileged`.
-    pub(super) privileged_connections: HashSet<ConnectionId>,
-    pub(super) shim: Option<OwnedFd>,
-    pub(super) regions: Vec<Held>,
-    pub(super) copies: Vec<Held>,
-    pub(super) modes: Option<ModesNote>,
+    pub(in crate::driver) privileged_connections: HashSet<ConnectionId>,
+    pub(in crate::driver) shim: Option<OwnedFd>,
+    pub(in crate::driver) regions: Vec<Held>,
+    pub(in crate::driver) copies: Vec<Held>,
+    pub(in crate::driver) modes: Option<ModesNote>,
     /// Parts in the machine's records of compute modes, each with its number and its GPU.
-    pub(super) mode_records: Vec<(u64, String, OwnedFd)>,
+    pub(in crate::driver) mode_records: Vec<(u64, String, OwnedFd)>,
 }
 
 impl Found {
-    pub(super) fn sort(held: Vec<Held>) -> Self {
+    pub(in crate::driver) fn sort(held: Vec<Held>) -> Self {
         let mut found = Self::default();
         let (regions, others) =
             held.into_iter().partition(|held| [Kind::REGION, Kind::NAME, Kind::NAMESPACE].contains(&held.kind));
@@ -64,7 +65,7 @@ impl Found {
                     }
                 }
                 (Kind::CONNECTION | Kind::SERVER_CONNECTION, Some(fd)) => {
-                    let note = Note::decode(state.as_slice()).unwrap_or_default();
+                    let note = ConnectionNote::decode(state.as_slice()).unwrap_or_default();
                     if privileged {
                         found.privileged_connections.insert(ConnectionId(key));
                     }
@@ -80,13 +81,13 @@ impl Found {
 }
 
 /// What lies in a socket now.
-pub(super) enum Next {
+pub(in crate::driver) enum Next {
     Nothing,
     Packet(Packet),
     End,
 }
 
-pub(super) fn next_packet(socket: &SeqPacket) -> Next {
+pub(in crate::driver) fn next_packet(socket: &SeqPacket) -> Next {
     match socket.peek_now(1024) {
         Ok(Some(packet)) => Next::Packet(packet),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Next::Nothing,
@@ -95,7 +96,7 @@ pub(super) fn next_packet(socket: &SeqPacket) -> Next {
 }
 
 /// Takes the role away if the earlier daemon had noted it but not yet taken it.
-pub(super) fn skip_noted_role(socket: &SeqPacket, role: Role) {
+pub(in crate::driver) fn skip_noted_role(socket: &SeqPacket, role: Role) {
     if let Next::Packet(packet) = next_packet(socket)
         && packet.bytes == role.encode()
     {
