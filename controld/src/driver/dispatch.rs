@@ -38,7 +38,8 @@ impl Driver {
             Wake::Holder(Ok(FromHolder::Accepted { key, privileged, fd })) => {
                 self.accepted(ConnectionId(key), fd, privileged);
             }
-            Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_passed(key) => {}
+            Wake::Holder(Ok(FromHolder::Passed { number })) => self.barrier_passed(number),
+            Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_refused(key) => {}
             Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
                 tracing::warn!(key, %reason, "the holder could not keep something");
             }

@@ -18,7 +18,7 @@ mod keeper;
 mod names;
 mod namespaces;
 
-pub(super) use holding::Fenced;
+pub(super) use holding::Deferred;
 use holding::Files;
 pub(super) use keeper::{Keeper, VaultNews};
 use namespaces::Restored;
@@ -197,10 +197,10 @@ impl Driver {
                         self.vault
                             .watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
                         let (answers, point) = (vec![done(1)], "region-safe");
-                        self.fence(Fenced::Answer { region: Some(id), name: None, point, answers, reply });
+                        self.after_barrier(Deferred::Answer { region: Some(id), name: None, point, answers, reply });
                         match before {
                             // The same again, which is nothing new.
-                            Some(files) => self.fence(Fenced::close(vec![files])),
+                            Some(files) => self.after_barrier(Deferred::close(vec![files])),
                             None => self.record(&JournalEvent::RegionEscrowed {
                                 process: caller.process,
                                 uid: caller.uid,
@@ -247,7 +247,7 @@ impl Driver {
                         ids.iter().filter_map(|id| self.vault.rules.get(*id)).map(|kept| kept.region.bytes).sum();
                     let (process, uid, regions) = (caller.process, caller.uid, ids.len());
                     self.record(&JournalEvent::RegionsAdopted { process, uid, name, regions, bytes });
-                    return self.fence(Fenced::Answer {
+                    return self.after_barrier(Deferred::Answer {
                         region: None,
                         name: None,
                         point: "region-safe",
@@ -328,7 +328,7 @@ impl Driver {
     /// Lets go of regions that nobody has adopted in time, and asks a holder again that has not answered.
     pub(super) fn expire_vault(&mut self) {
         let now = self.now();
-        self.renew_fence(now);
+        self.renew_barrier(now);
         let expired = self.vault.rules.expire(now);
         let ids: Vec<RegionId> = expired.iter().map(|(id, _)| *id).collect();
         self.close_regions(&ids, None);

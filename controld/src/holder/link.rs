@@ -11,14 +11,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use remps_proto::holder::{self as proto, MAX_MESSAGE_BYTES, ToHolder, VERSION};
-use remps_proto::holder::{AttachDone, Failure, Kind, MAX_DESCRIPTORS, Refusal, Settings};
+use remps_proto::holder::{ANSWERS_BARRIERS, AttachDone, Failure, Kind, MAX_DESCRIPTORS, Refusal, Settings};
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
-use super::HolderError;
 use super::place::Place;
 use super::socket::{receive, send, watch};
 use super::start::{Contact, find_or_start};
+use super::{HolderError, REFUSED_KEYS};
 use crate::io::folder::Folder;
 use crate::patience::patient;
 
@@ -68,6 +68,11 @@ pub enum FromHolder {
         key: u64,
         /// Why.
         reason: Failure,
+    },
+    /// Everything that the holder was told before a [`barrier`](HolderLink::barrier) is done, or its failure told.
+    Passed {
+        /// The barrier's number.
+        number: u64,
     },
 }
 
@@ -143,7 +148,12 @@ impl HolderLink {
                 }
                 (proto::FromHolder::Refused(Refusal::BUSY), _) => return Err(HolderError::Busy),
                 (proto::FromHolder::Refused(_), _) => return Err(HolderError::NotPermitted),
-                (proto::FromHolder::Accepted { .. } | proto::FromHolder::Failed { .. }, _) => {}
+                (
+                    proto::FromHolder::Accepted { .. }
+                    | proto::FromHolder::Failed { .. }
+                    | proto::FromHolder::Passed { .. },
+                    _,
+                ) => {}
             }
         }
     }
@@ -188,7 +198,11 @@ impl HolderLink {
                     self.release(key)?;
                     return Ok(FromHolder::Failed { key, reason: Failure::DESCRIPTORS });
                 }
+                (proto::FromHolder::Failed { key, .. }, _) if REFUSED_KEYS.contains(&key) => {
+                    return Ok(FromHolder::Passed { number: key - REFUSED_KEYS.start });
+                }
                 (proto::FromHolder::Failed { key, reason }, _) => return Ok(FromHolder::Failed { key, reason }),
+                (proto::FromHolder::Passed { number }, _) => return Ok(FromHolder::Passed { number }),
                 (proto::FromHolder::Held(_) | proto::FromHolder::AttachDone(_) | proto::FromHolder::Refused(_), _) => {}
             }
         }
@@ -231,6 +245,19 @@ impl HolderLink {
     /// As [`hold`](Self::hold).
     pub fn settings(&self, settings: &Settings) -> Result<(), HolderError> {
         self.send(ToHolder::Settings(settings.clone()), &[])
+    }
+
+    /// Asks the holder to say when it has done everything that it was told before, which comes as
+    /// [`FromHolder::Passed`] unless there was no room for the answer: after a while it is asked again.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold).
+    pub fn barrier(&self, number: u64) -> Result<(), HolderError> {
+        if self.done.abilities & ANSWERS_BARRIERS != 0 {
+            return self.send(ToHolder::Barrier { number }, &[]);
+        }
+        // Of this kind nobody may give a holder anything.
+        self.hold(REFUSED_KEYS.start + number, Kind::LOG_BACKLOG, &[], &[])
     }
 
     fn send(&self, request: ToHolder, fds: &[BorrowedFd<'_>]) -> Result<(), HolderError> {
@@ -321,5 +348,57 @@ impl HolderLink {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+    use proto::FromHolder as Says;
+
+    /// A link to a holder of these abilities, and the holder's end.
+    async fn attached(abilities: u32) -> (HolderLink, OwnedFd) {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let (socket, holder) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
+        let done = AttachDone { version: VERSION, pid: 1, accept_pauses: 0, malformed: 0, abilities };
+        say(&holder, Says::AttachDone(done));
+        let mut link = HolderLink::new(Contact { socket, pid: Pid::this(), child: None }).unwrap();
+        assert!(link.take_over().await.unwrap().is_empty());
+        (link, holder)
+    }
+
+    fn say(holder: &OwnedFd, news: Says) {
+        send(holder.as_fd(), &news.encode().unwrap(), &[]).unwrap();
+    }
+
+    fn heard(holder: &OwnedFd) -> ToHolder {
+        let mut buffer = [0; 64];
+        let got = receive(holder.as_fd(), &mut buffer).unwrap();
+        ToHolder::decode(&buffer[..got.bytes]).unwrap()
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_holder_of_an_earlier_release_passes_a_barrier_by_a_refusal() {
+        let (mut link, holder) = attached(proto::RESTORES_MODES).await;
+        link.barrier(7).unwrap();
+        let ToHolder::Hold { key, kind: Kind::LOG_BACKLOG, state } = heard(&holder) else { panic!("not a request") };
+        assert!(state.is_empty() && key == (1 << 59) + 7, "{key}");
+        say(&holder, Says::Failed { key: 8, reason: Failure::TOO_MANY });
+        say(&holder, Says::Failed { key, reason: Failure::WRONG_DESCRIPTORS });
+        let failed = link.next().await.unwrap();
+        assert!(matches!(failed, FromHolder::Failed { key: 8, reason: Failure::TOO_MANY }), "{failed:?}");
+        let passed = link.next().await.unwrap();
+        assert!(matches!(passed, FromHolder::Passed { number: 7 }), "{passed:?}");
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_holder_that_answers_barriers_is_asked_for_one() {
+        let (mut link, holder) = attached(ANSWERS_BARRIERS).await;
+        link.barrier(7).unwrap();
+        assert_eq!(heard(&holder), ToHolder::Barrier { number: 7 });
+        say(&holder, Says::Passed { number: 7 });
+        let passed = link.next().await.unwrap();
+        assert!(matches!(passed, FromHolder::Passed { number: 7 }), "{passed:?}");
     }
 }

@@ -6,10 +6,10 @@
 //! none is ever known to the daemon alone. While there is no daemon nothing is accepted: newcomers wait in the backlog.
 //!
 //! ```text
-//!            ┌── SEQPACKET, descriptors beside ──┐
-//!  daemon ───┤  Hold, Update, Release, Settings  ├──▶ holder ◀── control, control_privileged (accepts)
-//!  (link)    │  Held …, AttachDone, Accepted     │   (process)
-//!            └───────────────────────────────────┘
+//!            ┌── SEQPACKET, descriptors beside ───┐
+//!  daemon ───┤  Hold, Update, Release, Barrier …  ├──▶ holder ◀── control, control_privileged (accepts)
+//!  (link)    │  Held …, AttachDone, Accepted …    │   (process)
+//!            └────────────────────────────────────┘
 //! ```
 //! The descriptor store of systemd is no holder: there is none in containers, and it accepts no connections.
 //!
@@ -28,6 +28,7 @@
 //! - What was read from a connection is put into the state beside it; what a dead daemon had read and not noted is
 //!   lost, so a packet is peeked at, noted and only then taken.
 //! - A request that was sent survives the daemon: the holder reads all of them before it sees the end.
+//! - What must be safe before a peer is answered is followed by a barrier, and the peer answered when that is passed.
 //! - `AttachDone` counts what went wrong before; a failed request is told as [`FromHolder::Failed`].
 
 mod backlog;
@@ -49,6 +50,9 @@ pub use remps_proto::holder::{
 
 use remps_proto::holder::DecodeError;
 
+/// Keys under which nothing is ever held: what is asked there is a barrier for a holder of an earlier release, which
+/// refuses it when everything before is done.
+pub(crate) const REFUSED_KEYS: std::ops::Range<u64> = 1 << 59..1 << 60;
 /// Name of the processes in `argv[0]`, the vendor's.
 const PROGRAM: &str = "nvidia-cuda-mps-control";
 /// The hidden first argument that makes the program a holder; the second is the pipe directory.

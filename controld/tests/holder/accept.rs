@@ -26,7 +26,7 @@ const GREETING: &[u8] = b"OUTBHELL\0";
 async fn accepted(link: &mut HolderLink) -> (u64, bool, OwnedFd) {
     match link.next().await.unwrap() {
         FromHolder::Accepted { key, privileged, fd } => (key, privileged, fd),
-        FromHolder::Failed { key, reason } => panic!("{key}: {reason}"),
+        other @ (FromHolder::Failed { .. } | FromHolder::Passed { .. }) => panic!("{other:?}"),
     }
 }
 
@@ -147,6 +147,7 @@ async fn newcomers_wait_while_descriptors_have_run_out(lab: &Lab) {
         match link.next().await.unwrap() {
             FromHolder::Accepted { key, .. } => served.insert(key),
             FromHolder::Failed { key, reason } => break (key, reason),
+            FromHolder::Passed { number } => panic!("nobody asked for {number}"),
         };
     };
     assert_eq!(failed, (5, remps_controld::parts::holder::Failure::DESCRIPTORS));

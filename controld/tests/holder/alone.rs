@@ -112,9 +112,10 @@ fn got_by_now(lab: &Lab, got: &mut Vec<u8>) -> bool {
             }
             FromHolder::AttachDone(_) => return true,
             FromHolder::Held(_) => {}
-            FromHolder::Accepted { .. } | FromHolder::Refused(_) | FromHolder::Failed { .. } => {
-                panic!("not while attaching")
-            }
+            other @ (FromHolder::Accepted { .. }
+            | FromHolder::Refused(_)
+            | FromHolder::Failed { .. }
+            | FromHolder::Passed { .. }) => panic!("not while attaching: {other:?}"),
         }
     }
 }

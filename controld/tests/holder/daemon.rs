@@ -84,7 +84,7 @@ impl Daemon {
             }
             ["accept"] => match link.next().await.unwrap() {
                 FromHolder::Accepted { fd, .. } => self.open.push(fd),
-                FromHolder::Failed { key, reason } => panic!("{key}: {reason}"),
+                other @ (FromHolder::Failed { .. } | FromHolder::Passed { .. }) => panic!("{other:?}"),
             },
             other => panic!("no such order: {other:?}"),
         }

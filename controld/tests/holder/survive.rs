@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::poll::PollFlags;
-use remps_controld::parts::holder::{FIRST_HOLDER_KEY, Held, HolderError, HolderLink, Kind};
+use remps_controld::parts::holder::{FIRST_HOLDER_KEY, Failure, FromHolder, Held, HolderError, HolderLink, Kind};
 
 use crate::lab::{A_WHILE, Lab, of, pair, read, settle, shows, trials};
 
 trials![
     a_daemon_killed_after_any_step_leaves_exactly_what_it_held,
     requests_that_were_sent_survive_their_sender,
+    a_barrier_is_passed_behind_the_failures_of_what_came_before,
     a_successor_killed_while_it_takes_over_harms_nothing,
     what_is_held_stays_over_many_daemons,
     a_second_daemon_is_refused_while_the_first_lives,
@@ -121,6 +122,17 @@ async fn requests_that_were_sent_survive_their_sender(lab: &Lab) {
     assert_eq!(held.iter().map(|held| held.key).collect::<Vec<_>>(), (0..sent).collect::<Vec<_>>());
     assert!(held.iter().all(|held| held.state == held.key.to_le_bytes()));
     connected(&here, &of(&held, sent - 1).fds[0]);
+}
+
+async fn a_barrier_is_passed_behind_the_failures_of_what_came_before(lab: &Lab) {
+    let (mut link, _) = lab.attach().await;
+    // What daemons before barriers ask instead: no holder keeps a log that it has not read itself.
+    link.hold(7, Kind::LOG_BACKLOG, b"", &[]).unwrap();
+    link.barrier(u64::MAX).unwrap();
+    let refused = link.next().await.unwrap();
+    assert!(matches!(refused, FromHolder::Failed { key: 7, reason: Failure::WRONG_DESCRIPTORS }), "{refused:?}");
+    let passed = link.next().await.unwrap();
+    assert!(matches!(passed, FromHolder::Passed { number: u64::MAX }), "{passed:?}");
 }
 
 async fn a_successor_killed_while_it_takes_over_harms_nothing(lab: &Lab) {

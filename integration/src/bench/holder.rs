@@ -3,7 +3,7 @@
 use super::figures::{Figure, Samples};
 use super::programs::Programs;
 use super::{BenchError, system};
-use remps_controld::parts::holder::{FromHolder, HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
+use remps_controld::parts::holder::{FromHolder, HolderError, HolderLink, Kind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -27,17 +27,17 @@ fn wrong(error: HolderError) -> BenchError {
     BenchError::Wrong(format!("the holder: {error}"))
 }
 
-/// Waits until the holder has done everything asked so far: it answers a request that it always refuses.
+/// Waits until the holder has done everything asked so far.
 async fn settle(link: &mut HolderLink) -> Result<(), BenchError> {
     loop {
-        match link.hold(LOG_BACKLOG_KEY, Kind::LOG_BACKLOG, &[], &[]) {
+        match link.barrier(0) {
             Ok(()) => break,
             Err(HolderError::Full) => tokio::task::yield_now().await,
             Err(error) => return Err(wrong(error)),
         }
     }
     match link.next().await.map_err(wrong)? {
-        FromHolder::Failed { key: LOG_BACKLOG_KEY, .. } => Ok(()),
+        FromHolder::Passed { .. } => Ok(()),
         other @ (FromHolder::Accepted { .. } | FromHolder::Failed { .. }) => {
             Err(BenchError::Wrong(format!("the holder says {other:?}")))
         }

@@ -65,6 +65,12 @@ pub enum ToHolder {
     Settings(Settings),
     /// Close everything and end.
     Leave,
+    /// Answer [`FromHolder::Passed`] when everything before this is done; a holder that does not say
+    /// [`ANSWERS_BARRIERS`](super::ANSWERS_BARRIERS) knows no such request.
+    Barrier {
+        /// Comes back with the answer.
+        number: u64,
+    },
 }
 
 /// Something a former daemon left; its descriptors come beside it.
@@ -120,6 +126,11 @@ pub enum FromHolder {
         /// Why.
         reason: Failure,
     },
+    /// Everything before a barrier is done, or its failure has been told.
+    Passed {
+        /// The barrier's.
+        number: u64,
+    },
 }
 
 fn limited(what: &'static str, got: usize, max: usize) -> Result<(), DecodeError> {
@@ -148,6 +159,7 @@ impl ToHolder {
                 unlink: settings.unlink,
             }),
             Request::Leave(wire::Leave {}) => Self::Leave,
+            Request::Barrier(barrier) => Self::Barrier { number: barrier.number },
         };
         request.check()?;
         Ok(request)
@@ -169,6 +181,7 @@ impl ToHolder {
                 unlink: settings.unlink,
             }),
             Self::Leave => Request::Leave(wire::Leave {}),
+            Self::Barrier { number } => Request::Barrier(wire::Barrier { number }),
         };
         encoded(&wire::ToHolder { request: Some(request) })
     }
@@ -181,7 +194,7 @@ impl ToHolder {
                 let bytes = usize::try_from(settings.log_buffer_bytes).unwrap_or(usize::MAX);
                 limited("log buffer", bytes, usize::try_from(MAX_LOG_BUFFER_BYTES).unwrap_or(usize::MAX))
             }
-            Self::Release { .. } | Self::Leave => Ok(()),
+            Self::Release { .. } | Self::Leave | Self::Barrier { .. } => Ok(()),
         }
     }
 }
@@ -214,6 +227,7 @@ impl FromHolder {
             News::Accepted(accepted) => Self::Accepted { key: accepted.key, listener: Kind(accepted.listener_kind) },
             News::Refused(refused) => Self::Refused(Refusal(refused.reason)),
             News::Failed(failed) => Self::Failed { key: failed.key, reason: Failure(failed.reason) },
+            News::Passed(passed) => Self::Passed { number: passed.number },
         })
     }
 
@@ -243,6 +257,7 @@ impl FromHolder {
             Self::Accepted { key, listener } => News::Accepted(wire::Accepted { key, listener_kind: listener.0 }),
             Self::Refused(reason) => News::Refused(wire::Refused { reason: reason.0 }),
             Self::Failed { key, reason } => News::Failed(wire::Failed { key, reason: reason.0 }),
+            Self::Passed { number } => News::Passed(wire::Passed { number }),
         };
         encoded(&wire::FromHolder { news: Some(news) })
     }

@@ -20,6 +20,7 @@ fn any_request() -> impl Strategy<Value = ToHolder> {
             ToHolder::Settings(Settings { successor_wait_ms, log_buffer_bytes, unlink })
         }),
         Just(ToHolder::Leave),
+        any::<u64>().prop_map(|number| ToHolder::Barrier { number }),
     ]
 }
 
@@ -46,6 +47,7 @@ fn any_news() -> impl Strategy<Value = FromHolder> {
         (any::<u64>(), any::<u32>()).prop_map(|(key, listener)| FromHolder::Accepted { key, listener: Kind(listener) }),
         any::<u32>().prop_map(|reason| FromHolder::Refused(Refusal(reason))),
         (any::<u64>(), any::<u32>()).prop_map(|(key, reason)| FromHolder::Failed { key, reason: Failure(reason) }),
+        any::<u64>().prop_map(|number| FromHolder::Passed { number }),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! Messages between the control daemon and the holder, the small process that keeps duplicates of its descriptors.
 //!
 //! ```text
-//! daemon -> holder   Hold, Update, Release, Settings, Leave          ToHolder
-//! holder -> daemon   Held …, AttachDone, then Accepted and Failed    FromHolder
+//! daemon -> holder   Hold, Update, Release, Settings, Barrier, Leave          ToHolder
+//! holder -> daemon   Held …, AttachDone, then Accepted, Failed and Passed    FromHolder
 //! ```
 //! One message is one packet; descriptors travel beside it. The generated types live in [`wire`]; the two enums here
 //! are what both sides work with, and their `decode` is where sizes are limited and missing parts are refused.
@@ -38,6 +38,8 @@ pub const FIRST_HOLDER_KEY: u64 = 1 << 63;
 pub const LOG_BACKLOG_KEY: u64 = u64::MAX;
 /// Bit of [`AttachDone::abilities`]: the holder restores compute modes.
 pub const RESTORES_MODES: u32 = 1;
+/// Bit of [`AttachDone::abilities`]: the holder answers [`ToHolder::Barrier`].
+pub const ANSWERS_BARRIERS: u32 = 2;
 /// Name of the attach socket in the pipe directory.
 pub const SOCKET_NAME: &str = ".nvidia-cuda-mps-control.holder";
 

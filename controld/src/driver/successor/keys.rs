@@ -29,21 +29,21 @@ const COPIES_SPACE: u64 = 1 << 57;
 /// Keys of one client's copies, one for each address space.
 const MOST_SPACES: u64 = 1 << 8;
 const NAME_SPACE: u64 = 1 << 58;
-/// Requests that the holder always refuses, so that its answer says how far it has read.
-const FENCE_SPACE: u64 = 1 << 59;
+// The next bit is the holder link's.
 const REGION_SPACE: u64 = 1 << 60;
+const REGION_NUMBER: u64 = (1 << 59) - 1;
 const STDERR_SPACE: u64 = 1 << 61;
 const CLIENT_END_SPACE: u64 = 1 << 62;
 const NUMBER: u64 = CLIENT_END_SPACE - 1;
 
 /// A region of the vault.
 pub(in crate::driver) fn region(id: RegionId) -> u64 {
-    REGION_SPACE | (id.0 & (FENCE_SPACE - 1))
+    REGION_SPACE | (id.0 & REGION_NUMBER)
 }
 
 /// The region that has this key.
 pub(in crate::driver) fn region_of(key: u64) -> Option<RegionId> {
-    (key & !(FENCE_SPACE - 1) == REGION_SPACE).then_some(RegionId(key & (FENCE_SPACE - 1)))
+    (key & !REGION_NUMBER == REGION_SPACE).then_some(RegionId(key & REGION_NUMBER))
 }
 
 /// The part in the record of one GPU's mode.
@@ -82,16 +82,6 @@ pub(in crate::driver) fn copies(pid: Pid, space: usize) -> Option<u64> {
     Some(COPIES_SPACE | (u64::from(pid) * MOST_SPACES) | space)
 }
 
-/// A fence.
-pub(in crate::driver) fn fence(number: u64) -> u64 {
-    FENCE_SPACE | (number & (FENCE_SPACE - 1))
-}
-
-/// The fence that has this key.
-pub(in crate::driver) fn fence_of(key: u64) -> Option<u64> {
-    (key & !(FENCE_SPACE - 1) == FENCE_SPACE).then_some(key & (FENCE_SPACE - 1))
-}
-
 /// A server's standard error.
 pub(in crate::driver) fn stderr(server: ServerEpoch) -> u64 {
     STDERR_SPACE | (server.0 & (STDERR_SPACE - 1))
@@ -110,7 +100,7 @@ pub(in crate::driver) fn client_end(connection: ConnectionId) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holder::LOG_BACKLOG_KEY;
+    use crate::holder::{LOG_BACKLOG_KEY, REFUSED_KEYS};
 
     #[test]
     fn key_spaces_do_not_meet() {
@@ -130,14 +120,13 @@ mod tests {
             assert_eq!(stderr_of(key), None);
         }
         assert_eq!(client_end(holder_given), (1 << 62) | 5);
-        assert_eq!((region_of(region(RegionId(9))), fence_of(fence(9))), (Some(RegionId(9)), Some(9)));
+        assert_eq!(region_of(region(RegionId(9))), Some(RegionId(9)));
         for key in [SHIM_LISTENER, client_end(holder_given), holder_given.0, stderr(server), STATE, LOG_BACKLOG_KEY] {
-            assert_eq!((region_of(key), fence_of(key)), (None, None));
+            assert_eq!(region_of(key), None);
         }
-        assert_eq!((region_of(fence(9)), fence_of(region(RegionId(9)))), (None, None));
         assert_eq!(name_of(name(NameId(9))), Some(NameId(9)));
-        assert_eq!([region_of(name(NameId(9))).map(|id| id.0), fence_of(name(NameId(9)))], [None; 2]);
-        for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), stderr(server), STATE, LOG_BACKLOG_KEY] {
+        assert_eq!(region_of(name(NameId(9))), None);
+        for key in [SHIM_LISTENER, region(RegionId(9)), stderr(server), STATE, LOG_BACKLOG_KEY] {
             assert_eq!(name_of(key), None);
         }
         assert_eq!(namespace_of(namespace(4_026_531_837)), Some(4_026_531_837));
@@ -146,9 +135,13 @@ mod tests {
             (namespace_of(mode_record(3)), name_of(mode_record(3)), region_of(mode_record(3))),
             (None, None, None)
         );
-        for key in [SHIM_LISTENER, fence(9), region(RegionId(9)), name(NameId(9)), stderr(server), copies, STATE] {
+        for key in [SHIM_LISTENER, region(RegionId(9)), name(NameId(9)), stderr(server), copies, STATE] {
             assert_eq!(namespace_of(key), None);
         }
-        assert_eq!((region_of(namespace(9)), name_of(namespace(9)), fence_of(namespace(9))), (None, None, None));
+        assert_eq!((region_of(namespace(9)), name_of(namespace(9))), (None, None));
+        for key in [copies, region(RegionId(u64::MAX)), name(NameId(u64::MAX)), namespace(9), stderr(server), LOG_FIFO]
+        {
+            assert!(!REFUSED_KEYS.contains(&key));
+        }
     }
 }

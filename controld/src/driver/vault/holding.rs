@@ -1,8 +1,7 @@
 //! What the holder keeps of the vault, and in which order it and the program learn of what.
 //!
-//! What the program is told to be kept must survive this daemon. So a region is held first, then a request is sent that
-//! the holder always refuses (a *fence*), and only when that refusal comes back, in order behind everything before it,
-//! is the program answered. In the same way a descriptor is closed here only when the holder has closed its own before:
+//! What the program is told to be kept must survive this daemon. So a region is held first, then the holder is asked to
+//! say when it has done everything before (a barrier), and only when it says so is the program answered. In the same way a descriptor is closed here only when the holder has closed its own before:
 //! the last one to close pays for the freeing of memory, and that must be a thread of this process and never the holder,
 //! for which everybody waits.
 
@@ -20,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long the holder may take to refuse a fence before it is sent again: it does not tell what there is no room for.
-pub(super) const FENCE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long the holder may take to pass a barrier before it is asked again: it does not tell what there is no room for.
+pub(super) const BARRIER_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The descriptors of one region.
 #[derive(Debug, Clone)]
@@ -37,9 +36,9 @@ impl Files {
     }
 }
 
-/// What is done when the holder has read everything before a fence.
+/// What is done when the holder has passed a barrier.
 #[derive(Debug)]
-pub(in crate::driver) enum Fenced {
+pub(in crate::driver) enum Deferred {
     /// Answers a request, whose region or title may have been refused meanwhile.
     Answer {
         region: Option<RegionId>,
@@ -52,7 +51,7 @@ pub(in crate::driver) enum Fenced {
     Close { files: Vec<Files>, then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)> },
 }
 
-impl Fenced {
+impl Deferred {
     pub(super) fn close(files: Vec<Files>) -> Self {
         Self::Close { files, then: None }
     }
@@ -84,7 +83,7 @@ impl Driver {
         self.hold_titles();
         // The answer to this one may be lost with the holder before; then it is sent again.
         if let Some((number, _)) = self.vault.in_flight {
-            self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
+            self.kept(self.holder.barrier(number));
         }
     }
 
@@ -123,49 +122,49 @@ impl Driver {
         }
     }
 
-    fn send_fence(&mut self, number: u64) {
+    fn send_barrier(&mut self, number: u64) {
         self.vault.in_flight = Some((number, self.now()));
-        self.kept(self.holder.hold(keys::fence(number), Kind::LOG_BACKLOG, &[], &[]));
+        self.kept(self.holder.barrier(number));
     }
 
-    pub(in crate::driver) fn fence(&mut self, fenced: Fenced) {
-        self.vault.last_fence += 1;
-        self.vault.fenced.push_back((self.vault.last_fence, fenced));
+    pub(in crate::driver) fn after_barrier(&mut self, deferred: Deferred) {
+        self.vault.last_barrier += 1;
+        self.vault.deferred.push_back((self.vault.last_barrier, deferred));
         if self.vault.in_flight.is_none() {
-            self.send_fence(self.vault.last_fence);
+            self.send_barrier(self.vault.last_barrier);
         }
     }
 
-    /// Whether something that the holder refuses is the vault's. A fence lets through all that was sent before it; a
-    /// region that the holder could not keep is not kept.
-    pub(in crate::driver) fn vault_passed(&mut self, key: u64) -> bool {
-        if let Some(number) = keys::fence_of(key) {
-            if self.vault.in_flight.is_none_or(|(awaited, _)| awaited != number) {
-                // One that was sent twice.
-                return true;
-            }
-            while let Some((_, fenced)) = self.vault.fenced.pop_front_if(|(fence, _)| *fence <= number) {
-                match fenced {
-                    Fenced::Answer { point, answers, reply, .. } => {
-                        reached(point);
-                        // A program that has gone meanwhile needs no answer.
-                        let _ = reply.send(answers);
-                    }
-                    Fenced::Close { files, then: Some((answers, reply)) } => close_and_tell(files, answers, reply),
-                    Fenced::Close { files, then: None } => drop(files),
-                }
-            }
-            self.vault.in_flight = None;
-            if !self.vault.fenced.is_empty() {
-                self.send_fence(self.vault.last_fence);
-            }
-            return true;
+    /// The holder has passed a barrier, and with it everything that was sent before.
+    pub(in crate::driver) fn barrier_passed(&mut self, number: u64) {
+        if self.vault.in_flight.is_none_or(|(awaited, _)| awaited != number) {
+            // One that was sent twice.
+            return;
         }
+        while let Some((_, deferred)) = self.vault.deferred.pop_front_if(|(barrier, _)| *barrier <= number) {
+            match deferred {
+                Deferred::Answer { point, answers, reply, .. } => {
+                    reached(point);
+                    // A program that has gone meanwhile needs no answer.
+                    let _ = reply.send(answers);
+                }
+                Deferred::Close { files, then: Some((answers, reply)) } => close_and_tell(files, answers, reply),
+                Deferred::Close { files, then: None } => drop(files),
+            }
+        }
+        self.vault.in_flight = None;
+        if !self.vault.deferred.is_empty() {
+            self.send_barrier(self.vault.last_barrier);
+        }
+    }
+
+    /// Whether something that the holder could not keep is the vault's, and then is not kept.
+    pub(in crate::driver) fn vault_refused(&mut self, key: u64) -> bool {
         if let Some(refused) = keys::name_of(key) {
             tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
             self.vault.rules.remove_title(refused);
-            for (_, fenced) in &mut self.vault.fenced {
-                if let Fenced::Answer { name: Some(name), answers, .. } = fenced
+            for (_, deferred) in &mut self.vault.deferred {
+                if let Deferred::Answer { name: Some(name), answers, .. } = deferred
                     && *name == refused
                 {
                     *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
@@ -183,8 +182,8 @@ impl Driver {
         if let Some(kept) = self.vault.rules.remove(id) {
             self.vault.forget(kept.owner.process);
         }
-        for (_, fenced) in &mut self.vault.fenced {
-            if let Fenced::Answer { region: Some(region), answers, .. } = fenced
+        for (_, deferred) in &mut self.vault.deferred {
+            if let Deferred::Answer { region: Some(region), answers, .. } = deferred
                 && *region == id
             {
                 *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
@@ -194,9 +193,9 @@ impl Driver {
     }
 
     /// Asks a holder again that has not answered.
-    pub(super) fn renew_fence(&mut self, now: Duration) {
-        if let Some((number, _)) = self.vault.in_flight.filter(|(_, sent)| *sent + FENCE_PATIENCE <= now) {
-            self.send_fence(number);
+    pub(super) fn renew_barrier(&mut self, now: Duration) {
+        if let Some((number, _)) = self.vault.in_flight.filter(|(_, sent)| *sent + BARRIER_PATIENCE <= now) {
+            self.send_barrier(number);
         }
     }
 
@@ -212,6 +211,6 @@ impl Driver {
             self.kept(self.holder.release(keys::region(*id)));
         }
         reached("region-released");
-        self.fence(Fenced::Close { files, then });
+        self.after_barrier(Deferred::Close { files, then });
     }
 }

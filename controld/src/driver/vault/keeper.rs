@@ -1,7 +1,7 @@
-//! What the vault consists of beside its rules: descriptors, watches, the door, fences under way.
+//! What the vault consists of beside its rules: descriptors, watches, the door, what waits for the holder.
 
 use super::done;
-use super::holding::{FENCE_PATIENCE, Fenced, Files};
+use super::holding::{BARRIER_PATIENCE, Deferred, Files};
 use super::names::Claims;
 use crate::core::ProcessKey;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
@@ -50,9 +50,9 @@ pub(in crate::driver) struct Keeper {
     pub(super) ended_rx: mpsc::UnboundedReceiver<ProcessKey>,
     pub(super) listener: Option<OwnedFd>,
     pub(super) door: Option<Door>,
-    pub(super) fenced: VecDeque<(u64, Fenced)>,
-    pub(super) last_fence: u64,
-    /// The fence that the holder has not answered yet, and when it was sent. One at a time: what is fenced meanwhile
+    pub(super) deferred: VecDeque<(u64, Deferred)>,
+    pub(super) last_barrier: u64,
+    /// The barrier that the holder has not passed yet, and when it was sent. One at a time: what is deferred meanwhile
     /// shares the next.
     pub(super) in_flight: Option<(u64, Duration)>,
 }
@@ -82,8 +82,8 @@ impl Keeper {
             ended_rx,
             listener: None,
             door: None,
-            fenced: VecDeque::new(),
-            last_fence: 0,
+            deferred: VecDeque::new(),
+            last_barrier: 0,
             in_flight: None,
         }
     }
@@ -100,7 +100,7 @@ impl Keeper {
     }
 
     pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
-        let overdue = self.in_flight.map(|(_, sent)| sent + FENCE_PATIENCE);
+        let overdue = self.in_flight.map(|(_, sent)| sent + BARRIER_PATIENCE);
         let watchers = self.watchers.next_deadline();
         self.rules.next_deadline().into_iter().chain(overdue).chain(self.claims.next_deadline()).chain(watchers).min()
     }

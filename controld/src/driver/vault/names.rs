@@ -16,7 +16,7 @@
 //!
 //! Where nothing was noted of the name but its regions, an earlier release of this daemon kept them: that is `PROCESS`.
 
-use super::{Fenced, Keeper, done};
+use super::{Deferred, Keeper, done};
 use crate::core::vault::{Caller, Predecessor, Standing, Title};
 use crate::core::{Fate, JournalEvent, Pid, ProcessKey, ServerEpoch};
 use crate::door::client::Client;
@@ -110,7 +110,13 @@ impl Driver {
                         reached("commit-held");
                         self.watch_caller(&client);
                         let (answers, point) = (vec![done(0)], "commit-safe");
-                        return self.fence(Fenced::Answer { region: None, name: Some(id), point, answers, reply });
+                        return self.after_barrier(Deferred::Answer {
+                            region: None,
+                            name: Some(id),
+                            point,
+                            answers,
+                            reply,
+                        });
                     }
                     Err(failure) => vec![(Answer::Failed(failure), None)],
                 }
@@ -275,6 +281,6 @@ impl Driver {
             let (process, uid, regions) = (caller.process, caller.uid, ids.len());
             self.record(&JournalEvent::RegionsAdopted { process, uid, name, regions, bytes });
         }
-        self.fence(Fenced::Answer { region: None, name: None, point: "succession-safe", answers, reply });
+        self.after_barrier(Deferred::Answer { region: None, name: None, point: "succession-safe", answers, reply });
     }
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_proto::holder::{
-    AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, RESTORES_MODES, Refusal, Settings, ToHolder, VERSION,
+    ANSWERS_BARRIERS, AttachDone, Failure, FromHolder, Held, Kind, LOG_BACKLOG_KEY, RESTORES_MODES, Refusal, Settings,
+    ToHolder, VERSION,
 };
 
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
@@ -190,7 +191,7 @@ impl Holder {
         let request = ToHolder::decode(&self.buffer[..got.bytes]).ok().filter(|_| !got.truncated);
         let Some(request) = request else {
             self.malformed += 1;
-            return self.fail(0, Failure::MALFORMED);
+            return self.answer(FromHolder::Failed { key: 0, reason: Failure::MALFORMED });
         };
         let (key, done) = match request {
             ToHolder::Hold { key, .. } if got.descriptors_lost => (key, Err(Failure::DESCRIPTORS)),
@@ -199,13 +200,14 @@ impl Holder {
             ToHolder::Release { key: LOG_BACKLOG_KEY } => return self.backlog.clear(),
             ToHolder::Release { key } => return self.shelf.release(key),
             ToHolder::Settings(settings) => return self.adopt(settings),
+            ToHolder::Barrier { number } => return self.answer(FromHolder::Passed { number }),
             ToHolder::Leave => {
                 self.leaving = true;
                 return;
             }
         };
         if let Err(reason) = done {
-            self.fail(key, reason);
+            self.answer(FromHolder::Failed { key, reason });
         }
     }
 
@@ -218,10 +220,10 @@ impl Holder {
         self.unlink = paths.filter(|path| path.is_absolute()).map(Named::now).collect();
     }
 
-    /// Tells the daemon that a request failed, if it has room for that.
-    fn fail(&mut self, key: u64, reason: Failure) {
+    /// Tells the daemon what has come of a request, if it has room for that.
+    fn answer(&mut self, answer: FromHolder) {
         if let Some(daemon) = &mut self.daemon {
-            daemon.send(FromHolder::Failed { key, reason }, &[]);
+            daemon.send(answer, &[]);
         }
     }
 
@@ -251,7 +253,7 @@ impl Holder {
                 }
                 Stage::Done => {
                     let (accept_pauses, malformed) = (self.accept_pauses, self.malformed);
-                    let (pid, abilities) = (std::process::id(), RESTORES_MODES);
+                    let (pid, abilities) = (std::process::id(), RESTORES_MODES | ANSWERS_BARRIERS);
                     let done = AttachDone { version: VERSION, pid, accept_pauses, malformed, abilities };
                     (FromHolder::AttachDone(done), &[][..], Stage::Attached)
                 }

@@ -3,7 +3,7 @@
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ToHolder {
     /// The request; a holder skips one it does not know.
-    #[prost(oneof = "to_holder::Request", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "to_holder::Request", tags = "1, 2, 3, 4, 5, 6")]
     pub request: ::core::option::Option<to_holder::Request>,
 }
 /// Nested message and enum types in `ToHolder`.
@@ -26,6 +26,9 @@ pub mod to_holder {
         /// Close everything and end.
         #[prost(message, tag = "5")]
         Leave(super::Leave),
+        /// Tell when everything before this is done.
+        #[prost(message, tag = "6")]
+        Barrier(super::Barrier),
     }
 }
 /// Keep the descriptors that came along, and the state, under the key; what was there before is closed.
@@ -74,11 +77,18 @@ pub struct Settings {
 /// Close everything, unlink the attach socket and end with status 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Leave {}
+/// Answer with Passed, behind the failures of everything that came before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Barrier {
+    /// Chosen by the daemon.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+}
 /// What the holder tells the daemon.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FromHolder {
     /// The news; a daemon skips one it does not know.
-    #[prost(oneof = "from_holder::News", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "from_holder::News", tags = "1, 2, 3, 4, 5, 6")]
     pub news: ::core::option::Option<from_holder::News>,
 }
 /// Nested message and enum types in `FromHolder`.
@@ -101,6 +111,9 @@ pub mod from_holder {
         /// A request could not be done.
         #[prost(message, tag = "5")]
         Failed(super::Failed),
+        /// Everything before a barrier is done.
+        #[prost(message, tag = "6")]
+        Passed(super::Passed),
     }
 }
 /// Something a former daemon left; its descriptors come along.
@@ -167,4 +180,11 @@ pub struct Failed {
     /// One of the constants of `Failure`.
     #[prost(uint32, tag = "2")]
     pub reason: u32,
+}
+/// Everything that came before a barrier is done, or its failure has been told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Passed {
+    /// The barrier's number.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
 }
