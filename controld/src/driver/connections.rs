@@ -2,6 +2,7 @@
 
 use super::reports::UnderWay;
 use super::sessions::conversation::{self, ToSession};
+use super::successor::keys;
 use super::successor::notes::Stage;
 use super::{Driver, handshake};
 use crate::core::{ConnectionId, Peer, Rights, ServerEpoch, SessionId, Uid};
@@ -67,7 +68,7 @@ impl Driver {
             Ok(socket) => self.greeted(connection, Arc::new(socket), privileged),
             Err(error) => {
                 self.say(&format!("A connection can't be used: {error}"));
-                self.release(connection);
+                self.successor.release(connection.0);
             }
         }
     }
@@ -79,7 +80,7 @@ impl Driver {
         if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
             self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
             socket.refuse_the_rest();
-            self.release(connection);
+            self.successor.release(connection.0);
             return;
         }
         let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
@@ -101,7 +102,7 @@ impl Driver {
         reached("role-seen");
         match role {
             Role::CLIENT => {
-                self.note(connection, Stage::Waiting, peer, None);
+                self.successor.note(connection, Stage::Waiting, peer, None);
                 reached("role-noted");
                 let _ = socket.discard();
                 reached("role-taken");
@@ -110,7 +111,7 @@ impl Driver {
                 reached("client-waits");
             }
             Role::SERVER => {
-                self.note(connection, Stage::Server, peer, None);
+                self.successor.note(connection, Stage::Server, peer, None);
                 reached("server-role-noted");
                 let _ = socket.discard();
                 reached("server-role-taken");
@@ -119,7 +120,7 @@ impl Driver {
             Role::UI => {
                 // A session does not outlive the daemon: nobody could say which of its commands were done.
                 let rights = self.connections.remove(&connection).map(|known| self.rights_of(&known, peer));
-                self.release(connection);
+                self.successor.release(connection.0);
                 let _ = socket.discard();
                 self.open_session(SessionId(connection.0), (peer, rights.unwrap_or_default()), socket);
             }
@@ -156,6 +157,16 @@ impl Driver {
         let (answers_tx, answers_rx) = mpsc::unbounded_channel();
         let task = tokio::spawn(conversation::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
         self.sessions.insert(session, Session { peer, rights, answers_tx, busy: false, under_way: None, task });
+    }
+
+    /// Closes a connection here and with the holder.
+    pub(in crate::driver) fn close(&mut self, connection: ConnectionId) {
+        self.successor.release(keys::client_end(connection));
+        if let Some(known) = self.connections.get(&connection) {
+            known.socket.refuse_the_rest();
+        }
+        self.successor.release(connection.0);
+        self.connections.remove(&connection);
     }
 
     /// Lets another task wait for a connection's next packet.

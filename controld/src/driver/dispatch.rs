@@ -3,12 +3,13 @@
 use super::Driver;
 use super::events::Event;
 use super::reports::UnderWay;
+use super::successor::HolderNews;
 use super::successor::notes::Stage;
 use super::vault::VaultNews;
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
 use crate::failpoint::reached;
-use crate::holder::{FromHolder, HolderError, HolderLink};
+use crate::holder::FromHolder;
 use crate::observe::http::Question;
 use remps_proto::admin::reply::ps_table;
 use remps_proto::mps::log::Record;
@@ -17,8 +18,7 @@ use std::sync::Arc;
 /// What woke the driver.
 pub(super) enum Wake {
     Event(Event),
-    Holder(Result<FromHolder, HolderError>),
-    HolderAttempted(Result<HolderLink, HolderError>),
+    Holder(HolderNews),
     Records(std::io::Result<Vec<Record>>),
     Sign(Sign),
     Vault(VaultNews),
@@ -35,16 +35,9 @@ impl Driver {
     pub(super) fn woken(&mut self, wake: Wake) {
         match wake {
             Wake::Event(event) => self.event(event),
-            Wake::Holder(Ok(FromHolder::Accepted { key, privileged, fd })) => {
-                self.accepted(ConnectionId(key), fd, privileged);
-            }
-            Wake::Holder(Ok(FromHolder::Passed { number })) => self.barrier_passed(number),
-            Wake::Holder(Ok(FromHolder::Failed { key, .. })) if self.vault_refused(key) => {}
-            Wake::Holder(Ok(FromHolder::Failed { key, reason })) => {
-                tracing::warn!(key, %reason, "the holder could not keep something");
-            }
-            Wake::Holder(Err(error)) => self.holder_lost(&error),
-            Wake::HolderAttempted(result) => self.holder_attempted(result),
+            Wake::Holder(HolderNews::Said(said)) => self.holder_said(said),
+            Wake::Holder(HolderNews::Lost(error)) => self.holder_lost(&error),
+            Wake::Holder(HolderNews::Sought(result)) => self.holder_sought(result),
             Wake::Records(Ok(records)) => self.records(&records),
             Wake::Records(Err(error)) => self.say(&format!("The log FIFO can't be read: {error}")),
             Wake::Sign(sign) => self.sign(sign),
@@ -69,6 +62,17 @@ impl Driver {
         self.tell_of_unheard();
     }
 
+    fn holder_said(&mut self, said: FromHolder) {
+        match said {
+            FromHolder::Accepted { key, privileged, fd } => self.accepted(ConnectionId(key), fd, privileged),
+            FromHolder::Passed { number } => self.barrier_passed(number),
+            FromHolder::Failed { key, .. } if self.vault_refused(key) => {}
+            FromHolder::Failed { key, reason } => {
+                tracing::warn!(key, %reason, "the holder could not keep something");
+            }
+        }
+    }
+
     pub(super) fn event(&mut self, event: Event) {
         match event {
             Event::Role { connection, role, peer } => self.role(connection, role, peer),
@@ -78,7 +82,7 @@ impl Driver {
             }
             Event::Hello { connection, peer, hello } => {
                 reached("hello-seen");
-                self.note(connection, Stage::Configuring, peer, None);
+                self.successor.note(connection, Stage::Configuring, peer, None);
                 reached("hello-noted");
                 tracing::debug!(pid = peer.pid, shared_memory = hello.shared_memory, "server hello");
                 self.feed(Input::ServerHello { connection, peer });

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 /// How long the last answers may take when the daemon ends.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long the holder may take to end.
-pub(super) const HOLDER_FAREWELL: Duration = Duration::from_secs(2);
 
 impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
@@ -29,19 +27,8 @@ impl Driver {
         });
         let deadline = tokio::time::Instant::now() + FAREWELL;
         // Those who wait for `quit` must find the daemon gone when they are answered, so the holder goes first.
-        let Self { holder, replacement, mut events_rx, mut sessions, .. } = self;
-        let holder = match replacement {
-            None => Some(holder),
-            // One that is just being started must not stay behind.
-            Some(replacement) => {
-                tokio::time::timeout(HOLDER_FAREWELL, replacement.attempt).await.ok().and_then(Result::ok)
-            }
-        };
-        if let Some(holder) = holder
-            && let Err(error) = holder.leave(HOLDER_FAREWELL).await
-        {
-            tracing::warn!(%error, "the holder did not end by itself");
-        }
+        let Self { successor, mut events_rx, mut sessions, .. } = self;
+        successor.end().await;
         reached("holder-left");
         while !sessions.is_empty() {
             match tokio::time::timeout_at(deadline, events_rx.recv()).await {

@@ -397,7 +397,7 @@ impl Driver {
         self.release_earlier(process);
         if let Some(mut followed) = self.witnesses.following.clients.remove(&process) {
             for key in &followed.keys {
-                self.kept(self.holder.release(*key));
+                self.successor.release(*key);
             }
             self.looked_at(std::mem::take(&mut followed.waiting));
         }
@@ -426,7 +426,7 @@ impl Driver {
         self.count_copies(process);
         let Some(followed) = self.witnesses.following.clients.get(&process) else { return released };
         for key in before.difference(&followed.keys) {
-            self.kept(self.holder.release(*key));
+            self.successor.release(*key);
         }
         // What was found before its own address space was kept with another one's, and is looked for again.
         self.follow(process, None);

@@ -12,7 +12,7 @@ use crate::core::{
 use crate::devices;
 use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedMemory, ProbedProcess};
 use crate::failpoint::reached;
-use crate::holder::{self, ModeNote, ModesNote, RESTORES_MODES};
+use crate::holder::{self, ModeNote, ModesNote};
 use crate::io::process::{name_of, open_process, pid_namespace_inode, start_time, uid_of};
 use crate::io::server_process::SERVER_NAME;
 use nix::sys::signal::Signal;
@@ -29,7 +29,7 @@ impl Driver {
     /// Begins to look at the GPUs, with what an earlier daemon has noted.
     pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>, parts: Vec<(u64, String, OwnedFd)>) {
         let policy = &self.settings.file.policy.gpus;
-        if policy.manages() && self.holder.attach_done().abilities & RESTORES_MODES == 0 {
+        if policy.manages() && !self.successor.restores_modes() {
             self.say(
                 "The holder process is an earlier release's and gives no compute mode back when this daemon is killed: \
                  it will when the daemon has quit once and started again",
@@ -62,7 +62,7 @@ impl Driver {
         if let Some(gpu) = seen.iter().flatten().next() {
             self.modes_library.clone_from(&gpu.library);
         }
-        let own = [std::process::id(), self.holder.pid().as_raw().cast_unsigned()];
+        let own = [std::process::id(), self.successor.holder_pid()];
         self.feed(Input::MemorySeen { memory: memory_of(&seen), asked: false });
         let gpu = |ProbedGpu { index, uuid, mode, whole, outside, memory: _, library: _ }| GpuSeen {
             index,
@@ -121,7 +121,7 @@ impl Driver {
     pub(super) fn hold_modes(&mut self, modes: &[ManagedMode]) {
         self.count_on_modes(modes);
         if modes.is_empty() {
-            return self.kept(self.holder.release(keys::COMPUTE_MODES));
+            return self.successor.release(keys::COMPUTE_MODES);
         }
         let note = |ManagedMode { uuid, original, stage }: &ManagedMode| ModeNote {
             uuid: uuid.clone(),
@@ -137,7 +137,7 @@ impl Driver {
         let records = self.mode_records.folders().into_iter().map(|path| path.into_os_string().into_encoded_bytes());
         let (gpus, library) = (modes.iter().map(note).collect(), self.modes_library.clone());
         let note = ModesNote { gpus, library, records: records.collect() };
-        self.kept(self.holder.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]));
+        self.successor.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]);
         reached("modes-held");
     }
 

@@ -124,7 +124,7 @@ impl Driver {
             return;
         };
         reader.abort();
-        self.release(connection);
+        self.successor.release(connection.0);
         // First, so that nothing that follows makes the core use the server again.
         self.feed(Input::ServerLinkLost { server, reason });
         self.undecided_wait_again(server);

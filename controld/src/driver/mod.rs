@@ -34,7 +34,7 @@ mod word;
 
 use crate::core::{ConnectionId, Core, Input, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
-use crate::holder::{HolderLink, Kind};
+use crate::holder::Kind;
 use crate::io::log_fifo::LogFifo;
 use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
@@ -55,10 +55,9 @@ use remps_proto::mps::log::Record;
 use remps_proto::mps::server::Dialect;
 use reports::Served;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use successor::hold::Replacement;
+use successor::Successor;
 use successor::keys;
 use successor::notes::{ConnectionNote, Stage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -92,12 +91,7 @@ pub(crate) struct Driver {
     log: LogSink,
     own_pid: Pid,
     directory: RuntimeDir,
-    holder: HolderLink,
-    /// While the holder is gone and there is no other yet: nothing can be kept, and nobody connects.
-    replacement: Option<Replacement>,
-    /// Whether to leave everything to a successor as soon as there is a holder.
-    hand_over_due: bool,
-    listeners: Vec<(u64, Kind, OwnedFd)>,
+    successor: Successor,
     fifo: LogFifo,
     events: Events,
     events_rx: mpsc::Receiver<Event>,
@@ -180,7 +174,7 @@ impl Driver {
                 };
                 tokio::select! {
                     Some(event) = self.events_rx.recv() => Wake::Event(event),
-                    wake = of_holder(&mut self.holder, &mut self.replacement) => wake,
+                    news = self.successor.next() => Wake::Holder(news),
                     records = self.fifo.read() => Wake::Records(records),
                     sign = self.witnesses.next() => Wake::Sign(sign),
                     news = self.vault.next() => Wake::Vault(news),
@@ -286,14 +280,6 @@ impl Driver {
     /// A line of our own for `control.log`.
     fn say(&self, line: &str) {
         self.log.control(self.own_pid, line);
-    }
-}
-
-/// The holder's news, or what has come of the attempt to replace one that is gone.
-async fn of_holder(holder: &mut HolderLink, replacement: &mut Option<Replacement>) -> Wake {
-    match replacement {
-        Some(replacement) => Wake::HolderAttempted(replacement.attempt.as_mut().await),
-        None => Wake::Holder(holder.next().await),
     }
 }
 

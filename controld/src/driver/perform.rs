@@ -119,7 +119,7 @@ impl Driver {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = ConnectionNote::of(Stage::Link, peer, Some(server));
             reached("configuration-sent");
-            self.kept(self.holder.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]));
+            self.successor.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
             reached("link-held");
         }
     }
@@ -142,10 +142,10 @@ impl Driver {
                 return;
             }
         };
-        self.note(connection, Stage::Dispatching, peer, Some(server));
+        self.successor.note(connection, Stage::Dispatching, peer, Some(server));
         reached("dispatching-noted");
         let end_key = keys::client_end(connection);
-        self.kept(self.holder.hold(end_key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[client_end.as_fd()]));
+        self.successor.hold(end_key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[client_end.as_fd()]);
         reached("client-end-held");
         let request = Request::NewClient.packets();
         let told =

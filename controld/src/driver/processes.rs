@@ -138,7 +138,7 @@ impl Driver {
         if let Some(stderr) = running.stderr() {
             let started = process::start_time(kernel_pid(running.pid())).unwrap_or_default();
             let key = keys::stderr(server);
-            self.kept(self.holder.hold(key, Kind::SERVER_STDERR, &started.to_le_bytes(), &[stderr]));
+            self.successor.hold(key, Kind::SERVER_STDERR, &started.to_le_bytes(), &[stderr]);
         }
     }
 
@@ -200,7 +200,7 @@ impl Driver {
             return;
         }
         reached("server-exit-seen");
-        self.kept(self.holder.release(keys::stderr(server)));
+        self.successor.release(keys::stderr(server));
         self.link_lost(server, "its process ended".to_owned());
         self.feed(Input::ServerExited { server, cause });
         if self.servers.is_empty() {
@@ -312,7 +312,7 @@ impl Driver {
     /// As PID 1: buries the orphans that the kernel gives us, and nobody else's children.
     pub(super) fn reap(&self) {
         let servers = self.servers.values().map(RunningServer::pid);
-        let ours: Vec<Pid> = servers.chain([core_pid(self.holder.pid())]).chain(devices::probe_pids()).collect();
+        let ours: Vec<Pid> = servers.chain([self.successor.holder_pid()]).chain(devices::probe_pids()).collect();
         reaper::reap_orphans(|pid| ours.contains(&core_pid(pid)));
     }
 }

@@ -2,9 +2,8 @@
 
 use super::degraded::Degraded;
 use super::events::Events;
-use super::farewell::HOLDER_FAREWELL;
-use super::successor::keys;
 use super::successor::restore::Found;
+use super::successor::{Successor, keys};
 use super::vault::Keeper;
 use super::witnesses::fault_records::FaultRecords;
 use super::{Driver, Served, Signals, Witnesses, reports};
@@ -72,12 +71,10 @@ fn open_fifo(directory: &mut RuntimeDir, found: &mut Found) -> Result<LogFifo, S
 }
 
 /// Undoes a start that failed. What an earlier daemon left stays for one that succeeds.
-async fn abandon(is_fresh: bool, mut directory: RuntimeDir, holder: HolderLink) {
+async fn abandon(is_fresh: bool, mut directory: RuntimeDir, successor: Successor) {
     if is_fresh {
         directory.remove_files();
-        if let Err(error) = holder.leave(HOLDER_FAREWELL).await {
-            tracing::warn!(%error, "the holder did not end by itself");
-        }
+        successor.end().await;
     } else {
         directory.keep_files();
     }
@@ -100,13 +97,14 @@ impl Driver {
         let own_pid = std::process::id();
         let signals = Signals::caught()?;
         let (holder, held) = HolderLink::attach_in(directory.folder()).await?;
+        let successor = Successor::new(holder);
         reached("attached");
         let is_fresh = held.is_empty();
         let mut found = Found::sort(held);
         let fifo = match open_fifo(&mut directory, &mut found) {
             Ok(fifo) => fifo,
             Err(error) => {
-                abandon(is_fresh, directory, holder).await;
+                abandon(is_fresh, directory, successor).await;
                 return Err(error);
             }
         };
@@ -148,11 +146,8 @@ impl Driver {
             log,
             own_pid,
             directory,
-            holder,
-            replacement: None,
+            successor,
             watched: HashMap::new(),
-            hand_over_due: false,
-            listeners: Vec::new(),
             fifo,
             events,
             events_rx,
@@ -189,10 +184,10 @@ impl Driver {
         driver.know_gpus().await;
         driver.take_over_copies(std::mem::take(&mut found.copies));
         reached("state-restored");
-        driver.kept(driver.holder.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]));
+        driver.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]);
         driver.save();
         reached("start-saved");
-        driver.kept(driver.holder.release(LOG_BACKLOG_KEY));
+        driver.successor.release(LOG_BACKLOG_KEY);
         driver.take_over_connections(&mut found);
         reached("connections-restored");
         driver.take_over_vault(std::mem::take(&mut found.regions));
@@ -203,8 +198,8 @@ impl Driver {
                 Ok(driver)
             }
             Err(error) => {
-                let Self { directory, holder, .. } = driver;
-                abandon(is_fresh, directory, holder).await;
+                let Self { directory, successor, .. } = driver;
+                abandon(is_fresh, directory, successor).await;
                 Err(error)
             }
         }
@@ -236,6 +231,7 @@ impl Driver {
             // A socket whose file somebody has removed can't be found by anybody; and what another user put there in
             // its place, while everybody could write to the directory, is not ours.
             let old = old.filter(|_| self.directory.folder().has(name, FileKind::Socket));
+            let is_new = old.is_none();
             let listener = match old {
                 Some(listener) => {
                     // An earlier release's takes descriptors.
@@ -243,13 +239,9 @@ impl Driver {
                     self.directory.remove_on_exit(name)?;
                     listener
                 }
-                None => {
-                    let listener = self.directory.bind_listener(name, mode)?;
-                    self.holder.hold(key, kind, &[], &[listener.as_fd()])?;
-                    listener
-                }
+                None => self.directory.bind_listener(name, mode)?,
             };
-            self.listeners.push((key, kind, listener));
+            self.successor.listen(key, kind, listener, is_new)?;
         }
         Ok(())
     }

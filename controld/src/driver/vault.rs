@@ -55,7 +55,7 @@ impl Driver {
     pub(super) fn open_vault(&mut self, old: Option<OwnedFd>) {
         let policy = *self.vault.rules.policy();
         if !policy.enabled {
-            self.kept(self.holder.release(keys::SHIM_LISTENER));
+            self.successor.release(keys::SHIM_LISTENER);
             return;
         }
         if policy.regions < VaultPolicy::default().regions {
@@ -71,7 +71,7 @@ impl Driver {
             Ok(listener) => listener,
             Err(error) => return self.say(&format!("No memory is kept for programs: {error}")),
         };
-        self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
+        self.successor.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]);
         let welcome = Welcome {
             version: VERSION,
             capabilities: if may_look() { Capabilities::VAULT } else { Capabilities::VAULT.and(Capabilities::FOLLOWS) }
@@ -106,7 +106,7 @@ impl Driver {
             if let Some(id) = keys::name_of(key) {
                 match TitleNote::read(&state, now, &policy).filter(|_| policy.enabled) {
                     Some((name, title)) => restored.titles.push((id, name, title)),
-                    None => self.kept(self.holder.release(key)),
+                    None => self.successor.release(key),
                 }
                 continue;
             }
@@ -114,7 +114,7 @@ impl Driver {
             let kept = Note::read(&state, now, &policy).filter(|_| policy.enabled);
             let memory = fds.next().map(|fd| Arc::new(Descriptor::proven(fd)));
             let (Some(id), Some(kept), Some(memory)) = (keys::region_of(key), kept, memory) else {
-                self.kept(self.holder.release(key));
+                self.successor.release(key);
                 continue;
             };
             let device = fds.next().map(|fd| Arc::new(Device::proven(fd)));

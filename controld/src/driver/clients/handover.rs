@@ -138,8 +138,8 @@ impl Driver {
         };
         task.abort();
         let socket = say_for_client(end);
-        self.note(connection, Stage::Waiting, peer, None);
-        self.kept(self.holder.release(keys::client_end(connection)));
+        self.successor.note(connection, Stage::Waiting, peer, None);
+        self.successor.release(keys::client_end(connection));
         if let Some(socket) = socket {
             tokio::spawn(finish_handshake(socket));
         }
@@ -176,7 +176,7 @@ impl Driver {
     /// The client gets its end of the pair.
     pub(in crate::driver) fn hand_over_to(&mut self, connection: ConnectionId) {
         if let Some(Undecided { peer, server, end, .. }) = self.undecided.remove(&connection) {
-            self.note(connection, Stage::HandedOver, peer, Some(server));
+            self.successor.note(connection, Stage::HandedOver, peer, Some(server));
             reached("hand-over-noted");
             self.hand_over_end(connection, peer, server, end);
             reached("client-told");
@@ -232,8 +232,8 @@ impl Driver {
 
     /// A client's pair of sockets is of no use any more; the client waits as before.
     pub(in crate::driver) fn wait_again(&mut self, connection: ConnectionId, peer: Peer) {
-        self.kept(self.holder.release(keys::client_end(connection)));
-        self.note(connection, Stage::Waiting, peer, None);
+        self.successor.release(keys::client_end(connection));
+        self.successor.note(connection, Stage::Waiting, peer, None);
         if self.connections.contains_key(&connection) {
             self.client_arrives(connection, peer);
         }

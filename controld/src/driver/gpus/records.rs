@@ -91,7 +91,7 @@ impl Driver {
     /// Forgets the record of a GPU whose mode is others' matter by now.
     pub(super) fn forget_mode(&mut self, uuid: &str) {
         if let Some(number) = self.mode_records.forget(uuid) {
-            self.kept(self.holder.release(keys::mode_record(number)));
+            self.successor.release(keys::mode_record(number));
         }
     }
 
@@ -112,7 +112,7 @@ impl Driver {
                 Some(ModeStage::Left) => self.forget_mode(&uuid),
                 None => {
                     if let Some(number) = self.mode_records.drop_part(&uuid) {
-                        self.kept(self.holder.release(keys::mode_record(number)));
+                        self.successor.release(keys::mode_record(number));
                     }
                 }
             }
@@ -123,7 +123,7 @@ impl Driver {
     pub(in crate::driver) fn hold_mode_records(&self) {
         for (number, uuid, part) in self.mode_records.parts() {
             let key = keys::mode_record(number);
-            self.kept(self.holder.hold(key, Kind::MODE_RECORD, uuid.as_bytes(), &[part]));
+            self.successor.hold(key, Kind::MODE_RECORD, uuid.as_bytes(), &[part]);
         }
     }
 }

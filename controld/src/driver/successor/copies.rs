@@ -73,7 +73,7 @@ impl Driver {
             let (Some(key), Ok(files)) = (keys::copies(process.pid, space), copies.duplicates()) else { continue };
             let all = std::iter::once(pidfd.as_fd()).chain(files.iter().map(AsFd::as_fd));
             let all: Vec<BorrowedFd<'_>> = all.take(MAX_DESCRIPTORS).collect();
-            self.kept(self.holder.hold(key, Kind::COPIES, &note.encode_to_vec(), &all));
+            self.successor.hold(key, Kind::COPIES, &note.encode_to_vec(), &all);
             drop(closing::close(files));
             held.push(key);
         }
@@ -121,7 +121,7 @@ impl Driver {
         let own = following.clients.get(&process).map(|followed| &followed.keys);
         let earlier = following.earlier.get(&process).map(|earlier| &earlier.keys);
         for key in own.into_iter().chain(earlier).flatten() {
-            self.kept(self.holder.update(*key, &note.encode_to_vec()));
+            self.successor.update(*key, &note.encode_to_vec());
         }
     }
 
@@ -132,7 +132,7 @@ impl Driver {
         for Held { key, state, fds, .. } in held {
             let mut fds = fds.into_iter();
             let (Ok(note), Some(pidfd)) = (CopiesNote::decode(state.as_slice()), fds.next()) else {
-                self.kept(self.holder.release(key));
+                self.successor.release(key);
                 continue;
             };
             let process = ProcessKey { pid: note.pid, start_time: note.start_time };
@@ -188,7 +188,7 @@ impl Driver {
     pub(in crate::driver) fn release_earlier(&mut self, process: ProcessKey) {
         if let Some(EarlierCopies { keys, files, .. }) = self.witnesses.following.earlier.remove(&process) {
             for key in keys {
-                self.kept(self.holder.release(key));
+                self.successor.release(key);
             }
             drop(closing::close(files));
         }

@@ -44,7 +44,7 @@ impl Driver {
         }
         // Of servers that were started and not yet in the saved state: without us they end at their hello.
         for server in std::mem::take(&mut found.stderr).into_keys() {
-            self.kept(self.holder.release(keys::stderr(server)));
+            self.successor.release(keys::stderr(server));
         }
         let (core, effects) = Core::restored(self.now(), policy, saved, &alive);
         self.core = core;
@@ -73,7 +73,7 @@ impl Driver {
         let link =
             process.and_then(|process| Some((process, ServerLink::resume(Arc::new(socket), self.dialect).ok()?)));
         let Some((process, link)) = link else {
-            self.release(connection);
+            self.successor.release(connection.0);
             return false;
         };
         let stderr = found.stderr.remove(&epoch).map(|(fd, _)| fd);
@@ -86,7 +86,7 @@ impl Driver {
     fn end_unfinished(&mut self, saved: &SavedServer, found: &mut Found) {
         let epoch = ServerEpoch(saved.epoch);
         let started = found.stderr.remove(&epoch).map(|(_, started)| started);
-        self.kept(self.holder.release(keys::stderr(epoch)));
+        self.successor.release(keys::stderr(epoch));
         if saved.pid != 0
             && started.is_some()
             && let Ok(process) = open_process(kernel_pid(saved.pid))

@@ -74,7 +74,7 @@ impl Driver {
     /// Gives another holder everything, and the requests that the one before had not answered.
     pub(in crate::driver) fn hold_vault(&self) {
         if let Some(listener) = &self.vault.listener {
-            self.kept(self.holder.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]));
+            self.successor.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]);
         }
         self.hold_namespaces();
         for id in self.vault.files.keys() {
@@ -83,19 +83,19 @@ impl Driver {
         self.hold_titles();
         // The answer to this one may be lost with the holder before; then it is sent again.
         if let Some((number, _)) = self.vault.in_flight {
-            self.kept(self.holder.barrier(number));
+            self.successor.barrier(number);
         }
     }
 
     pub(super) fn hold_region(&self, id: RegionId) {
         if let (Some(kept), Some(files)) = (self.vault.rules.get(id), self.vault.files.get(&id)) {
-            self.kept(self.holder.hold(keys::region(id), Kind::REGION, &Note::of(kept, self.now()), &files.all()));
+            self.successor.hold(keys::region(id), Kind::REGION, &Note::of(kept, self.now()), &files.all());
         }
     }
 
     pub(super) fn hold_titles(&self) {
         for (id, name, title) in self.vault.rules.titles() {
-            self.kept(self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, self.now()), &[]));
+            self.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, self.now()), &[]);
         }
     }
 
@@ -104,19 +104,19 @@ impl Driver {
         let now = self.now();
         self.forget_namespaces();
         for (id, title) in self.vault.rules.take_changed_titles() {
-            self.kept(match title {
+            match title {
                 Some((name, title)) => {
-                    self.holder.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, now), &[])
+                    self.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, now), &[]);
                 }
-                None => self.holder.release(keys::name(id)),
-            });
+                None => self.successor.release(keys::name(id)),
+            }
         }
     }
 
     pub(in crate::driver) fn note_regions(&self, ids: &[RegionId]) {
         for id in ids {
             if let Some(kept) = self.vault.rules.get(*id) {
-                self.kept(self.holder.update(keys::region(*id), &Note::of(kept, self.now())));
+                self.successor.update(keys::region(*id), &Note::of(kept, self.now()));
                 reached("adoption-half-noted");
             }
         }
@@ -124,7 +124,7 @@ impl Driver {
 
     fn send_barrier(&mut self, number: u64) {
         self.vault.in_flight = Some((number, self.now()));
-        self.kept(self.holder.barrier(number));
+        self.successor.barrier(number);
     }
 
     pub(in crate::driver) fn after_barrier(&mut self, deferred: Deferred) {
@@ -208,7 +208,7 @@ impl Driver {
         let mut files = Vec::new();
         for id in ids {
             files.extend(self.vault.files.remove(id));
-            self.kept(self.holder.release(keys::region(*id)));
+            self.successor.release(keys::region(*id));
         }
         reached("region-released");
         self.after_barrier(Deferred::Close { files, then });

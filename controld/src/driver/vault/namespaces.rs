@@ -83,7 +83,7 @@ impl Driver {
 
     fn hold_namespace(&mut self, number: u64, namespace: OwnedFd) {
         if !self.vault.namespaces.contains_key(&number) {
-            self.kept(self.holder.hold(keys::namespace(number), Kind::NAMESPACE, &[], &[namespace.as_fd()]));
+            self.successor.hold(keys::namespace(number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
             self.vault.namespaces.insert(number, namespace);
         }
     }
@@ -91,7 +91,7 @@ impl Driver {
     /// Gives another holder all of them.
     pub(super) fn hold_namespaces(&self) {
         for (number, namespace) in &self.vault.namespaces {
-            self.kept(self.holder.hold(keys::namespace(*number), Kind::NAMESPACE, &[], &[namespace.as_fd()]));
+            self.successor.hold(keys::namespace(*number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
         }
     }
 
@@ -104,7 +104,7 @@ impl Driver {
         let gone: Vec<(u64, OwnedFd)> =
             self.vault.namespaces.extract_if(.., |number, _| !owning.contains(number)).collect();
         for (number, _) in gone {
-            self.kept(self.holder.release(keys::namespace(number)));
+            self.successor.release(keys::namespace(number));
         }
     }
 
@@ -112,7 +112,7 @@ impl Driver {
     pub(super) fn take_over_namespace(&mut self, number: u64, held: Held) {
         match held.fds.into_iter().next().filter(|descriptor| is_of(descriptor, number)) {
             Some(namespace) => drop(self.vault.namespaces.insert(number, namespace)),
-            None => self.kept(self.holder.release(held.key)),
+            None => self.successor.release(held.key),
         }
     }
 

@@ -32,12 +32,12 @@ impl Driver {
                     self.insert_connection(connection, socket, peer, task);
                 }
                 // A server whose daemon died before it knew that it was configured, or one that is gone.
-                Stage::Configuring | Stage::Link => self.release(connection),
+                Stage::Configuring | Stage::Link => self.successor.release(connection.0),
             }
         }
         // Ends of clients that are gone.
         for key in std::mem::take(&mut found.client_ends).into_keys() {
-            self.kept(self.holder.release(key));
+            self.successor.release(key);
         }
     }
 
@@ -57,7 +57,7 @@ impl Driver {
     /// A client that waits, as before.
     fn client_again(&mut self, connection: ConnectionId, peer: Peer, socket: Arc<SeqPacket>) {
         skip_noted_role(&socket, Role::CLIENT);
-        self.note(connection, Stage::Waiting, peer, None);
+        self.successor.note(connection, Stage::Waiting, peer, None);
         let task = handshake::read_status(connection, socket.clone(), self.events.clone());
         self.insert_connection(connection, socket, peer, task);
         self.client_arrives(connection, peer);
@@ -73,7 +73,7 @@ impl Driver {
     ) {
         let (peer, server) = (note.peer(), ServerEpoch(note.server));
         let Some(end) = end else {
-            self.kept(self.holder.release(keys::client_end(connection)));
+            self.successor.release(keys::client_end(connection));
             self.client_again(connection, peer, socket);
             return;
         };
