@@ -51,7 +51,7 @@ impl Driver {
             Wake::Reopen => self.reopen(),
             Wake::ChildEnded => self.reap(),
             Wake::Deadline => {
-                self.answers_seem_overdue();
+                self.links.seem_overdue();
                 self.expire_vault();
                 self.hear_overdue();
                 self.feed(Input::Tick);
@@ -121,10 +121,18 @@ impl Driver {
                 }
             }
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
-            Event::LinkEnded { server, reason } => self.link_lost(server, reason),
+            Event::LinkEnded { server, reason } => {
+                let lost = self.links.lose(server, reason);
+                self.link_lost(lost);
+            }
             Event::CaughtUp { server } => self.feed(Input::CaughtUp { server }),
-            Event::AnswersOverdue { server } => self.overdue_answers(server),
-            Event::LinkWritable { server } => self.link_writable(server),
+            Event::AnswersOverdue { server } => {
+                self.links.overdue(server).into_iter().for_each(|input| self.feed(input));
+            }
+            Event::LinkWritable { server } => {
+                let written = self.links.writable(server);
+                self.unless_lost(written);
+            }
             Event::IdentityKnown { server, identity, extent } if self.core.is_starting(server) => {
                 self.spawn_server(server, identity, extent);
             }

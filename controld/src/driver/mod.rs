@@ -40,7 +40,6 @@ use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
 use crate::io::seqpacket::SeqPacket;
-use crate::io::server_link::ServerLink;
 use crate::observe::log::LogSink;
 use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
@@ -49,10 +48,10 @@ use connections::{Connection, Session};
 use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
+use links::Links;
 use processes::RunningServer;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Record;
-use remps_proto::mps::server::Dialect;
 use reports::Served;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -72,16 +71,6 @@ pub(crate) use start::StartError;
 /// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
 const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
 
-/// A server's control connection and the tasks on it.
-#[derive(Debug)]
-struct Link {
-    link: ServerLink,
-    connection: ConnectionId,
-    reader: AbortHandle,
-    /// Whether a task waits for room in its socket.
-    waits_for_room: bool,
-}
-
 /// Everything that the daemon has open.
 pub(crate) struct Driver {
     core: Core,
@@ -99,7 +88,7 @@ pub(crate) struct Driver {
     connections: HashMap<ConnectionId, Connection>,
     sessions: BTreeMap<SessionId, Session>,
     queued_sessions: VecDeque<(SessionId, connections::Visitor, Arc<SeqPacket>)>,
-    links: BTreeMap<ServerEpoch, Link>,
+    links: Links,
     servers: BTreeMap<ServerEpoch, RunningServer>,
     /// The tasks that wait for the ends of clients.
     watched: HashMap<ProcessKey, AbortHandle>,
@@ -108,8 +97,6 @@ pub(crate) struct Driver {
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,
-    /// How the installed release's servers are told of memory limits.
-    dialect: Dialect,
     /// The machine's GPUs, when the option `-q` had them listed at the start.
     devices: Option<Vec<Device>>,
     /// Who waits for the listing of the devices that is under way; `None` is the option `-q`.
@@ -223,11 +210,10 @@ impl Driver {
 
     fn next_deadline(&self) -> Option<Instant> {
         let core = self.core.next_deadline().map(|at| self.started + at);
-        let links = self.links.values().filter_map(|link| link.link.next_deadline());
         let vault = self.vault.next_deadline().map(|at| self.started + at);
         let records = self.fault_records.next_deadline().map(|at| self.started + at);
         let suppressed = self.log.has_suppressed().then(|| self.started + self.suppressed_told_at + SUPPRESSED_TELLING);
-        core.into_iter().chain(links).chain(vault).chain(records).chain(suppressed).min()
+        core.into_iter().chain(self.links.next_deadline()).chain(vault).chain(records).chain(suppressed).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.

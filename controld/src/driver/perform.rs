@@ -6,7 +6,7 @@ use super::{ConnectionNote, Driver, Kind, Stage, keys};
 use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
 use crate::failpoint::reached;
 use crate::io::seqpacket::pair;
-use crate::io::server_link::{Said, ServerLink};
+use crate::io::server_link::Said;
 use remps_proto::mps::server::{Configuration, Request};
 use std::os::fd::AsFd;
 
@@ -27,7 +27,8 @@ impl Driver {
             }
             Effect::Ask { server, id, request } => self.ask(server, id, &request),
             Effect::Tell { server, request } => {
-                if self.with_link(server, |link| link.tell(&request)) == Some(Said::Unsupported) {
+                let told = self.links.with(server, |link| link.tell(&request));
+                if self.unless_lost(told) == Some(Said::Unsupported) {
                     self.say(&format!("Servers of this release can't be told: {request:?}"));
                 }
             }
@@ -62,7 +63,7 @@ impl Driver {
             Effect::MeasureServer { server, pid } => self.measure_server(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
             Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
-            Effect::CatchUp { server } => self.catch_up(server),
+            Effect::CatchUp { server } => self.links.catch_up(server),
             Effect::ReleaseCopies { process } => self.release_copies(process),
             Effect::Exit { status } => {
                 self.record(&JournalEvent::DaemonEnded { status });
@@ -111,11 +112,12 @@ impl Driver {
         drop(known);
         let _ = socket.discard();
         reached("hello-taken");
-        self.insert_link(server, connection, ServerLink::new(socket.clone(), self.dialect));
+        self.links.insert(server, connection, socket.clone());
         self.look_for_uvm();
         // A GPU has its name only when somebody has used it, and its instances may be others than before.
         self.look_for_gpus();
-        if self.with_link(server, |link| link.configure(configuration)).is_some() {
+        let told = self.links.with(server, |link| link.configure(configuration));
+        if self.unless_lost(told).is_some() {
             let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
             let note = ConnectionNote::of(Stage::Link, peer, Some(server));
             reached("configuration-sent");
@@ -149,9 +151,9 @@ impl Driver {
         reached("client-end-held");
         let request = Request::NewClient.packets();
         let told =
-            self.with_link(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));
+            self.links.with(server, |link| link.send(&request, Some((Request::NEW_CLIENT_DESCRIPTOR, server_end))));
         reached("server-told");
-        if told.is_none() {
+        if self.unless_lost(told).is_none() {
             // The core hears of the lost server first, and then of a client that waits as before.
             self.wait_again(connection, peer);
         } else if let Err(error) = self.await_greeting(connection, peer, server, client_end) {

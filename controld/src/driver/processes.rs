@@ -201,7 +201,8 @@ impl Driver {
         }
         reached("server-exit-seen");
         self.successor.release(keys::stderr(server));
-        self.link_lost(server, "its process ended".to_owned());
+        let lost = self.links.lose(server, "its process ended".to_owned());
+        self.link_lost(lost);
         self.feed(Input::ServerExited { server, cause });
         if self.servers.is_empty() {
             self.stop_reading_notices();

@@ -2,6 +2,7 @@
 
 use super::degraded::Degraded;
 use super::events::Events;
+use super::links::Links;
 use super::successor::restore::Found;
 use super::successor::{Successor, keys};
 use super::vault::Keeper;
@@ -136,6 +137,8 @@ impl Driver {
         let records = (!records.is_empty()).then(|| PathBuf::from(records));
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
         let (events, events_rx) = Events::channel();
+        let dialect = if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys };
+        let links = Links::new(dialect, events.clone());
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
         let mut driver = Self {
@@ -155,12 +158,11 @@ impl Driver {
             connections: HashMap::new(),
             sessions: BTreeMap::new(),
             queued_sessions: VecDeque::new(),
-            links: BTreeMap::new(),
+            links,
             servers: BTreeMap::new(),
             undecided: BTreeMap::new(),
             pending: VecDeque::new(),
             feeding: false,
-            dialect: if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys },
             devices: None,
             listing: Vec::new(),
             fifo_garbage: 0,

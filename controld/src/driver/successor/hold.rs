@@ -58,11 +58,10 @@ impl Driver {
         self.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.fifo.as_fd()]);
         self.hold_settings();
         self.save();
-        for (server, link) in &self.links {
-            let peer = self.servers.get(server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
-            let note = ConnectionNote::of(Stage::Link, peer, Some(*server));
-            let socket = link.link.socket();
-            self.successor.hold(link.connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
+        for (server, connection, socket) in self.links.iter() {
+            let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
+            let note = ConnectionNote::of(Stage::Link, peer, Some(server));
+            self.successor.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
         }
         for (connection, known) in &self.connections {
             let (note, end) = self.note_of(*connection, known);

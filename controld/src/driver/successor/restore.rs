@@ -25,10 +25,8 @@ use crate::driver::Driver;
 use crate::driver::processes::kernel_pid;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::seqpacket::SeqPacket;
-use crate::io::server_link::ServerLink;
 use found::{Next, next_packet};
 use nix::sys::signal::Signal;
-use std::sync::Arc;
 
 pub(in crate::driver) use found::Found;
 
@@ -70,15 +68,13 @@ impl Driver {
             (_, Ok(fd)) => WatchedProcess::from_pidfd(kernel_pid(saved.pid), fd).ok(),
             (_, Err(_)) => open_process(kernel_pid(saved.pid)).ok(),
         };
-        let link =
-            process.and_then(|process| Some((process, ServerLink::resume(Arc::new(socket), self.dialect).ok()?)));
-        let Some((process, link)) = link else {
+        let resumed = process.and_then(|process| self.links.resume(epoch, connection, socket).ok().map(|()| process));
+        let Some(process) = resumed else {
             self.successor.release(connection.0);
             return false;
         };
         let stderr = found.stderr.remove(&epoch).map(|(fd, _)| fd);
         self.adopt_process(epoch, saved.uid, process, stderr);
-        self.insert_link(epoch, connection, link);
         true
     }
 

@@ -22,7 +22,7 @@ impl Driver {
                 }
                 Stage::Waiting => self.client_again(connection, peer, Arc::new(socket)),
                 Stage::Dispatching | Stage::HandedOver => {
-                    let end = end.filter(|_| self.links.contains_key(&server));
+                    let end = end.filter(|_| self.links.has(server));
                     self.client_on_its_way(connection, &note, Arc::new(socket), end);
                 }
                 Stage::Server => {
