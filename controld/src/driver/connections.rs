@@ -1,24 +1,17 @@
-//! Connections from their acceptance to their role, and sessions of the command line: how many of whom there may be.
+//! Connections from their acceptance to their role: how many of whom there may be.
 
-use super::reports::UnderWay;
-use super::sessions::conversation::{self, ToSession};
+use super::sessions::Visitor;
 use super::successor::keys;
 use super::successor::notes::Stage;
 use super::{Driver, handshake};
-use crate::core::{ConnectionId, Peer, Rights, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Peer, ServerEpoch, SessionId, Uid};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Sessions of the command line at one time: of all users, and of each user who is neither root nor the owner.
-const MAX_SESSIONS: usize = 512;
-const MAX_SESSIONS_PER_USER: usize = 64;
-/// Sessions of root and the owner that wait until another one has ended.
-const MAX_QUEUED_SESSIONS: usize = 4096;
 /// Connections that have not said their role, of each user who is neither root nor the owner.
 const MAX_HANDSHAKES_PER_USER: usize = 512;
 
@@ -41,23 +34,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// Who opens a session, and what he may do.
-pub(super) type Visitor = (Peer, Rights);
-
-/// A session of the command line.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) peer: Peer,
-    pub(super) rights: Rights,
-    /// driver --answers--> session
-    pub(super) answers_tx: mpsc::UnboundedSender<ToSession>,
-    /// Whether a command is under way.
-    pub(super) busy: bool,
-    /// The command under way, for the metrics.
-    pub(super) under_way: Option<UnderWay>,
-    pub(super) task: AbortHandle,
 }
 
 impl Driver {
@@ -122,41 +98,15 @@ impl Driver {
                 let rights = self.connections.remove(&connection).map(|known| self.rights_of(&known, peer));
                 self.successor.release(connection.0);
                 let _ = socket.discard();
-                self.open_session(SessionId(connection.0), (peer, rights.unwrap_or_default()), socket);
+                let rights = rights.unwrap_or_default();
+                let is_owner = rights.privileged && self.is_owner(peer.uid);
+                self.open_session(Visitor { session: SessionId(connection.0), peer, rights, is_owner, socket });
             }
             other => {
                 self.log.chatter(self.own_pid, &format!("Unable to serve a connection of type {other}"));
                 self.close(connection);
             }
         }
-    }
-
-    pub(super) fn open_session(&mut self, session: SessionId, (peer, rights): Visitor, socket: Arc<SeqPacket>) {
-        let is_owner = rights.privileged && self.is_owner(peer.uid);
-        let is_alike = |other: &Session| other.peer.uid == peer.uid && other.rights.privileged == rights.privileged;
-        let of_user = self.sessions.values().filter(|other| is_alike(other)).count();
-        // All the others together can't keep the owner out, and the owner's own wait for each other.
-        if is_owner && of_user >= MAX_SESSIONS && self.queued_sessions.len() < MAX_QUEUED_SESSIONS {
-            self.queued_sessions.push_back((session, (peer, rights), socket));
-            return;
-        }
-        let full = if is_owner {
-            of_user >= MAX_SESSIONS
-        } else {
-            of_user >= MAX_SESSIONS_PER_USER || self.sessions.len() >= MAX_SESSIONS
-        };
-        if full {
-            self.log.chatter(self.own_pid, &format!("User {} has too many sessions, one is refused", peer.uid));
-            return socket.refuse_the_rest();
-        }
-        if self.core.is_quitting() {
-            return;
-        }
-        self.log.chatter(self.own_pid, "NEW UI");
-        // driver --answers--> session
-        let (answers_tx, answers_rx) = mpsc::unbounded_channel();
-        let task = tokio::spawn(conversation::serve(session, socket, self.events.clone(), answers_rx)).abort_handle();
-        self.sessions.insert(session, Session { peer, rights, answers_tx, busy: false, under_way: None, task });
     }
 
     /// Closes a connection here and with the holder.

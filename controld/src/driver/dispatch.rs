@@ -2,7 +2,6 @@
 
 use super::Driver;
 use super::events::Event;
-use super::reports::UnderWay;
 use super::successor::HolderNews;
 use super::successor::notes::Stage;
 use super::vault::VaultNews;
@@ -104,22 +103,12 @@ impl Driver {
                 self.feed(Input::ClientDone { connection, status: None });
             }
             Event::Command { session, line } => {
-                if let Some(known) = self.sessions.get_mut(&session) {
-                    known.busy = true;
-                    known.under_way = Some(UnderWay::of(&line, self.personality));
-                    let (peer, rights) = (known.peer, known.rights.clone());
+                if let Some((peer, rights)) = self.sessions.command(session, &line, self.personality) {
                     reached("command-read");
                     self.feed(Input::Command { session, peer, rights, line });
                 }
             }
-            Event::SessionEnded { session } => {
-                if self.sessions.remove(&session).is_some() {
-                    self.log.chatter(self.own_pid, "UI closed");
-                }
-                if let Some((session, visitor, socket)) = self.queued_sessions.pop_front() {
-                    self.open_session(session, visitor, socket);
-                }
-            }
+            Event::SessionEnded { session } => self.session_ended(session),
             Event::LinkPacket { server, packet } => self.link_packet(server, &packet),
             Event::LinkEnded { server, reason } => {
                 let lost = self.links.lose(server, reason);

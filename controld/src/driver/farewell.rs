@@ -2,7 +2,6 @@
 
 use super::Driver;
 use super::events::Event;
-use super::sessions::conversation::ToSession;
 use crate::failpoint::reached;
 use std::time::Duration;
 
@@ -16,15 +15,7 @@ impl Driver {
         self.directory.remove_files();
         reached("files-removed");
         let status = u32::from(self.exit.unwrap_or_default());
-        for session in self.sessions.values().filter(|session| session.busy) {
-            let _ = session.answers_tx.send(ToSession::End(status));
-        }
-        self.sessions.retain(|_, session| {
-            if !session.busy {
-                session.task.abort();
-            }
-            session.busy
-        });
+        self.sessions.end(status);
         let deadline = tokio::time::Instant::now() + FAREWELL;
         // Those who wait for `quit` must find the daemon gone when they are answered, so the holder goes first.
         let Self { successor, mut events_rx, mut sessions, .. } = self;
@@ -32,7 +23,7 @@ impl Driver {
         reached("holder-left");
         while !sessions.is_empty() {
             match tokio::time::timeout_at(deadline, events_rx.recv()).await {
-                Ok(Some(Event::SessionEnded { session })) => drop(sessions.remove(&session)),
+                Ok(Some(Event::SessionEnded { session })) => drop(sessions.ended(session)),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => break,
             }

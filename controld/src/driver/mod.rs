@@ -39,12 +39,11 @@ use crate::io::log_fifo::LogFifo;
 use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
-use crate::io::seqpacket::SeqPacket;
 use crate::observe::log::LogSink;
 use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
 use clients::handover::Undecided;
-use connections::{Connection, Session};
+use connections::Connection;
 use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
@@ -53,8 +52,8 @@ use processes::RunningServer;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Record;
 use reports::Served;
+use sessions::Sessions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use successor::Successor;
 use successor::keys;
@@ -86,8 +85,7 @@ pub(crate) struct Driver {
     events_rx: mpsc::Receiver<Event>,
     signals: Signals,
     connections: HashMap<ConnectionId, Connection>,
-    sessions: BTreeMap<SessionId, Session>,
-    queued_sessions: VecDeque<(SessionId, connections::Visitor, Arc<SeqPacket>)>,
+    sessions: Sessions,
     links: Links,
     servers: BTreeMap<ServerEpoch, RunningServer>,
     /// The tasks that wait for the ends of clients.

@@ -46,12 +46,7 @@ impl Driver {
                 None => self.list_devices(Some(session)),
             },
             Effect::CloseSessions => {
-                self.sessions.retain(|_, session| {
-                    if !session.busy {
-                        session.task.abort();
-                    }
-                    session.busy
-                });
+                self.sessions.end_idle();
                 reached("sessions-closed");
             }
             Effect::Save => {
@@ -91,10 +86,7 @@ impl Driver {
     }
 
     fn hand(&mut self, session: SessionId, answer: ToSession) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.busy = false;
-            // A session that has ended needs no answer.
-            let _ = session.answers_tx.send(answer);
+        if self.sessions.answer(session, answer) {
             reached("answered");
         }
     }

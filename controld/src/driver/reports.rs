@@ -9,23 +9,10 @@ use crate::observe::metrics::{Extras, UserClass};
 use crate::observe::recorder::{Followed, Recorder};
 use crate::report::{DaemonFacts, Snapshot, Viewer};
 use crate::settings::Settings;
-use remps_proto::admin::{Command, CommandName, Personality, Report};
-use std::time::{Instant, SystemTime};
+use remps_proto::admin::Report;
+use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-
-/// A command that has not been answered.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct UnderWay {
-    name: Option<CommandName>,
-    since: Instant,
-}
-
-impl UnderWay {
-    pub(super) fn of(line: &[u8], personality: Personality) -> Self {
-        Self { name: Command::parse(line, personality).name(), since: Instant::now() }
-    }
-}
 
 /// What serves metrics and health, if anything does.
 #[derive(Debug, Default)]
@@ -122,7 +109,7 @@ impl Driver {
     /// A picture without what others have in the vault who merely have the same number. Who is where the daemon is sees
     /// everything of his user, whatever container it is in.
     fn seen_by(&self, session: SessionId, peer: Peer, picture: Snapshot) -> Snapshot {
-        let place = self.sessions.get(&session).map_or_else(Place::default, |known| known.rights.place.clone());
+        let place = self.sessions.rights(session).map_or_else(Place::default, |rights| rights.place.clone());
         if place.is_the_daemons() {
             return picture;
         }
@@ -132,7 +119,7 @@ impl Driver {
     }
 
     fn viewer(&self, session: SessionId, uid: Uid) -> Viewer {
-        let is_privileged = self.sessions.get(&session).is_some_and(|known| known.rights.privileged);
+        let is_privileged = self.sessions.rights(session).is_some_and(|rights| rights.privileged);
         Viewer { uid, privileged: is_privileged && self.is_owner(uid) }
     }
 
@@ -145,10 +132,7 @@ impl Driver {
             match following {
                 Some(following) => {
                     self.count_command(session, &lines);
-                    if let Some(known) = self.sessions.get(&session) {
-                        // A session that has ended needs no answer.
-                        let _ = known.answers_tx.send(ToSession::Follow(lines, following));
-                    }
+                    self.sessions.answer(session, ToSession::Follow(lines, following));
                 }
                 None => self.answer_failure(session, Vec::new(), lines),
             }
@@ -165,18 +149,15 @@ impl Driver {
 
     /// Counts the command that a session has under way, which has this answer.
     pub(super) fn count_command(&mut self, session: SessionId, lines: &[String]) {
-        let Some(known) = self.sessions.get_mut(&session) else {
+        let Some((name, uid, took)) = self.sessions.take_under_way(session) else {
             return;
         };
-        let Some(UnderWay { name, since }) = known.under_way.take() else {
-            return;
-        };
-        let user = match known.peer.uid {
+        let user = match uid {
             0 => UserClass::Root,
             uid if uid == self.owner => UserClass::Owner,
             _ => UserClass::Other,
         };
-        self.recorder.command(name, lines, user, since.elapsed());
+        self.recorder.command(name, lines, user, took);
     }
 
     /// Writes logs and journal on under their names, after somebody has renamed them (SIGHUP).

@@ -3,6 +3,7 @@
 use super::degraded::Degraded;
 use super::events::Events;
 use super::links::Links;
+use super::sessions::Sessions;
 use super::successor::restore::Found;
 use super::successor::{Successor, keys};
 use super::vault::Keeper;
@@ -138,7 +139,7 @@ impl Driver {
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
         let (events, events_rx) = Events::channel();
         let dialect = if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys };
-        let links = Links::new(dialect, events.clone());
+        let (links, sessions) = (Links::new(dialect, events.clone()), Sessions::new(events.clone()));
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
         let mut driver = Self {
@@ -156,8 +157,7 @@ impl Driver {
             events_rx,
             signals,
             connections: HashMap::new(),
-            sessions: BTreeMap::new(),
-            queued_sessions: VecDeque::new(),
+            sessions,
             links,
             servers: BTreeMap::new(),
             undecided: BTreeMap::new(),
