@@ -1,13 +1,15 @@
 //! Connections from their acceptance to their role: how many of whom there may be.
 
+use super::events::Events;
 use super::sessions::Visitor;
 use super::successor::keys;
 use super::successor::notes::Stage;
 use super::{Driver, handshake};
-use crate::core::{ConnectionId, Peer, ServerEpoch, SessionId, Uid};
+use crate::core::{ConnectionId, Peer, SessionId, Uid};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
@@ -19,20 +21,85 @@ const MAX_HANDSHAKES_PER_USER: usize = 512;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: Arc<SeqPacket>,
-    pub(super) uid: Uid,
+    uid: Uid,
     /// Whether it came by `control_privileged`.
     pub(super) privileged: bool,
     /// Whether its role is still to come.
-    pub(super) in_handshake: bool,
+    in_handshake: bool,
     /// The task that waits for its next packet.
-    pub(super) task: AbortHandle,
-    /// Of a client that does its handshake with a server: which one, and a duplicate of the client's end of the pair.
-    pub(super) handed_over: Option<(ServerEpoch, OwnedFd)>,
+    task: AbortHandle,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// All connections but those of servers that have said hello, and of the command line.
+pub(super) struct Connections {
+    known: HashMap<ConnectionId, Connection>,
+    events: Events,
+}
+
+impl Connections {
+    pub(super) fn new(events: Events) -> Self {
+        Self { known: HashMap::new(), events }
+    }
+
+    pub(super) fn has(&self, connection: ConnectionId) -> bool {
+        self.known.contains_key(&connection)
+    }
+
+    pub(super) fn socket(&self, connection: ConnectionId) -> Option<&Arc<SeqPacket>> {
+        self.known.get(&connection).map(|known| &known.socket)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Arc<SeqPacket>)> {
+        self.known.iter().map(|(connection, known)| (*connection, &known.socket))
+    }
+
+    fn handshakes_of(&self, uid: Uid) -> usize {
+        self.known.values().filter(|other| other.in_handshake && other.uid == uid).count()
+    }
+
+    /// Waits for the role of a connection that has been greeted.
+    fn begin(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, uid: Uid, privileged: bool) {
+        let role = handshake::read_role(connection, socket.clone(), self.events.clone());
+        let task = tokio::spawn(role).abort_handle();
+        self.known.insert(connection, Connection { socket, uid, privileged, in_handshake: true, task });
+    }
+
+    /// Goes on with a connection of an earlier daemon's that has said its role; `task` waits for its next packet.
+    pub(super) fn resume(
+        &mut self,
+        connection: ConnectionId,
+        socket: Arc<SeqPacket>,
+        uid: Uid,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let task = tokio::spawn(task).abort_handle();
+        self.known.insert(connection, Connection { socket, uid, privileged: false, in_handshake: false, task });
+    }
+
+    /// A connection has said its role.
+    fn has_role(&mut self, connection: ConnectionId) -> Option<Arc<SeqPacket>> {
+        let known = self.known.get_mut(&connection)?;
+        known.in_handshake = false;
+        Some(known.socket.clone())
+    }
+
+    /// Lets another task wait for a connection's next packet.
+    pub(super) fn wait(&mut self, connection: ConnectionId, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(known) = self.known.get_mut(&connection) {
+            known.task.abort();
+            known.task = tokio::spawn(task).abort_handle();
+        }
+    }
+
+    /// Gives a connection away that is something else from now on.
+    pub(super) fn remove(&mut self, connection: ConnectionId) -> Option<Connection> {
+        self.known.remove(&connection)
     }
 }
 
@@ -52,16 +119,12 @@ impl Driver {
     /// A connection that has been greeted: its next packets say what it is.
     pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, privileged: bool) {
         let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
-        let handshakes = self.connections.values().filter(|other| other.in_handshake && other.uid == uid);
-        if !self.is_owner(uid) && handshakes.count() >= MAX_HANDSHAKES_PER_USER {
+        if !self.is_owner(uid) && self.connections.handshakes_of(uid) >= MAX_HANDSHAKES_PER_USER {
             self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
             socket.refuse_the_rest();
-            self.successor.release(connection.0);
-            return;
+            return self.successor.release(connection.0);
         }
-        let task = tokio::spawn(handshake::read_role(connection, socket.clone(), self.events.clone())).abort_handle();
-        let known = Connection { socket, uid, privileged, in_handshake: true, task, handed_over: None };
-        self.connections.insert(connection, known);
+        self.connections.begin(connection, socket, uid, privileged);
     }
 
     pub(super) fn is_owner(&self, uid: Uid) -> bool {
@@ -70,11 +133,9 @@ impl Driver {
 
     /// A connection has said what it is: noted first, and only then taken from its socket.
     pub(super) fn role(&mut self, connection: ConnectionId, role: Role, peer: Peer) {
-        let Some(known) = self.connections.get_mut(&connection) else {
+        let Some(socket) = self.connections.has_role(connection) else {
             return;
         };
-        known.in_handshake = false;
-        let socket = known.socket.clone();
         reached("role-seen");
         match role {
             Role::CLIENT => {
@@ -82,7 +143,7 @@ impl Driver {
                 reached("role-noted");
                 let _ = socket.discard();
                 reached("role-taken");
-                self.watch(connection, handshake::read_status(connection, socket, self.events.clone()));
+                self.connections.wait(connection, handshake::read_status(connection, socket, self.events.clone()));
                 self.client_arrives(connection, peer);
                 reached("client-waits");
             }
@@ -91,11 +152,11 @@ impl Driver {
                 reached("server-role-noted");
                 let _ = socket.discard();
                 reached("server-role-taken");
-                self.watch(connection, handshake::read_hello(connection, peer, socket, self.events.clone()));
+                self.connections.wait(connection, handshake::read_hello(connection, peer, socket, self.events.clone()));
             }
             Role::UI => {
                 // A session does not outlive the daemon: nobody could say which of its commands were done.
-                let rights = self.connections.remove(&connection).map(|known| self.rights_of(&known, peer));
+                let rights = self.connections.remove(connection).map(|known| self.rights_of(&known, peer));
                 self.successor.release(connection.0);
                 let _ = socket.discard();
                 let rights = rights.unwrap_or_default();
@@ -110,20 +171,13 @@ impl Driver {
     }
 
     /// Closes a connection here and with the holder.
-    pub(in crate::driver) fn close(&mut self, connection: ConnectionId) {
+    pub(super) fn close(&mut self, connection: ConnectionId) {
         self.successor.release(keys::client_end(connection));
-        if let Some(known) = self.connections.get(&connection) {
-            known.socket.refuse_the_rest();
+        if let Some(socket) = self.connections.socket(connection) {
+            socket.refuse_the_rest();
         }
         self.successor.release(connection.0);
-        self.connections.remove(&connection);
-    }
-
-    /// Lets another task wait for a connection's next packet.
-    pub(super) fn watch(&mut self, connection: ConnectionId, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(known) = self.connections.get_mut(&connection) {
-            known.task.abort();
-            known.task = tokio::spawn(task).abort_handle();
-        }
+        self.connections.remove(connection);
+        self.handovers.closed(connection);
     }
 }

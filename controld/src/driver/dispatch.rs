@@ -136,7 +136,7 @@ impl Driver {
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
                 // Unless it has left meanwhile.
-                if self.connections.contains_key(&connection) {
+                if self.connections.has(connection) {
                     self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(found.identity) });
                 }
             }

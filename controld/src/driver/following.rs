@@ -269,7 +269,7 @@ impl Driver {
     fn looked_at(&mut self, waiting: Vec<Waiting>) {
         for Waiting { connection, peer, .. } in waiting {
             // Unless it has left meanwhile.
-            if self.connections.contains_key(&connection) {
+            if self.connections.has(connection) {
                 self.client_arrived(connection, peer);
             }
         }

@@ -32,7 +32,7 @@ mod whereabouts;
 mod witnesses;
 mod word;
 
-use crate::core::{ConnectionId, Core, Input, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
+use crate::core::{Core, Input, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::holder::Kind;
 use crate::io::log_fifo::LogFifo;
@@ -42,8 +42,8 @@ use crate::io::runtime_dir::RuntimeDir;
 use crate::observe::log::LogSink;
 use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
-use clients::handover::Undecided;
-use connections::Connection;
+use clients::handover::Handovers;
+use connections::Connections;
 use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
@@ -84,14 +84,13 @@ pub(crate) struct Driver {
     events: Events,
     events_rx: mpsc::Receiver<Event>,
     signals: Signals,
-    connections: HashMap<ConnectionId, Connection>,
+    connections: Connections,
     sessions: Sessions,
     links: Links,
     servers: BTreeMap<ServerEpoch, RunningServer>,
     /// The tasks that wait for the ends of clients.
     watched: HashMap<ProcessKey, AbortHandle>,
-    /// Clients whose server has been told, or may have been, and has not answered yet.
-    undecided: BTreeMap<ConnectionId, Undecided>,
+    handovers: Handovers,
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,

@@ -96,7 +96,7 @@ impl Driver {
     /// A successor that finds the stage before this one can't know whether the configuration went out; it ends such a
     /// server, which has no clients yet.
     fn adopt_link(&mut self, server: ServerEpoch, connection: ConnectionId, configuration: &Configuration) {
-        let Some(known) = self.connections.remove(&connection) else {
+        let Some(known) = self.connections.remove(connection) else {
             self.feed(Input::ServerLinkLost { server, reason: "its connection is closed".to_owned() });
             return;
         };
@@ -123,8 +123,7 @@ impl Driver {
     /// The holder gets the client's end first, then the server its own. The client gets its end only when the server
     /// has greeted it there ([`handover`](super::clients::handover)): a server that dies before that costs nobody anything.
     fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
-        let Some(peer) = self.core.client_peer(connection).filter(|_| self.connections.contains_key(&connection))
-        else {
+        let Some(peer) = self.core.client_peer(connection).filter(|_| self.connections.has(connection)) else {
             return;
         };
         let (client_end, server_end) = match pair() {
@@ -148,7 +147,7 @@ impl Driver {
         if self.unless_lost(told).is_none() {
             // The core hears of the lost server first, and then of a client that waits as before.
             self.wait_again(connection, peer);
-        } else if let Err(error) = self.await_greeting(connection, peer, server, client_end) {
+        } else if let Err(error) = self.handovers.begin(connection, peer, server, client_end) {
             self.say(&format!("Client {} can't be connected: {error}", peer.pid));
             self.close(connection);
             self.feed(Input::ClientDone { connection, status: None });

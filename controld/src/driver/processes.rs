@@ -227,7 +227,7 @@ impl Driver {
     /// Reports when a client's process ends, and follows it with the witnesses. One that can't be watched, because the
     /// daemon is out of descriptors, is a client as long as it may live, and is tried again.
     pub(super) fn watch_process(&mut self, pid: Pid, connection: Option<ConnectionId>) {
-        let socket = connection.and_then(|connection| self.connections.get(&connection)).map(|known| &known.socket);
+        let socket = connection.and_then(|connection| self.connections.socket(connection));
         let named = socket.and_then(|socket| socket.peer_pidfd().ok());
         let opened = match named {
             Some(fd) => WatchedProcess::from_pidfd(kernel_pid(pid), fd),

@@ -1,5 +1,7 @@
 //! The start of the daemon: fresh, or where a killed daemon stopped ([`restore`](super::successor::restore)).
 
+use super::clients::handover::Handovers;
+use super::connections::Connections;
 use super::degraded::Degraded;
 use super::events::Events;
 use super::links::Links;
@@ -139,7 +141,6 @@ impl Driver {
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
         let (events, events_rx) = Events::channel();
         let dialect = if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys };
-        let (links, sessions) = (Links::new(dialect, events.clone()), Sessions::new(events.clone()));
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
         let mut driver = Self {
@@ -153,14 +154,14 @@ impl Driver {
             successor,
             watched: HashMap::new(),
             fifo,
-            events,
+            events: events.clone(),
             events_rx,
             signals,
-            connections: HashMap::new(),
-            sessions,
-            links,
+            connections: Connections::new(events.clone()),
+            sessions: Sessions::new(events.clone()),
+            links: Links::new(dialect, events.clone()),
             servers: BTreeMap::new(),
-            undecided: BTreeMap::new(),
+            handovers: Handovers::new(events),
             pending: VecDeque::new(),
             feeding: false,
             devices: None,

@@ -81,19 +81,79 @@ async fn wait_for_server(connection: ConnectionId, end: SeqPacket, events: Event
     events.send(event).await;
 }
 
-/// A client whose server has been told, or may have been by a killed daemon, and has not greeted it yet.
+/// A client that has been given to a server and has not reported its status yet.
 #[derive(Debug)]
-pub(in crate::driver) struct Undecided {
+struct Handover {
     peer: Peer,
     server: ServerEpoch,
+    /// A duplicate of the client's end of the pair.
     end: OwnedFd,
-    task: AbortHandle,
+    /// The task that waits for the server's greeting, of a client that has not got its end yet: its server has been told,
+    /// or may have been by a killed daemon.
+    undecided: Option<AbortHandle>,
 }
 
-impl Undecided {
-    /// What a new holder has to keep of it.
-    pub(in crate::driver) fn kept(&self) -> (Vec<u8>, BorrowedFd<'_>) {
-        (ConnectionNote::of(Stage::Dispatching, self.peer, Some(self.server)), self.end.as_fd())
+/// All of them.
+pub(in crate::driver) struct Handovers {
+    clients: BTreeMap<ConnectionId, Handover>,
+    events: Events,
+}
+
+impl Handovers {
+    pub(in crate::driver) fn new(events: Events) -> Self {
+        Self { clients: BTreeMap::new(), events }
+    }
+
+    /// Waits for the server's first packet on the pair. Of a server that was taken over, its answer to what this daemon
+    /// asks may come first and say that it was never told; throwing the pair away would stop a server that has it.
+    ///
+    /// # Errors
+    /// When the descriptor can't be watched.
+    pub(in crate::driver) fn begin(
+        &mut self,
+        connection: ConnectionId,
+        peer: Peer,
+        server: ServerEpoch,
+        end: OwnedFd,
+    ) -> std::io::Result<()> {
+        let watched = SeqPacket::watch(end.try_clone()?)?;
+        let task = tokio::spawn(wait_for_server(connection, watched, self.events.clone())).abort_handle();
+        self.clients.insert(connection, Handover { peer, server, end, undecided: Some(task) });
+        Ok(())
+    }
+
+    /// What another holder has to keep of a client beside its connection.
+    pub(in crate::driver) fn kept(&self, connection: ConnectionId) -> Option<(Vec<u8>, BorrowedFd<'_>)> {
+        let Handover { peer, server, end, undecided } = self.clients.get(&connection)?;
+        let stage = if undecided.is_some() { Stage::Dispatching } else { Stage::HandedOver };
+        Some((ConnectionNote::of(stage, *peer, Some(*server)), end.as_fd()))
+    }
+
+    fn take_undecided(&mut self, connection: ConnectionId) -> Option<Handover> {
+        self.clients.get(&connection)?.undecided.as_ref()?.abort();
+        self.clients.remove(&connection)
+    }
+
+    /// The end of a client whose connection is over, if its server may still wait for the rest of the handshake: also of
+    /// one that left before its server greeted it.
+    fn left(&mut self, connection: ConnectionId, status: Option<u32>) -> Option<OwnedFd> {
+        let undecided = self.take_undecided(connection);
+        let left = undecided.or_else(|| self.clients.remove(&connection).filter(|_| status.is_none()));
+        left.map(|handover| handover.end)
+    }
+
+    /// A connection is closed. The end of one that has not got its own is kept until its server shows what it does.
+    pub(in crate::driver) fn closed(&mut self, connection: ConnectionId) {
+        if self.clients.get(&connection).is_some_and(|handover| handover.undecided.is_none()) {
+            self.clients.remove(&connection);
+        }
+    }
+
+    fn take_undecided_of(&mut self, server: ServerEpoch) -> Vec<(ConnectionId, Handover)> {
+        let is_one = |_: &ConnectionId, handover: &mut Handover| {
+            handover.server == server && handover.undecided.as_ref().inspect(|task| task.abort()).is_some()
+        };
+        self.clients.extract_if(.., is_one).collect()
     }
 }
 
@@ -101,17 +161,7 @@ impl Driver {
     /// A client's connection is over. If it left its server in the middle of the handshake, that is finished for it, and
     /// only then does the core hear of it: until then the server is busy with it.
     pub(in crate::driver) fn client_left(&mut self, connection: ConnectionId, status: Option<u32>) {
-        let handed_over = self.connections.get_mut(&connection).and_then(|known| known.handed_over.take());
-        // One that left before its server greeted it: the server may have its end all the same.
-        let undecided = self.undecided.remove(&connection);
-        let end = match (handed_over, undecided) {
-            (Some((_, end)), _) if status.is_none() => Some(end),
-            (_, Some(Undecided { end, task, .. })) => {
-                task.abort();
-                Some(end)
-            }
-            _ => None,
-        };
+        let end = self.handovers.left(connection, status);
         let is_unfinished = end.is_some();
         let socket = end.and_then(say_for_client);
         self.close(connection);
@@ -133,34 +183,15 @@ impl Driver {
 
     /// Takes a client back from a server that was told of it: the server sees a client that connects and leaves.
     pub(in crate::driver) fn recall(&mut self, connection: ConnectionId) {
-        let Some(Undecided { peer, end, task, .. }) = self.undecided.remove(&connection) else {
+        let Some(Handover { peer, end, .. }) = self.handovers.take_undecided(connection) else {
             return;
         };
-        task.abort();
         let socket = say_for_client(end);
         self.successor.note(connection, Stage::Waiting, peer, None);
         self.successor.release(keys::client_end(connection));
         if let Some(socket) = socket {
             tokio::spawn(finish_handshake(socket));
         }
-    }
-
-    /// Waits for the server's first packet on the pair. Of a server that was taken over, its answer to what this daemon
-    /// asks may come first and say that it was never told; throwing the pair away would stop a server that has it.
-    ///
-    /// # Errors
-    /// When the descriptor can't be watched.
-    pub(in crate::driver) fn await_greeting(
-        &mut self,
-        connection: ConnectionId,
-        peer: Peer,
-        server: ServerEpoch,
-        end: OwnedFd,
-    ) -> std::io::Result<()> {
-        let watched = SeqPacket::watch(end.try_clone()?)?;
-        let task = tokio::spawn(wait_for_server(connection, watched, self.events.clone())).abort_handle();
-        self.undecided.insert(connection, Undecided { peer, server, end, task });
-        Ok(())
     }
 
     /// The server has its end. Whether the client gets its own now is decided by the core, unless an earlier daemon's
@@ -175,7 +206,7 @@ impl Driver {
 
     /// The client gets its end of the pair.
     pub(in crate::driver) fn hand_over_to(&mut self, connection: ConnectionId) {
-        if let Some(Undecided { peer, server, end, .. }) = self.undecided.remove(&connection) {
+        if let Some(Handover { peer, server, end, .. }) = self.handovers.take_undecided(connection) {
             self.successor.note(connection, Stage::HandedOver, peer, Some(server));
             reached("hand-over-noted");
             self.hand_over_end(connection, peer, server, end);
@@ -185,7 +216,7 @@ impl Driver {
 
     /// A server has closed its end unasked and lives on: another one would do the same with this client.
     pub(in crate::driver) fn server_closed_end(&mut self, connection: ConnectionId) {
-        if let Some(Undecided { peer, .. }) = self.undecided.remove(&connection) {
+        if let Some(Handover { peer, .. }) = self.handovers.take_undecided(connection) {
             self.say(&format!("Client {} was sent away by its server", peer.pid));
             self.close(connection);
             self.feed(Input::ClientDone { connection, status: None });
@@ -202,14 +233,13 @@ impl Driver {
         server: ServerEpoch,
         end: OwnedFd,
     ) {
-        let Some(known) = self.connections.get_mut(&connection) else {
+        let Some(socket) = self.connections.socket(connection).cloned() else {
             return;
         };
         // A client that is gone shows at its socket's end.
-        let _ = known.socket.send(DESCRIPTOR, Some(end.as_fd()));
-        known.handed_over = Some((server, end));
-        let task = handshake::read_late_status(connection, known.socket.clone(), self.events.clone());
-        self.watch(connection, task);
+        let _ = socket.send(DESCRIPTOR, Some(end.as_fd()));
+        self.handovers.clients.insert(connection, Handover { peer, server, end, undecided: None });
+        self.connections.wait(connection, handshake::read_late_status(connection, socket, self.events.clone()));
         if self.core.client_peer(connection).is_none() {
             let (now, identity) = (self.now(), known_at_once(peer.pid));
             if let Some(effect) = self.core.restore_dispatched(now, connection, peer, identity, server) {
@@ -221,11 +251,7 @@ impl Driver {
     /// A server that was taken over has answered everything that came before, so whom it has not greeted by now it was
     /// never told of; or a server is gone. Its undecided clients wait as before.
     pub(in crate::driver) fn undecided_wait_again(&mut self, server: ServerEpoch) {
-        let (waiting, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.undecided).into_iter().partition(|(_, undecided)| undecided.server == server);
-        self.undecided = others;
-        for (connection, Undecided { peer, task, .. }) in waiting {
-            task.abort();
+        for (connection, Handover { peer, .. }) in self.handovers.take_undecided_of(server) {
             self.wait_again(connection, peer);
         }
     }
@@ -234,7 +260,7 @@ impl Driver {
     pub(in crate::driver) fn wait_again(&mut self, connection: ConnectionId, peer: Peer) {
         self.successor.release(keys::client_end(connection));
         self.successor.note(connection, Stage::Waiting, peer, None);
-        if self.connections.contains_key(&connection) {
+        if self.connections.has(connection) {
             self.client_arrives(connection, peer);
         }
     }

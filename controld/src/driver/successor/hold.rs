@@ -4,8 +4,8 @@ use super::Sought;
 use super::keys;
 use super::notes::{ConnectionNote, Stage};
 use crate::core::{ConnectionId, Peer};
+use crate::driver::Driver;
 use crate::driver::processes::RunningServer;
-use crate::driver::{Connection, Driver};
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, Settings};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -63,11 +63,11 @@ impl Driver {
             let note = ConnectionNote::of(Stage::Link, peer, Some(server));
             self.successor.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
         }
-        for (connection, known) in &self.connections {
-            let (note, end) = self.note_of(*connection, known);
-            self.successor.hold(connection.0, Kind::CONNECTION, &note, &[known.socket.as_fd()]);
+        for (connection, socket) in self.connections.iter() {
+            let (note, end) = self.note_of(connection);
+            self.successor.hold(connection.0, Kind::CONNECTION, &note, &[socket.as_fd()]);
             if let Some(end) = end {
-                let key = keys::client_end(*connection);
+                let key = keys::client_end(connection);
                 self.successor.hold(key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[end]);
             }
         }
@@ -81,19 +81,12 @@ impl Driver {
     }
 
     /// How far a connection has come, and the end of a pair that goes with it.
-    fn note_of<'a>(&'a self, connection: ConnectionId, known: &'a Connection) -> (Vec<u8>, Option<BorrowedFd<'a>>) {
-        if let Some(undecided) = self.undecided.get(&connection) {
-            let (note, end) = undecided.kept();
-            return (note, Some(end));
-        }
-        let peer = self.core.client_peer(connection);
-        match (peer, &known.handed_over) {
-            (Some(peer), Some((server, end))) => {
-                (ConnectionNote::of(Stage::HandedOver, peer, Some(*server)), Some(end.as_fd()))
-            }
-            (Some(peer), None) => (ConnectionNote::of(Stage::Waiting, peer, None), None),
+    fn note_of(&self, connection: ConnectionId) -> (Vec<u8>, Option<BorrowedFd<'_>>) {
+        match (self.handovers.kept(connection), self.core.client_peer(connection)) {
+            (Some((note, end)), _) => (note, Some(end)),
+            (None, Some(peer)) => (ConnectionNote::of(Stage::Waiting, peer, None), None),
             // Its next packet says what it is.
-            (None, _) => (Vec::new(), None),
+            (None, None) => (Vec::new(), None),
         }
     }
 

@@ -4,7 +4,7 @@ use super::found::{Found, skip_noted_role};
 use crate::core::{ConnectionId, Peer, ServerEpoch};
 use crate::driver::successor::keys;
 use crate::driver::successor::notes::{ConnectionNote, Stage};
-use crate::driver::{Connection, Driver, handshake};
+use crate::driver::{Driver, handshake};
 use crate::io::seqpacket::SeqPacket;
 use remps_proto::mps::handshake::Role;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ impl Driver {
                     skip_noted_role(&socket, Role::SERVER);
                     let socket = Arc::new(socket);
                     let task = handshake::read_hello(connection, peer, socket.clone(), self.events.clone());
-                    self.insert_connection(connection, socket, peer, task);
+                    self.connections.resume(connection, socket, peer.uid, task);
                 }
                 // A server whose daemon died before it knew that it was configured, or one that is gone.
                 Stage::Configuring | Stage::Link => self.successor.release(connection.0),
@@ -41,25 +41,12 @@ impl Driver {
         }
     }
 
-    fn insert_connection(
-        &mut self,
-        connection: ConnectionId,
-        socket: Arc<SeqPacket>,
-        peer: Peer,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let task = tokio::spawn(task).abort_handle();
-        let (uid, privileged) = (peer.uid, false);
-        let known = Connection { socket, uid, privileged, in_handshake: false, task, handed_over: None };
-        self.connections.insert(connection, known);
-    }
-
     /// A client that waits, as before.
     fn client_again(&mut self, connection: ConnectionId, peer: Peer, socket: Arc<SeqPacket>) {
         skip_noted_role(&socket, Role::CLIENT);
         self.successor.note(connection, Stage::Waiting, peer, None);
         let task = handshake::read_status(connection, socket.clone(), self.events.clone());
-        self.insert_connection(connection, socket, peer, task);
+        self.connections.resume(connection, socket, peer.uid, task);
         self.client_arrives(connection, peer);
     }
 
@@ -78,10 +65,10 @@ impl Driver {
             return;
         };
         let task = handshake::read_status(connection, socket.clone(), self.events.clone());
-        self.insert_connection(connection, socket.clone(), peer, task);
+        self.connections.resume(connection, socket.clone(), peer.uid, task);
         if note.stage() == Stage::HandedOver {
             self.hand_over_end(connection, peer, server, end);
-        } else if let Err(error) = self.await_greeting(connection, peer, server, end) {
+        } else if let Err(error) = self.handovers.begin(connection, peer, server, end) {
             self.say(&format!("Client {} can't be taken over: {error}", peer.pid));
             self.close(connection);
         }
