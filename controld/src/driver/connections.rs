@@ -106,7 +106,7 @@ impl Connections {
 impl Driver {
     pub(super) fn accepted(&mut self, connection: ConnectionId, fd: OwnedFd, privileged: bool) {
         reached("accepted");
-        self.log.chatter(self.own_pid, "Accepting connection...");
+        self.logs.chatter("Accepting connection...");
         match SeqPacket::new(fd) {
             Ok(socket) => self.greeted(connection, Arc::new(socket), privileged),
             Err(error) => {
@@ -120,7 +120,7 @@ impl Driver {
     pub(super) fn greeted(&mut self, connection: ConnectionId, socket: Arc<SeqPacket>, privileged: bool) {
         let uid = socket.connected_peer().map_or(u32::MAX, |peer| peer.uid);
         if !self.is_owner(uid) && self.connections.handshakes_of(uid) >= MAX_HANDSHAKES_PER_USER {
-            self.log.chatter(self.own_pid, &format!("User {uid} has too many connections without a role"));
+            self.logs.chatter(&format!("User {uid} has too many connections without a role"));
             socket.refuse_the_rest();
             return self.successor.release(connection.0);
         }
@@ -164,7 +164,7 @@ impl Driver {
                 self.open_session(Visitor { session: SessionId(connection.0), peer, rights, is_owner, socket });
             }
             other => {
-                self.log.chatter(self.own_pid, &format!("Unable to serve a connection of type {other}"));
+                self.logs.chatter(&format!("Unable to serve a connection of type {other}"));
                 self.close(connection);
             }
         }

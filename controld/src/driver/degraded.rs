@@ -3,8 +3,6 @@
 //! Log and journal know of their own trouble, and the server's program is looked for when somebody asks. What is found
 //! out once, at the start, is kept here.
 
-use super::Driver;
-use crate::io::server_process::find_server;
 use crate::report::Degradation;
 use remps_proto::admin::Personality;
 
@@ -19,6 +17,18 @@ impl Degraded {
     /// Of a daemon that plays this release, where `MPS_PERSONALITY` says `chosen` and the driver is `installed`.
     pub(super) fn playing(played: Personality, chosen: Option<&str>, installed: Option<&str>) -> Self {
         Self { metrics: None, personality: mismatch(played, chosen, installed) }
+    }
+
+    /// What the daemon does without now; `server` is why no server can be started.
+    pub(super) fn all(&self, server: Option<String>, journal: Option<String>, log: Vec<String>) -> Vec<Degradation> {
+        let own = [
+            ("server", server),
+            ("personality", self.personality.clone()),
+            ("metrics", self.metrics.clone()),
+            ("journal", journal),
+        ];
+        let own = own.into_iter().filter_map(|(part, text)| Some(Degradation { part, text: text? }));
+        own.chain(log.into_iter().map(|text| Degradation { part: "log", text })).collect()
     }
 
     /// Metrics and health are not served.
@@ -45,33 +55,6 @@ fn mismatch(played: Personality, chosen: Option<&str>, installed: Option<&str>) 
             let other = installed.filter(|&version| !is_played(version))?;
             Some(format!("the release of driver {other} is not known, answers are those of {played}"))
         }
-    }
-}
-
-impl Driver {
-    /// What the daemon does without at its start, in a line each. Where there is no log, that is said before, in the
-    /// vendor's words.
-    pub(crate) fn obstacles(&self) -> Vec<String> {
-        let found = self.degradations(self.missing_server());
-        found.into_iter().filter(|one| one.part != "log").map(|one| format!("{}: {}", one.part, one.text)).collect()
-    }
-
-    /// Why no server can be started.
-    pub(super) fn missing_server(&self) -> Option<String> {
-        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
-        program.err().map(|error| error.to_string())
-    }
-
-    /// What the daemon does without now; `server` is why no server can be started.
-    pub(super) fn degradations(&self, server: Option<String>) -> Vec<Degradation> {
-        let own = [
-            ("server", server),
-            ("personality", self.degraded.personality.clone()),
-            ("metrics", self.degraded.metrics.clone()),
-            ("journal", self.recorder.journal_trouble()),
-        ];
-        let own = own.into_iter().filter_map(|(part, text)| Some(Degradation { part, text: text? }));
-        own.chain(self.log.troubles().into_iter().map(|text| Degradation { part: "log", text })).collect()
     }
 }
 

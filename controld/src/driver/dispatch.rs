@@ -52,7 +52,7 @@ impl Driver {
             Wake::Deadline => {
                 self.links.seem_overdue();
                 self.expire_vault();
-                self.hear_overdue();
+                self.logs.overdue(self.now()).into_iter().for_each(|sign| self.feed(sign));
                 self.feed(Input::Tick);
             }
         }
@@ -76,7 +76,7 @@ impl Driver {
         match event {
             Event::Role { connection, role, peer } => self.role(connection, role, peer),
             Event::Refused { connection, refusal } => {
-                self.log.chatter(self.own_pid, refusal.line());
+                self.logs.chatter(refusal.line());
                 self.close(connection);
             }
             Event::Hello { connection, peer, hello } => {
@@ -103,7 +103,7 @@ impl Driver {
                 self.feed(Input::ClientDone { connection, status: None });
             }
             Event::Command { session, line } => {
-                if let Some((peer, rights)) = self.sessions.command(session, &line, self.personality) {
+                if let Some((peer, rights)) = self.sessions.command(session, &line) {
                     reached("command-read");
                     self.feed(Input::Command { session, peer, rights, line });
                 }
@@ -128,7 +128,7 @@ impl Driver {
             Event::IdentityKnown { server, .. } => {
                 self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
             }
-            Event::ServerSaid { pid, lines, dropped } => self.server_said(pid, &lines, dropped),
+            Event::ServerSaid { pid, lines, dropped } => self.logs.server_said(pid, &lines, dropped),
             Event::ServerExited { server, cause } => self.server_ended(server, cause),
             Event::ServerHeard { server, cause } => self.server_exited(server, cause),
             Event::ProcessGone { process, end } => self.process_ended(process, end),

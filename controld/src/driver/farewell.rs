@@ -11,7 +11,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
     pub(super) async fn farewell(mut self) {
-        self.log.report_suppressed();
+        self.logs.sink.report_suppressed();
         self.directory.remove_files();
         reached("files-removed");
         let status = u32::from(self.exit.unwrap_or_default());

@@ -21,6 +21,7 @@ mod following;
 mod gpus;
 mod handshake;
 mod links;
+mod logs;
 mod perform;
 mod processes;
 mod reports;
@@ -32,26 +33,21 @@ mod whereabouts;
 mod witnesses;
 mod word;
 
-use crate::core::{Core, Input, Pid, ProcessKey, ServerEpoch, SessionId, Uid};
+use crate::core::{Core, Input, ProcessKey, ServerEpoch, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::holder::Kind;
-use crate::io::log_fifo::LogFifo;
 use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
-use crate::observe::log::LogSink;
-use crate::observe::recorder::Recorder;
 use crate::settings::Settings;
 use clients::handover::Handovers;
 use connections::Connections;
-use degraded::Degraded;
 use dispatch::Wake;
 use events::{Event, Events};
 use links::Links;
+use logs::Logs;
 use processes::RunningServer;
-use remps_proto::admin::Personality;
-use remps_proto::mps::log::Record;
-use reports::Served;
+use reports::Reports;
 use sessions::Sessions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -63,12 +59,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use vault::Keeper;
 use witnesses::Witnesses;
-use witnesses::fault_records::FaultRecords;
 
 pub(crate) use start::StartError;
-
-/// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
-const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
 
 /// Everything that the daemon has open.
 pub(crate) struct Driver {
@@ -76,11 +68,9 @@ pub(crate) struct Driver {
     started: Instant,
     settings: Settings,
     owner: Uid,
-    log: LogSink,
-    own_pid: Pid,
+    logs: Logs,
     directory: RuntimeDir,
     successor: Successor,
-    fifo: LogFifo,
     events: Events,
     events_rx: mpsc::Receiver<Event>,
     signals: Signals,
@@ -98,22 +88,12 @@ pub(crate) struct Driver {
     devices: Option<Vec<Device>>,
     /// Who waits for the listing of the devices that is under way; `None` is the option `-q`.
     listing: Vec<Option<SessionId>>,
-    /// Bytes of the log FIFO that were no records, as last reported.
-    fifo_garbage: u64,
-    fault_records: FaultRecords,
-    /// When it was said last which lines were not logged.
-    suppressed_told_at: Duration,
     witnesses: Witnesses,
     vault: Keeper,
-    recorder: Recorder,
-    served: Served,
-    degraded: Degraded,
-    personality: Personality,
+    reports: Reports,
     /// The management library's file, for the holder; empty until it is known.
     modes_library: String,
     mode_records: ModeRecords,
-    /// The version of the installed driver, where it is known.
-    driver_version: Option<String>,
     exit: Option<u8>,
 }
 
@@ -159,10 +139,10 @@ impl Driver {
                 tokio::select! {
                     Some(event) = self.events_rx.recv() => Wake::Event(event),
                     news = self.successor.next() => Wake::Holder(news),
-                    records = self.fifo.read() => Wake::Records(records),
+                    records = self.logs.next() => Wake::Records(records),
                     sign = self.witnesses.next() => Wake::Sign(sign),
                     news = self.vault.next() => Wake::Vault(news),
-                    question = self.served.next() => Wake::Asked(question),
+                    question = self.reports.next() => Wake::Asked(question),
                     () = received(&mut self.signals.terminate) => Wake::Terminate,
                     () = received(&mut self.signals.interrupt) => Wake::Terminate,
                     () = received(&mut self.signals.hangup) => Wake::Reopen,
@@ -183,34 +163,10 @@ impl Driver {
         status
     }
 
-    fn records(&mut self, records: &[Record]) {
-        for record in records {
-            self.log.record(record);
-            self.log_sign(record);
-        }
-        let garbage = self.fifo.skipped();
-        if garbage > self.fifo_garbage {
-            let new = garbage - self.fifo_garbage;
-            self.fifo_garbage = garbage;
-            let line = format!("{new} bytes in the log FIFO are no records, {garbage} so far");
-            self.log.chatter(self.own_pid, &line);
-        }
-    }
-
-    /// Takes in what lies in the log FIFO, as much as one read gives: whoever floods it holds up nobody.
-    fn read_log_now(&mut self) {
-        // An error is met again when the FIFO is waited for.
-        if let Ok(records) = self.fifo.read_now() {
-            self.records(&records);
-        }
-    }
-
     fn next_deadline(&self) -> Option<Instant> {
-        let core = self.core.next_deadline().map(|at| self.started + at);
-        let vault = self.vault.next_deadline().map(|at| self.started + at);
-        let records = self.fault_records.next_deadline().map(|at| self.started + at);
-        let suppressed = self.log.has_suppressed().then(|| self.started + self.suppressed_told_at + SUPPRESSED_TELLING);
-        core.into_iter().chain(self.links.next_deadline()).chain(vault).chain(records).chain(suppressed).min()
+        let own = [self.core.next_deadline(), self.vault.next_deadline(), self.logs.next_deadline()];
+        let own = own.into_iter().flatten().map(|at| self.started + at);
+        own.chain(self.links.next_deadline()).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.
@@ -258,11 +214,6 @@ impl Driver {
                 (None, Err(reason)) => self.say(&format!("The devices can't be listed: {reason}")),
             }
         }
-    }
-
-    /// A line of our own for `control.log`.
-    fn say(&self, line: &str) {
-        self.log.control(self.own_pid, line);
     }
 }
 

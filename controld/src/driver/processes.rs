@@ -186,15 +186,6 @@ impl Driver {
         });
     }
 
-    pub(super) fn server_said(&self, pid: Pid, lines: &[Vec<u8>], dropped: u32) {
-        for line in lines {
-            self.log.server_stderr(pid, line);
-        }
-        if dropped > 0 {
-            self.log.server_stderr(pid, format!("{dropped} lines of standard error dropped").as_bytes());
-        }
-    }
-
     pub(super) fn server_exited(&mut self, server: ServerEpoch, cause: ExitCause) {
         if self.servers.remove(&server).is_none() {
             return;

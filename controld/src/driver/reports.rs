@@ -1,22 +1,24 @@
 //! What the daemon tells of itself: events into the journal, answers to the commands of ours, vitals over HTTP.
 
 use super::Driver;
+use super::degraded::Degraded;
 use super::sessions::conversation::ToSession;
 use crate::core::vault::Caller;
 use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
+use crate::io::server_process::find_server;
 use crate::observe::http::{self, Endpoint, Question, Vitals};
-use crate::observe::metrics::{Extras, UserClass};
+use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
 use crate::report::{DaemonFacts, Snapshot, Viewer};
 use crate::settings::Settings;
-use remps_proto::admin::Report;
+use remps_proto::admin::{Personality, Report};
 use std::time::SystemTime;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 /// What serves metrics and health, if anything does.
 #[derive(Debug, Default)]
-pub(super) struct Served {
+struct Served {
     task: Option<AbortHandle>,
     /// connections --questions--> driver
     questions_rx: Option<mpsc::Receiver<Question>>,
@@ -24,7 +26,7 @@ pub(super) struct Served {
 
 impl Served {
     /// The next question. May be dropped at any time.
-    pub(super) async fn next(&mut self) -> Question {
+    async fn next(&mut self) -> Question {
         if let Some(questions_rx) = &mut self.questions_rx
             && let Some(question) = questions_rx.recv().await
         {
@@ -42,27 +44,47 @@ impl Drop for Served {
     }
 }
 
-/// The recorder that the settings ask for.
-pub(super) fn recorder(settings: &Settings) -> Recorder {
-    let observe = &settings.file.observe;
-    let size = observe.journal_size_mib.saturating_mul(1 << 20);
-    Recorder::new(observe.journal.then_some((settings.log_directory.as_path(), size)), observe.per_process_metrics)
+/// What the daemon knows of itself, and where it is told.
+pub(super) struct Reports {
+    recorder: Recorder,
+    served: Served,
+    degraded: Degraded,
+    personality: Personality,
+    /// The version of the installed driver, where it is known.
+    driver: Option<String>,
+}
+
+impl Reports {
+    /// Of a daemon that answers as this release does, where the driver is `installed`.
+    pub(super) fn new(settings: &Settings, personality: Personality, installed: Option<String>) -> Self {
+        let observe = &settings.file.observe;
+        let size = observe.journal_size_mib.saturating_mul(1 << 20);
+        let journal = observe.journal.then_some((settings.log_directory.as_path(), size));
+        let degraded = Degraded::playing(personality, settings.personality.as_deref(), installed.as_deref());
+        let recorder = Recorder::new(journal, observe.per_process_metrics);
+        Self { recorder, served: Served::default(), degraded, personality, driver: installed }
+    }
+
+    /// The next question. May be dropped at any time.
+    pub(super) async fn next(&mut self) -> Question {
+        self.served.next().await
+    }
 }
 
 impl Driver {
     /// Puts an event into the journal and wherever else events go.
     pub(super) fn record(&mut self, event: &JournalEvent) {
         self.vault.hear(event);
-        if let Some(remark) = self.recorder.record(event, SystemTime::now()) {
+        if let Some(remark) = self.reports.recorder.record(event, SystemTime::now()) {
             self.say(&remark);
         }
     }
 
     /// Says that the daemon is there, and begins to serve metrics and health. Without them it does as well.
     pub(super) async fn begin_observing(&mut self, is_fresh: bool) {
-        let (pid, version) = (self.own_pid, env!("CARGO_PKG_VERSION"));
+        let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION"));
         let event = if is_fresh {
-            JournalEvent::DaemonStarted { pid, version, personality: self.personality.to_string() }
+            JournalEvent::DaemonStarted { pid, version, personality: self.reports.personality.to_string() }
         } else {
             let (servers, clients) = (self.core.servers().count(), self.core.waiting());
             JournalEvent::DaemonTakenOver { pid, version, servers, clients }
@@ -75,35 +97,48 @@ impl Driver {
         match Endpoint::bind(&listen).await {
             Ok(endpoint) => {
                 let (task, questions_rx) = http::serve(endpoint);
-                self.served = Served { task: Some(task), questions_rx: Some(questions_rx) };
+                self.reports.served = Served { task: Some(task), questions_rx: Some(questions_rx) };
                 self.say(&format!("Metrics and health are served on {listen}"));
             }
             Err(error) => {
                 self.say(&format!("Metrics and health are not served: {error}"));
-                self.degraded.without_metrics(error.to_string());
+                self.reports.degraded.without_metrics(error.to_string());
             }
         }
+    }
+
+    /// What the daemon does without at its start, in a line each. Where there is no log, that is said before, in the
+    /// vendor's words.
+    pub(crate) fn obstacles(&self) -> Vec<String> {
+        let found = self.degradations(self.missing_server());
+        found.into_iter().filter(|one| one.part != "log").map(|one| format!("{}: {}", one.part, one.text)).collect()
+    }
+
+    /// Why no server can be started.
+    fn missing_server(&self) -> Option<String> {
+        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
+        program.err().map(|error| error.to_string())
+    }
+
+    fn degradations(&self, server: Option<String>) -> Vec<Degradation> {
+        self.reports.degraded.all(server, self.reports.recorder.journal_trouble(), self.logs.sink.troubles())
     }
 
     fn picture(&self) -> Snapshot {
         let no_server = self.missing_server();
         let daemon = DaemonFacts {
-            pid: self.own_pid,
+            pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
-            personality: self.personality.to_string(),
+            personality: self.reports.personality.to_string(),
             owner: self.owner,
             uptime: self.now(),
             quitting: self.core.is_quitting(),
             obstacles: no_server.clone().into_iter().collect(),
             degraded: self.degradations(no_server),
-            driver: self.driver_version.clone(),
+            driver: self.reports.driver.clone(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
         Snapshot { regions: self.vault.facts(self.now()), ..picture }
-    }
-
-    fn extras(&self) -> Extras {
-        Extras { log: self.log.counters(), fifo_garbage: self.fifo_garbage, ..Extras::default() }
     }
 
     /// A picture without what others have in the vault who merely have the same number. Who is where the daemon is sees
@@ -128,7 +163,7 @@ impl Driver {
     pub(super) fn report(&mut self, session: SessionId, peer: Peer, report: Report) {
         let viewer = self.viewer(session, peer.uid);
         if let Report::Events { count, follow: true, json } = report {
-            let Followed { lines, following } = self.recorder.follow(viewer, count, json);
+            let Followed { lines, following } = self.reports.recorder.follow(viewer, count, json);
             match following {
                 Some(following) => {
                     self.count_command(session, &lines);
@@ -140,7 +175,7 @@ impl Driver {
         }
         let picture = self.seen_by(session, peer, self.picture());
         let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
-        match self.recorder.answer(&report, viewer, picture, self.extras()) {
+        match self.reports.recorder.answer(&report, viewer, picture, self.logs.extras()) {
             Ok(lines) if is_failure => self.answer_failure(session, lines, Vec::new()),
             Ok(lines) => self.answer_quietly(session, lines),
             Err(reason) => self.answer_failure(session, Vec::new(), reason),
@@ -157,13 +192,13 @@ impl Driver {
             uid if uid == self.owner => UserClass::Owner,
             _ => UserClass::Other,
         };
-        self.recorder.command(name, lines, user, took);
+        self.reports.recorder.command(name, lines, user, took);
     }
 
     /// Writes logs and journal on under their names, after somebody has renamed them (SIGHUP).
     pub(super) fn reopen(&mut self) {
-        self.recorder.reopen();
-        if let Err(error) = self.log.reopen() {
+        self.reports.recorder.reopen();
+        if let Err(error) = self.logs.sink.reopen() {
             self.say(&format!("A log file can't be opened again: {error}"));
         }
     }
@@ -171,7 +206,7 @@ impl Driver {
     /// Answers a question that came over HTTP.
     pub(super) fn asked(&mut self, Question { metrics, vitals_tx }: Question) {
         let picture = self.picture();
-        let metrics = metrics.then(|| self.recorder.openmetrics(&picture, self.extras()));
+        let metrics = metrics.then(|| self.reports.recorder.openmetrics(&picture, self.logs.extras()));
         // Whoever asked may have gone.
         let _ = vitals_tx.send(Vitals { obstacles: picture.obstacles(), metrics });
     }

@@ -56,11 +56,12 @@ pub(super) struct Sessions {
     open: BTreeMap<SessionId, Session>,
     queued: VecDeque<Visitor>,
     events: Events,
+    personality: Personality,
 }
 
 impl Sessions {
-    pub(super) fn new(events: Events) -> Self {
-        Self { open: BTreeMap::new(), queued: VecDeque::new(), events }
+    pub(super) fn new(events: Events, personality: Personality) -> Self {
+        Self { open: BTreeMap::new(), queued: VecDeque::new(), events, personality }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,15 +98,10 @@ impl Sessions {
     }
 
     /// A session has sent a command: who it is, and what he may do.
-    pub(super) fn command(
-        &mut self,
-        session: SessionId,
-        line: &[u8],
-        personality: Personality,
-    ) -> Option<(Peer, Rights)> {
+    pub(super) fn command(&mut self, session: SessionId, line: &[u8]) -> Option<(Peer, Rights)> {
         let known = self.open.get_mut(&session)?;
         known.busy = true;
-        known.under_way = Some((Command::parse(line, personality).name(), Instant::now()));
+        known.under_way = Some((Command::parse(line, self.personality).name(), Instant::now()));
         Some((known.peer, known.rights.clone()))
     }
 
@@ -155,17 +151,17 @@ impl Driver {
     pub(super) fn open_session(&mut self, visitor: Visitor) {
         let uid = visitor.peer.uid;
         match self.sessions.open(visitor, self.core.is_quitting()) {
-            Opened::Now => self.log.chatter(self.own_pid, "NEW UI"),
+            Opened::Now => self.logs.chatter("NEW UI"),
             Opened::NotNow => {}
             Opened::Refused => {
-                self.log.chatter(self.own_pid, &format!("User {uid} has too many sessions, one is refused"));
+                self.logs.chatter(&format!("User {uid} has too many sessions, one is refused"));
             }
         }
     }
 
     pub(super) fn session_ended(&mut self, session: SessionId) {
         if self.sessions.ended(session) {
-            self.log.chatter(self.own_pid, "UI closed");
+            self.logs.chatter("UI closed");
         }
         if let Some(visitor) = self.sessions.queued.pop_front() {
             self.open_session(visitor);

@@ -2,15 +2,15 @@
 
 use super::clients::handover::Handovers;
 use super::connections::Connections;
-use super::degraded::Degraded;
 use super::events::Events;
 use super::links::Links;
+use super::logs::Logs;
+use super::reports::Reports;
 use super::sessions::Sessions;
 use super::successor::restore::Found;
 use super::successor::{Successor, keys};
 use super::vault::Keeper;
-use super::witnesses::fault_records::FaultRecords;
-use super::{Driver, Served, Signals, Witnesses, reports};
+use super::{Driver, Signals, Witnesses};
 use crate::core::{Core, Policy};
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
@@ -27,10 +27,10 @@ use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Clients, servers and users without privileges connect here.
 const CONTROL_MODE: u32 = 0o666;
@@ -133,9 +133,8 @@ impl Driver {
 
         let witnesses = Witnesses::open(&settings);
         let vault = Keeper::new(&settings);
-        let recorder = reports::recorder(&settings);
         let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
-        let degraded = Degraded::playing(policy.personality, settings.personality.as_deref(), installed.as_deref());
+        let reports = Reports::new(&settings, policy.personality, installed);
         let records = &settings.file.policy.gpus.records;
         let records = (!records.is_empty()).then(|| PathBuf::from(records));
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
@@ -148,17 +147,15 @@ impl Driver {
             started,
             settings,
             owner,
-            log,
-            own_pid,
+            logs: Logs::new(log, fifo),
             directory,
             successor,
             watched: HashMap::new(),
-            fifo,
             events: events.clone(),
             events_rx,
             signals,
             connections: Connections::new(events.clone()),
-            sessions: Sessions::new(events.clone()),
+            sessions: Sessions::new(events.clone(), policy.personality),
             links: Links::new(dialect, events.clone()),
             servers: BTreeMap::new(),
             handovers: Handovers::new(events),
@@ -166,18 +163,11 @@ impl Driver {
             feeding: false,
             devices: None,
             listing: Vec::new(),
-            fifo_garbage: 0,
-            fault_records: FaultRecords::default(),
-            suppressed_told_at: Duration::ZERO,
             witnesses,
             vault,
-            recorder,
-            served: Served::default(),
-            degraded,
-            personality: policy.personality,
+            reports,
             modes_library: String::new(),
             mode_records,
-            driver_version: installed,
             exit: None,
         };
         driver.begin_witnessing();
@@ -187,7 +177,7 @@ impl Driver {
         driver.know_gpus().await;
         driver.take_over_copies(std::mem::take(&mut found.copies));
         reached("state-restored");
-        driver.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.fifo.as_fd()]);
+        driver.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.logs.fifo()]);
         driver.save();
         reached("start-saved");
         driver.successor.release(LOG_BACKLOG_KEY);

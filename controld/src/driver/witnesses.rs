@@ -4,8 +4,8 @@
 
 pub(super) mod fault_records;
 
+use super::Driver;
 use super::following::{Following, UVM};
-use super::{Driver, SUPPRESSED_TELLING};
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::report::WitnessFacts;
 use crate::settings::Settings;
@@ -14,7 +14,6 @@ use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg, is_in_initial_pid_namespace};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use remps_proto::mps::log::Record;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,34 +171,6 @@ impl Driver {
         if matches!(self.witnesses.notices.presence(), Presence::Present(_)) {
             self.witnesses.notices.close();
             self.feed(Input::HardwareForgotten);
-        }
-    }
-
-    /// A record of the log FIFO, which anybody may have written, speaks of a fault.
-    pub(super) fn log_sign(&mut self, record: &Record) {
-        let (now, core) = (self.now(), &self.core);
-        if let Some(evidence) = self.fault_records.hear(now, record, |pid| core.hears_log_of(pid)) {
-            self.feed(Input::Evidence(evidence));
-        }
-    }
-
-    /// Of those of which too many came, one more for all.
-    pub(super) fn hear_overdue(&mut self) {
-        for evidence in self.fault_records.overdue(self.now()) {
-            self.feed(Input::Evidence(evidence));
-        }
-    }
-
-    /// Says now and then how many records were not heard, and how many lines not logged.
-    pub(super) fn tell_of_unheard(&mut self) {
-        let now = self.now();
-        if let Some(count) = self.fault_records.take_untold(now) {
-            self.say(&format!("{count} records of faults in the log FIFO were too many to be heard"));
-            self.record(&JournalEvent::WitnessLost { witness: "server-log", process: None, count });
-        }
-        if self.log.has_suppressed() && now >= self.suppressed_told_at + SUPPRESSED_TELLING {
-            self.suppressed_told_at = now;
-            self.log.report_suppressed();
         }
     }
 

@@ -48,7 +48,7 @@ impl Driver {
         };
         if let Some(lack) = lack.filter(|_| self.is_owner(peer.uid)) {
             let Peer { pid, uid, .. } = peer;
-            self.log.chatter(self.own_pid, &format!("User {uid} (process {pid}) is not the owner here: {lack}"));
+            self.logs.chatter(&format!("User {uid} (process {pid}) is not the owner here: {lack}"));
         }
         Rights { privileged: lack.is_none(), place }
     }

@@ -55,7 +55,7 @@ impl Driver {
         for (key, kind, listener) in &self.successor.listeners {
             self.successor.hold(*key, *kind, &[], &[listener.as_fd()]);
         }
-        self.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.fifo.as_fd()]);
+        self.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[self.logs.fifo()]);
         self.hold_settings();
         self.save();
         for (server, connection, socket) in self.links.iter() {

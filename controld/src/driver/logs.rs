@@ -1,0 +1,132 @@
+//! The log: the daemon's own lines, and the FIFO into which servers write records, which may speak of faults.
+
+use super::Driver;
+use super::witnesses::fault_records::FaultRecords;
+use crate::core::{Input, JournalEvent, Pid};
+use crate::io::log_fifo::LogFifo;
+use crate::observe::log::LogSink;
+use crate::observe::metrics::Extras;
+use remps_proto::mps::log::Record;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// How often it is said how many lines were not logged: one who floods the log makes no lines of that either.
+const SUPPRESSED_TELLING: Duration = Duration::from_secs(1);
+
+/// Where lines are logged, and what servers write.
+pub(super) struct Logs {
+    pub(super) sink: LogSink,
+    fifo: LogFifo,
+    /// Bytes of the FIFO that were no records, as last said.
+    garbage: u64,
+    faults: FaultRecords,
+    /// When it was said last which lines were not logged.
+    suppressed_told_at: Duration,
+}
+
+impl Logs {
+    pub(super) fn new(sink: LogSink, fifo: LogFifo) -> Self {
+        Self { sink, fifo, garbage: 0, faults: FaultRecords::default(), suppressed_told_at: Duration::ZERO }
+    }
+
+    /// A line of our own for `control.log`.
+    pub(super) fn say(&self, line: &str) {
+        self.sink.control(std::process::id(), line);
+    }
+
+    /// The same, of what happens often.
+    pub(super) fn chatter(&self, line: &str) {
+        self.sink.chatter(std::process::id(), line);
+    }
+
+    /// What a server has written to its standard error.
+    pub(super) fn server_said(&self, pid: Pid, lines: &[Vec<u8>], dropped: u32) {
+        for line in lines {
+            self.sink.server_stderr(pid, line);
+        }
+        if dropped > 0 {
+            self.sink.server_stderr(pid, format!("{dropped} lines of standard error dropped").as_bytes());
+        }
+    }
+
+    pub(super) fn fifo(&self) -> BorrowedFd<'_> {
+        self.fifo.as_fd()
+    }
+
+    /// The next records. May be dropped at any time.
+    pub(super) async fn next(&mut self) -> std::io::Result<Vec<Record>> {
+        self.fifo.read().await
+    }
+
+    pub(super) fn extras(&self) -> Extras {
+        Extras { log: self.sink.counters(), fifo_garbage: self.garbage, ..Extras::default() }
+    }
+
+    /// When there is something to tell.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let suppressed = self.sink.has_suppressed().then(|| self.suppressed_told_at + SUPPRESSED_TELLING);
+        self.faults.next_deadline().into_iter().chain(suppressed).min()
+    }
+
+    /// Of records of which too many came, one more sign for all.
+    pub(super) fn overdue(&mut self, now: Duration) -> Vec<Input> {
+        self.faults.overdue(now).into_iter().map(Input::Evidence).collect()
+    }
+
+    /// Logs a record, which anybody may have written; what it says of a fault, if records of its server are heard.
+    fn record(&mut self, now: Duration, record: &Record, is_heard: impl Fn(Pid) -> bool) -> Option<Input> {
+        self.sink.record(record);
+        self.faults.hear(now, record, is_heard).map(Input::Evidence)
+    }
+
+    fn tell_of_garbage(&mut self) {
+        let new = self.fifo.skipped().saturating_sub(self.garbage);
+        if new > 0 {
+            self.garbage += new;
+            self.chatter(&format!("{new} bytes in the log FIFO are no records, {} so far", self.garbage));
+        }
+    }
+
+    /// Says now and then how many lines were not logged.
+    fn report_suppressed(&mut self, now: Duration) {
+        if self.sink.has_suppressed() && now >= self.suppressed_told_at + SUPPRESSED_TELLING {
+            self.suppressed_told_at = now;
+            self.sink.report_suppressed();
+        }
+    }
+}
+
+impl Driver {
+    /// A line of our own for `control.log`.
+    pub(super) fn say(&self, line: &str) {
+        self.logs.say(line);
+    }
+
+    pub(super) fn records(&mut self, records: &[Record]) {
+        for record in records {
+            let (now, core) = (self.now(), &self.core);
+            if let Some(sign) = self.logs.record(now, record, |pid| core.hears_log_of(pid)) {
+                self.feed(sign);
+            }
+        }
+        self.logs.tell_of_garbage();
+    }
+
+    /// Takes in what lies in the log FIFO, as much as one read gives: whoever floods it holds up nobody.
+    pub(super) fn read_log_now(&mut self) {
+        // An error is met again when the FIFO is waited for.
+        if let Ok(records) = self.logs.fifo.read_now() {
+            self.records(&records);
+        }
+    }
+
+    /// Says now and then how many records were not heard, and how many lines not logged.
+    pub(super) fn tell_of_unheard(&mut self) {
+        let now = self.now();
+        if let Some(count) = self.logs.faults.take_untold(now) {
+            self.say(&format!("{count} records of faults in the log FIFO were too many to be heard"));
+            self.record(&JournalEvent::WitnessLost { witness: "server-log", process: None, count });
+        }
+        self.logs.report_suppressed(now);
+    }
+}
