@@ -5,7 +5,7 @@ use super::client::user_of;
 use super::device::Devices;
 use super::session::Session;
 use crate::core::Uid;
-use crate::holder::socket::{accept, send};
+use crate::io::packets::{accept, send};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;

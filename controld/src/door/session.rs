@@ -6,8 +6,8 @@ use super::device::Devices;
 use super::line::Line;
 use super::reach::Reach;
 use super::{Reply, Request};
-use crate::holder::socket::{receive, send};
 use crate::io::guests::Guest;
+use crate::io::packets::{receive, send};
 use crate::patience::patient;
 use crate::sys::passed;
 use crate::witness::uvm::Given;
@@ -132,7 +132,7 @@ impl Session {
         got.fds.clear();
         drop(guest);
         self.keep_pace();
-        let sender = got.sender.map(|pid| pid.as_raw().cast_unsigned());
+        let sender = got.sender.map(|peer| peer.pid);
         let answers = match ask.and_then(|ask| Ok((ask, descriptor?))) {
             Ok((ask, descriptor)) => self.answer(ask, descriptor, sender)?,
             Err(failure) => failed(failure),

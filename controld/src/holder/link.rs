@@ -12,15 +12,17 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use remps_proto::holder::{self as proto, MAX_MESSAGE_BYTES, ToHolder, VERSION};
 use remps_proto::holder::{ANSWERS_BARRIERS, AttachDone, Failure, Kind, MAX_DESCRIPTORS, Refusal, Settings};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
 use super::place::Place;
-use super::socket::{receive, send, watch};
 use super::start::{Contact, find_or_start};
 use super::{HolderError, REFUSED_KEYS};
 use crate::io::folder::Folder;
+use crate::io::packets::{receive, send};
 use crate::patience::patient;
+use crate::sys::polled::register;
 
 /// How long to wait for a holder that is behind. It does nothing but read what it is told, so it needs microseconds; and
 /// what it was not told would stay open for ever.
@@ -122,7 +124,8 @@ impl HolderLink {
 
     fn new(contact: Contact) -> Result<Self, HolderError> {
         let Contact { socket, pid, child } = contact;
-        let socket = watch(socket).map_err(HolderError::system("watch the holder"))?;
+        let socket = register(socket, Interest::READABLE | Interest::WRITABLE)
+            .map_err(HolderError::system("watch the holder"))?;
         let done = AttachDone { version: VERSION, pid: 0, accept_pauses: 0, malformed: 0, abilities: 0 };
         Ok(Self { socket, pid, child, done, buffer: vec![0; MAX_MESSAGE_BYTES].into_boxed_slice() })
     }

@@ -38,7 +38,6 @@ pub mod process;
 mod restoring;
 mod serve;
 mod shelf;
-pub(crate) mod socket;
 mod start;
 mod trust;
 

@@ -11,6 +11,7 @@ pub(crate) mod listener_of;
 pub mod log_fifo;
 pub(crate) mod mode_records;
 pub(crate) mod notify;
+pub(crate) mod packets;
 pub mod process;
 pub mod reaper;
 pub mod runtime_dir;

@@ -4,21 +4,15 @@
 //!
 //! One packet is one message part of NVIDIA's wire. Sending never waits: who wants to send more than a peer takes must
 //! hold it back itself, so that no peer can hold up another.
-#![expect(
-    unsafe_code,
-    reason = "calls recvmsg, since nix takes a packet for an error from which descriptors were left out, and sendmmsg, \
-              which it offers for equal packets only"
-)]
+#![expect(unsafe_code, reason = "calls sendmmsg, which nix offers for equal packets only")]
 
+use super::packets::{CREDENTIALS_WORDS, Received, peer, receive_with, send, words_for};
 use crate::core::Peer;
 use crate::sys::polled::register;
 use nix::errno::Errno;
-use nix::sys::socket::{
-    ControlMessage, MsgFlags, Shutdown, UnixAddr, UnixCredentials, getsockopt, sendmsg, setsockopt,
-};
-use nix::sys::socket::{shutdown, sockopt};
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use nix::sys::socket::{MsgFlags, Shutdown, getsockopt, setsockopt, shutdown, sockopt};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -37,87 +31,24 @@ pub(crate) struct SeqPacket {
     fd: AsyncFd<OwnedFd>,
 }
 
-fn peer(credentials: &UnixCredentials) -> Peer {
-    // A process of another pid namespace shows as 0.
-    let pid = u32::try_from(credentials.pid()).unwrap_or_default();
-    Peer { pid, uid: credentials.uid(), gid: credentials.gid() }
-}
-
 /// Descriptors that the kernel lets a packet have (`SCM_MAX_FD`).
 const MOST_DESCRIPTORS: usize = 253;
 
 /// Receives one packet. One that is only looked at has room for its sender's credentials and for nothing else; the kernel
 /// marks a packet with descriptors as cut short then, which is no error. One that is taken has its descriptors taken too.
 fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Result<Option<Packet>> {
-    /// Room for a message with credentials and one with descriptors, aligned as the kernel wants it.
-    #[repr(C, align(8))]
-    struct Control([u8; ROOM]);
-
-    /// Bytes of a `ucred`: three numbers.
-    const CREDENTIALS: u32 = 12;
-    const DESCRIPTORS: u32 = 4 * 253;
-    // SAFETY: CMSG_SPACE only computes.
-    const SPACE: usize = unsafe { libc::CMSG_SPACE(CREDENTIALS) } as usize;
-    // SAFETY: as above.
-    const ROOM: usize = SPACE + unsafe { libc::CMSG_SPACE(DESCRIPTORS) } as usize;
-    const _: () = assert!(CREDENTIALS as usize == size_of::<libc::ucred>());
-    const _: () = assert!(DESCRIPTORS as usize == MOST_DESCRIPTORS * size_of::<RawFd>());
-
-    let room = if flags.contains(MsgFlags::MSG_PEEK) { SPACE } else { ROOM };
     let mut bytes = vec![0_u8; capacity];
-    let mut control = Control([0; ROOM]);
-    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
-    let header = loop {
-        // SAFETY: all fields of this C structure are valid as zeros.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = &raw mut piece;
-        header.msg_iovlen = 1;
-        header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = room;
-        // SAFETY: the header names a buffer and a control block that live and are writable for their stated lengths.
-        let length = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags.bits()) };
-        match Errno::result(length) {
-            Ok(length) => break (header, usize::try_from(length).unwrap_or(0)),
+    let mut room = [0; CREDENTIALS_WORDS + words_for(MOST_DESCRIPTORS)];
+    let room = if flags.contains(MsgFlags::MSG_PEEK) { &mut room[..CREDENTIALS_WORDS] } else { &mut room[..] };
+    let Received { bytes: length, fds, sender, .. } = loop {
+        match receive_with(fd, &mut bytes, room, flags) {
             // Told once when the peer has closed with packets of ours unread; its own packets come after that.
             Err(Errno::ECONNRESET) => {}
-            Err(errno) => return Err(errno.into()),
+            got => break got?,
         }
     };
-    let (header, length) = header;
-    // SAFETY: the kernel has set the header's control block and its length.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
-    let (mut sender, mut unwanted) = (None, Vec::new());
-    while !next.is_null() {
-        // SAFETY: a result of the macros that is not null is an aligned header within the control block.
-        let message = unsafe { *next };
-        // SAFETY: CMSG_LEN only computes.
-        let empty = unsafe { libc::CMSG_LEN(0) } as usize;
-        let whole = empty + size_of::<libc::ucred>();
-        // SAFETY: the data follows the header within the control block.
-        let data = unsafe { libc::CMSG_DATA(next) }.cast_const();
-        match (message.cmsg_level, message.cmsg_type) {
-            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if message.cmsg_len >= whole => {
-                // SAFETY: it is as long as a `ucred`, of which any bytes are valid.
-                let credentials = unsafe { data.cast::<libc::ucred>().read_unaligned() };
-                sender = Some(peer(&UnixCredentials::from(credentials)));
-            }
-            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                let count = message.cmsg_len.saturating_sub(empty) / size_of::<RawFd>();
-                // SAFETY: the message is as long as so many numbers and its header, and its data is aligned to a word.
-                let numbers = unsafe { std::slice::from_raw_parts(data.cast::<RawFd>(), count) };
-                for number in numbers {
-                    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
-                    unwanted.push(unsafe { OwnedFd::from_raw_fd(*number) });
-                }
-            }
-            _ => {}
-        }
-        // SAFETY: the header and the current message are those that the kernel filled in.
-        next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
-    }
-    if !unwanted.is_empty() {
-        super::unwanted::close(unwanted);
+    if !fds.is_empty() {
+        super::unwanted::close(fds);
     }
     bytes.truncate(length);
     // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every
@@ -221,11 +152,7 @@ impl SeqPacket {
     /// # Errors
     /// `WouldBlock` when the peer's buffer is full; else the socket's.
     pub(crate) fn send(&self, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let raw = descriptor.map(|fd| [fd.as_raw_fd()]);
-        let control: Vec<ControlMessage<'_>> = raw.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        sendmsg::<UnixAddr>(self.fd.as_raw_fd(), &[IoSlice::new(bytes)], &control, flags, None)?;
-        Ok(())
+        Ok(send(self.fd.as_fd(), bytes, descriptor.as_slice())?)
     }
 
     /// Sends a packet, waiting for room.
@@ -233,13 +160,7 @@ impl SeqPacket {
     /// # Errors
     /// The socket's.
     pub(crate) async fn send_when_possible(&self, bytes: &[u8]) -> io::Result<()> {
-        self.fd
-            .async_io(Interest::WRITABLE, |fd| {
-                let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-                sendmsg::<UnixAddr>(fd.as_raw_fd(), &[IoSlice::new(bytes)], &[], flags, None)?;
-                Ok(())
-            })
-            .await
+        self.fd.async_io(Interest::WRITABLE, |fd| Ok(send(fd.as_fd(), bytes, &[])?)).await
     }
 
     /// Sends packets in one system call, which a SIGKILL can't interrupt between two of them; returns how many went.
@@ -323,6 +244,8 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 mod tests {
     use super::*;
     use crate::io::ends::wait_for_hangup;
+    use nix::sys::socket::{ControlMessage, UnixAddr, sendmsg};
+    use std::io::IoSlice;
 
     fn ends() -> (SeqPacket, SeqPacket) {
         let (first, second) = pair().expect("descriptors");
@@ -376,7 +299,7 @@ mod tests {
         let mut got = Vec::new();
         for _ in 0..3 {
             let mut buffer = [0; 16];
-            let packet = crate::holder::socket::receive(far.as_fd(), &mut buffer).expect("a packet");
+            let packet = crate::io::packets::receive(far.as_fd(), &mut buffer).expect("a packet");
             got.push((buffer[..packet.bytes].to_vec(), packet.fds.len()));
         }
         assert_eq!(got, [(b"op".to_vec(), 0), (b"fd".to_vec(), 1), (Vec::new(), 0)]);

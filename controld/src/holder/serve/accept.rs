@@ -10,7 +10,7 @@ use remps_proto::mps::handshake::GREETING;
 
 use super::attached::Daemon;
 use super::{Holder, PAUSE};
-use crate::holder::socket::{accept, send};
+use crate::io::packets::{accept, send};
 
 /// Connections accepted in one turn.
 const ACCEPTS_A_TURN: usize = 16;

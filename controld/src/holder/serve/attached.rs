@@ -14,8 +14,8 @@ use remps_proto::holder::{
 
 use super::{DEFAULT_SUCCESSOR_WAIT, Holder, Named, PAUSE};
 use crate::holder::backlog::DEFAULT_LIMIT_BYTES;
-use crate::holder::socket::{Received, accept, receive, send};
 use crate::holder::trust::Peer;
+use crate::io::packets::{Received, accept, receive, send};
 use crate::sys::passed;
 
 /// Packets read in one turn; more than fit into a socket, so all that a dead daemon left is read in one.

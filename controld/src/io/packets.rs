@@ -1,22 +1,26 @@
-//! Packets with descriptors beside them, and accepting.
+//! Packets with descriptors and their senders' credentials beside them, and accepting: one call each, none waits.
 //!
 //! Receiving is done here and not by `nix`, which gives no access to the descriptors of a packet whose ancillary data
-//! was cut short: they would stay open for ever.
+//! was cut short: they would stay open for ever; and which takes such a packet for an error.
 #![expect(unsafe_code, reason = "received and accepted descriptors are numbers until they are owned")]
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, UnixAddr, accept4, sendmsg};
-use nix::unistd::Pid;
+use nix::sys::socket::{ControlMessage, MsgFlags, SockFlag, UnixAddr, UnixCredentials, accept4, sendmsg};
 use remps_proto::holder::MAX_DESCRIPTORS;
-use tokio::io::unix::AsyncFd;
 
-/// Room for the ancillary data of one packet: a header of two words, and two descriptors a word; and the sender's
-/// credentials, two words behind another header, where the socket passes them.
-const CONTROL_WORDS: usize = 2 + MAX_DESCRIPTORS / 2 + 4;
+use crate::core::Peer;
+
+/// Room for the sender's credentials, in words: two behind a header of two.
+pub(super) const CREDENTIALS_WORDS: usize = 4;
+
+/// Room for descriptors, in words: two a word, behind a header of two.
+pub(super) const fn words_for(descriptors: usize) -> usize {
+    2 + descriptors.div_ceil(2)
+}
 
 /// One received packet; its bytes are in the caller's buffer.
 #[derive(Debug)]
@@ -25,12 +29,19 @@ pub(crate) struct Received {
     pub(crate) bytes: usize,
     /// The descriptors that came along, close-on-exec.
     pub(crate) fds: Vec<OwnedFd>,
-    /// Some descriptors were lost: more than allowed, or the process has too many open.
+    /// Some descriptors were lost: more than there is room for, or the process has too many open.
     pub(crate) descriptors_lost: bool,
     /// The packet was longer than the buffer.
     pub(crate) truncated: bool,
     /// Who sent it, where the socket passes credentials.
-    pub(crate) sender: Option<Pid>,
+    pub(crate) sender: Option<Peer>,
+}
+
+/// Who these credentials are of.
+pub(super) fn peer(credentials: &UnixCredentials) -> Peer {
+    // A process of another pid namespace shows as 0.
+    let pid = u32::try_from(credentials.pid()).unwrap_or_default();
+    Peer { pid, uid: credentials.uid(), gid: credentials.gid() }
 }
 
 /// Sends one packet and never waits.
@@ -42,57 +53,69 @@ pub(crate) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]
     sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(packet)], ancillary, flags, None).map(drop)
 }
 
-/// Receives one packet and never waits. No bytes and no descriptors: the peer closed, or the packet was empty.
+/// Receives one packet of ours and never waits. No bytes and no descriptors: the peer closed, or the packet was empty.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
-    let mut control = [0_u64; CONTROL_WORDS];
+    let mut room = [0; words_for(MAX_DESCRIPTORS) + CREDENTIALS_WORDS];
+    let mut got = receive_with(socket, buffer, &mut room, MsgFlags::empty())?;
+    // Where no credentials are passed, their room is filled with descriptors too.
+    got.descriptors_lost |= got.fds.len() > MAX_DESCRIPTORS;
+    got.fds.truncate(MAX_DESCRIPTORS);
+    Ok(got)
+}
+
+/// Receives one packet and never waits, with this room for what comes beside its bytes.
+pub(super) fn receive_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    room: &mut [u64],
+    flags: MsgFlags,
+) -> nix::Result<Received> {
     let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeroes is a valid `msghdr`: null pointers and lengths of zero.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_iov = &raw mut piece;
     header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    header.msg_control = room.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(room);
+    let flags = flags | MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     // SAFETY: the header names a buffer and a control area that live and are writable for their stated lengths.
-    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+    let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags.bits()) };
     let bytes = usize::try_from(Errno::result(result)?).expect("a successful recvmsg is not negative");
 
-    let mut fds = Vec::new();
-    let mut sender = None;
+    let (mut fds, mut sender) = (Vec::new(), None);
     // SAFETY: the kernel has set the header's control area and its length.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !next.is_null() {
         // SAFETY: a non-null result of the CMSG macros is an aligned header within the control area.
         let message = unsafe { *next };
-        if message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: computes the length of a header without data, touches nothing.
-            let empty = unsafe { libc::CMSG_LEN(0) };
-            let count = (message.cmsg_len - empty as usize) / size_of::<RawFd>();
-            // SAFETY: the data follows the header within the control area.
-            let data = unsafe { libc::CMSG_DATA(next) }.cast_const().cast::<RawFd>();
-            // SAFETY: the message is `cmsg_len` long, so `count` numbers follow; data is aligned to a word.
-            let numbers = unsafe { std::slice::from_raw_parts(data, count) };
-            for number in numbers {
-                // SAFETY: the kernel just installed this descriptor for us and nobody else knows it.
-                fds.push(unsafe { OwnedFd::from_raw_fd(*number) });
+        // SAFETY: computes the length of a header without data, touches nothing.
+        let empty = unsafe { libc::CMSG_LEN(0) } as usize;
+        let length = message.cmsg_len.saturating_sub(empty);
+        // SAFETY: the data follows the header within the control area.
+        let data = unsafe { libc::CMSG_DATA(next) }.cast_const();
+        match (message.cmsg_level, message.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                // SAFETY: so many numbers follow the header, and the data is aligned to a word.
+                let numbers = unsafe { std::slice::from_raw_parts(data.cast::<RawFd>(), length / size_of::<RawFd>()) };
+                for number in numbers {
+                    // SAFETY: the kernel just installed this descriptor for us and nobody else knows it.
+                    fds.push(unsafe { OwnedFd::from_raw_fd(*number) });
+                }
             }
-        }
-        if message.cmsg_level == libc::SOL_SOCKET && message.cmsg_type == libc::SCM_CREDENTIALS {
-            // SAFETY: the data follows the header within the control area.
-            let data = unsafe { libc::CMSG_DATA(next) }.cast_const().cast::<libc::ucred>();
-            // SAFETY: the kernel writes a whole `ucred` or no such message; any bytes are a valid one.
-            sender = Some(Pid::from_raw(unsafe { data.read_unaligned() }.pid));
+            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if length >= size_of::<libc::ucred>() => {
+                // SAFETY: it is as long as a `ucred`, of which any bytes are valid.
+                let credentials = unsafe { data.cast::<libc::ucred>().read_unaligned() };
+                sender = Some(peer(&credentials.into()));
+            }
+            _ => {}
         }
         // SAFETY: the header and the current message are those the kernel filled in.
         next = unsafe { libc::CMSG_NXTHDR(&raw const header, next) };
     }
-    // Where no credentials are passed, their room is filled with descriptors too.
-    let too_many = fds.len() > MAX_DESCRIPTORS;
-    fds.truncate(MAX_DESCRIPTORS);
     Ok(Received {
         bytes,
         fds,
-        descriptors_lost: too_many || header.msg_flags & libc::MSG_CTRUNC != 0,
+        descriptors_lost: header.msg_flags & libc::MSG_CTRUNC != 0,
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
         sender,
     })
@@ -103,12 +126,6 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     let raw = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
     // SAFETY: the kernel just made this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
-/// Watches a descriptor with tokio.
-pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` always gives the same descriptor and keeps it open as long as it lives.
-    Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
 #[cfg(test)]
@@ -160,7 +177,8 @@ mod tests {
         nix::sys::socket::setsockopt(&there, nix::sys::socket::sockopt::PassCred, &true).unwrap();
         send(here.as_fd(), b"x", &[here.as_fd(); MAX_DESCRIPTORS]).unwrap();
         let got = receive(there.as_fd(), &mut [0; 4]).unwrap();
-        assert_eq!((got.sender, got.fds.len(), got.descriptors_lost), (Some(Pid::this()), MAX_DESCRIPTORS, false));
+        assert_eq!(got.sender.map(|peer| peer.pid), Some(std::process::id()));
+        assert_eq!((got.fds.len(), got.descriptors_lost), (MAX_DESCRIPTORS, false));
     }
 
     #[test]
