@@ -204,7 +204,7 @@ fn print_rows<Row: Serialize>(rows: Result<Vec<Row>, nvml::NvmlError>) -> u8 {
 async fn probed<Row: serde::de::DeserializeOwned>(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Vec<Row>, ListError> {
-    let mut child = tokio::process::Command::new("/proc/self/exe")
+    let mut child = tokio::process::Command::new(crate::io::proc_dir::OWN_PROGRAM)
         .args(arguments.into_iter().map(Into::into))
         // Without this the probe would be a client of this daemon and wait for a server.
         .env("CUDA_MPS_PIPE_DIRECTORY", "/proc/self/no-mps")

@@ -171,7 +171,7 @@ fn nvidia_smi() -> Result<Vec<Gpu>, String> {
 /// Compute modes, and who is on the GPUs outside MPS: a child of this program loads the management library.
 fn look() -> Result<Vec<ProbedGpu>, String> {
     const LIBRARY: &str = "the management library";
-    let mut child = Command::new("/proc/self/exe");
+    let mut child = Command::new(crate::io::proc_dir::OWN_PROGRAM);
     let (text, _) = answer(LIBRARY, child.arg(LOOK_ARGUMENT))?;
     let gpus: Result<Vec<ProbedGpu>, _> = text.lines().map(serde_json::from_str).collect();
     match gpus {

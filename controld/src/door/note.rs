@@ -4,8 +4,8 @@ use crate::core::ProcessKey;
 use crate::core::vault::{Caller, Kept, Predecessor, Scope, Title, VaultPolicy};
 use crate::core::{Namespace, Place};
 use crate::io::process::start_time;
+use crate::sys::clock::{milliseconds, since_boot};
 use crate::witness::cgroup::Reach;
-use nix::time::{ClockId, clock_gettime};
 use prost::Message;
 use remps_proto::shim::{Commit, Range, Region, Rest, wire};
 use std::time::Duration;
@@ -86,17 +86,6 @@ fn scope(noted: Option<ScopeNote>, owner: &Caller, name: &str, policy: &VaultPol
 fn owner(process: ProcessKey, uid: u32, cgroup: String) -> Caller {
     let Reach { container, pod } = Reach::of(&cgroup);
     Caller { process, uid, cgroup, place: Place { container, pod, ..Place::default() } }
-}
-
-/// Time since boot, suspended time included: the same for every daemon on the machine until it starts again, when
-/// nothing of the vault is left either.
-#[must_use]
-pub(crate) fn since_boot() -> Duration {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Note {

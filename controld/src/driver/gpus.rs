@@ -13,15 +13,14 @@ use crate::devices;
 use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedMemory, ProbedProcess};
 use crate::failpoint::reached;
 use crate::holder::{self, ModeNote, ModesNote};
-use crate::io::process::{name_of, open_process, pid_namespace_inode, start_time, uid_of};
+use crate::io::proc_dir::is_in_first_pid_namespace;
+use crate::io::process::{name_of, open_process, program_of, start_time, uid_of};
 use crate::io::server_process::SERVER_NAME;
 use nix::sys::signal::Signal;
 use prost::Message as _;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// The first pid namespace has this inode on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Bytes of a process's name that the kernel keeps.
 const KERNEL_NAME: usize = 15;
 
@@ -171,8 +170,7 @@ fn why_none_is_ended() -> Option<&'static str> {
     if !nix::unistd::geteuid().is_root() {
         return Some("that takes root");
     }
-    let namespace = pid_namespace_inode(nix::unistd::Pid::this());
-    (namespace != Some(FIRST_PID_NAMESPACE)).then_some("the daemon is not in the machine's own pid namespace")
+    (!is_in_first_pid_namespace()).then_some("the daemon is not in the machine's own pid namespace")
 }
 
 fn outcome(ProbedChange { uuid, mode, error }: ProbedChange) -> ModeOutcome {
@@ -205,7 +203,7 @@ fn outsider(row: ProbedProcess) -> Option<Outsider> {
 
 /// Whether a process is a server of MPS by its name, which only keeps it from being ended.
 fn is_server(pid: Pid) -> bool {
-    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let program = program_of(kernel_pid(pid)).unwrap_or_default();
     let is_program = program.file_name().is_some_and(|name| name == SERVER_NAME);
     is_program || name_of(kernel_pid(pid)).is_some_and(|name| name == SERVER_NAME[..KERNEL_NAME])
 }

@@ -35,6 +35,7 @@ use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
 use crate::io::folder::Kind as FileKind;
 use crate::io::process::{WatchedProcess, open_process, start_time};
+use crate::sys::clock::milliseconds;
 use crate::witness::uvm::may_look;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
 use std::collections::BTreeSet;
@@ -82,7 +83,7 @@ impl Driver {
                 .and(Capabilities::STATE),
             most_bytes: policy.user_bytes.into_iter().chain(policy.bytes).min().unwrap_or(u64::MAX),
             most_regions: u32::try_from(policy.user_regions.min(policy.regions)).unwrap_or(u32::MAX),
-            ttl_ms: u64::try_from(policy.ttl.as_millis()).unwrap_or(u64::MAX),
+            ttl_ms: milliseconds(policy.ttl),
         };
         let opened =
             listener.try_clone().and_then(|accepting| Door::open(accepting, welcome, self.vault.requests_tx.clone()));

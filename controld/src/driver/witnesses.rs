@@ -7,12 +7,13 @@ pub(super) mod fault_records;
 use super::Driver;
 use super::following::{Following, UVM};
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
+use crate::io::proc_dir::is_in_first_pid_namespace;
 use crate::report::WitnessFacts;
 use crate::settings::Settings;
 use crate::witness::cgroup::Mounts;
 use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
-use crate::witness::kmsg::{KernelSign, Kmsg, is_in_initial_pid_namespace};
+use crate::witness::kmsg::{KernelSign, Kmsg};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,7 +62,7 @@ impl Witnesses {
             None => None,
         };
         let kills = MemoryKills::default();
-        kills.log_is_read(kmsg.is_some() && is_in_initial_pid_namespace());
+        kills.log_is_read(kmsg.is_some() && is_in_first_pid_namespace());
         let notices = Notices::new(DeviceFile::new(&file.notices));
         let has_notices = !file.notices.is_empty();
         Self {

@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 use remps_proto::holder::{ModeNote, ModesNote};
 
 use crate::devices::gpus::{Change, change_arguments};
+use crate::io::proc_dir::OWN_PROGRAM;
 use crate::patience::patient;
 use crate::sys::child::unblock_signals;
 
 /// How long the child may take: without persistence mode it first wakes every GPU up.
 const LIMIT: Duration = Duration::from_secs(30);
-/// This program, even when its file has been replaced meanwhile.
-const SELF: &str = "/proc/self/exe";
 
 /// A child that is at it.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl Restoring {
             return None;
         }
         let folders: Vec<PathBuf> = note.records.iter().map(|path| OsString::from_vec(path.clone()).into()).collect();
-        let mut command = Command::new(SELF);
+        let mut command = Command::new(OWN_PROGRAM);
         command
             .args(change_arguments(Path::new(&note.library), &folders, &changes))
             .stdin(Stdio::null())

@@ -24,7 +24,7 @@ use super::backlog::Backlog;
 use super::place::Named;
 use super::restoring::Restoring;
 use super::shelf::Shelf;
-use crate::door::note::since_boot;
+use crate::sys::clock::since_boot;
 
 mod accept;
 mod attached;

@@ -9,6 +9,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use prost::Message as _;
 use remps_proto::holder::{CopiesNote, Failure, Kind, ModesNote};
 
+use crate::sys::clock::milliseconds;
 use crate::witness::uvm::closing;
 
 /// Most keys held at a time.
@@ -190,10 +191,6 @@ impl Shelf {
 /// What is no note is kept as a living client's, until giving up.
 fn note_of(state: &[u8]) -> CopiesNote {
     CopiesNote::decode(state).unwrap_or_default()
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Checks that descriptors fit their kind, and makes those that are read or accepted from never wait.

@@ -20,9 +20,8 @@ use super::process::ATTACH_BACKLOG;
 use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
 use crate::io::folder::Kind;
+use crate::io::proc_dir::OWN_PROGRAM;
 
-/// The program that is started: this one, even when its file has been replaced meanwhile.
-const SELF: &str = "/proc/self/exe";
 /// Only the daemon's user and root may attach.
 const SOCKET_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
@@ -75,7 +74,7 @@ fn start(place: &Place) -> io::Result<Contact> {
 fn launch(place: &Place, listener: OwnedFd) -> io::Result<Contact> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let (socket, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-    let child = Command::new(SELF)
+    let child = Command::new(OWN_PROGRAM)
         .arg0(PROGRAM)
         .arg(ARGUMENT)
         .arg(place.folder().path())

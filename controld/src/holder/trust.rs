@@ -6,11 +6,8 @@
 //! kernel noted of it is bound to that process, and not to a number that may be another's by now.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -21,6 +18,7 @@ use nix::unistd::{Pid, geteuid};
 
 use super::{ARGUMENT, PROGRAM};
 use crate::io::folder::{Folder, Identity};
+use crate::io::proc_dir::ProcDir;
 use crate::io::process::start_time;
 use crate::sys::pidfd;
 
@@ -77,7 +75,7 @@ impl Peer {
 
     /// Whether it was started as the holder of a pipe directory.
     pub(super) fn is_holder_of(&self, folder: &Folder) -> bool {
-        let Ok(line) = fs::read(format!("/proc/{}/cmdline", self.pid)) else { return false };
+        let Some(line) = self.dir().and_then(|dir| dir.bytes("cmdline")) else { return false };
         let mut words = line.split(|byte| *byte == 0);
         let mut next = || words.next().unwrap_or_default();
         if next() != PROGRAM.as_bytes() || next() != ARGUMENT.as_bytes() {
@@ -89,31 +87,23 @@ impl Peer {
         its.is_ok() && its == ours
     }
 
+    fn dir(&self) -> Option<ProcDir> {
+        ProcDir::open(self.pid.as_raw().cast_unsigned())
+    }
+
     fn lives_where_we_do(&self) -> bool {
-        match (self.same_namespace("pid"), self.same_namespace("user")) {
+        let Some((its, ours)) = self.dir().zip(ProcDir::own()) else { return false };
+        let is_same = |kind| match ours.namespace(kind) {
+            Ok(ours) => Ok(its.namespace(kind)? == ours),
+            // A kernel without this kind of namespace has one for all.
+            Err(Errno::ENOENT) => Ok(true),
+            Err(error) => Err(error),
+        };
+        match (is_same("pid"), is_same("user")) {
             (Ok(pid), Ok(user)) => pid && user,
             // Without the right to look, as where capabilities come from the program's file: another user's process is
             // out by its uid, and a nested PID namespace is seen without that right.
-            (Err(_), _) | (_, Err(_)) => !geteuid().is_root() && self.has_one_pid(),
+            (Err(_), _) | (_, Err(_)) => !geteuid().is_root() && its.has_one_pid(),
         }
-    }
-
-    fn same_namespace(&self, kind: &str) -> io::Result<bool> {
-        let of = |process: &str| {
-            let found = fs::metadata(format!("/proc/{process}/ns/{kind}"))?;
-            Ok::<_, io::Error>((found.dev(), found.ino()))
-        };
-        match of("self") {
-            Ok(ours) => Ok(of(&self.pid.to_string())? == ours),
-            // A kernel without this kind of namespace has one for all.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn has_one_pid(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        pids.is_some_and(|pids| pids.split_whitespace().count() == 1)
     }
 }

@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +16,7 @@ use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
 
 use super::folder::Folder;
 use super::folder::way::{self, Way};
+use super::proc_dir::path_of;
 
 /// How often a name may be made or removed by somebody else while it is opened.
 const TURNS: u32 = 10;
@@ -77,7 +77,7 @@ pub(crate) fn is_removed(file: &File) -> bool {
 /// # Errors
 /// What the kernel says.
 pub(crate) fn read_again(file: &File) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+    File::open(path_of(file))
 }
 
 /// Opens a file for reading that [`open`] would append to. Nothing is made.

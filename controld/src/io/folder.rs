@@ -17,6 +17,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bin
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
+use super::proc_dir::path_of;
 use super::umask;
 use crate::sys::passed;
 
@@ -130,7 +131,7 @@ impl Folder {
     /// # Errors
     /// When the name alone is too long.
     pub fn address(&self, name: &str) -> nix::Result<UnixAddr> {
-        UnixAddr::new(format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd()).as_str())
+        UnixAddr::new(format!("{}/{name}", path_of(&self.fd)).as_str())
     }
 
     /// Removes a name that is of no directory.

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -14,6 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::proc_dir::Stat;
 use crate::sys::pidfd;
 use crate::sys::polled::register;
 
@@ -21,8 +23,6 @@ use crate::sys::polled::register;
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Bytes read of a file in `/proc`.
 const MOST_PROC_BYTES: u64 = 4096;
-/// The start time's place in `/proc/PID/stat` counted from the state, which follows the name: field 22, state is 3.
-const START_TIME_AFTER_NAME: usize = 22 - 3;
 
 pub use crate::core::ExitCause;
 
@@ -137,11 +137,7 @@ fn may_be_this(pid: Pid, start: u64) -> bool {
 /// When the process started, in clock ticks since boot: with the pid this names a process for ever.
 #[must_use]
 pub fn start_time(pid: Pid) -> Option<u64> {
-    let stat = read_proc(pid, "stat")?;
-    // The name is in parentheses and may itself contain blanks and parentheses.
-    let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
-    let mut fields = after_name.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    std::str::from_utf8(fields.nth(START_TIME_AFTER_NAME)?).ok()?.trim().parse().ok()
+    Stat::parse(&read_proc(pid, "stat")?).map(|stat| stat.start_time)
 }
 
 /// The process's name as the kernel has it, at most 15 bytes that the process chooses itself.
@@ -164,6 +160,12 @@ pub fn uid_of(pid: Pid) -> Option<u32> {
 #[must_use]
 pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
     std::fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|namespace| namespace.ino())
+}
+
+/// The file of the process's program. Needs the right to trace the process.
+#[must_use]
+pub fn program_of(pid: Pid) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 fn read_proc(pid: Pid, file: &str) -> Option<Vec<u8>> {

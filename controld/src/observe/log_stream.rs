@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
+use crate::io::proc_dir::path_of;
+
 /// Bytes that a pipe takes without blocking whenever it polls writable (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
@@ -45,9 +47,8 @@ impl LogStream {
         } else if kind.is_fifo() || kind.is_char_device() {
             // A second description of the same pipe or terminal can be non-blocking for us alone. A terminal of another
             // user cannot be opened again.
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-            match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            match OpenOptions::new().write(true).custom_flags(flags).open(path_of(&file)) {
                 Ok(own) => Way::Write(own),
                 Err(_) => Way::Poll(file),
             }

@@ -1,11 +1,25 @@
-//! Local time for log lines.
+//! Local time for log lines, and time that outlives a process.
 #![expect(unsafe_code, reason = "the C library's time zone rules have no safe wrapper in the crates used here")]
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
 
 use remps_proto::mps::log::LocalTime;
 
 const YEAR_ZERO_OF_TM: i32 = 1900;
+
+/// Time since boot, suspended time included: the same for every daemon on the machine until it starts again.
+#[must_use]
+pub(crate) fn since_boot() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
+}
+
+/// A time in whole milliseconds, as notes have it.
+#[must_use]
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// The local time of a moment, by the `TZ` variable and `/etc/localtime` as the C library reads them.
 ///
@@ -38,7 +52,6 @@ pub(crate) fn local_time(moment: SystemTime) -> LocalTime {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::time::Duration;
 
     use super::*;
 

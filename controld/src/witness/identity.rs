@@ -30,10 +30,10 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::core::{Identity, Pid, Uid};
+use crate::io::proc_dir::ProcDir;
 use crate::patience::patient;
 use crate::witness::cgroup::Cgroups;
 use crate::witness::place;
-use crate::witness::proc_dir::ProcDir;
 
 /// Threads that read processes' memory at one time.
 pub(crate) const MAX_READERS: usize = 16;

@@ -52,8 +52,6 @@ const MAX_RECORD: usize = 8192;
 /// `/dev/kmsg` as a device: the memory devices' major number, and its minor.
 const MEMORY_MAJOR: u32 = 1;
 const KMSG_MINOR: u32 = 11;
-/// The inode of the first PID namespace (`PROC_PID_INIT_INO` of the kernel).
-const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// What the kernel has said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,12 +97,6 @@ pub(crate) struct Kmsg {
     taken: u32,
 }
 
-/// Whether this process's pids are those that the kernel speaks of.
-#[must_use]
-pub(crate) fn is_in_initial_pid_namespace() -> bool {
-    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == INITIAL_PID_NAMESPACE)
-}
-
 impl Kmsg {
     /// Opens the log at its end. Panics outside a tokio runtime.
     ///
@@ -124,7 +116,7 @@ impl Kmsg {
             return Err(KmsgError::Foreign(name()));
         }
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Self::from_fd(file.into(), is_in_initial_pid_namespace()).map_err(failed)
+        Self::from_fd(file.into(), crate::io::proc_dir::is_in_first_pid_namespace()).map_err(failed)
     }
 
     /// Takes an open, non-blocking descriptor that gives one record a read. `pids_are_ours` says whether the pids in its

@@ -15,5 +15,4 @@ pub(crate) mod kmsg;
 pub mod notice;
 pub(crate) mod peer;
 pub(crate) mod place;
-mod proc_dir;
 pub mod uvm;

@@ -12,8 +12,8 @@
 //!   number alone it is in that of `/proc`, as the daemon is if the same holds for itself.
 
 use super::cgroup::{Cgroups, Reach};
-use super::proc_dir::ProcDir;
 use crate::core::{Namespace, Pid, Place};
+use crate::io::proc_dir::ProcDir;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -51,7 +51,7 @@ fn own() -> &'static Own {
             user: dir.file("ns/user").and_then(|file| number(&file)).ok(),
             pid: dir.file("ns/pid").and_then(|file| number(&file)).ok(),
             users: dir.text("uid_map"),
-            is_where_proc_is: has_one_number(&dir),
+            is_where_proc_is: dir.has_one_pid(),
             container: Reach::of(&cgroup(&dir)).container,
         }
     })
@@ -69,16 +69,6 @@ fn is_apart(container: &str, own: &str) -> bool {
 
 fn number(namespace: &std::fs::File) -> io::Result<u64> {
     namespace.metadata().map(|metadata| metadata.ino())
-}
-
-/// Whether the process has no PID in a namespace below that of `/proc`.
-fn has_one_number(dir: &ProcDir) -> bool {
-    dir.text("status").is_some_and(|status| one_number(&status))
-}
-
-fn one_number(status: &str) -> bool {
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)
 }
 
 fn user_namespace(dir: &ProcDir) -> (Namespace, Option<OwnedFd>) {
@@ -107,7 +97,7 @@ fn pid_namespace(dir: &ProcDir) -> Namespace {
     match dir.file("ns/pid").and_then(|file| number(&file)) {
         Ok(found) if own().pid == Some(found) => Namespace::Own,
         Ok(found) => Namespace::Other(found),
-        Err(_) if own().is_where_proc_is && has_one_number(dir) => Namespace::Own,
+        Err(_) if own().is_where_proc_is && dir.has_one_pid() => Namespace::Own,
         Err(_) => Namespace::Unknown,
     }
 }
@@ -171,12 +161,5 @@ mod tests {
             assert!(is_apart(elsewhere, own), "{elsewhere}");
             assert!(is_apart(elsewhere, ""), "{elsewhere}");
         }
-    }
-
-    #[test]
-    fn a_process_of_a_namespace_below_has_more_numbers_than_one() {
-        assert!(one_number("Name:\tcat\nNSpid:\t17\nNSpgid:\t17\n"));
-        assert!(!one_number("Name:\tcat\nNSpid:\t17\t1\n"));
-        assert!(!one_number("Name:\tcat\n"), "before Linux 4.1");
     }
 }

@@ -19,6 +19,7 @@ use crate::driver::processes::kernel_pid;
 use crate::driver::{Driver, Kind, keys};
 use crate::holder::{CopiesNote, Held, MAX_DESCRIPTORS};
 use crate::io::process::WatchedProcess;
+use crate::sys::clock::{milliseconds, since_boot};
 use crate::witness::uvm::closing;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use prost::Message as _;
@@ -35,10 +36,6 @@ pub(in crate::driver) struct EarlierCopies {
     pub(in crate::driver) files: Vec<OwnedFd>,
     /// What was noted with the last of them.
     note: CopiesNote,
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether the process of a pidfd has ended.

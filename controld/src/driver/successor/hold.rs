@@ -8,6 +8,7 @@ use crate::driver::Driver;
 use crate::driver::processes::RunningServer;
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, Settings};
+use crate::sys::clock::milliseconds;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -97,7 +98,7 @@ impl Driver {
             .map(|name| self.directory.file(name));
         self.successor.settings(&Settings {
             // Zero would stand for the holder's own default.
-            successor_wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1),
+            successor_wait_ms: milliseconds(wait).max(1),
             log_buffer_bytes: 0,
             unlink: paths.into_iter().map(|path| path.into_os_string().into_encoded_bytes()).collect(),
         });

@@ -11,6 +11,7 @@ use crate::driver::word::Watchers;
 use crate::io::process::WatchedProcess;
 use crate::report::RegionFacts;
 use crate::settings::Settings;
+use crate::sys::clock::milliseconds;
 use nix::sys::resource::{Resource, getrlimit};
 use remps_proto::shim::{Answer, Region};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -131,7 +132,7 @@ impl Keeper {
         let left = kept.until.map_or(Duration::ZERO, |at| at.saturating_sub(now));
         Answer::Region(Region {
             owner: if lives { kept.owner.process.pid } else { 0 },
-            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+            left_ms: milliseconds(left),
             ..kept.region.clone()
         })
     }

@@ -148,11 +148,11 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::io::proc_dir::path_of;
 
     fn named(path: &Path) -> PathBuf {
-        use std::os::fd::AsRawFd as _;
         let way = find(path).unwrap();
-        std::fs::read_link(format!("/proc/self/fd/{}", way.folder.as_raw_fd())).unwrap().join(way.name)
+        std::fs::read_link(path_of(&way.folder)).unwrap().join(way.name)
     }
 
     #[test]

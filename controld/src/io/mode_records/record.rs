@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::io::folder::Folder;
 use crate::io::folder::way;
+use crate::io::proc_dir::path_of;
 
 /// Files of records begin so; the GPU's UUID follows.
 pub(crate) const PREFIX: &str = "compute-mode.";
@@ -87,8 +87,7 @@ pub(super) fn name_of(uuid: &str) -> Option<String> {
 /// The GPUs of which a folder has something with the name of a record.
 #[must_use]
 pub(crate) fn names(folder: &Folder) -> Vec<String> {
-    let path = format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd());
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(path_of(folder)).into_iter().flatten().flatten();
     let uuid = |name: &OsStr| name.to_str()?.strip_prefix(PREFIX).map(str::to_owned);
     let mut found: Vec<String> = entries.filter_map(|entry| uuid(&entry.file_name())).collect();
     found.retain(|uuid| name_of(uuid).is_some());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
 use super::{Memory, Missing};
-use crate::witness::proc_dir::{ProcDir, printable};
+use crate::io::proc_dir::{ProcDir, printable};
 
 /// The variable that names a client's fault domain.
 pub(super) const LABEL_VARIABLE: &str = "MPS_DOMAIN";

@@ -1,8 +1,9 @@
 //! One process's directory in `/proc`. It stays that process's: when the process has ended nothing can be read there.
+//! What can be known by its pid alone is in [`process`](super::process).
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::fcntl::{AtFlags, OFlag, open, openat};
@@ -10,6 +11,10 @@ use nix::sys::stat::{Mode, fstatat};
 
 use crate::core::Pid;
 
+/// This program's file, even when another one has its name by now.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+/// The inode of the first PID namespace on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 /// Bytes read of a file that the kernel keeps short.
 const MOST_BYTES: u64 = 16 * 1024;
 /// Places in `stat` counted from the state, which follows the name and is field 3: the start time is field 22, the wait
@@ -19,81 +24,111 @@ const WAIT_STATUS: usize = 52 - 3;
 
 /// The directory.
 #[derive(Debug, Clone)]
-pub(super) struct ProcDir(Arc<OwnedFd>);
+pub(crate) struct ProcDir(Arc<OwnedFd>);
 
 impl ProcDir {
     /// Opens it; `None` when there is no such process.
-    pub(super) fn open(pid: Pid) -> Option<Self> {
+    pub(crate) fn open(pid: Pid) -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = open(format!("/proc/{pid}").as_str(), flags, Mode::empty()).ok()?;
         Some(Self(Arc::new(dir)))
     }
 
     /// That of this process, whatever its pid is in the namespace of `/proc`.
-    pub(super) fn own() -> Option<Self> {
+    pub(crate) fn own() -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = open("/proc/self", flags, Mode::empty()).ok()?;
         Some(Self(Arc::new(dir)))
     }
 
     /// Opens a file in it.
-    pub(super) fn file(&self, name: &str) -> io::Result<File> {
+    pub(crate) fn file(&self, name: &str) -> io::Result<File> {
         let fd = openat(&*self.0, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NOCTTY, Mode::empty())?;
         Ok(File::from(fd))
     }
 
-    fn short(&self, name: &str) -> Option<Vec<u8>> {
+    /// What is in a short file.
+    pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// What `stat` says, all of one moment; `None` when the process is no more.
-    pub(super) fn stat(&self) -> Option<Stat> {
-        Stat::parse(&self.short("stat")?)
+    pub(crate) fn stat(&self) -> Option<Stat> {
+        Stat::parse(&self.bytes("stat")?)
     }
 
     /// When the process was started, in clock ticks since boot.
-    pub(super) fn start_time(&self) -> Option<u64> {
+    pub(crate) fn start_time(&self) -> Option<u64> {
         self.stat().map(|stat| stat.start_time)
     }
 
+    /// Which namespace of a kind it is in: device and inode.
+    ///
+    /// # Errors
+    /// `ENOENT` where the kernel has no such kind, `EACCES` without the right to trace the process.
+    pub(crate) fn namespace(&self, kind: &str) -> nix::Result<(u64, u64)> {
+        let found = fstatat(&*self.0, format!("ns/{kind}").as_str(), AtFlags::empty())?;
+        Ok((found.st_dev, found.st_ino))
+    }
+
     /// Whether the kernel shows this process to us as it shows it to a debugger. Where it does not, some numbers are 0.
-    pub(super) fn is_open_to_us(&self) -> bool {
-        fstatat(&*self.0, "ns/pid", AtFlags::empty()).is_ok()
+    pub(crate) fn is_open_to_us(&self) -> bool {
+        self.namespace("pid").is_ok()
+    }
+
+    /// Whether the process has no PID in a namespace below that of `/proc`.
+    pub(crate) fn has_one_pid(&self) -> bool {
+        self.text("status").is_some_and(|status| has_one_pid(&status))
     }
 
     /// A short file as text.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        self.short(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.bytes(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Its cgroups, as text.
-    pub(super) fn cgroup(&self) -> Option<String> {
+    pub(crate) fn cgroup(&self) -> Option<String> {
         self.text("cgroup")
     }
 
     /// Its name in brackets, as `ps` shows a process without a command line.
-    pub(super) fn name(&self) -> Option<String> {
-        let name = self.short("comm")?;
+    pub(crate) fn name(&self) -> Option<String> {
+        let name = self.bytes("comm")?;
         let name = String::from_utf8_lossy(&name);
         Some(format!("[{}]", printable(name.trim_end_matches('\n'))))
     }
 }
 
+fn has_one_pid(status: &str) -> bool {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.is_some_and(|pids| pids.split_whitespace().count() == 1)
+}
+
+/// Whether this process's pids are those that the kernel and its drivers speak of.
+pub(crate) fn is_in_first_pid_namespace() -> bool {
+    ProcDir::own().is_some_and(|own| own.namespace("pid").is_ok_and(|(_, inode)| inode == FIRST_PID_NAMESPACE))
+}
+
+/// The path of an open file, whatever has its name by now; good while it is open.
+pub(crate) fn path_of(file: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
+
 /// Fields of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     /// `Z` for a process that has ended and whose parent has not asked for its status.
-    pub(super) state: u8,
+    pub(crate) state: u8,
     /// Clock ticks from boot to its start.
-    pub(super) start_time: u64,
+    pub(crate) start_time: u64,
     /// Its wait status once it has ended; 0 also where the kernel does not show it.
-    pub(super) wait_status: Option<i32>,
+    pub(crate) wait_status: Option<i32>,
 }
 
 impl Stat {
-    fn parse(stat: &[u8]) -> Option<Self> {
+    pub(super) fn parse(stat: &[u8]) -> Option<Self> {
         // The name is in parentheses and may itself contain blanks and parentheses.
         let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
         let fields: Vec<&str> = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace().collect();
@@ -106,7 +141,7 @@ impl Stat {
 }
 
 /// Text without control characters.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
@@ -121,5 +156,12 @@ mod tests {
         assert_eq!(stat, Stat { state: b'Z', start_time: 22, wait_status: Some(52) });
         assert_eq!(Stat::parse(b"1 (a) Z 1 2 3"), None);
         assert_eq!(Stat::parse(b""), None);
+    }
+
+    #[test]
+    fn a_process_of_a_namespace_below_has_more_pids_than_one() {
+        assert!(has_one_pid("Name:\tcat\nNSpid:\t17\nNSpgid:\t17\n"));
+        assert!(!has_one_pid("Name:\tcat\nNSpid:\t17\t1\n"));
+        assert!(!has_one_pid("Name:\tcat\n"), "before Linux 4.1");
     }
 }
