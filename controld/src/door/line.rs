@@ -4,7 +4,7 @@
 //! never closes: what a peer has sent and nobody has received is closed with the last hold on a socket, and that may
 //! hang. So the session's own hold is the last.
 
-use crate::holder::socket::send;
+use crate::io::packets::send;
 use nix::errno::Errno;
 use nix::sys::socket::{Shutdown, shutdown};
 use parking_lot::Mutex;

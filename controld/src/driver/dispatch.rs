@@ -168,9 +168,15 @@ impl Driver {
             Event::SpacesFound { process, gpus } => self.spaces_found(process, gpus),
             Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
             Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
-            Event::GpusSeen(seen) => self.gpus_seen(seen),
+            Event::GpusSeen(seen) => {
+                let seen = self.gpus.seen(seen, &self.core.managed_modes(), &self.successor);
+                seen.into_iter().for_each(|input| self.feed(input));
+            }
             Event::MemorySeen(memory) => self.feed(Input::MemorySeen { memory, asked: true }),
-            Event::ModesChanged(changed) => self.modes_changed(changed),
+            Event::ModesChanged(changed) => {
+                let changed = self.gpus.changed(changed, &self.successor);
+                self.feed(changed);
+            }
             Event::Devices { devices } => self.devices_listed(&devices),
         }
     }

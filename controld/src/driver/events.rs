@@ -1,7 +1,7 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
 use super::handshake::Refusal;
-use super::processes::Extent;
+use super::servers::Extent;
 use crate::core::{
     ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
     SessionId,

@@ -3,16 +3,18 @@
 
 mod records;
 
-use super::events::Event;
+use super::events::{Event, Events};
 use super::processes::kernel_pid;
-use super::{Driver, Kind, keys};
+use super::successor::{Successor, keys};
 use crate::core::{
-    ComputeMode, GpuMemory, GpuSeen, Input, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider, Pid, ProcessKey,
+    ComputeMode, GpuMemory, GpuPolicy, GpuSeen, Input, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider, Pid,
+    ProcessKey,
 };
 use crate::devices;
 use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedMemory, ProbedProcess};
 use crate::failpoint::reached;
-use crate::holder::{self, ModeNote, ModesNote};
+use crate::holder::{self, Kind, ModeNote, ModesNote};
+use crate::io::mode_records::ModeRecords;
 use crate::io::proc_dir::is_in_first_pid_namespace;
 use crate::io::process::{name_of, open_process, program_of, start_time, uid_of};
 use crate::io::server_process::SERVER_NAME;
@@ -24,31 +26,51 @@ use std::path::PathBuf;
 /// Bytes of a process's name that the kernel keeps.
 const KERNEL_NAME: usize = 15;
 
-impl Driver {
+/// What daemon and holder know and keep of the GPUs' compute modes. Who looks or changes is a child; remarks are for the
+/// log.
+pub(super) struct Gpus {
+    policy: GpuPolicy,
+    /// The management library's file, for the holder; empty until it is known.
+    library: String,
+    records: ModeRecords,
+    events: Events,
+}
+
+impl Gpus {
+    pub(super) fn new(policy: GpuPolicy, records: ModeRecords, events: Events) -> Self {
+        Self { policy, library: String::new(), records, events }
+    }
+
     /// Begins to look at the GPUs, with what an earlier daemon has noted.
-    pub(super) fn watch_gpus(&mut self, note: Option<ModesNote>, parts: Vec<(u64, String, OwnedFd)>) {
-        let policy = &self.settings.file.policy.gpus;
-        if policy.manages() && !self.successor.restores_modes() {
-            self.say(
+    pub(super) fn begin(
+        &mut self,
+        note: Option<ModesNote>,
+        parts: Vec<(u64, String, OwnedFd)>,
+        successor: &Successor,
+    ) -> (Input, Vec<String>) {
+        let mut remarks = Vec::new();
+        if self.policy.manages() && !successor.restores_modes() {
+            remarks.push(
                 "The holder process is an earlier release's and gives no compute mode back when this daemon is killed: \
-                 it will when the daemon has quit once and started again",
+                 it will when the daemon has quit once and started again"
+                    .to_owned(),
             );
         }
         let why_not = why_none_is_ended();
-        if let Some(why) = why_not.filter(|_| policy.ends_strangers()) {
-            self.say(&format!("Processes that use a GPU outside MPS are told of and not ended: {why}"));
+        if let Some(why) = why_not.filter(|_| self.policy.ends_strangers()) {
+            remarks.push(format!("Processes that use a GPU outside MPS are told of and not ended: {why}"));
         }
         let note = note.unwrap_or_default();
-        self.modes_library = note.library;
+        self.library = note.library;
         let mut modes: Vec<ManagedMode> = note.gpus.iter().map(managed).collect();
         for (number, uuid, part) in parts {
-            self.mode_records.adopt(number, uuid, part);
+            self.records.adopt(number, uuid, part);
         }
-        modes.extend(self.modes_left_behind(&modes));
-        self.feed(Input::GpusWatched { modes, may_end: why_not.is_none() });
+        modes.extend(self.modes_left_behind(&modes, successor, &mut remarks));
+        (Input::GpusWatched { modes, may_end: why_not.is_none() }, remarks)
     }
 
-    pub(super) fn look_at_gpus(&self) {
+    pub(super) fn look(&self) {
         let events = self.events.clone();
         tokio::spawn(async move {
             let seen = devices::look().await.map_err(|error| error.to_string());
@@ -56,13 +78,19 @@ impl Driver {
         });
     }
 
-    pub(super) fn gpus_seen(&mut self, seen: Result<Vec<ProbedGpu>, String>) {
+    /// The GPUs were looked at, where these modes are managed.
+    pub(super) fn seen(
+        &mut self,
+        seen: Result<Vec<ProbedGpu>, String>,
+        managed: &[ManagedMode],
+        successor: &Successor,
+    ) -> [Input; 2] {
         reached("gpus-seen");
         if let Some(gpu) = seen.iter().flatten().next() {
-            self.modes_library.clone_from(&gpu.library);
+            self.library.clone_from(&gpu.library);
         }
-        let own = [std::process::id(), self.successor.holder_pid()];
-        self.feed(Input::MemorySeen { memory: memory_of(&seen), asked: false });
+        let own = [std::process::id(), successor.holder_pid()];
+        let memory = Input::MemorySeen { memory: memory_of(&seen), asked: false };
         let gpu = |ProbedGpu { index, uuid, mode, whole, outside, memory: _, library: _ }| GpuSeen {
             index,
             mode: mode.map(ComputeMode),
@@ -73,8 +101,10 @@ impl Driver {
                 rows.into_iter().filter(|row| !own.contains(&row.pid)).filter_map(outsider).collect()
             }),
         };
-        let seen = seen.map(|gpus| gpus.into_iter().map(gpu).map(|gpu| self.with_other_daemons(gpu)).collect());
-        self.feed(Input::GpusSeen(seen));
+        let gpus = |gpus: Vec<ProbedGpu>| {
+            gpus.into_iter().map(gpu).map(|gpu| self.with_other_daemons(gpu, managed, successor)).collect()
+        };
+        [memory, Input::GpusSeen(seen.map(gpus))]
     }
 
     pub(super) fn look_at_memory(&self) {
@@ -86,12 +116,12 @@ impl Driver {
     }
 
     /// Records what is set, leaves to other daemons what they count on, and has a child change the rest.
-    pub(super) fn change_modes(&mut self, changes: Vec<ModeChange>) {
-        let files = self.record_modes(&changes);
+    pub(super) fn change(&mut self, changes: Vec<ModeChange>, successor: &Successor) -> Vec<String> {
+        let (files, remarks) = self.record_modes(&changes, successor);
         let (changes, others): (Vec<ModeChange>, Vec<ModeChange>) =
             changes.into_iter().partition(|change| self.is_ours_to_change(change));
-        let (events, library) = (self.events.clone(), PathBuf::from(&self.modes_library));
-        let records = self.mode_records.folders();
+        let (events, library) = (self.events.clone(), PathBuf::from(&self.library));
+        let records = self.records.folders();
         tokio::spawn(async move {
             records::sync(files).await;
             let change = |ModeChange { uuid, from, to }| Change { uuid, from: from.0, to: to.0 };
@@ -106,21 +136,23 @@ impl Driver {
             let all = changed.map(|changed| changed.into_iter().map(outcome).chain(others).collect());
             events.send(Event::ModesChanged(all)).await;
         });
+        remarks
     }
 
-    pub(super) fn modes_changed(&mut self, changed: Result<Vec<ModeOutcome>, String>) {
+    pub(super) fn changed(&mut self, changed: Result<Vec<ModeOutcome>, String>, successor: &Successor) -> Input {
         reached("modes-changed");
         for outcome in changed.iter().flatten().filter(|outcome| outcome.is_others) {
-            self.forget_mode(&outcome.uuid);
+            self.forget_mode(&outcome.uuid, successor);
         }
-        self.feed(Input::ModesChanged(changed));
+        Input::ModesChanged(changed)
     }
 
     /// Lets the holder know what it has to give back, before anything is changed.
-    pub(super) fn hold_modes(&mut self, modes: &[ManagedMode]) {
-        self.count_on_modes(modes);
+    pub(super) fn hold_modes(&mut self, modes: &[ManagedMode], successor: &Successor) -> Vec<String> {
+        let remarks = self.count_on_modes(modes, successor);
         if modes.is_empty() {
-            return self.successor.release(keys::COMPUTE_MODES);
+            successor.release(keys::COMPUTE_MODES);
+            return remarks;
         }
         let note = |ManagedMode { uuid, original, stage }: &ManagedMode| ModeNote {
             uuid: uuid.clone(),
@@ -133,25 +165,26 @@ impl Driver {
             }
             .into(),
         };
-        let records = self.mode_records.folders().into_iter().map(|path| path.into_os_string().into_encoded_bytes());
-        let (gpus, library) = (modes.iter().map(note).collect(), self.modes_library.clone());
+        let records = self.records.folders().into_iter().map(|path| path.into_os_string().into_encoded_bytes());
+        let (gpus, library) = (modes.iter().map(note).collect(), self.library.clone());
         let note = ModesNote { gpus, library, records: records.collect() };
-        self.successor.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]);
+        successor.hold(keys::COMPUTE_MODES, Kind::COMPUTE_MODES, &note.encode_to_vec(), &[]);
         reached("modes-held");
+        remarks
     }
+}
 
-    /// Ends a process that uses a GPU outside MPS, if it still is the one that was seen.
-    pub(super) fn end_stranger(&self, process: ProcessKey, force: bool) {
-        let pid = kernel_pid(process.pid);
-        let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
-        // The descriptor first: what has its start time then is what the descriptor names.
-        let ended = open_process(pid).and_then(|opened| match start_time(pid) {
-            Some(time) if time == process.start_time => opened.signal(Some(signal)),
-            _ => Ok(()),
-        });
-        if let Err(error) = ended {
-            tracing::debug!(pid = process.pid, %error, "a process outside MPS could not be sent a signal");
-        }
+/// Ends a process that uses a GPU outside MPS, if it still is the one that was seen.
+pub(super) fn end_stranger(process: ProcessKey, force: bool) {
+    let pid = kernel_pid(process.pid);
+    let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
+    // The descriptor first: what has its start time then is what the descriptor names.
+    let ended = open_process(pid).and_then(|opened| match start_time(pid) {
+        Some(time) if time == process.start_time => opened.signal(Some(signal)),
+        _ => Ok(()),
+    });
+    if let Err(error) = ended {
+        tracing::debug!(pid = process.pid, %error, "a process outside MPS could not be sent a signal");
     }
 }
 

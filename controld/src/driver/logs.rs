@@ -102,6 +102,10 @@ impl Driver {
         self.logs.say(line);
     }
 
+    pub(super) fn say_all(&self, lines: &[String]) {
+        lines.iter().for_each(|line| self.say(line));
+    }
+
     pub(super) fn records(&mut self, records: &[Record]) {
         for record in records {
             let (now, core) = (self.now(), &self.core);

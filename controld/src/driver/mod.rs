@@ -25,6 +25,7 @@ mod logs;
 mod perform;
 mod processes;
 mod reports;
+mod servers;
 mod sessions;
 mod start;
 mod successor;
@@ -33,10 +34,9 @@ mod whereabouts;
 mod witnesses;
 mod word;
 
-use crate::core::{Core, Input, ProcessKey, ServerEpoch, SessionId, Uid};
+use crate::core::{Core, Input, ProcessKey, SessionId, Uid};
 use crate::devices::{self, Device};
 use crate::holder::Kind;
-use crate::io::mode_records::ModeRecords;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
 use crate::settings::Settings;
@@ -44,12 +44,13 @@ use clients::handover::Handovers;
 use connections::Connections;
 use dispatch::Wake;
 use events::{Event, Events};
+use gpus::Gpus;
 use links::Links;
 use logs::Logs;
-use processes::RunningServer;
 use reports::Reports;
+use servers::Servers;
 use sessions::Sessions;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use successor::Successor;
 use successor::keys;
@@ -77,7 +78,7 @@ pub(crate) struct Driver {
     connections: Connections,
     sessions: Sessions,
     links: Links,
-    servers: BTreeMap<ServerEpoch, RunningServer>,
+    servers: Servers,
     /// The tasks that wait for the ends of clients.
     watched: HashMap<ProcessKey, AbortHandle>,
     handovers: Handovers,
@@ -91,9 +92,7 @@ pub(crate) struct Driver {
     witnesses: Witnesses,
     vault: Keeper,
     reports: Reports,
-    /// The management library's file, for the holder; empty until it is known.
-    modes_library: String,
-    mode_records: ModeRecords,
+    gpus: Gpus,
     exit: Option<u8>,
 }
 

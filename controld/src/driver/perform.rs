@@ -1,9 +1,9 @@
 //! How each effect is done.
 
-use super::processes::Extent;
+use super::servers::Extent;
 use super::sessions::conversation::ToSession;
-use super::{ConnectionNote, Driver, Kind, Stage, keys};
-use crate::core::{ConnectionId, Effect, Input, JournalEvent, Peer, ServerEpoch, SessionId};
+use super::{ConnectionNote, Driver, Kind, Stage, gpus, keys};
+use crate::core::{ConnectionId, Effect, Input, JournalEvent, ServerEpoch, SessionId};
 use crate::failpoint::reached;
 use crate::io::seqpacket::pair;
 use crate::io::server_link::Said;
@@ -14,11 +14,17 @@ impl Driver {
     pub(super) fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Log(line) => self.say(&line),
-            Effect::LookAtGpus => self.look_at_gpus(),
-            Effect::LookAtMemory => self.look_at_memory(),
-            Effect::ChangeModes(changes) => self.change_modes(changes),
-            Effect::HoldModes(modes) => self.hold_modes(&modes),
-            Effect::EndStranger { process, force } => self.end_stranger(process, force),
+            Effect::LookAtGpus => self.gpus.look(),
+            Effect::LookAtMemory => self.gpus.look_at_memory(),
+            Effect::ChangeModes(changes) => {
+                let remarks = self.gpus.change(changes, &self.successor);
+                self.say_all(&remarks);
+            }
+            Effect::HoldModes(modes) => {
+                let remarks = self.gpus.hold_modes(&modes, &self.successor);
+                self.say_all(&remarks);
+            }
+            Effect::EndStranger { process, force } => gpus::end_stranger(process, force),
             Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
                 self.start_server(server, uid, gid, Extent { multi_user, gpu });
             }
@@ -37,7 +43,7 @@ impl Driver {
             Effect::Recall { connection } => self.recall(connection),
             Effect::WatchProcess { pid, connection } => self.watch_process(pid, connection),
             Effect::Close { connection } => self.close(connection),
-            Effect::Signal { server, signal } => self.signal_server(server, signal),
+            Effect::Signal { server, signal } => self.servers.signal(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),
             Effect::AnswerPs { session, rows } => self.describe(session, rows),
             Effect::Report { session, peer, report } => self.report(session, peer, report),
@@ -55,7 +61,7 @@ impl Driver {
             }
             Effect::Record(event) => self.record(&event),
             Effect::FindGpus { process } => self.find_gpus(process),
-            Effect::MeasureServer { server, pid } => self.measure_server(server, pid),
+            Effect::MeasureServer { server, pid } => self.servers.measure(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
             Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
             Effect::CatchUp { server } => self.links.catch_up(server),
@@ -68,9 +74,7 @@ impl Driver {
     }
 
     pub(super) fn answer(&mut self, session: SessionId, lines: Vec<String>) {
-        for line in &lines {
-            self.say(line);
-        }
+        self.say_all(&lines);
         self.answer_quietly(session, lines);
     }
 
@@ -110,8 +114,7 @@ impl Driver {
         self.look_for_gpus();
         let told = self.links.with(server, |link| link.configure(configuration));
         if self.unless_lost(told).is_some() {
-            let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, super::RunningServer::peer);
-            let note = ConnectionNote::of(Stage::Link, peer, Some(server));
+            let note = ConnectionNote::of(Stage::Link, self.servers.peer(server), Some(server));
             reached("configuration-sent");
             self.successor.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
             reached("link-held");

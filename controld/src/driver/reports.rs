@@ -5,11 +5,10 @@ use super::degraded::Degraded;
 use super::sessions::conversation::ToSession;
 use crate::core::vault::Caller;
 use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
-use crate::io::server_process::find_server;
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
-use crate::report::{DaemonFacts, Snapshot, Viewer};
+use crate::report::{DaemonFacts, Degradation, Snapshot, Viewer};
 use crate::settings::Settings;
 use remps_proto::admin::{Personality, Report};
 use std::time::SystemTime;
@@ -116,8 +115,7 @@ impl Driver {
 
     /// Why no server can be started.
     fn missing_server(&self) -> Option<String> {
-        let program = find_server(self.settings.server_binary.as_deref(), self.settings.search_path.as_deref());
-        program.err().map(|error| error.to_string())
+        self.servers.program().err()
     }
 
     fn degradations(&self, server: Option<String>) -> Vec<Degradation> {

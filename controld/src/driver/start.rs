@@ -3,9 +3,11 @@
 use super::clients::handover::Handovers;
 use super::connections::Connections;
 use super::events::Events;
+use super::gpus::Gpus;
 use super::links::Links;
 use super::logs::Logs;
 use super::reports::Reports;
+use super::servers::Servers;
 use super::sessions::Sessions;
 use super::successor::restore::Found;
 use super::successor::{Successor, keys};
@@ -26,7 +28,7 @@ use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -131,6 +133,8 @@ impl Driver {
         backlog.push(&found.backlog);
         backlog.for_each(|record| log.record(&record));
 
+        let (events, events_rx) = Events::channel();
+        let servers = Servers::new(&settings, events.clone());
         let witnesses = Witnesses::open(&settings);
         let vault = Keeper::new(&settings);
         let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
@@ -138,7 +142,7 @@ impl Driver {
         let records = &settings.file.policy.gpus.records;
         let records = (!records.is_empty()).then(|| PathBuf::from(records));
         let mode_records = ModeRecords::new(Arc::clone(directory.folder()), records);
-        let (events, events_rx) = Events::channel();
+        let gpus = Gpus::new(settings.file.policy.gpus.clone(), mode_records, events.clone());
         let dialect = if policy.personality < Personality::V580 { Dialect::Ordinals } else { Dialect::Keys };
         let owner = policy.owner;
         let defaults = settings.defaults.clone();
@@ -157,7 +161,7 @@ impl Driver {
             connections: Connections::new(events.clone()),
             sessions: Sessions::new(events.clone(), policy.personality),
             links: Links::new(dialect, events.clone()),
-            servers: BTreeMap::new(),
+            servers,
             handovers: Handovers::new(events),
             pending: VecDeque::new(),
             feeding: false,
@@ -166,8 +170,7 @@ impl Driver {
             witnesses,
             vault,
             reports,
-            modes_library: String::new(),
-            mode_records,
+            gpus,
             exit: None,
         };
         driver.begin_witnessing();
@@ -187,7 +190,10 @@ impl Driver {
         match driver.appear(&mut found) {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
-                driver.watch_gpus(found.modes.take(), std::mem::take(&mut found.mode_records));
+                let parts = std::mem::take(&mut found.mode_records);
+                let (watched, remarks) = driver.gpus.begin(found.modes.take(), parts, &driver.successor);
+                driver.say_all(&remarks);
+                driver.feed(watched);
                 Ok(driver)
             }
             Err(error) => {

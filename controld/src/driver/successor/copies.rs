@@ -12,7 +12,6 @@
 //! So each copy costs two descriptors, one in each process, and each address space one more for the pidfd.
 
 use crate::core::{Mourned, ProcessKey, ServerEpoch};
-use crate::door::note::since_boot;
 use crate::driver::events::Event;
 use crate::driver::following::Followed;
 use crate::driver::processes::kernel_pid;

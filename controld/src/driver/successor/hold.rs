@@ -3,14 +3,12 @@
 use super::Sought;
 use super::keys;
 use super::notes::{ConnectionNote, Stage};
-use crate::core::{ConnectionId, Peer};
+use crate::core::ConnectionId;
 use crate::driver::Driver;
-use crate::driver::processes::RunningServer;
 use crate::failpoint::reached;
 use crate::holder::{HolderError, HolderLink, Kind, Settings};
 use crate::sys::clock::milliseconds;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 impl Driver {
     /// The holder is gone: another one is started, beside everything else, and gets what is to survive us.
@@ -60,8 +58,7 @@ impl Driver {
         self.hold_settings();
         self.save();
         for (server, connection, socket) in self.links.iter() {
-            let peer = self.servers.get(&server).map_or(Peer { pid: 0, uid: 0, gid: 0 }, RunningServer::peer);
-            let note = ConnectionNote::of(Stage::Link, peer, Some(server));
+            let note = ConnectionNote::of(Stage::Link, self.servers.peer(server), Some(server));
             self.successor.hold(connection.0, Kind::SERVER_CONNECTION, &note, &[socket.as_fd()]);
         }
         for (connection, socket) in self.connections.iter() {
@@ -72,13 +69,12 @@ impl Driver {
                 self.successor.hold(key, Kind::CLIENT_END, &connection.0.to_le_bytes(), &[end]);
             }
         }
-        for (server, running) in &self.servers {
-            self.hold_stderr(*server, running);
-        }
+        self.servers.hold_all(&self.successor);
         self.hold_all_copies();
         self.hold_vault();
-        self.hold_mode_records();
-        self.hold_modes(&self.core.managed_modes());
+        self.gpus.hold_records(&self.successor);
+        let remarks = self.gpus.hold_modes(&self.core.managed_modes(), &self.successor);
+        self.say_all(&remarks);
     }
 
     /// How far a connection has come, and the end of a pair that goes with it.

@@ -74,7 +74,7 @@ impl Driver {
             return false;
         };
         let stderr = found.stderr.remove(&epoch).map(|(fd, _)| fd);
-        self.adopt_process(epoch, saved.uid, process, stderr);
+        self.servers.adopt(epoch, saved.uid, process, stderr);
         true
     }
 
