@@ -155,7 +155,8 @@ impl Driver {
         match Uvm::open() {
             Ok(uvm) => {
                 following.uvm = Some(uvm);
-                self.witness_found(UVM);
+                let found = self.witnesses.is_found(UVM);
+                self.told(found);
                 // Those that are there already.
                 for process in self.core.client_processes() {
                     let pid = kernel_pid(process.pid);

@@ -214,7 +214,8 @@ impl Driver {
     pub(super) fn spawn_server(&mut self, server: ServerEpoch, identity: Identity, extent: Extent) {
         match self.servers.spawn(server, identity, extent, &self.successor) {
             Ok(pid) => {
-                self.look_for_notices();
+                let told = self.witnesses.look_for_notices();
+                self.told(told);
                 self.feed(Input::ServerSpawned { server, pid });
                 reached("spawn-saved");
             }
@@ -232,7 +233,8 @@ impl Driver {
         self.link_lost(lost);
         self.feed(Input::ServerExited { server, cause });
         if self.servers.is_empty() {
-            self.stop_reading_notices();
+            let told = self.witnesses.stop_reading_notices();
+            self.told(told);
         }
         reached("server-exit-known");
     }

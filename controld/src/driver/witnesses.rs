@@ -46,6 +46,22 @@ pub(super) enum Sign {
     Notices(Vec<NoticeEvent>),
 }
 
+/// What the driver is to pass on, in order.
+pub(super) enum Told {
+    /// To the core.
+    Input(Input),
+    /// To the log.
+    Line(String),
+    /// To the journal.
+    Event(JournalEvent),
+}
+
+impl Told {
+    fn lost(witness: &'static str, process: Option<ProcessKey>, count: u64) -> Self {
+        Self::Event(JournalEvent::WitnessLost { witness, process, count })
+    }
+}
+
 impl Witnesses {
     /// Opens what there is, within a tokio runtime.
     pub(super) fn open(settings: &Settings) -> Self {
@@ -114,53 +130,51 @@ impl Witnesses {
             WitnessFacts { name: "notice", missing: notice_missing, attached: None, refused: 0 },
         ]
     }
-}
 
-impl Driver {
     /// Says which witnesses are missing, and looks for the patched module.
-    pub(super) fn begin_witnessing(&mut self) {
-        for (witness, text) in std::mem::take(&mut self.witnesses.remarks) {
-            self.witness_missing(witness, None, text);
-        }
-        self.look_for_notices();
+    fn begin(&mut self) -> Vec<Told> {
+        let remarks = std::mem::take(&mut self.remarks);
+        let mut told: Vec<Told> =
+            remarks.into_iter().flat_map(|(witness, text)| self.is_missing(witness, None, text)).collect();
+        told.extend(self.look_for_notices());
+        told
     }
 
     /// Says why a witness can't be heard, for one process or at all; the latter once for each reason.
-    pub(super) fn witness_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) {
-        if process.is_none() && self.witnesses.missing.insert(witness, text.clone()).as_ref() == Some(&text) {
-            return;
+    fn is_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) -> Vec<Told> {
+        if process.is_none() && self.missing.insert(witness, text.clone()).as_ref() == Some(&text) {
+            return Vec::new();
         }
-        self.say(&match process {
+        let line = match process {
             Some(process) => format!("Client {} is not watched by {witness}: {text}", process.pid),
             None => format!("Faults are not watched by {witness}: {text}"),
-        });
-        self.record(&JournalEvent::WitnessMissing { witness, process, text });
+        };
+        vec![Told::Line(line), Told::Event(JournalEvent::WitnessMissing { witness, process, text })]
     }
 
     /// A witness that was missing can be heard.
-    pub(super) fn witness_found(&mut self, witness: &'static str) {
-        if self.witnesses.missing.remove(witness).is_some() {
-            self.say(&format!("Faults are watched by {witness} from now on"));
-        }
+    pub(super) fn is_found(&mut self, witness: &'static str) -> Option<Told> {
+        self.missing.remove(witness).map(|_| Told::Line(format!("Faults are watched by {witness} from now on")))
     }
 
     /// The module may have been loaded since: looked for when a server starts, so that nothing wakes up for it.
-    pub(super) fn look_for_notices(&mut self) {
-        if !self.witnesses.has_notices || matches!(self.witnesses.notices.presence(), Presence::Present(_)) {
-            return;
+    pub(super) fn look_for_notices(&mut self) -> Vec<Told> {
+        if !self.has_notices || matches!(self.notices.presence(), Presence::Present(_)) {
+            return Vec::new();
         }
-        let before = self.witnesses.notices.presence().clone();
-        let presence = self.witnesses.notices.look().clone();
-        match presence {
-            Presence::Present(_) => self.say("The patched UVM module's notices are read"),
-            Presence::Absent | Presence::Closed => {}
+        let before = self.notices.presence().clone();
+        match self.notices.look().clone() {
+            Presence::Present(_) => vec![Told::Line("The patched UVM module's notices are read".to_owned())],
+            Presence::Absent | Presence::Closed => Vec::new(),
             other @ (Presence::Forbidden
             | Presence::Foreign
             | Presence::Older(_)
             | Presence::Newer(_)
             | Presence::Failed(_)) => {
-                if other != before {
-                    self.witness_missing("notice", None, other.to_string());
+                if other == before {
+                    Vec::new()
+                } else {
+                    self.is_missing("notice", None, other.to_string())
                 }
             }
         }
@@ -168,83 +182,108 @@ impl Driver {
 
     /// Gives the notice device back: an open descriptor keeps its module loaded, and an operator who has stopped all MPS
     /// work expects to be able to replace it.
-    pub(super) fn stop_reading_notices(&mut self) {
-        if matches!(self.witnesses.notices.presence(), Presence::Present(_)) {
-            self.witnesses.notices.close();
-            self.feed(Input::HardwareForgotten);
-        }
+    pub(super) fn stop_reading_notices(&mut self) -> Option<Told> {
+        let is_read = matches!(self.notices.presence(), Presence::Present(_));
+        is_read.then(|| {
+            self.notices.close();
+            Told::Input(Input::HardwareForgotten)
+        })
     }
 
-    pub(super) fn sign(&mut self, sign: Sign) {
+    fn sign(&mut self, sign: Sign) -> Vec<Told> {
         match sign {
             Sign::Kernel(Ok(signs)) => {
+                let mut told = Vec::new();
                 for sign in signs {
                     match sign {
-                        KernelSign::Xid(evidence) => self.feed(Input::Evidence(evidence)),
-                        KernelSign::OutOfMemory(Some(pid)) => self.witnesses.kills.note(pid),
+                        KernelSign::Xid(evidence) => told.push(Told::Input(Input::Evidence(evidence))),
+                        KernelSign::OutOfMemory(Some(pid)) => self.kills.note(pid),
                         KernelSign::OutOfMemory(None) => {}
                     }
                 }
-                let lost = self.witnesses.kmsg.as_ref().map_or(0, Kmsg::lost);
-                let count = lost.saturating_sub(std::mem::replace(&mut self.witnesses.kmsg_lost, lost));
-                if count > 0 {
-                    self.record(&JournalEvent::WitnessLost { witness: "xid", process: None, count });
-                }
+                let lost = self.kmsg.as_ref().map_or(0, Kmsg::lost);
+                let count = lost.saturating_sub(std::mem::replace(&mut self.kmsg_lost, lost));
+                told.extend((count > 0).then(|| Told::lost("xid", None, count)));
+                told
             }
             Sign::Kernel(Err(error)) => {
-                self.witnesses.kmsg = None;
-                self.witnesses.kills.log_is_read(false);
-                self.witness_missing("xid", None, error.to_string());
+                self.kmsg = None;
+                self.kills.log_is_read(false);
+                self.is_missing("xid", None, error.to_string())
             }
-            Sign::Notices(events) => events.into_iter().for_each(|event| self.notice(event)),
+            Sign::Notices(events) => events.into_iter().flat_map(|event| self.notice(event)).collect(),
         }
     }
 
-    fn notice(&mut self, event: NoticeEvent) {
-        match event {
-            NoticeEvent::Fault(_) | NoticeEvent::ZombieFault(_) => match event.evidence() {
-                Some(evidence) => self.feed(Input::Evidence(evidence)),
-                None => self.say("The patched module tells of a fault that is nobody's, or of a process not seen here"),
-            },
-            NoticeEvent::SnapshotBegins => self.feed(Input::HardwareForgotten),
-            NoticeEvent::SnapshotEnds => self.feed(Input::HardwareKnown),
-            NoticeEvent::VaSpaceAdded(client) => {
-                if let Some(process) = client.process {
-                    let (va_space, condemned) = (client.va_space, client.is_condemned);
-                    self.feed(Input::AddressSpaceAdded { va_space, process, condemned });
-                }
-            }
-            NoticeEvent::ChannelAdded(client, channel, facts) => {
-                if let Some(process) = client.process {
-                    let (channel, facts) = (Channel::Hardware(channel), ChannelFacts::Hardware(facts));
-                    self.feed(Input::ChannelAdded { process, channel, facts });
-                }
-            }
+    fn notice(&mut self, event: NoticeEvent) -> Vec<Told> {
+        let told = match event {
+            NoticeEvent::Fault(_) | NoticeEvent::ZombieFault(_) => Some(match event.evidence() {
+                Some(evidence) => Told::Input(Input::Evidence(evidence)),
+                None => Told::Line(
+                    "The patched module tells of a fault that is nobody's, or of a process not seen here".to_owned(),
+                ),
+            }),
+            NoticeEvent::SnapshotBegins => Some(Told::Input(Input::HardwareForgotten)),
+            NoticeEvent::SnapshotEnds => Some(Told::Input(Input::HardwareKnown)),
+            NoticeEvent::VaSpaceAdded(client) => client.process.map(|process| {
+                let (va_space, condemned) = (client.va_space, client.is_condemned);
+                Told::Input(Input::AddressSpaceAdded { va_space, process, condemned })
+            }),
+            NoticeEvent::ChannelAdded(client, channel, facts) => client.process.map(|process| {
+                let (channel, facts) = (Channel::Hardware(channel), ChannelFacts::Hardware(facts));
+                Told::Input(Input::ChannelAdded { process, channel, facts })
+            }),
             NoticeEvent::ChannelRemoved(_, channel) => {
-                self.feed(Input::ChannelRemoved { channel: Channel::Hardware(channel) });
+                Some(Told::Input(Input::ChannelRemoved { channel: Channel::Hardware(channel) }))
             }
             NoticeEvent::VaSpaceRemoved(client) => {
-                self.feed(Input::AddressSpaceGone { va_space: client.va_space, process: client.process });
+                Some(Told::Input(Input::AddressSpaceGone { va_space: client.va_space, process: client.process }))
             }
-            NoticeEvent::Lost(count) => {
-                self.record(&JournalEvent::WitnessLost { witness: "notice", process: None, count });
-            }
-            NoticeEvent::Suppressed(client, count) => {
-                let (witness, process) = ("notice", client.process);
-                self.record(&JournalEvent::WitnessLost { witness, process, count: u64::from(count) });
-            }
+            NoticeEvent::Lost(count) => Some(Told::lost("notice", None, count)),
+            NoticeEvent::Suppressed(client, count) => Some(Told::lost("notice", client.process, u64::from(count))),
             NoticeEvent::Gone(text) => {
-                self.feed(Input::HardwareForgotten);
-                self.witness_missing("notice", None, text);
+                let mut told = vec![Told::Input(Input::HardwareForgotten)];
+                told.extend(self.is_missing("notice", None, text));
+                return told;
             }
-            NoticeEvent::Killed(client) => {
-                if let Some(process) = client.process {
-                    self.say(&format!("The kernel has killed client {}, whose fault was isolated", process.pid));
-                }
-            }
+            NoticeEvent::Killed(client) => client.process.map(|process| {
+                Told::Line(format!("The kernel has killed client {}, whose fault was isolated", process.pid))
+            }),
             NoticeEvent::Held(_) | NoticeEvent::HoldEnds(_) | NoticeEvent::Refused(..) | NoticeEvent::Unknown(_) => {
                 tracing::debug!(?event, "notice");
+                None
+            }
+        };
+        told.into_iter().collect()
+    }
+}
+
+impl Driver {
+    /// Passes on what the witnesses have told.
+    pub(super) fn told(&mut self, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            match told {
+                Told::Input(input) => self.feed(input),
+                Told::Line(line) => self.say(&line),
+                Told::Event(event) => self.record(&event),
             }
         }
+    }
+
+    /// Says which witnesses are missing, and looks for the patched module.
+    pub(super) fn begin_witnessing(&mut self) {
+        let told = self.witnesses.begin();
+        self.told(told);
+    }
+
+    /// Says why a witness can't be heard, for one process or at all; the latter once for each reason.
+    pub(super) fn witness_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) {
+        let told = self.witnesses.is_missing(witness, process, text);
+        self.told(told);
+    }
+
+    pub(super) fn sign(&mut self, sign: Sign) {
+        let told = self.witnesses.sign(sign);
+        self.told(told);
     }
 }
