@@ -162,10 +162,10 @@ impl Driver {
                 self.is_unheard(process);
             }
             Event::GpusFound(found) => {
-                self.witnesses.looks_for_gpus = false;
-                self.feed(Input::GpusFound(found));
+                let found = self.witnesses.gpus_found(found);
+                self.feed(found);
             }
-            Event::SpacesFound { process, gpus } => self.spaces_found(process, gpus),
+            Event::SpacesFound { process, gpus } => self.feed(Input::SpacesFound { process, gpus }),
             Event::Measured { server, memory_bytes } => self.feed(Input::ServerMeasured { server, memory_bytes }),
             Event::Described { session, rows } => self.answer(session, ps_table(&rows)),
             Event::GpusSeen(seen) => {
@@ -177,7 +177,10 @@ impl Driver {
                 let changed = self.gpus.changed(changed, &self.successor);
                 self.feed(changed);
             }
-            Event::Devices { devices } => self.devices_listed(&devices),
+            Event::Devices { devices } => {
+                let told = self.listing.done(&devices);
+                self.told(told);
+            }
         }
     }
 }

@@ -21,6 +21,7 @@ mod following;
 mod gpus;
 mod handshake;
 mod links;
+mod listing;
 mod logs;
 mod perform;
 mod processes;
@@ -30,12 +31,10 @@ mod sessions;
 mod start;
 mod successor;
 mod vault;
-mod whereabouts;
 mod witnesses;
 mod word;
 
-use crate::core::{Core, Input, ProcessKey, SessionId, Uid};
-use crate::devices::{self, Device};
+use crate::core::{Core, Input, JournalEvent, ProcessKey, Uid};
 use crate::holder::Kind;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
@@ -46,6 +45,7 @@ use dispatch::Wake;
 use events::{Event, Events};
 use gpus::Gpus;
 use links::Links;
+use listing::Listing;
 use logs::Logs;
 use reports::Reports;
 use servers::Servers;
@@ -85,15 +85,22 @@ pub(crate) struct Driver {
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,
     feeding: bool,
-    /// The machine's GPUs, when the option `-q` had them listed at the start.
-    devices: Option<Vec<Device>>,
-    /// Who waits for the listing of the devices that is under way; `None` is the option `-q`.
-    listing: Vec<Option<SessionId>>,
+    listing: Listing,
     witnesses: Witnesses,
     vault: Keeper,
     reports: Reports,
     gpus: Gpus,
     exit: Option<u8>,
+}
+
+/// What the driver is to pass on, in order.
+pub(super) enum Told {
+    /// To the core.
+    Input(Input),
+    /// To the log.
+    Line(String),
+    /// To the journal.
+    Event(Box<JournalEvent>),
 }
 
 /// The signals that mean something. They are caught before the sockets appear, so that none ends the daemon without
@@ -188,29 +195,16 @@ impl Driver {
 
     /// Lists the devices now and not at the first `device_query` (option `-q`).
     pub(crate) fn ready_devices(&mut self) {
-        self.list_devices(None);
+        self.listing.begin(None);
     }
 
-    /// Lists the devices for a session, or for good. One process does so at a time: whoever asks meanwhile gets its
-    /// answer too, so that no number of sessions starts as many processes.
-    fn list_devices(&mut self, session: Option<SessionId>) {
-        self.listing.push(session);
-        if self.listing.len() > 1 {
-            return;
-        }
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            let devices = devices::list().await.map_err(|error| error.to_string());
-            events.send(Event::Devices { devices }).await;
-        });
-    }
-
-    fn devices_listed(&mut self, devices: &Result<Vec<Device>, String>) {
-        for waiting in std::mem::take(&mut self.listing) {
-            match (waiting, devices) {
-                (Some(session), devices) => self.feed(Input::DevicesListed { session, devices: devices.clone() }),
-                (None, Ok(devices)) => self.devices = Some(devices.clone()),
-                (None, Err(reason)) => self.say(&format!("The devices can't be listed: {reason}")),
+    /// Passes on what somebody has told.
+    pub(super) fn told(&mut self, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            match told {
+                Told::Input(input) => self.feed(input),
+                Told::Line(line) => self.say(&line),
+                Told::Event(event) => self.record(&event),
             }
         }
     }

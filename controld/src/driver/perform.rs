@@ -47,10 +47,11 @@ impl Driver {
             Effect::Answer { session, lines } => self.answer(session, lines),
             Effect::AnswerPs { session, rows } => self.describe(session, rows),
             Effect::Report { session, peer, report } => self.report(session, peer, report),
-            Effect::ListDevices { session } => match self.devices.clone() {
-                Some(devices) => self.feed(Input::DevicesListed { session, devices: Ok(devices) }),
-                None => self.list_devices(Some(session)),
-            },
+            Effect::ListDevices { session } => {
+                if let Some(known) = self.listing.known(session) {
+                    self.feed(known);
+                }
+            }
             Effect::CloseSessions => {
                 self.sessions.end_idle();
                 reached("sessions-closed");
@@ -60,7 +61,7 @@ impl Driver {
                 reached("saved");
             }
             Effect::Record(event) => self.record(&event),
-            Effect::FindGpus { process } => self.find_gpus(process),
+            Effect::FindGpus { process } => self.witnesses.find_gpus(process),
             Effect::MeasureServer { server, pid } => self.servers.measure(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
             Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
@@ -111,7 +112,7 @@ impl Driver {
         self.links.insert(server, connection, socket.clone());
         self.look_for_uvm();
         // A GPU has its name only when somebody has used it, and its instances may be others than before.
-        self.look_for_gpus();
+        self.witnesses.look_for_gpus();
         let told = self.links.with(server, |link| link.configure(configuration));
         if self.unless_lost(told).is_some() {
             let note = ConnectionNote::of(Stage::Link, self.servers.peer(server), Some(server));

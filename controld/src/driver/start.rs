@@ -5,6 +5,7 @@ use super::connections::Connections;
 use super::events::Events;
 use super::gpus::Gpus;
 use super::links::Links;
+use super::listing::Listing;
 use super::logs::Logs;
 use super::reports::Reports;
 use super::servers::Servers;
@@ -135,7 +136,7 @@ impl Driver {
 
         let (events, events_rx) = Events::channel();
         let servers = Servers::new(&settings, events.clone());
-        let witnesses = Witnesses::open(&settings);
+        let witnesses = Witnesses::open(&settings, events.clone());
         let vault = Keeper::new(&settings);
         let installed = server_version::find(None, settings.library_path.as_deref()).map(|installed| installed.version);
         let reports = Reports::new(&settings, policy.personality, installed);
@@ -162,11 +163,10 @@ impl Driver {
             sessions: Sessions::new(events.clone(), policy.personality),
             links: Links::new(dialect, events.clone()),
             servers,
-            handovers: Handovers::new(events),
+            handovers: Handovers::new(events.clone()),
             pending: VecDeque::new(),
             feeding: false,
-            devices: None,
-            listing: Vec::new(),
+            listing: Listing::new(events),
             witnesses,
             vault,
             reports,
@@ -177,7 +177,9 @@ impl Driver {
         if let Some(saved) = found.state.take() {
             driver.take_over(policy, &saved, &mut found);
         }
-        driver.know_gpus().await;
+        if let Some(found) = driver.witnesses.know_gpus().await {
+            driver.feed(found);
+        }
         driver.take_over_copies(std::mem::take(&mut found.copies));
         reached("state-restored");
         driver.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.logs.fifo()]);

@@ -3,9 +3,11 @@
 //! [`following`](super::following).
 
 pub(super) mod fault_records;
+mod whereabouts;
 
-use super::Driver;
+use super::events::Events;
 use super::following::{Following, UVM};
+use super::{Driver, Told};
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::io::proc_dir::is_in_first_pid_namespace;
 use crate::report::WitnessFacts;
@@ -16,7 +18,7 @@ use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Why a witness is missing that the configuration does not want.
@@ -36,8 +38,11 @@ pub(super) struct Witnesses {
     pub(super) mounts: Arc<Mounts>,
     /// Why a witness can't be heard at all.
     missing: BTreeMap<&'static str, String>,
+    /// Where the machine's GPUs are found, if they are to be looked for.
+    gpus: Option<PathBuf>,
     /// Whether it is being looked which GPUs there are.
-    pub(super) looks_for_gpus: bool,
+    looks_for_gpus: bool,
+    events: Events,
 }
 
 /// What a witness says to the driver's loop.
@@ -46,25 +51,15 @@ pub(super) enum Sign {
     Notices(Vec<NoticeEvent>),
 }
 
-/// What the driver is to pass on, in order.
-pub(super) enum Told {
-    /// To the core.
-    Input(Input),
-    /// To the log.
-    Line(String),
-    /// To the journal.
-    Event(JournalEvent),
-}
-
 impl Told {
     fn lost(witness: &'static str, process: Option<ProcessKey>, count: u64) -> Self {
-        Self::Event(JournalEvent::WitnessLost { witness, process, count })
+        Self::Event(Box::new(JournalEvent::WitnessLost { witness, process, count }))
     }
 }
 
 impl Witnesses {
     /// Opens what there is, within a tokio runtime.
-    pub(super) fn open(settings: &Settings) -> Self {
+    pub(super) fn open(settings: &Settings, events: Events) -> Self {
         let file = &settings.file.witness;
         let mut remarks = Vec::new();
         let (following, error) = Following::open(file.uvm);
@@ -92,7 +87,9 @@ impl Witnesses {
             kills,
             mounts: Arc::new(Mounts::read()),
             missing: BTreeMap::new(),
+            gpus: Some(PathBuf::from(&file.gpus)).filter(|root| !root.as_os_str().is_empty()),
             looks_for_gpus: false,
+            events,
         }
     }
 
@@ -149,7 +146,7 @@ impl Witnesses {
             Some(process) => format!("Client {} is not watched by {witness}: {text}", process.pid),
             None => format!("Faults are not watched by {witness}: {text}"),
         };
-        vec![Told::Line(line), Told::Event(JournalEvent::WitnessMissing { witness, process, text })]
+        vec![Told::Line(line), Told::Event(Box::new(JournalEvent::WitnessMissing { witness, process, text }))]
     }
 
     /// A witness that was missing can be heard.
@@ -259,17 +256,6 @@ impl Witnesses {
 }
 
 impl Driver {
-    /// Passes on what the witnesses have told.
-    pub(super) fn told(&mut self, told: impl IntoIterator<Item = Told>) {
-        for told in told {
-            match told {
-                Told::Input(input) => self.feed(input),
-                Told::Line(line) => self.say(&line),
-                Told::Event(event) => self.record(&event),
-            }
-        }
-    }
-
     /// Says which witnesses are missing, and looks for the patched module.
     pub(super) fn begin_witnessing(&mut self) {
         let told = self.witnesses.begin();

@@ -1,13 +1,12 @@
 //! Finds out which GPUs the machine has and which of them clients use. Both may wait for a GPU that hangs, so it is done
 //! beside the driver, and what does not answer is not known.
 
-use super::Driver;
-use super::events::Event;
-use crate::core::{Input, ProcessKey};
+use super::Witnesses;
+use crate::core::{GpuPlace, Input, ProcessKey};
+use crate::driver::events::Event;
 use crate::io::blocking::MACHINE;
 use crate::patience::patient;
 use crate::witness::gpus;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the daemon's start waits for that.
@@ -17,25 +16,20 @@ const LATER: Duration = Duration::from_secs(30);
 /// Whose thread it is: the daemon's own.
 const OWN: u32 = 0;
 
-impl Driver {
-    /// Looks which GPUs the machine has before the first client comes, whose domain may depend on it.
-    pub(super) async fn know_gpus(&mut self) {
-        let root = PathBuf::from(&self.settings.file.witness.gpus);
-        if root.as_os_str().is_empty() {
-            return;
-        }
+impl Witnesses {
+    /// Which GPUs the machine has, before the first client comes, whose domain may depend on it.
+    pub(in crate::driver) async fn know_gpus(&self) -> Option<Input> {
+        let root = self.gpus.clone()?;
         // What takes longer is looked for again with the first server.
-        if let Ok(found) = MACHINE.run(OWN, patient(AT_START), move || gpus::list(&root)).await {
-            self.feed(Input::GpusFound(found));
-        }
+        MACHINE.run(OWN, patient(AT_START), move || gpus::list(&root)).await.ok().map(Input::GpusFound)
     }
 
     /// Looks which GPUs the machine has, once at a time.
-    pub(super) fn look_for_gpus(&mut self) {
-        let root = PathBuf::from(&self.settings.file.witness.gpus);
-        if root.as_os_str().is_empty() || std::mem::replace(&mut self.witnesses.looks_for_gpus, true) {
+    pub(in crate::driver) fn look_for_gpus(&mut self) {
+        let Some(root) = self.gpus.clone().filter(|_| !self.looks_for_gpus) else {
             return;
-        }
+        };
+        self.looks_for_gpus = true;
         let events = self.events.clone();
         tokio::spawn(async move {
             // A look that fails has found nothing.
@@ -44,9 +38,15 @@ impl Driver {
         });
     }
 
+    /// The machine has these GPUs.
+    pub(in crate::driver) fn gpus_found(&mut self, found: Vec<GpuPlace>) -> Input {
+        self.looks_for_gpus = false;
+        Input::GpusFound(found)
+    }
+
     /// Asks the UVM driver which GPUs a client's address spaces have.
-    pub(super) fn find_gpus(&self, process: ProcessKey) {
-        let Some(spaces) = self.witnesses.following.gpus_of(process) else {
+    pub(in crate::driver) fn find_gpus(&self, process: ProcessKey) {
+        let Some(spaces) = self.following.gpus_of(process) else {
             return;
         };
         let questions: Vec<_> = spaces.iter().map(|copies| copies.ask_for_gpus()).collect();
@@ -61,9 +61,5 @@ impl Driver {
             }
             events.send(Event::SpacesFound { process, gpus: all }).await;
         });
-    }
-
-    pub(super) fn spaces_found(&mut self, process: ProcessKey, gpus: Option<Vec<String>>) {
-        self.feed(Input::SpacesFound { process, gpus });
     }
 }
