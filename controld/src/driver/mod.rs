@@ -10,6 +10,19 @@
 //! queued within bounds, or the peer is given up. Whatever must survive a `kill -9` of this process is told to the holder
 //! *before* the packet that makes it true is taken from or given to a peer, in an order that lets a successor find out
 //! from the peer's side what was done last ([`successor`]).
+//!
+//! What is open has its owners, which are told what has happened and return inputs for the core, lines for the log or
+//! events for the journal ([`Told`]), or what is lost; what concerns more than one of them is done here.
+//!
+//! | owner | of |
+//! |---|---|
+//! | [`Connections`], [`Handovers`], [`Sessions`] | peers: until their role is known, clients on their way to a server, command lines |
+//! | [`Servers`], [`Links`] | servers: their processes, the conversation with them |
+//! | [`Successor`] | the holder, and what is told to it |
+//! | [`Witnesses`] | who tells of faults, and what clients are followed with |
+//! | [`Keeper`] | the vault's descriptors |
+//! | [`Gpus`], [`Listing`] | compute modes, the list of devices |
+//! | [`Logs`], [`Reports`] | log and its FIFO, journal, metrics and answers |
 
 mod clients;
 mod connections;

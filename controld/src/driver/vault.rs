@@ -34,7 +34,7 @@ use crate::door::{Reply, Request};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
 use crate::io::folder::Kind as FileKind;
-use crate::io::process::{WatchedProcess, open_process, start_time};
+use crate::io::process::{open_process, start_time};
 use crate::sys::clock::milliseconds;
 use crate::witness::uvm::may_look;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
@@ -187,16 +187,13 @@ impl Driver {
                     Ok(id) => {
                         let files = Files { memory: Arc::new(descriptor), device };
                         let before = self.vault.files.insert(id, files);
-                        let server = self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0);
+                        let server = self.server_of_caller(caller);
                         self.vault.rules.note_server(caller, &name, server);
                         self.keep_namespace(&client);
                         self.note_titles();
                         self.hold_region(id);
                         reached("region-held");
-                        let opened = client.pidfd.try_clone();
-                        let pid = super::processes::kernel_pid(caller.process.pid);
-                        self.vault
-                            .watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
+                        self.watch_caller(&client);
                         let (answers, point) = (vec![done(1)], "region-safe");
                         self.after_barrier(Deferred::Answer { region: Some(id), name: None, point, answers, reply });
                         match before {
@@ -240,9 +237,7 @@ impl Driver {
                     self.note_titles();
                     self.note_regions(&ids);
                     reached("adoption-noted");
-                    let pid = super::processes::kernel_pid(caller.process.pid);
-                    let opened = client.pidfd.try_clone();
-                    self.vault.watch(caller.process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(pid, pidfd)));
+                    self.watch_caller(&client);
                     let answers = self.vault.told(&ids, true, now);
                     let bytes =
                         ids.iter().filter_map(|id| self.vault.rules.get(*id)).map(|kept| kept.region.bytes).sum();

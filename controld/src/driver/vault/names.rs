@@ -158,7 +158,7 @@ impl Driver {
         let _ = reply.send(answers);
     }
 
-    fn server_of_caller(&self, caller: &Caller) -> u64 {
+    pub(super) fn server_of_caller(&self, caller: &Caller) -> u64 {
         self.core.fate_of(caller.process).map_or(0, |(server, _)| server.0)
     }
 
