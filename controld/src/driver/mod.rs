@@ -47,7 +47,7 @@ mod vault;
 mod witnesses;
 mod word;
 
-use crate::core::{Core, Input, JournalEvent, ProcessKey, Uid};
+use crate::core::{Core, Input, JournalEvent, Uid};
 use crate::holder::Kind;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
@@ -63,14 +63,13 @@ use logs::Logs;
 use reports::Reports;
 use servers::Servers;
 use sessions::Sessions;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use successor::Successor;
 use successor::keys;
 use successor::notes::{ConnectionNote, Stage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use vault::Keeper;
 use witnesses::Witnesses;
 
@@ -92,8 +91,6 @@ pub(crate) struct Driver {
     sessions: Sessions,
     links: Links,
     servers: Servers,
-    /// The tasks that wait for the ends of clients.
-    watched: HashMap<ProcessKey, AbortHandle>,
     handovers: Handovers,
     /// Inputs that follow from performing effects.
     pending: VecDeque<Input>,

@@ -7,8 +7,6 @@ use crate::core::{ConnectionId, End, Input, Pid, ProcessKey};
 use crate::devices;
 use crate::io::process::{WatchedProcess, open_process, start_time};
 use crate::io::reaper;
-use crate::witness::end::EndWatch;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait before a process that can't be watched is tried again.
@@ -53,32 +51,7 @@ impl Driver {
         }
         let uid = self.core.process_user(pid).unwrap_or(self.owner);
         self.follow(process, opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok()));
-        let events = self.events.clone();
-        let (identities, kills) = (self.witnesses.identities.clone(), self.witnesses.kills.clone());
-        let mounts = Arc::clone(&self.witnesses.mounts);
-        let task = tokio::spawn(async move {
-            // A process that does not let itself be read must not delay the news of its own end.
-            let found = tokio::select! {
-                biased;
-                found = identities.of(pid, uid, Some(process.start_time)) => Some(found),
-                _ = opened.ended() => None,
-            };
-            let cgroups = found.as_ref().map(|found| found.cgroups.clone()).unwrap_or_default();
-            let watch = EndWatch::begin(process, &kills, &cgroups, &mounts);
-            if let Some(found) = found {
-                events.send(Event::Identified { process, found: Box::new(found) }).await;
-            }
-            let _ = opened.ended().await;
-            // What its tools queue still has to tell comes first: both may have become readable in the same moment.
-            tokio::task::yield_now().await;
-            let end = watch.end(opened.pidfd()).await;
-            events.send(Event::ProcessGone { process, end }).await;
-        });
-        // A process that has outlived its server is watched anew when it comes back.
-        let before = self.watched.insert(process, task.abort_handle()).filter(|_| process.start_time != 0);
-        if let Some(before) = before {
-            before.abort();
-        }
+        self.witnesses.await_end(process, uid, opened);
     }
 
     fn watch_later(&self, pid: Pid, connection: Option<ConnectionId>, error: &std::io::Error) {
@@ -98,13 +71,13 @@ impl Driver {
         let started = start_time(kernel_pid(pid)).unwrap_or_default();
         if known.start_time != 0 && started != 0 && known.start_time != started {
             self.feed(Input::ProcessGone { process: known, end: End::Unknown });
-        } else if !self.watched.contains_key(&known) {
+        } else if !self.witnesses.awaits_end(known) {
             self.watch_process(pid, connection);
         }
     }
 
     pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
-        self.watched.remove(&process);
+        self.witnesses.has_ended(process);
         self.feed(Input::ProcessGone { process, end });
         self.mourn(process);
         self.forget_unless_held(process);

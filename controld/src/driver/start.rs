@@ -29,7 +29,7 @@ use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -155,7 +155,6 @@ impl Driver {
             logs: Logs::new(log, fifo),
             directory,
             successor,
-            watched: HashMap::new(),
             events: events.clone(),
             events_rx,
             signals,

@@ -2,6 +2,7 @@
 //! missing. What is missing here costs exactly what that witness knows, and is said once. Clients are followed in
 //! [`following`](super::following).
 
+mod ends;
 pub(super) mod fault_records;
 mod whereabouts;
 
@@ -17,9 +18,10 @@ use crate::witness::end::MemoryKills;
 use crate::witness::identity::Identities;
 use crate::witness::kmsg::{KernelSign, Kmsg};
 use crate::witness::notice::{DeviceFile, NoticeEvent, Notices, Presence};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::task::AbortHandle;
 
 /// Why a witness is missing that the configuration does not want.
 const SWITCHED_OFF: &str = "switched off";
@@ -34,8 +36,10 @@ pub(super) struct Witnesses {
     /// What is missing, said once the driver runs.
     remarks: Vec<(&'static str, String)>,
     pub(super) identities: Identities,
-    pub(super) kills: MemoryKills,
-    pub(super) mounts: Arc<Mounts>,
+    kills: MemoryKills,
+    mounts: Arc<Mounts>,
+    /// The tasks that wait for the ends of clients.
+    ends: HashMap<ProcessKey, AbortHandle>,
     /// Why a witness can't be heard at all.
     missing: BTreeMap<&'static str, String>,
     /// Where the machine's GPUs are found, if they are to be looked for.
@@ -86,6 +90,7 @@ impl Witnesses {
             identities: Identities::default(),
             kills,
             mounts: Arc::new(Mounts::read()),
+            ends: HashMap::new(),
             missing: BTreeMap::new(),
             gpus: Some(PathBuf::from(&file.gpus)).filter(|root| !root.as_os_str().is_empty()),
             looks_for_gpus: false,

@@ -1,0 +1,49 @@
+//! Waits for the ends of clients, and reads who they are meanwhile.
+
+use super::Witnesses;
+use crate::core::{ProcessKey, Uid};
+use crate::driver::events::Event;
+use crate::io::process::WatchedProcess;
+use crate::witness::end::EndWatch;
+use std::sync::Arc;
+
+impl Witnesses {
+    /// Reports who a client's process is, and when it ends.
+    pub(in crate::driver) fn await_end(&mut self, process: ProcessKey, uid: Uid, opened: WatchedProcess) {
+        let (identities, kills) = (self.identities.clone(), self.kills.clone());
+        let (mounts, events) = (Arc::clone(&self.mounts), self.events.clone());
+        let task = tokio::spawn(async move {
+            // A process that does not let itself be read must not delay the news of its own end.
+            let found = tokio::select! {
+                biased;
+                found = identities.of(process.pid, uid, Some(process.start_time)) => Some(found),
+                _ = opened.ended() => None,
+            };
+            let cgroups = found.as_ref().map(|found| found.cgroups.clone()).unwrap_or_default();
+            let watch = EndWatch::begin(process, &kills, &cgroups, &mounts);
+            if let Some(found) = found {
+                events.send(Event::Identified { process, found: Box::new(found) }).await;
+            }
+            let _ = opened.ended().await;
+            // What its tools queue still has to tell comes first: both may have become readable in the same moment.
+            tokio::task::yield_now().await;
+            let end = watch.end(opened.pidfd()).await;
+            events.send(Event::ProcessGone { process, end }).await;
+        });
+        // A process that has outlived its server is watched anew when it comes back.
+        let before = self.ends.insert(process, task.abort_handle()).filter(|_| process.start_time != 0);
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+
+    /// Whether the end of a process is waited for.
+    pub(in crate::driver) fn awaits_end(&self, process: ProcessKey) -> bool {
+        self.ends.contains_key(&process)
+    }
+
+    /// A process has ended.
+    pub(in crate::driver) fn has_ended(&mut self, process: ProcessKey) {
+        self.ends.remove(&process);
+    }
+}
