@@ -1,6 +1,6 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
-use super::evidence::ProcessKey;
+use super::faults::evidence::ProcessKey;
 use super::gpus::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::input::Peer;

@@ -1,13 +1,13 @@
 //! Everything that can happen to the core.
 
-use super::channels::{Channel, Facts};
-use super::evidence::{End, Evidence, ProcessKey};
+use super::clients::channels::{Channel, Facts};
+use super::clients::place::Rights;
+use super::faults::evidence::{End, Evidence, ProcessKey};
+use super::faults::held::GpuMemory;
+use super::faults::verdict::Identity;
+use super::gpus::whereabouts::GpuPlace;
 use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
-use super::held::GpuMemory;
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-use super::place::Rights;
-use super::verdict::Identity;
-use super::whereabouts::GpuPlace;
 use crate::devices::Device;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;

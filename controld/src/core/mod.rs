@@ -3,127 +3,93 @@
 //! One task feeds [`Core::handle`] and performs the effects in order. Nothing here reads a clock, a file or a socket,
 //! so the hard part of the daemon is tested in virtual time with random events (`tests.rs`).
 //!
-//! | part | decides |
+//! | room | decides |
 //! |---|---|
-//! | [`server`], `start`, `lifecycle` | when a server starts, drains, is forced, is given up and started again |
-//! | `idle`, `quit` | which servers go for want of clients, and how the daemon itself ends |
-//! | `admission`, `domain` | which server a client goes to, and who waits |
-//! | `handshakes` | which clients are taken back from a server that they were on their way to |
-//! | `fault`, [`evidence`] | which servers a fault has spoilt, and what replaces them |
-//! | `spared` | which clients a fault has left alone, and what becomes of their server |
-//! | `settle`, `silence` | when a server is known to be sound, and what becomes of one that says nothing |
-//! | `incident`, `own_word`, `blame`, `sanctions` | which signs belong together, who it was, and what becomes of it |
-//! | `funeral`, `held` | what is done for a client that died in the middle of its work, and for how much of them |
-//! | `remains` | whether anything is left of a client whose fault was isolated |
-//! | [`gpu`], `whereabouts` | what GPUs are called, and where each client is |
-//! | `gpus` | which compute modes are changed, and what becomes of who passes MPS by |
-//! | `commands`, `questions` | what the command line is answered |
-//! | `place` | whom a number stands for: where a process is, and what that lets its user do |
-//! | `picture` | what reports and metrics are made from |
+//! | [`servers`] | when a server starts, drains, is forced, is given up and started again, and what it is asked |
+//! | [`clients`] | which server a client goes to, who waits, and who is taken back |
+//! | [`faults`] | which servers a fault has spoilt, who it was, and what becomes of culprits, victims and the dead |
+//! | [`gpus`], [`gpu`] | what GPUs are called and where each client is; compute modes, and who passes MPS by |
+//! | [`commands`] | what the command line is answered |
 //! | [`vault`] | whose each kept region of GPU memory is, and until when |
-//! | [`saved`], `census` | what a successor must know to go on where a killed daemon stopped, and who is where then |
+//! | [`quit`] | how the daemon itself ends |
+//! | [`picture`], [`journal`] | what reports and metrics are made from, and what is told of what happened |
+//! | [`policy`] | what the operator chose |
+//! | [`saved`] | what a successor must know to go on where a killed daemon stopped |
 //!
 //! # Invariants
 //! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
 //! request to a server has one purpose and is answered once. After `quit` nothing is spawned. Nothing is routed to a
 //! server that has decided to end. An input that names a server of an earlier epoch is dropped.
 
-mod admission;
-mod backoff;
-mod blame;
-mod census;
-mod channels;
+mod clients;
 mod commands;
-mod domain;
 mod effect;
-mod evidence;
-mod fate;
-mod fault;
-mod funeral;
+mod faults;
 pub(crate) mod gpu;
 mod gpus;
-mod handshakes;
-mod held;
-mod idle;
 mod ids;
-mod incident;
 mod input;
 mod journal;
-mod lifecycle;
-mod own_word;
 mod picture;
-mod place;
 mod policy;
-mod quarantine;
-mod questions;
 mod quit;
-mod reach;
-mod recovered;
-mod remains;
-mod sanctions;
 pub(crate) mod saved;
-mod server;
-mod settle;
-mod silence;
-mod spared;
-mod start;
+mod servers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod vault;
-mod verdict;
-mod whereabouts;
 
-pub(crate) use channels::{Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
+pub(crate) use clients::channels::{Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
+pub(crate) use clients::fate::{Fate, Part};
+pub use clients::place::Place;
+pub(crate) use clients::place::{Namespace, Rights};
 pub use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
-pub(crate) use evidence::Isolation;
-pub use evidence::{Access, End, Evidence, MemoryFault, ProcessKey, XidClass};
-pub(crate) use fate::{Fate, Part};
-pub(crate) use funeral::Mourned;
+pub(crate) use faults::evidence::Isolation;
+pub use faults::evidence::{Access, End, Evidence, MemoryFault, ProcessKey, XidClass};
+pub(crate) use faults::funeral::Mourned;
+pub(crate) use faults::held::GpuMemory;
+pub use faults::verdict::Identity;
+pub(crate) use faults::verdict::{Confidence, SuspectIdentity, Verdict};
 pub(crate) use gpu::Gpu;
+pub(crate) use gpus::whereabouts::GpuPlace;
 pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
-pub(crate) use held::GpuMemory;
 pub use ids::{ConnectionId, Pid, RequestId, ServerEpoch};
 pub(crate) use ids::{DomainId, SessionId, Uid};
 pub use input::{ExitCause, Input, NoReply, Peer};
 pub use journal::JournalEvent;
 pub(crate) use journal::{ExitReason, FuneralEnd, RefusalReason, Sanction};
-pub use place::Place;
-pub(crate) use place::{Namespace, Rights};
 pub use policy::Policy;
 pub(crate) use policy::{
     Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing, forms,
 };
-pub(crate) use server::{Server, ServerState};
-pub use verdict::Identity;
-pub(crate) use verdict::{Confidence, SuspectIdentity, Verdict};
-pub(crate) use whereabouts::GpuPlace;
+pub(crate) use servers::server::{Server, ServerState};
 #[cfg(test)]
 pub(crate) use {
+    faults::verdict::{Suspect, Testimony},
     journal::ModeCause,
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
-    server::Role,
-    verdict::{Suspect, Testimony},
+    servers::server::Role,
 };
 
-use admission::{Client, Process};
-use blame::{Deaths, Verdicts};
+use clients::admission::{Client, Process};
+use clients::fate::FormerHomes;
 use commands::{Asker, Deferred};
 use core::time::Duration;
-use domain::{Domain, Domains};
-use fate::FormerHomes;
-use funeral::Funeral;
+use faults::blame::{Deaths, Verdicts};
+use faults::funeral::Funeral;
+use faults::held::HeldMemory;
+use faults::incident::Incident;
+use faults::remains::{Remains, Spaces};
+use faults::sanctions::{Ending, Offenders};
 use gpus::Gpus;
-use held::HeldMemory;
-use incident::Incident;
-use questions::{Gather, Question};
+use gpus::whereabouts::KnownGpus;
 use quit::Quit;
-use remains::{Remains, Spaces};
 use remps_proto::admin::defaults::Defaults;
-use sanctions::{Ending, Offenders};
+use servers::domain::{Domain, Domains};
+use servers::questions::{Gather, Question};
 use slab::Slab;
 use std::collections::BTreeMap;
-use whereabouts::KnownGpus;
 
 /// How often the steps that follow from the time are done for one input; each makes at most the next one due.
 const MAX_ROUNDS: usize = 8;

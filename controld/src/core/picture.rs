@@ -1,12 +1,12 @@
 //! The picture of the core that reports and gauges are made from ([`Snapshot`]): `status`, metrics and readiness all come
 //! from it, so they can't disagree about what is now.
 
-use super::admission::{Client, Place, Process};
-use super::domain::Domain;
-use super::evidence::{End, ProcessKey};
+use super::clients::admission::{Client, Place, Process};
+use super::faults::evidence::{End, ProcessKey};
+use super::faults::verdict::{Identity, SuspectIdentity};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
-use super::server::{Role, Server, ServerState};
-use super::verdict::{Identity, SuspectIdentity};
+use super::servers::domain::Domain;
+use super::servers::server::{Role, Server, ServerState};
 use super::{Channel, ChannelFacts as Facts, Core};
 use crate::report::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, ServerFacts, ServerPhase, Snapshot,

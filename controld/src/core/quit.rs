@@ -1,11 +1,11 @@
 //! How the daemon itself ends.
 //!
 //! `quit` and SIGTERM drain: nobody is served any more and nothing is started, who waits is let go, and each server is
-//! asked to end when it has no clients, again and again ([`lifecycle`](super::lifecycle)). A deadline or a second signal
+//! asked to end when it has no clients, again and again ([`lifecycle`](super::servers::lifecycle)). A deadline or a second signal
 //! forces servers with SIGINT, and SIGKILL follows after a grace time. So the end always comes.
 
 use super::ids::{ConnectionId, ServerEpoch, SessionId};
-use super::server::ServerState;
+use super::servers::server::ServerState;
 use super::{Core, Effect};
 use core::time::Duration;
 

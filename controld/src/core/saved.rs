@@ -3,15 +3,16 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
-use super::domain::{Domain, DomainKey, Group};
-use super::evidence::ProcessKey;
+use super::faults::evidence::ProcessKey;
+use super::faults::held::HeldMemory;
+use super::faults::quarantine;
+use super::faults::spared::Aftermath;
 use super::gpu::Gpu;
-use super::held::HeldMemory;
 use super::ids::ServerEpoch;
-use super::questions::Purpose;
-use super::server::{Drain, Role, Server, ServerState, Taint};
-use super::spared::Aftermath;
-use super::{Core, Effect, Policy, Sharing, quarantine};
+use super::servers::domain::{Domain, DomainKey, Group};
+use super::servers::questions::Purpose;
+use super::servers::server::{Drain, Role, Server, ServerState, Taint};
+use super::{Core, Effect, Policy, Sharing};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;

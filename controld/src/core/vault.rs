@@ -29,10 +29,10 @@ pub(crate) use names::{NameId, Standing};
 pub(crate) use names::{Predecessor, Title};
 pub(crate) use scope::{Reach, Scope};
 
-use super::evidence::ProcessKey;
+use super::clients::place::Place;
+use super::faults::evidence::ProcessKey;
 use super::forms;
 use super::ids::Uid;
-use super::place::Place;
 use core::time::Duration;
 use remps_proto::shim::{Failure, Region};
 use std::collections::{BTreeMap, BTreeSet};

@@ -61,7 +61,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holder::socket::receive;
+    use crate::io::packets::receive;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use remps_proto::shim::{MAX_MESSAGE_BYTES, Part, ServerState};
 

@@ -6,7 +6,7 @@
 //! and killed at the third.
 
 use super::{GpuSeen, Outsider};
-use crate::core::server::Server;
+use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, JournalEvent, Pid, ProcessKey};
 use crate::report::{GpuFacts, StrangerFacts};
 use core::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use crate::core::incident::BETWEEN_DOUBTS;
+use crate::core::faults::incident::BETWEEN_DOUBTS;
 use remps_proto::mps::server::{Reply, Request};
 use world::key;
 

@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use crate::core::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
+use crate::core::faults::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
 use remps_proto::mps::server::{Reply, Request};
 use world::{assert_is_bounded, key};
 

@@ -2,8 +2,8 @@
 
 use super::scene::*;
 use super::*;
-use crate::core::domain::Group;
-use crate::core::sanctions::Offender;
+use crate::core::faults::sanctions::Offender;
+use crate::core::servers::domain::Group;
 use std::sync::Arc;
 use world::identity;
 

@@ -1,7 +1,7 @@
 //! What can happen in the world.
 
 use super::*;
-use crate::core::questions::Purpose;
+use crate::core::servers::questions::Purpose;
 
 /// What the operators of the world type; `{S}` is a server's pid, `{C}` a client's.
 pub(in crate::core::tests) const COMMANDS: &[&str] = &[

@@ -1,7 +1,7 @@
 //! The rules that must hold after every step, and at the end of everything.
 
 use super::*;
-use crate::core::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
+use crate::core::faults::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
 
 /// For how long the world is let come to rest.
 const SETTLING: Duration = Duration::from_secs(200);

@@ -1,0 +1,112 @@
+//! Which server each process is on that an earlier daemon had sent there.
+//!
+//! The servers that were taken over name their clients, and the clients that were in the middle of their handshake are
+//! found with the holder. A process can be named twice: one without a context leaves a server that gets no newcomers any
+//! more, or that ends, and NVIDIA's server counts it as its client until the process ends. It is on the server that it
+//! went to. Taken for one of the other server's, it would be sent back there, and the one that it is on would seem to
+//! have no clients: newcomers would join it without waiting until it is known to be sound.
+
+use super::admission::{Client, Place, Process};
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::faults::verdict::Identity;
+use crate::core::gpu::Whereabouts;
+use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
+use crate::core::{Core, Effect, NoReply, Peer};
+use core::time::Duration;
+use remps_proto::mps::server::Reply;
+use std::sync::Arc;
+
+/// Connections of a process that nobody has counted: it may have contexts, and can't be moved.
+pub(super) const UNCOUNTED: usize = usize::MAX / 2;
+
+impl Core {
+    pub(in crate::core) fn census_answered(&mut self, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        // One that does not answer holds nobody up: its processes are taken for newcomers.
+        server.census_due = false;
+        let uid: Uid = server.uid;
+        let Ok(Reply::Clients(pids)) = reply else {
+            return;
+        };
+        for pid in pids {
+            if self.note_found(epoch, pid, uid, Arc::default()) {
+                self.effects.push(Effect::WatchProcess { pid, connection: None });
+            }
+        }
+    }
+
+    /// A client that an earlier daemon had handed to a server when it was killed, and what is to be done about it.
+    #[must_use]
+    pub fn restore_dispatched(
+        &mut self,
+        now: Duration,
+        connection: ConnectionId,
+        client: Peer,
+        identity: Arc<Identity>,
+        server: ServerEpoch,
+    ) -> Option<Effect> {
+        let known = self.servers.get_mut(&server)?;
+        known.handshakes += 1;
+        let domain = known.domain;
+        let place = Place::Dispatched(server);
+        known.with_clients += 1;
+        let known = Client::new(client, Arc::clone(&identity), domain, place);
+        let entry = Client { came_at: now, has_end: true, is_greeted: true, ..known };
+        self.clients.insert(connection, entry);
+        let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
+        is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
+    }
+
+    /// Notes that a process was found on this server, and says whether nobody knew it yet. One that is known stays what
+    /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
+    fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
+        if let Some(home) = self.processes.get(&pid).map(|process| process.server) {
+            let is_later = self.went_from_to(home, epoch);
+            let is_spared = is_later && self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
+            if let Some(process) = self.processes.get_mut(&pid).filter(|_| is_later) {
+                process.server = epoch;
+                process.connections = UNCOUNTED;
+                process.gpus.is_spared = is_spared;
+                self.look_at(self.now, pid);
+            }
+            return false;
+        }
+        let is_spared = self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
+        let process = Process {
+            server: epoch,
+            uid,
+            identity,
+            copies: 0,
+            tracked: false,
+            condemned: false,
+            connections: UNCOUNTED,
+            gpus: Whereabouts { is_spared, ..Whereabouts::default() },
+        };
+        self.processes.insert(pid, process);
+        self.look_at(self.now, pid);
+        true
+    }
+
+    /// Whether a process that both servers know went from the first to the second, and not the other way. It left the
+    /// one that can be left; where that is so of both, the one that was started first.
+    fn went_from_to(&self, first: ServerEpoch, second: ServerEpoch) -> bool {
+        let order = |epoch: ServerEpoch| self.servers.get(&epoch).map(|server| (!server.can_be_left(), server.epoch));
+        order(first) < order(second)
+    }
+
+    /// More is known of a client than when it came, or than a census told.
+    pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
+        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
+        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
+            process.identity = Arc::clone(identity);
+        }
+        for client in self.clients.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
+            client.identity = Arc::clone(identity);
+        }
+        for incident in self.incidents.values_mut() {
+            incident.identity_known(pid, identity);
+        }
+    }
+}

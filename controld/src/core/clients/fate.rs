@@ -1,0 +1,129 @@
+//! Which server a process has, how that is, and what the process has to do with it.
+
+use super::admission::Process;
+use crate::core::Core;
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::faults::verdict::{Confidence, Verdict};
+use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::servers::server::Server;
+use crate::core::servers::server::ServerState;
+use std::collections::VecDeque;
+
+/// How a process's server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It serves.
+    Healthy,
+    /// It has met a fault that its clients share.
+    Tainted,
+    /// It ends.
+    Ending,
+}
+
+/// How many former clients are remembered with their servers; the oldest makes room. MPS has 60 clients on a GPU.
+const MOST_HOMES: usize = 1024;
+
+/// A process that was a client.
+#[derive(Debug, Clone, Copy)]
+struct Home {
+    pid: Pid,
+    uid: Uid,
+    server: ServerEpoch,
+}
+
+/// Where those were that are no clients any more, in the order in which they ceased to be.
+#[derive(Debug, Default)]
+pub(in crate::core) struct FormerHomes(VecDeque<Home>);
+
+impl FormerHomes {
+    /// A client has ended, or its server has before it: its end is noticed later, or never when it lives on.
+    pub(in crate::core) fn note(&mut self, pid: Pid, process: &Process) {
+        if self.0.len() >= MOST_HOMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(Home { pid, uid: process.uid, server: process.server });
+    }
+}
+
+/// What a process has to do with the faults of its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// There was none, or nobody can say whose it was.
+    Unknown,
+    /// Another process is held for the culprit.
+    Bystander,
+    /// It is held for the culprit, as surely as that.
+    Culprit(Confidence),
+}
+
+impl Core {
+    /// What a process has to do with the faults of this server, by the verdicts that are remembered and not corrected.
+    #[must_use]
+    pub fn part_of(&self, process: ProcessKey, server: ServerEpoch) -> Part {
+        let of_server = |verdict: &&Verdict| verdict.epoch == server;
+        let is_corrected = |number| self.verdicts().any(|verdict| verdict.corrects == Some(number));
+        let standing = self.verdicts().filter(of_server).filter(|verdict| !is_corrected(verdict.number));
+        let mut part = Part::Unknown;
+        for verdict in standing {
+            let Some(culprit) = &verdict.culprit else { continue };
+            match part {
+                _ if culprit.process == process => part = Part::Culprit(verdict.confidence),
+                // Who has done wrong once there has done so.
+                Part::Culprit(_) => {}
+                Part::Unknown | Part::Bystander => part = Part::Bystander,
+            }
+        }
+        part
+    }
+
+    /// The server of a process, while it is known: a process that was forgotten has none.
+    #[must_use]
+    pub fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {
+        let known = self.processes.get(&process.pid).filter(|known| known.is(process))?;
+        let fate = match self.servers.get(&known.server) {
+            None | Some(Server { state: ServerState::Ending { .. }, .. }) => Fate::Ending,
+            Some(Server { tainted: Some(_), .. }) if !known.gpus.is_spared => Fate::Tainted,
+            Some(_) => Fate::Healthy,
+        };
+        Some((known.server, fate))
+    }
+
+    /// How a server is, and whether it is being asked just now; `None` when its process is reaped.
+    #[must_use]
+    pub fn fate_of_server(&self, server: ServerEpoch) -> Option<(Fate, bool)> {
+        let server = self.servers.get(&server)?;
+        let fate = match server {
+            Server { tainted: Some(_), .. } => Fate::Tainted,
+            Server { state: ServerState::Ending { .. }, .. } => Fate::Ending,
+            _ => Fate::Healthy,
+        };
+        Some((fate, server.suspected))
+    }
+
+    /// Whether a fault has cost the clients of a server their contexts. One whose process is reaped has no clients.
+    #[must_use]
+    pub fn is_lost(&self, server: ServerEpoch) -> bool {
+        self.servers.get(&server).is_some_and(Server::is_lost)
+    }
+
+    /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.
+    #[must_use]
+    pub fn has_lost(&self, process: ProcessKey) -> bool {
+        self.client_process(process).is_some_and(|known| self.is_hit(known))
+    }
+
+    /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
+    /// has ended before it.
+    #[must_use]
+    pub fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
+        let home = self.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
+        Some(home.server)
+    }
+
+    /// Whether a process of this pid and this user is a client, or has ended and that was not noticed yet. Of another
+    /// user's nobody is told.
+    #[must_use]
+    pub fn is_client_of(&self, pid: Pid, uid: Uid) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.uid == uid)
+    }
+}

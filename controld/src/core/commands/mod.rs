@@ -1,0 +1,374 @@
+//! What the command line is answered.
+#![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
+
+use super::clients::admission::{Place, Process};
+use super::ids::{Pid, ServerEpoch, SessionId, Uid};
+use super::servers::questions::{GatherKind, Purpose};
+use super::servers::server::{Server, ServerState};
+use super::{Core, Effect, Peer, PsRow, Rights, Sharing};
+use crate::devices::Device;
+use core::time::Duration;
+use remps_proto::admin::command::{Command, SmPartition};
+use remps_proto::admin::defaults::{answer_before_server, answer_without_server};
+use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
+use remps_proto::mps::device::{DeviceInfo, DeviceKey};
+use remps_proto::mps::server::Request;
+
+/// Who types commands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Asker {
+    pub(super) peer: Peer,
+    pub(super) rights: Rights,
+}
+
+impl Asker {
+    fn reaches(&self, process: &Process) -> bool {
+        self.rights.place.reaches(&process.identity.place)
+    }
+
+    /// Whether a client is his to end: of his user, or, for root of a container, of that container.
+    fn may_end(&self, client: &Process) -> bool {
+        let is_containers_root = self.peer.uid == 0 && !self.rights.place.is_the_daemons();
+        self.reaches(client) && (client.uid == self.peer.uid || is_containers_root)
+    }
+}
+
+/// A command for a server that is still starting.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Deferred {
+    /// When the user gets the vendor's empty answer after all.
+    pub(super) deadline: Duration,
+    session: SessionId,
+    whose: Option<Uid>,
+    server: ServerEpoch,
+    command: Command,
+}
+
+/// The address that `get_device_client_list` prints.
+pub(super) fn pci(info: &DeviceInfo) -> PciAddress {
+    let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or_default();
+    PciAddress { domain: 0, bus: byte(info.first), device: byte(info.second), function: 0 }
+}
+
+fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey> {
+    DeviceKey::new(&device.to_string())
+}
+
+impl Core {
+    pub(super) fn command(&mut self, now: Duration, session: SessionId, asker: &Asker, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        self.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
+        let command = Command::parse(line, self.policy.personality);
+        self.perform(now, session, asker, command);
+    }
+
+    fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
+        rights.privileged && (peer.uid == 0 || peer.uid == self.policy.owner)
+    }
+
+    fn server_by_pid(&self, pid: i32) -> Option<&Server> {
+        let pid = Pid::try_from(pid).ok().filter(|&pid| pid != 0)?;
+        self.servers.values().find(|server| server.pid == Some(pid))
+    }
+
+    /// Whether `asker` may change a server: the daemon's owner, or the user whose server it is, if he reaches everybody
+    /// whom it serves.
+    fn may_change(&self, asker: &Asker, server: i32) -> bool {
+        let is_his = |server: &Server| {
+            server.uid == asker.peer.uid
+                && self.policy.sharing != Sharing::MultiUser
+                && self.processes.values().filter(|process| process.server == server.epoch).all(|it| asker.reaches(it))
+        };
+        self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
+    }
+
+    /// Whether `asker` may start a server for this user.
+    fn may_start(&self, asker: &Asker, uid: Uid) -> bool {
+        self.is_owner(asker) || uid == asker.peer.uid
+    }
+
+    fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
+        reply::refusal(command, peer.uid, self.policy.personality)
+    }
+
+    /// Whether the command may be used by `asker`.
+    fn is_permitted(&self, asker: &Asker, command: &Command) -> bool {
+        match command {
+            Command::Quit { .. }
+            | Command::SetDefaultActiveThreadPercentage { .. }
+            | Command::SetDefaultDevicePinnedMemLimit { .. }
+            | Command::SetDefaultClientPriority { .. }
+            | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(asker),
+            Command::StartServer { uid: Some(uid), .. } => self.may_start(asker, *uid),
+            Command::SetActiveThreadPercentage { server, .. }
+            | Command::SetDevicePinnedMemLimit { server, .. }
+            | Command::ShutdownServer { server, .. } => {
+                self.server_by_pid(*server).is_none() || self.may_change(asker, *server)
+            }
+            // A user may terminate its own client where its server is not its own: in multi-user mode, and in a container.
+            Command::TerminateClient { server, client } => {
+                let client = Pid::try_from(*client).ok().and_then(|pid| self.processes.get(&pid));
+                self.server_by_pid(*server).is_none()
+                    || self.may_change(asker, *server)
+                    || client.is_some_and(|client| asker.may_end(client))
+            }
+            Command::GetServerList
+            | Command::GetServerStatus { .. }
+            | Command::StartServer { uid: None, .. }
+            | Command::GetClientList { .. }
+            | Command::GetDeviceClientList { .. }
+            | Command::GetDefaultActiveThreadPercentage
+            | Command::GetActiveThreadPercentage { .. }
+            | Command::GetDefaultDevicePinnedMemLimit { .. }
+            | Command::GetDevicePinnedMemLimit { .. }
+            | Command::GetDefaultClientPriority
+            | Command::Ps { .. }
+            | Command::DeviceQuery { .. }
+            | Command::SmPartition(SmPartition::Invalid)
+            | Command::Lspart
+            | Command::Report(_)
+            | Command::Unknown(_) => true,
+        }
+    }
+
+    fn perform(&mut self, now: Duration, session: SessionId, asker: &Asker, command: Command) {
+        let peer = asker.peer;
+        if !self.is_permitted(asker, &command) {
+            let lines = self.refusal(peer, &command);
+            self.answer(session, lines);
+            return;
+        }
+        if let Some(applied) = self.defaults.apply(&command) {
+            if let Some(remark) = applied.remark {
+                self.log(remark);
+            }
+            if applied.changed {
+                self.effects.push(Effect::Save);
+                if matches!(command, Command::SetDefaultClientPriority { .. }) {
+                    self.tell_priority();
+                }
+            }
+            self.answer(session, applied.answer);
+            return;
+        }
+        if let Some(lines) = answer_before_server(&command, self.policy.personality) {
+            self.answer(session, lines);
+            return;
+        }
+        match command {
+            Command::Quit { timeout_s } => {
+                if let Some(seconds) = timeout_s {
+                    self.log(format!("quit command issued with timeout of {seconds}"));
+                }
+                self.quit(now, Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
+            }
+            Command::StartServer { uid: Some(uid), .. } => {
+                if self.quit.is_none() {
+                    let domain = self.domain_of_user(uid, if uid == peer.uid { peer.gid } else { uid });
+                    self.request_server(domain);
+                }
+                self.answer(session, vec![]);
+            }
+            Command::GetServerList => {
+                let pids = self.servers.values().filter_map(|server| server.pid).map(|pid| pid.to_string()).collect();
+                self.answer(session, pids);
+            }
+            // Who waits while no server can be started is shown too.
+            Command::Ps { server: None } if !self.servers.is_empty() || self.waiting() > 0 => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::Ps { of: self.only_own(asker) }, &servers);
+            }
+            Command::GetDeviceClientList { server: None } if !self.servers.is_empty() => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::DeviceClients, &servers);
+            }
+            // 580 shows every server, whichever is named.
+            Command::DeviceQuery { server, csv } if server.is_none_or(|pid| self.server_by_pid(pid).is_some()) => {
+                let servers = self.connected_servers();
+                self.gather(session, GatherKind::DeviceQuery { csv }, &servers);
+            }
+            Command::Lspart => self.effects.push(Effect::ListDevices { session }),
+            Command::Report(report) => self.effects.push(Effect::Report { session, peer, report }),
+            Command::SmPartition(SmPartition::Add { chunks, .. }) => {
+                self.log("No server release whose partitions this daemon can make is known");
+                self.answer(session, vec![reply::partition_refused(chunks)]);
+            }
+            Command::SmPartition(SmPartition::Remove { device, partition }) => {
+                self.answer(session, vec![format!("Failed to find partition {device}/{partition}")]);
+            }
+            other => match named_server(&other).and_then(|pid| self.server_by_pid(pid)) {
+                Some(server) => {
+                    let (epoch, starting) = (server.epoch, server.ready_at.is_none());
+                    self.server_command(now, session, self.only_own(asker), epoch, starting, other);
+                }
+                None => self.answer(session, answer_without_server(&other).unwrap_or_default()),
+            },
+        }
+    }
+
+    /// A command that names a server which exists, of somebody who may see the clients of this user, or of all.
+    fn server_command(
+        &mut self,
+        now: Duration,
+        session: SessionId,
+        whose: Option<Uid>,
+        epoch: ServerEpoch,
+        starting: bool,
+        command: Command,
+    ) {
+        match command {
+            Command::GetServerStatus { .. } if starting => {
+                self.answer(session, vec![ServerStatus::Initializing.word().to_owned()]);
+            }
+            Command::ShutdownServer { force, .. } => {
+                if force {
+                    self.drain(now, epoch, None, false);
+                    self.force(now, epoch);
+                } else {
+                    self.drain(now, epoch, None, false);
+                }
+                self.answer(session, vec![]);
+            }
+            command if starting => {
+                let deadline = now + self.policy.constants.command_patience;
+                self.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
+            }
+            Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),
+            Command::GetClientList { .. } => self.ask(epoch, Request::Clients, Purpose::Clients(session)),
+            Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
+            Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose }, &[epoch]),
+            Command::GetActiveThreadPercentage { .. } => {
+                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+            }
+            Command::SetActiveThreadPercentage { percentage, .. } => {
+                match percentage {
+                    Ok(percentage) => self
+                        .effects
+                        .push(Effect::Tell { server: epoch, request: Request::SetThreadPercentage(percentage.get()) }),
+                    Err(invalid) => self.log(invalid.to_string()),
+                }
+                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+            }
+            Command::GetDevicePinnedMemLimit { device, .. } => match device.map(|device| wire_key(&device)) {
+                Ok(Some(device)) => self.ask(epoch, Request::GetPinnedLimit(device), Purpose::PinnedLimit(session)),
+                _ => self.answer(session, vec![]),
+            },
+            Command::SetDevicePinnedMemLimit { device, limit, .. } => {
+                match (device.map(|device| wire_key(&device)), limit) {
+                    (Ok(Some(device)), Ok(limit)) => {
+                        let request = Request::SetPinnedLimit(device, limit.0);
+                        self.effects.push(Effect::Tell { server: epoch, request });
+                    }
+                    (Err(invalid), _) => self.log(invalid.to_string()),
+                    (_, Err(invalid)) => self.log(invalid.to_string()),
+                    (Ok(None), _) => {}
+                }
+                self.answer(session, vec![]);
+            }
+            Command::TerminateClient { client, .. } => match Pid::try_from(client) {
+                Ok(client) => self.ask(epoch, Request::Clients, Purpose::TerminateLookup(session, client)),
+                Err(_) => self.answer(session, reply::terminate_invalid_process(client)),
+            },
+            other => self.answer(session, answer_without_server(&other).unwrap_or_default()),
+        }
+    }
+
+    fn connected_servers(&self) -> Vec<ServerEpoch> {
+        self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch).collect()
+    }
+
+    /// A new default priority reaches running servers at once.
+    fn tell_priority(&mut self) {
+        let priority = self.defaults.priority().get();
+        for server in self.connected_servers() {
+            self.effects.push(Effect::Tell { server, request: Request::SetPriority(priority) });
+        }
+    }
+
+    /// Commands whose server has become ready, is gone, or takes too long.
+    pub(super) fn advance_deferred(&mut self, now: Duration) {
+        let (due, still): (Vec<Deferred>, Vec<Deferred>) =
+            core::mem::take(&mut self.deferred).into_iter().partition(|deferred| {
+                deferred.deadline <= now
+                    || self.servers.get(&deferred.server).is_none_or(|server| {
+                        server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
+                    })
+            });
+        self.deferred = still;
+        for Deferred { session, whose, server, command, .. } in due {
+            match self.servers.get(&server) {
+                Some(found) if found.ready_at.is_some() => {
+                    self.server_command(now, session, whose, server, false, command);
+                }
+                Some(_) => self.answer(session, vec![]),
+                None => self.answer(session, answer_without_server(&command).unwrap_or_default()),
+            }
+        }
+    }
+
+    /// Whose clients `asker` may see; `None` is everybody's.
+    fn only_own(&self, asker: &Asker) -> Option<Uid> {
+        (!self.is_owner(asker)).then_some(asker.peer.uid)
+    }
+
+    /// The clients that wait for a server, as rows of `ps`, of this user or of all.
+    pub(super) fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
+        self.clients
+            .values()
+            .filter(|client| client.place == Place::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
+            .map(|client| {
+                let server = self.active_server(client.domain).and_then(|server| server.pid).unwrap_or_default();
+                PsRow(ClientRow {
+                    pid: client.peer.pid,
+                    id: 0,
+                    server,
+                    device: "(waiting)".to_owned(),
+                    namespace: None,
+                    command: client.identity.program.clone(),
+                })
+            })
+            .collect()
+    }
+
+    /// `lspart`: every device with all its SMs free, since no partition can be made.
+    pub(super) fn lspart_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
+        let lines = match devices {
+            Ok(devices) => {
+                let devices: Vec<SmDevice> = devices
+                    .into_iter()
+                    .map(|device| SmDevice {
+                        free_chunks: device.multiprocessors / device.chunk(),
+                        free_sms: device.multiprocessors,
+                        uuid: device.row.uuid,
+                        used_chunks: 0,
+                        used_sms: 0,
+                        partitions: vec![],
+                    })
+                    .collect();
+                reply::lspart(&devices)
+            }
+            Err(reason) => {
+                self.log(format!("The devices can't be listed: {reason}"));
+                vec![]
+            }
+        };
+        self.answer(session, lines);
+    }
+}
+
+/// The server that a command names.
+fn named_server(command: &Command) -> Option<i32> {
+    match command {
+        Command::GetServerStatus { server } | Command::GetDeviceClientList { server } | Command::Ps { server } => {
+            *server
+        }
+        Command::ShutdownServer { server, .. }
+        | Command::GetClientList { server }
+        | Command::SetActiveThreadPercentage { server, .. }
+        | Command::GetActiveThreadPercentage { server }
+        | Command::SetDevicePinnedMemLimit { server, .. }
+        | Command::GetDevicePinnedMemLimit { server, .. }
+        | Command::TerminateClient { server, .. } => Some(*server),
+        _ => None,
+    }
+}

@@ -1,0 +1,341 @@
+//! What is done for a client that died, so that its death harms nobody.
+//!
+//! A kernel of a client that died goes on until it ends by itself, and faults as soon as the client's page tables are
+//! gone, which ends every client of the server (measured on an H200 with 580, as everything here). The page tables stay
+//! as long as anybody has the client's UVM descriptors open, so the driver holds a copy of them from the client's first
+//! context on. Nothing tells when the dead client's work has drained: the server has forgotten it 20 ms after the
+//! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
+//!
+//! - not at all after an orderly exit, which waits for the work, and of a client whose fault was isolated (`remains.rs`);
+//! - until the server's end after a sudden death when nobody else is on it. The server is retired at once: the fault
+//!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
+//!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;
+//! - for `hold_timeout` after a sudden death beside others, since they also pin the dead client's memory, and of that
+//!   only so much at a time (`held.rs`);
+//! - in the places that the living need: with 24 of them on a server its newcomers get another one;
+//! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
+//!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
+
+use super::evidence::{End, ProcessKey};
+use super::fault::Cause;
+use super::held::TAKEN_FOR;
+use super::verdict::Identity;
+use crate::core::Core;
+use crate::core::Effect;
+use crate::core::clients::admission::Process;
+use crate::core::gpu::Whereabouts;
+use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::journal::{FuneralEnd, JournalEvent};
+use crate::core::servers::server::ServerState;
+use crate::report::FuneralFacts;
+use core::time::Duration;
+use std::sync::Arc;
+
+/// How long copies are kept of a client of which nobody can say whether its death was sudden.
+const UNKNOWN_END_HOLD: Duration = Duration::from_secs(1);
+/// How long a server without clients may take to end by itself that is retired because of a dead one's work. SIGINT
+/// ended one under an endless kernel in 22 ms.
+const RETIREMENT: Duration = Duration::from_secs(1);
+/// Dead clients whose copies are kept at one time; one of the user who has most of them makes room.
+const MAX_FUNERALS: usize = 256;
+/// Dead clients of one server whose copies are kept before its domain gets another one. Each keeps its place there, and
+/// a server has places for some 60 clients: beside 8 living and 55 dead ones a newcomer's context failed with
+/// `CUDA_ERROR_OUT_OF_MEMORY` on an H200 with 580.
+const MANY_DEAD: usize = 24;
+
+/// What an earlier daemon noted of a dead client whose copies are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mourned {
+    /// The dead client.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its server.
+    pub server: ServerEpoch,
+    /// How many descriptors.
+    pub descriptors: usize,
+    /// How long they are still kept; `None` is as long as others are on the server.
+    pub left: Option<Duration>,
+    /// Whether its work counts as endless.
+    pub endless: bool,
+    /// Whether nobody has told of this funeral yet: the client ended while no daemon looked.
+    pub is_new: bool,
+}
+
+/// A dead client whose copies are held.
+#[derive(Debug, Clone)]
+pub(in crate::core) struct Funeral {
+    pub(in crate::core) process: Process,
+    pub(in crate::core) domain: String,
+    pub(in crate::core) since: Duration,
+    /// When they are closed, or the domain gets another server; `None` is when the others have left.
+    act_at: Option<Duration>,
+    /// Whether its work counts as endless.
+    is_endless: bool,
+    /// The GPU memory that it holds, in bytes, once that is known.
+    pub(in crate::core) pinned: Option<u64>,
+    /// Whether that was looked at, and if it is not known it is not known whose of several it is.
+    pub(super) is_looked_at: bool,
+}
+
+impl Funeral {
+    /// The GPU memory that it holds, in bytes, or is taken to hold.
+    pub(in crate::core) fn bytes(&self) -> u64 {
+        self.pinned.unwrap_or(TAKEN_FOR)
+    }
+
+    /// What reports and metrics say of it.
+    pub(in crate::core) fn facts(&self, process: ProcessKey, now: Duration) -> FuneralFacts {
+        FuneralFacts {
+            process,
+            uid: self.process.uid,
+            domain: self.domain.clone(),
+            descriptors: self.process.copies,
+            pinned_bytes: self.pinned,
+            held: now.saturating_sub(self.since),
+            endless: self.is_endless,
+        }
+    }
+}
+
+impl Core {
+    /// The driver holds this many copies of a client's UVM descriptors.
+    pub(in crate::core) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) {
+        match self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
+            Some(process) => process.copies = descriptors,
+            None => match self.funerals.get_mut(&key) {
+                // It was looked at once more when it died.
+                Some(funeral) => funeral.process.copies = descriptors,
+                // It died before the driver had any.
+                None if descriptors > 0 => self.effects.push(Effect::ReleaseCopies { process: key }),
+                None => {}
+            },
+        }
+    }
+
+    /// A client's tools queue is read from now on, or no more.
+    pub(in crate::core) fn tracked(&mut self, key: ProcessKey, tracked: bool) {
+        if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
+            process.tracked = tracked;
+        }
+    }
+
+    /// A client's process is gone; it is in no table any more.
+    pub(in crate::core) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
+        let key = process.key(pid);
+        self.former_homes.note(pid, process);
+        self.endings.remove(&key);
+        self.channels.remove_process(pid);
+        let server = self.servers.get(&process.server);
+        let (server_pid, domain) = server
+            .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
+        let incident = self.incident_of(process.server);
+        let (uid, name) = (process.uid, domain.clone());
+        self.record(JournalEvent::ClientEnded { process: key, uid, domain: name, server: server_pid, end, incident });
+        self.remember_death(now, key, process, end);
+        // One that met an error says so with its status, and may have been the first to meet it.
+        if end != End::Exited(0) {
+            self.suspect(now, process.server);
+        }
+        let is_sudden = matches!(end, End::Signaled(_) | End::OutOfMemory);
+        if is_sudden && !process.condemned && !self.has_clients(process.server) {
+            self.retire(now, process.server);
+        }
+        if process.copies > 0 {
+            self.bury(now, key, process, domain.clone(), end);
+        }
+        if process.condemned {
+            self.await_last_trace(now, pid, process, domain);
+        }
+    }
+
+    /// Ends a server whose last client has died suddenly, or that only the work of dead clients is left on.
+    fn retire(&mut self, now: Duration, epoch: ServerEpoch) {
+        if self.servers.get(&epoch).is_none_or(|server| !server.is_connected()) {
+            return;
+        }
+        self.taint(now, epoch, Cause::DeadClient);
+        if let Some(server) = self.servers.get_mut(&epoch)
+            && !server.has_hidden_clients
+            && let ServerState::Draining(drain) = &mut server.state
+        {
+            let soon = now + RETIREMENT;
+            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        }
+    }
+
+    fn bury(&mut self, now: Duration, key: ProcessKey, process: &Process, domain: String, end: End) {
+        let hold = match end {
+            _ if !self.policy.funerals.hold => Duration::ZERO,
+            // Nobody is there to be harmed.
+            _ if self.servers.get(&process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
+            // The patched module has given its work pages that can't fault.
+            _ if process.condemned => Duration::ZERO,
+            End::Exited(_) => Duration::ZERO,
+            End::Unknown => self.policy.funerals.hold_timeout.min(UNKNOWN_END_HOLD),
+            End::Signaled(_) | End::OutOfMemory => self.policy.funerals.hold_timeout,
+        };
+        if hold.is_zero() {
+            self.renew_death(now, key);
+            self.effects.push(Effect::ReleaseCopies { process: key });
+            return;
+        }
+        if self.funerals.len() >= MAX_FUNERALS {
+            self.make_room_for_hold(now);
+        }
+        let (uid, descriptors) = (process.uid, process.copies);
+        let begun =
+            JournalEvent::FuneralBegun { process: key, uid, domain: domain.clone(), descriptors, pinned_bytes: None };
+        self.record(begun);
+        let act_at = Some(now + hold);
+        let process = process.clone();
+        let server = process.server;
+        let (is_endless, pinned, is_looked_at) = (false, None, false);
+        let funeral = Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at };
+        self.funerals.insert(key, funeral);
+        self.hold_begins(now);
+        // There may be no room for it.
+        if self.funerals.contains_key(&key) {
+            self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+        }
+        if self.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
+            self.taint(now, server, Cause::DeadClient);
+        }
+    }
+
+    /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
+    /// server. `false` when the server is gone, and nothing is to be kept.
+    pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
+        let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
+        let Some(domain) = self.servers.get(&server).map(|server| self.domain_name(server.domain)) else {
+            return false;
+        };
+        let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
+        let process = Process {
+            server,
+            uid,
+            identity,
+            copies: descriptors,
+            tracked: false,
+            condemned: false,
+            connections: 0,
+            gpus: Whereabouts::default(),
+        };
+        // Its work may fault when the copies are closed.
+        self.remember_death(now, key, &process, End::Unknown);
+        let act_at = left.map(|left| now + left);
+        if is_new {
+            let domain = domain.clone();
+            self.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
+        }
+        let pinned = self.held.take_known(key);
+        let (is_endless, is_looked_at) = (endless, pinned.is_some());
+        self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
+        self.hold_begins(now);
+        true
+    }
+
+    /// Whose copies are held: of a client that lives or is mourned, its user and its server.
+    #[must_use]
+    pub fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
+        let process = self.client_process(key).or_else(|| Some(&self.funerals.get(&key)?.process))?;
+        Some((process.uid, process.server))
+    }
+
+    /// The dead whose copies are held, until when, and whether their work counts as endless.
+    #[must_use]
+    pub fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
+        self.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
+    }
+
+    /// How long copies are kept after a sudden death; `None` is not at all.
+    #[must_use]
+    pub fn hold_timeout(&self) -> Option<Duration> {
+        self.policy.funerals.hold.then_some(self.policy.funerals.hold_timeout)
+    }
+
+    /// Whether work of dead clients may run on a server.
+    pub(in crate::core) fn has_funerals(&self, server: ServerEpoch) -> bool {
+        self.funerals.values().any(|funeral| funeral.process.server == server)
+    }
+
+    /// Whether a server has a client that lives, or has still to say so after it was taken over.
+    pub(in crate::core) fn has_clients(&self, server: ServerEpoch) -> bool {
+        self.processes.values().any(|process| process.server == server)
+            || self.servers.get(&server).is_some_and(|server| server.census_due)
+    }
+
+    /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
+    #[must_use]
+    pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
+        self.funerals.contains_key(&key) || self.client_process(key).is_some()
+    }
+
+    pub(super) fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
+        let Some(funeral) = self.funerals.remove(&key) else {
+            return;
+        };
+        let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
+        let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
+        let pinned_bytes = pinned;
+        self.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, pinned_bytes, reason, held });
+        self.renew_death(now, key);
+        self.effects.push(Effect::ReleaseCopies { process: key });
+        self.hold_ends(now, is_looked_at && pinned.is_none());
+    }
+
+    pub(in crate::core) fn end_funerals_of(&mut self, now: Duration, server: ServerEpoch, reason: FuneralEnd) {
+        let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
+        let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end_funeral(now, key, reason);
+        }
+    }
+
+    /// Whether a server that is left to the dead has been told to go.
+    fn is_retired(&self, epoch: ServerEpoch) -> bool {
+        self.servers.get(&epoch).is_none_or(|server| match &server.state {
+            ServerState::Draining(drain) => {
+                server.tainted.is_some() && (server.has_hidden_clients || drain.force_at.is_some())
+            }
+            ServerState::Ending { .. } => true,
+            ServerState::Starting { .. } | ServerState::Serving => false,
+        })
+    }
+
+    pub(in crate::core) fn funerals_deadline(&self) -> Option<Duration> {
+        self.funerals.values().filter_map(|funeral| funeral.act_at).min()
+    }
+
+    pub(in crate::core) fn advance_funerals(&mut self, now: Duration) {
+        let alone = self.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
+        let alone: Vec<ServerEpoch> = alone.map(|(_, funeral)| funeral.process.server).collect();
+        for server in alone {
+            if !self.is_retired(server) {
+                self.retire(now, server);
+            }
+        }
+        let due = self.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
+        let due: Vec<(ProcessKey, ServerEpoch, bool)> =
+            due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
+        for (key, server, is_endless) in due {
+            if is_endless || self.policy.funerals.endless_hold == Some(Duration::ZERO) {
+                self.end_funeral(now, key, FuneralEnd::TimedOut);
+                continue;
+            }
+            self.log(format!(
+                "Client {} died {} s ago and its work may never end: its descriptors stay open while others are on \
+                 its server",
+                key.pid,
+                self.policy.funerals.hold_timeout.as_secs()
+            ));
+            let until = self.policy.funerals.endless_hold.map(|hold| now + hold);
+            if let Some(funeral) = self.funerals.get_mut(&key) {
+                funeral.is_endless = true;
+                funeral.act_at = until;
+            }
+            self.effects.push(Effect::NoteFuneral { process: key, until, endless: true });
+            self.taint(now, server, Cause::DeadClient);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What becomes of an incident: a verdict, or nothing.
+//!
+//! One whose server is known to be lost has a verdict when its window is over, or before by proof. One that never is
+//! ends like this:
+//!
+//! | what there was | what becomes of it |
+//! |---|---|
+//! | the kernel has told of a fault of this server or a client of it | a verdict |
+//! | an Xid that may be another's, and clients that failed, or were lost with a server that ended by itself | a verdict |
+//! | what anybody can write, and such clients | a verdict, but of these only one in [`BETWEEN_DOUBTS`] for each user |
+//! | signs alone | they are forgotten |
+//!
+//! So it is with a misaligned access on an H200: half of the time the server ends within 10 ms and its clients get 806, or
+//! they have all left when it is asked, and it says that it is in no fault.
+
+use super::LONGEST_OPEN;
+use crate::core::Core;
+use crate::core::faults::evidence::End;
+use crate::core::faults::verdict::Confidence;
+use crate::core::ids::{Pid, ServerEpoch};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+/// How much longer an incident stays open whose server has not said how it is.
+const STILL_ASKED: Duration = Duration::from_millis(500);
+/// How long an incident that was judged and not confirmed takes in what else is said of it, so that one fault has one
+/// verdict.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+/// How long before the first sign a client may have failed of the same fault. The kernel's line of a misaligned access
+/// and the end of its clients are milliseconds apart.
+const FAILURE_REACH: Duration = Duration::from_secs(2);
+/// Between two verdicts on what anybody can write and cause, of the servers of one user: the latest verdicts of all
+/// users are few.
+pub(in crate::core) const BETWEEN_DOUBTS: Duration = Duration::from_secs(60);
+/// Users whose last such verdict is known.
+const MAX_DOUBTED: usize = 1024;
+
+impl Core {
+    pub(in crate::core) fn incidents_deadline(&self) -> Option<Duration> {
+        self.incidents.values().filter_map(|incident| incident.judge_at).min()
+    }
+
+    /// Gives the verdicts that are due and forgets signs that nothing came of.
+    pub(in crate::core) fn advance_incidents(&mut self, now: Duration) {
+        let due: Vec<ServerEpoch> = self
+            .incidents
+            .iter()
+            .filter(|(_, incident)| incident.judge_at.is_some_and(|at| at <= now))
+            .map(|(epoch, _)| *epoch)
+            .collect();
+        for epoch in due {
+            let Some(incident) = self.incidents.get_mut(&epoch) else {
+                continue;
+            };
+            incident.judge_at = None;
+            let (is_confirmed, is_judged, given) = (incident.is_confirmed, incident.is_judged(), incident.verdict);
+            let ends_at = incident.first + LONGEST_OPEN;
+            let is_asked = self.servers.get(&epoch).is_some_and(|server| server.suspected);
+            if is_confirmed {
+                if !is_judged {
+                    self.note_clients_left(epoch);
+                    self.judge_by_signs(now, epoch);
+                }
+            } else if is_asked && now < ends_at {
+                // The server has not said yet.
+                if let Some(incident) = self.incidents.get_mut(&epoch) {
+                    incident.judge_at = Some((now + STILL_ASKED).min(ends_at));
+                }
+            } else if given.is_none() && self.deserves_verdict(now, epoch, &[]) {
+                self.judge_by_signs(now, epoch);
+                let until = (now + AFTERWARDS).min(ends_at);
+                if until > now {
+                    self.incidents.entry(epoch).and_modify(|incident| incident.judge_at = Some(until));
+                } else {
+                    self.incidents.remove(&epoch);
+                }
+            } else {
+                if given.is_some_and(|last| last.confidence < Confidence::Certain) {
+                    // More clients may have failed since.
+                    self.judge_by_signs(now, epoch);
+                }
+                self.forget_incident(now, epoch);
+            }
+        }
+    }
+
+    /// Of an incident that an earlier daemon has left it is not known who was there, until the server has said.
+    fn note_clients_left(&mut self, epoch: ServerEpoch) {
+        if self.incidents.get(&epoch).is_some_and(|incident| incident.clients.is_empty()) {
+            self.note_clients(epoch);
+        }
+    }
+
+    /// Nothing more can come of an incident.
+    fn forget_incident(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.incidents.remove(&epoch);
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.talked_of_at = Some(now);
+        }
+    }
+
+    /// Until when there were signs of a fault of this server of which nothing came.
+    pub(super) fn talked_of_at(&self, epoch: ServerEpoch) -> Option<Duration> {
+        self.servers.get(&epoch).and_then(|server| server.talked_of_at)
+    }
+
+    /// A server is gone, and nothing more will be heard of its fault.
+    pub(in crate::core) fn close_incident(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some((is_confirmed, is_judged, given)) =
+            self.incidents.get(&epoch).map(|incident| (incident.is_confirmed, incident.is_judged(), incident.verdict))
+        else {
+            return;
+        };
+        // One that ends without having been told to takes its clients along.
+        let is_crash = self.servers.get(&epoch).is_some_and(|server| !server.end_wanted && server.ready_at.is_some());
+        let mut lost = Vec::new();
+        if is_crash && !is_confirmed {
+            self.note_clients(epoch);
+            let unharmed = self.incidents.get(&epoch).map(|incident| incident.unharmed.clone()).unwrap_or_default();
+            let left = self.processes_of(epoch).into_iter().map(|(pid, _)| pid);
+            lost.extend(left.filter(|pid| !unharmed.contains(pid)));
+        }
+        let is_due =
+            if is_confirmed { !is_judged } else { given.is_none() && self.deserves_verdict(now, epoch, &lost) };
+        if is_due {
+            self.note_clients_left(epoch);
+            if let Some(incident) = self.incidents.get_mut(&epoch) {
+                incident.lost.extend(lost);
+            }
+            self.judge_by_signs(now, epoch);
+        }
+        self.incidents.remove(&epoch);
+    }
+
+    /// The clients that have failed in an incident's time: they ended by a signal or with an error, or said that they
+    /// have met one.
+    pub(in crate::core) fn failed_in(&self, epoch: ServerEpoch) -> BTreeSet<Pid> {
+        let Some(incident) = self.incidents.get(&epoch) else {
+            return BTreeSet::new();
+        };
+        let since = incident.first.saturating_sub(FAILURE_REACH);
+        let dead = self.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
+        let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
+        dead.chain(incident.own_words.speakers()).collect()
+    }
+
+    /// Whether an incident that was not confirmed has a verdict all the same. `lost` are the clients that a server had
+    /// that has ended by itself.
+    fn deserves_verdict(&mut self, now: Duration, epoch: ServerEpoch, lost: &[Pid]) -> bool {
+        let Some(incident) = self.incidents.get(&epoch) else {
+            return false;
+        };
+        if incident.has_kernels_fault {
+            return true;
+        }
+        // Who caused a fault that was isolated is known, and nobody has lost anything by it.
+        let is_of_one = incident.is_isolated && incident.xid.is_none();
+        if is_of_one || (self.failed_in(epoch).is_empty() && lost.is_empty()) {
+            return false;
+        }
+        incident.xid.is_some() || self.may_doubt(now, epoch)
+    }
+
+    /// Whether what anybody can write and cause has a verdict now.
+    fn may_doubt(&mut self, now: Duration, epoch: ServerEpoch) -> bool {
+        let Some(uid) = self.servers.get(&epoch).map(|server| server.uid) else {
+            return false;
+        };
+        self.doubted.retain(|_, at| *at + BETWEEN_DOUBTS > now);
+        let is_new = self.doubted.len() < MAX_DOUBTED && !self.doubted.contains_key(&uid);
+        if is_new {
+            self.doubted.insert(uid, now);
+        }
+        is_new
+    }
+}

@@ -1,0 +1,126 @@
+//! When a server that has met a fault has got over it, and whose contexts it has then.
+//!
+//! It is asked for that as long as it has clients, with growing pauses. `ACTIVE` means it only when it is known to have
+//! noticed the fault before; who has contexts there then was not hit, whatever was known of where he is.
+
+use super::spared::whom;
+use crate::core::servers::questions::Purpose;
+use crate::core::servers::server::Server;
+use crate::core::{Core, Effect, NoReply, ServerEpoch};
+use core::time::Duration;
+use remps_proto::mps::server::{Reply, Request};
+
+/// First pause between two questions whether a server has recovered.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Largest pause.
+const LARGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A server that says so long after its taint that it is in no fault has got over it, also when nobody has heard it say
+/// that it is in one. On an H200 it knows of a fault 60 to 130 ms after, and says `FAULT` until the last victim has left.
+const HAS_NOTICED: Duration = Duration::from_secs(5);
+/// The same when those whom the fault has hit have all left, so that it may have been in it between two questions.
+const HAS_BURIED: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Asks a server whether it has got over its fault, as long as it has clients.
+    pub(super) fn watch_aftermath(&mut self, now: Duration, epoch: ServerEpoch) {
+        let has_clients = self.processes.values().any(|process| process.server == epoch);
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        if !has_clients {
+            server.aftermath.is_watched = false;
+            return;
+        }
+        if !core::mem::replace(&mut server.aftermath.is_watched, true) {
+            server.aftermath.pause = FIRST_PAUSE;
+            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
+        }
+        let is_connected = server.is_connected();
+        if server.aftermath.ask_at.is_some_and(|at| at <= now) {
+            server.aftermath.ask_at = None;
+            if is_connected {
+                self.ask(epoch, Request::Status, Purpose::Recovered);
+            }
+        }
+    }
+
+    /// The answer to the question whether a server has recovered.
+    pub(in crate::core) fn recovery_answered(
+        &mut self,
+        now: Duration,
+        epoch: ServerEpoch,
+        reply: &Result<Reply, NoReply>,
+    ) {
+        let patience = if self.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
+        let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
+            return;
+        };
+        let has_noticed = server.tainted.is_some_and(|taint| now >= taint.at + patience);
+        match reply {
+            Ok(Reply::Active(true)) if server.aftermath.is_admitted || has_noticed => {
+                server.aftermath.sound_since.get_or_insert(now);
+                server.healthy_at = Some(now);
+                self.ask(epoch, Request::DeviceClients, Purpose::Remaining);
+            }
+            Ok(_) | Err(NoReply::TimedOut) => {
+                server.aftermath.is_admitted |= matches!(reply, Ok(Reply::Active(false)));
+                self.ask_again(now, epoch);
+            }
+            Err(NoReply::Lost | NoReply::Unsupported) => {}
+        }
+    }
+
+    fn ask_again(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.aftermath.ask_at = Some(now + server.aftermath.pause);
+            server.aftermath.pause = (server.aftermath.pause * 2).min(LARGEST_PAUSE);
+        }
+    }
+
+    /// A server that has got over its fault has told whose contexts it has still.
+    pub(in crate::core) fn remaining_told(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
+        let is_sound = |server: &&mut Server| server.is_lost() && server.aftermath.sound_since.is_some();
+        if self.servers.get_mut(&epoch).filter(is_sound).is_none() {
+            return;
+        }
+        match reply {
+            Ok(Reply::DeviceClients(devices)) => {
+                let remaining = self.contexts_listed(epoch, devices);
+                if self.are_spared(epoch, &remaining) {
+                    self.effects.push(Effect::Save);
+                }
+                self.takes_clients_again(epoch);
+            }
+            Ok(_) | Err(NoReply::TimedOut) => self.ask_again(self.now, epoch),
+            Err(NoReply::Lost | NoReply::Unsupported) => {}
+        }
+    }
+
+    fn takes_clients_again(&mut self, epoch: ServerEpoch) {
+        let has_spared = self.has_spared(epoch);
+        if let Some(server) = self.servers.get_mut(&epoch).filter(|_| has_spared)
+            && !core::mem::replace(&mut server.aftermath.is_announced, true)
+        {
+            let (pid, whom) = (server.pid.unwrap_or_default(), whom(&server.aftermath.gpus));
+            self.log(format!("Server {pid} takes clients again that {whom}"));
+        }
+    }
+
+    /// A server says that it is in a fault.
+    pub(super) fn admits_fault(&mut self, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.aftermath.is_admitted = true;
+        }
+    }
+
+    /// A server that had recovered says, or is about to, that it is in a fault.
+    pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch)
+            && server.aftermath.sound_since.take().is_some()
+        {
+            server.aftermath.is_announced = false;
+            server.aftermath.pause = FIRST_PAUSE;
+            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What is left of a client whose fault was isolated: the daemon ends it, and then waits for the last record of it.
+//!
+//! Its funeral needs no copies of its descriptors: its work has pages that can't fault, and was terminated before its
+//! process. So the copies go with the process, and from then on the module's own records say when the client's page
+//! tables, channels and memory are gone. Copies that were kept would hold that record back for as long as themselves.
+//!
+//! Until then the isolation is not over: work that runs into missing page tables still ends everybody, and the module
+//! says so ([`Evidence::ZombieFault`](crate::core::Evidence::ZombieFault)). Where the record does not come in time, somebody
+//! else has the client's descriptors, a process that it forked for example, and its memory stays in use; that is said.
+
+use super::evidence::ProcessKey;
+use crate::core::Core;
+use crate::core::clients::admission::Process;
+use crate::core::ids::{Pid, ServerEpoch, Uid};
+use crate::core::journal::{FuneralEnd, JournalEvent};
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+/// How long the last record is waited for. The module keeps a dead client's page tables for 60 s at most
+/// (uvm-fault-isolation(4)), and its end takes the driver milliseconds.
+const PATIENCE: Duration = Duration::from_secs(70);
+/// Address spaces that are known. The module has no limit; MPS has 60 clients on a GPU.
+const MAX_SPACES: usize = 4096;
+/// Dead clients that are waited for at one time; the oldest makes room.
+const MAX_REMAINS: usize = 256;
+
+/// The address spaces that the module has told of, by its numbers.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Spaces {
+    owners: BTreeMap<u64, ProcessKey>,
+    /// Whether all that there are are known: the module is read, and its snapshot is complete.
+    is_complete: bool,
+}
+
+impl Spaces {
+    fn add(&mut self, va_space: u64, owner: ProcessKey) {
+        if self.owners.len() < MAX_SPACES {
+            self.owners.insert(va_space, owner);
+        } else {
+            self.is_complete = false;
+        }
+    }
+
+    /// Whether nothing of this process is left. One whose start nobody could read may be any of its pid.
+    fn has_none_of(&self, key: ProcessKey) -> bool {
+        let is_own = |owner: &ProcessKey| {
+            owner.pid == key.pid && (owner.start_time == key.start_time || owner.start_time == 0 || key.start_time == 0)
+        };
+        self.is_complete && !self.owners.values().any(is_own)
+    }
+}
+
+/// A dead client of which something may be left.
+#[derive(Debug, Clone)]
+pub(in crate::core) struct Remains {
+    server: ServerEpoch,
+    uid: Uid,
+    domain: String,
+    since: Duration,
+}
+
+impl Core {
+    /// The module knows of an address space. One whose client it has cut off from its memory is of a client that is to
+    /// be ended, even if the record of the fault never came here: it was lost, or told to an earlier daemon.
+    pub(in crate::core) fn address_space_added(
+        &mut self,
+        now: Duration,
+        va_space: u64,
+        key: ProcessKey,
+        condemned: bool,
+    ) {
+        self.spaces.add(va_space, key);
+        let process = self.processes.get_mut(&key.pid).filter(|process| process.is(key));
+        if let Some(process) = process.filter(|process| condemned && !process.condemned) {
+            process.condemned = true;
+            let process = process.clone();
+            self.log(format!("Client {} has had a fault that the patched module isolated", key.pid));
+            self.end_client(now, key, &process);
+        }
+    }
+
+    /// The module says that nothing is left of an address space.
+    pub(in crate::core) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
+        self.channels.remove_va_space(va_space);
+        self.spaces.owners.remove(&va_space);
+        if let Some(key) = process.filter(|key| self.client_process(*key).is_none()) {
+            self.end_funeral(now, key, FuneralEnd::Drained);
+        }
+        self.settle_remains(now);
+    }
+
+    /// What the module told is void; all of it follows, or it is no longer read.
+    pub(in crate::core) fn hardware_forgotten(&mut self) {
+        self.channels.forget_hardware();
+        self.spaces = Spaces::default();
+    }
+
+    /// The module has told of everything that there is.
+    pub(in crate::core) fn hardware_known(&mut self, now: Duration) {
+        self.spaces.is_complete = true;
+        self.settle_remains(now);
+    }
+
+    /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
+    pub(super) fn await_last_trace(&mut self, now: Duration, pid: Pid, process: &Process, domain: String) {
+        let oldest = self.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
+        if let Some(oldest) = oldest.filter(|_| self.remains.len() >= MAX_REMAINS) {
+            self.end_waiting(now, oldest, false);
+        }
+        let (server, uid) = (process.server, process.uid);
+        self.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
+        self.settle_remains(now);
+    }
+
+    /// Tells of those of whom nothing is left.
+    fn settle_remains(&mut self, now: Duration) {
+        let gone: Vec<ProcessKey> = self.remains.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
+        for key in gone {
+            self.end_waiting(now, key, true);
+        }
+    }
+
+    fn end_waiting(&mut self, now: Duration, process: ProcessKey, complete: bool) {
+        if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
+            let after = now.saturating_sub(since);
+            self.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
+        }
+    }
+
+    /// A server has ended: nobody is left whom the remains could harm, and its memory is gone with it.
+    pub(in crate::core) fn forget_remains_of(&mut self, server: ServerEpoch) {
+        self.remains.retain(|_, remains| remains.server != server);
+    }
+
+    pub(in crate::core) fn remains_deadline(&self) -> Option<Duration> {
+        self.remains.values().map(|remains| remains.since + PATIENCE).min()
+    }
+
+    pub(in crate::core) fn advance_remains(&mut self, now: Duration) {
+        let due = self.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
+        let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
+        for key in due {
+            let what = if self.spaces.is_complete {
+                "something of it is left: another process may have its descriptors"
+            } else {
+                "the patched module does not say what is left of it"
+            };
+            let (pid, seconds) = (key.pid, PATIENCE.as_secs());
+            self.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
+            self.end_waiting(now, key, false);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Clients that a fault of their server has left alone, because it did not reach a GPU that they have contexts on.
+//!
+//! NVIDIA's server loses the contexts of one GPU and goes on with those of the others; it refuses whoever comes until the
+//! last client that it has hit has left, and says `FAULT` as long (measured on two H200s with 580). How far a fault
+//! reaches is in [`reach`](super::reach). So a taint is of a server *and* GPUs. Where the signs name none it is of all, and
+//! so is a client of which nobody knows where it is: both are taken for lost, as on a machine with one GPU. But the server
+//! knows: who has contexts there still when it has been in the fault and says `ACTIVE` again, was not hit
+//! ([`recovered`](super::recovered)).
+//!
+//! | as long as a spared client lives | |
+//! |---|---|
+//! | the server | is neither ended nor asked to end, except by a command or with the daemon |
+//! | those that the fault has hit | have `victims_timeout` to leave, and are listed then; `victims = "terminate"` ends them |
+//! | another context of a spared client | goes to the server, which is the only one that can have it, and waits until that is known to be sound again, for `victims_timeout` at most |
+//! | a newcomer | goes to the domain's new server; but to this one when its `CUDA_VISIBLE_DEVICES` names sound GPUs only and the server itself has said since the fault that it is in none |
+//!
+//! That variable is the client's own claim. A wrong one harms the client alone: it shares a server that is soon empty.
+//! When the last spared client is gone, the server goes as any that a fault has tainted.
+
+use crate::core::clients::admission::{Client, Process};
+use crate::core::gpu::{GpuSet, are_apart};
+use crate::core::servers::server::{Role, Server, ServerState};
+use crate::core::{Core, Effect, Pid, ProcessKey, ServerEpoch};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+/// What a server needs that a fault has spoilt for some GPUs only.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Aftermath {
+    /// The GPUs that the fault has reached, as far as they are known; none is all, as long as nobody knows better.
+    pub gpus: GpuSet,
+    /// Whether it stays for its spared clients.
+    pub(in crate::core) is_kept: bool,
+    /// Whether this daemon has seen to that, and not an earlier one.
+    pub(in crate::core) is_followed: bool,
+    /// Whether it has said that it is in the fault.
+    pub(in crate::core) is_admitted: bool,
+    /// Whether it is asked how it is, whoever it may have left alone.
+    pub(in crate::core) is_watched: bool,
+    /// When those that the fault has hit have had their time; `None` when that is over, or the server goes with them.
+    pub(in crate::core) victims_due: Option<Duration>,
+    /// Since when it is known to be in no fault any more.
+    pub(in crate::core) sound_since: Option<Duration>,
+    /// Whether that was said.
+    pub(in crate::core) is_announced: bool,
+    /// When it is asked for that; `None` while it is.
+    pub(in crate::core) ask_at: Option<Duration>,
+    /// How long that is from the last time.
+    pub(in crate::core) pause: Duration,
+    /// Those whom it had left alone when an earlier daemon was told so, and who have not been found since.
+    pub(in crate::core) remembered: BTreeSet<ProcessKey>,
+}
+
+impl Core {
+    /// Whether a fault has cost a client its contexts, as far as anybody knows.
+    pub(in crate::core) fn is_hit(&self, process: &Process) -> bool {
+        !process.gpus.is_spared && self.servers.get(&process.server).is_some_and(Server::is_lost)
+    }
+
+    /// Whom the fault of this server has left alone.
+    pub(in crate::core) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
+        let own = self.processes.iter().filter(move |(_, process)| process.server == epoch && process.gpus.is_spared);
+        own.map(|(pid, process)| process.key(*pid))
+    }
+
+    /// A server that an earlier daemon knew has named a client: it may be one that a fault had left alone.
+    pub(in crate::core) fn was_spared(&mut self, epoch: ServerEpoch, key: ProcessKey) -> bool {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return false;
+        };
+        // A server names its clients by their pids alone.
+        let is_it =
+            |known: &ProcessKey| known.pid == key.pid && (key.start_time == 0 || known.start_time == key.start_time);
+        let before = server.aftermath.remembered.len();
+        server.aftermath.remembered.retain(|known| !is_it(known));
+        server.aftermath.remembered.len() < before
+    }
+
+    /// Whether anybody lives whom the fault of this server has left alone.
+    pub(in crate::core) fn has_spared(&self, epoch: ServerEpoch) -> bool {
+        self.spared_of(epoch).next().is_some()
+    }
+
+    /// The clients of a server that its fault has hit.
+    pub(super) fn hit_processes(&self, epoch: ServerEpoch) -> Vec<(Pid, Process)> {
+        let mut all = self.processes_of(epoch);
+        all.retain(|(_, process)| !process.gpus.is_spared);
+        all
+    }
+
+    /// The signs of a server's incident name these GPUs. More of them may hit clients that were spared before.
+    pub(super) fn spoil(&mut self, epoch: ServerEpoch, gpus: &GpuSet) {
+        let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
+            return;
+        };
+        let before = server.aftermath.gpus.len();
+        server.aftermath.gpus.extend(gpus.iter().cloned());
+        if server.aftermath.gpus.len() == before {
+            return;
+        }
+        // Those whom the first fault left alone have as long as those whom it hit.
+        if let Some(taint) = server.tainted.as_mut().filter(|_| before > 0) {
+            taint.at = self.now;
+        }
+        server.aftermath.is_admitted = false;
+        for process in self.processes.values_mut().filter(|process| process.server == epoch) {
+            process.gpus.is_spared = false;
+        }
+        self.find_spared(epoch);
+        self.effects.push(Effect::Save);
+    }
+
+    /// Notes who is known by now to be where the fault has not reached. Once spared is spared until a fault names another
+    /// GPU: what such a client takes of the lost one afterwards it has from the server itself.
+    pub(super) fn find_spared(&mut self, epoch: ServerEpoch) {
+        let Some(reached) = self.reach_of(epoch) else {
+            return;
+        };
+        let own = self.processes.iter().filter(|(_, process)| process.server == epoch && !process.gpus.is_spared);
+        let found = own.filter(|(pid, process)| self.is_elsewhere(**pid, process, &reached)).map(|(pid, _)| *pid);
+        let found: BTreeSet<Pid> = found.collect();
+        let grows = self.servers.get_mut(&epoch).is_some_and(|server| {
+            let before = core::mem::replace(&mut server.aftermath.gpus, reached);
+            before != server.aftermath.gpus
+        });
+        if self.are_spared(epoch, &found) || grows {
+            self.effects.push(Effect::Save);
+        }
+    }
+
+    /// The fault of this server has left these alone; whether anybody is new among them.
+    pub(super) fn are_spared(&mut self, epoch: ServerEpoch, pids: &BTreeSet<Pid>) -> bool {
+        let own = self.processes.iter_mut().filter(|(pid, process)| process.server == epoch && pids.contains(pid));
+        own.fold(false, |is_new, (_, process)| !core::mem::replace(&mut process.gpus.is_spared, true) || is_new)
+    }
+
+    /// Servers that a fault has spoilt for some of their clients, and that have not decided to end.
+    fn aftermaths(&self) -> impl Iterator<Item = &Server> {
+        let is_there = |server: &&Server| server.is_lost() && !matches!(server.state, ServerState::Ending { .. });
+        self.servers.values().filter(is_there).filter(|server| self.may_spare(server))
+    }
+
+    /// Whether the fault of a server may have left anybody alone.
+    fn may_spare(&self, server: &Server) -> bool {
+        self.known_gpus.are_several() || !server.aftermath.gpus.is_empty()
+    }
+
+    /// Until when contexts of spared clients wait for a server that is in its fault still.
+    fn held_until(&self, server: &Server) -> Option<Duration> {
+        let patience = self.domains.get(server.domain)?.policy.faults.victims_timeout;
+        Some(server.tainted?.at + patience)
+    }
+
+    /// Whether a client had better not go to its own server now, which would refuse it.
+    pub(in crate::core) fn is_held_back(&self, server: &Server) -> bool {
+        server.is_lost()
+            && server.aftermath.sound_since.is_none()
+            && self.held_until(server).is_some_and(|until| until > self.now)
+    }
+
+    pub(in crate::core) fn spared_deadline(&self) -> Option<Duration> {
+        let own = |server: &Server| {
+            let Aftermath { is_kept, is_watched, victims_due, ask_at, .. } = server.aftermath;
+            let held = self.held_until(server).filter(|until| *until > self.now);
+            let kept = [victims_due, held].into_iter().flatten().filter(|_| is_kept);
+            kept.chain(ask_at.filter(|_| is_watched)).min()
+        };
+        self.aftermaths().filter_map(own).min()
+    }
+
+    /// Keeps servers for the clients that their fault has left alone, and lets them go when the last of those is gone.
+    pub(in crate::core) fn advance_spared(&mut self, now: Duration) {
+        let epochs: Vec<ServerEpoch> = self.aftermaths().map(|server| server.epoch).collect();
+        for epoch in epochs {
+            self.find_spared(epoch);
+            self.watch_aftermath(now, epoch);
+            let is_told = self.servers.get(&epoch).is_some_and(|server| !server.census_due);
+            if self.has_spared(epoch) {
+                self.keep(now, epoch);
+            } else if is_told {
+                self.let_go(now, epoch);
+            }
+        }
+    }
+
+    /// The server stays, whatever was begun to end it on account of the fault.
+    fn keep(&mut self, now: Duration, epoch: ServerEpoch) {
+        let patience = self.servers.get(&epoch).and_then(|server| self.held_until(server));
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        if let ServerState::Draining(drain) = &mut server.state {
+            drain.force_at = drain.ordered_force_at;
+            // Its answer may be that it ends, so one is waited for that was asked.
+            if !drain.is_ordered && drain.ask_at.is_some() {
+                server.state = ServerState::Serving;
+                server.end_wanted = false;
+                // A successor takes it for idle until it has named its clients.
+                server.idle_since = None;
+                self.effects.push(Effect::Save);
+            }
+        }
+        server.aftermath.is_kept = true;
+        if !core::mem::replace(&mut server.aftermath.is_followed, true) {
+            server.aftermath.victims_due = patience.map(|at| at.max(now));
+            let (pid, reached) = (server.pid.unwrap_or_default(), server.aftermath.gpus.clone());
+            // By its own word it may have left some alone of whom that was not known.
+            let own = self.processes.iter().filter(|(_, process)| process.server == epoch && process.gpus.is_spared);
+            let are_known = own.into_iter().all(|(pid, process)| self.is_elsewhere(*pid, process, &reached));
+            let whom = whom(&if are_known { reached } else { GpuSet::new() });
+            self.log(format!("Server {pid} stays for its clients that {whom}"));
+            self.effects.push(Effect::Save);
+        }
+        if let Some(server) = self.servers.get_mut(&epoch)
+            && server.aftermath.victims_due.is_some_and(|at| at <= now)
+        {
+            server.aftermath.victims_due = None;
+            self.list_victims(now, epoch);
+        }
+    }
+
+    /// Nobody is left whom the fault has spared: the server goes as any other that has met one.
+    fn let_go(&mut self, now: Duration, epoch: ServerEpoch) {
+        let force_at = self.servers.get(&epoch).and_then(|server| self.held_until(server));
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        if core::mem::take(&mut server.aftermath.is_kept) {
+            server.aftermath.is_followed = false;
+            server.aftermath.victims_due = None;
+            let pid = server.pid.unwrap_or_default();
+            self.log(format!("Server {pid} has no clients any more that its fault has left alone"));
+            self.drain_after_fault(now, epoch, force_at.map(|at| at.max(now)));
+        }
+    }
+
+    /// The server with a fault that a newcomer can go to all the same.
+    pub(in crate::core) fn server_beside_fault(&self, client: &Client) -> Option<&Server> {
+        let names = client.identity.visible.as_deref()?;
+        let takes = |server: &&Server| {
+            server.domain == client.domain
+                && server.role == Role::Active
+                && server.is_connected()
+                && server.aftermath.is_kept
+                && server.aftermath.sound_since.is_some()
+                && matches!(server.state, ServerState::Serving)
+        };
+        let sees_none_of = |server: &Server| {
+            let seen = self.known_gpus.visible(server.epoch, names);
+            let spoilt = &server.aftermath.gpus;
+            seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, spoilt))
+        };
+        self.servers.values().filter(takes).find(|server| sees_none_of(server))
+    }
+
+    /// Whether what a newcomer claims to see decides where it goes.
+    pub(in crate::core) fn must_know_claims(&self) -> bool {
+        self.policy.grouping().by_gpu || self.servers.values().any(|server| server.aftermath.is_kept)
+    }
+}
+
+/// Those whom a fault on these GPUs has left alone.
+pub(in crate::core) fn whom(gpus: &GpuSet) -> String {
+    if gpus.is_empty() { "its fault has left alone".to_owned() } else { format!("have nothing on {}", words(gpus)) }
+}
+
+/// GPUs in a sentence.
+pub(in crate::core) fn words(gpus: &GpuSet) -> String {
+    gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}

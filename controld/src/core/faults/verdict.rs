@@ -1,0 +1,199 @@
+//! Who caused a fault, and who says so.
+
+use super::evidence::{MemoryFault, ProcessKey};
+use crate::core::clients::place::Place;
+use crate::core::gpu::Gpu;
+use crate::core::ids::{Pid, ServerEpoch, Uid};
+use core::fmt;
+use core::time::Duration;
+use serde::Serialize;
+
+/// What is known of a client's process besides its pid: read from `/proc` when it came.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Identity {
+    /// When it was started, in clock ticks since boot; 0 when that could not be read.
+    pub start_time: u64,
+    /// Its cgroup (version 2), as `/kubepods.slice/…`; empty when that could not be read.
+    pub cgroup: String,
+    /// The container, if the cgroup names one.
+    pub container: Option<String>,
+    /// The pod's UID, if the cgroup names one.
+    pub pod: Option<String>,
+    /// `MPS_DOMAIN` of its environment.
+    pub label: Option<String>,
+    /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.
+    pub visible: Option<String>,
+    /// Its command line, cut at 256 bytes; its name in brackets when the line is empty.
+    pub command: String,
+    /// The first word of its command line, as `ps` shows it; empty when that could not be read.
+    pub program: String,
+    /// Where it stands.
+    #[serde(skip)]
+    pub place: Place,
+}
+
+/// A process that a verdict speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Suspect {
+    /// Which process.
+    #[serde(flatten)]
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub identity: SuspectIdentity,
+}
+
+/// The parts of an [`Identity`] that a verdict repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct SuspectIdentity {
+    /// Its cgroup.
+    pub cgroup: String,
+    /// Its container.
+    pub container: Option<String>,
+    /// Its pod's UID.
+    pub pod: Option<String>,
+    /// Its command line.
+    pub command: String,
+}
+
+/// How sure a verdict is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Confidence {
+    /// Nobody who can know has named anybody.
+    Unknown,
+    /// Signs that nobody else can give point to one process, and none of them is proof.
+    Likely,
+    /// A witness that cannot be wrong about who has named it.
+    Certain,
+}
+
+/// One witness's part in a verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Testimony {
+    /// Who says so, such as `uvm-event`.
+    pub witness: &'static str,
+    /// Whom it names, right or wrong.
+    pub names: Option<Pid>,
+    /// When it reached the daemon, after the incident's first sign.
+    #[serde(serialize_with = "as_milliseconds", rename = "after_ms")]
+    pub after: Duration,
+    /// What it says.
+    pub text: String,
+}
+
+/// What the daemon holds for true about one fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Counts the daemon's verdicts, from 1.
+    pub number: u64,
+    /// The incident that it belongs to: the faults of one server that come together.
+    pub incident: u64,
+    /// The server.
+    pub server: Pid,
+    /// The start of it.
+    #[serde(skip)]
+    pub epoch: ServerEpoch,
+    /// The fault domain, as the operator reads it.
+    pub domain: String,
+    /// Who did it; `None` is the honest answer when nobody can know.
+    pub culprit: Option<Suspect>,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// What happened, such as `memory fault`.
+    pub kind: &'static str,
+    /// The access, for a memory fault.
+    pub fault: Option<MemoryFault>,
+    /// Whether the patched module kept it from everybody else.
+    pub isolated: bool,
+    /// The hardware channel, where a witness names it exactly.
+    pub channel: Option<u32>,
+    /// The Xid that came with it.
+    pub xid: Option<u32>,
+    /// The other clients of the server, who are lost with it unless it was isolated.
+    pub victims: Vec<Pid>,
+    /// The GPUs that it was on, as `GPU-…` or `GPU-…/MIG-…`; none where nobody knows.
+    pub gpus: Vec<Gpu>,
+    /// The clients of the server that have nothing on those GPUs, and go on.
+    pub spared: Vec<Pid>,
+    /// Who says so.
+    pub witnesses: Vec<Testimony>,
+    /// Statements beyond those, of witnesses who have said too much.
+    pub more_witnesses: u64,
+    /// Clients of the server whom its log names by the phrase `Worker is in reset`, other than the culprit. Right when the
+    /// server has written it; but everybody can write it, so it is a hint and no proof.
+    pub named_by_log: Vec<Pid>,
+    /// From the first sign to this verdict.
+    #[serde(serialize_with = "as_milliseconds", rename = "delay_ms")]
+    pub delay: Duration,
+    /// The verdict that this one corrects, after late evidence.
+    pub corrects: Option<u64>,
+}
+
+fn as_milliseconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e3)
+}
+
+/// The line of `control.log`.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fault {} of server {} ({}): ", self.number, self.server, self.domain)?;
+        match &self.culprit {
+            Some(culprit) => {
+                let Suspect { process, uid, identity } = culprit;
+                write!(f, "client {} (user {uid}", process.pid)?;
+                for (word, value) in [("pod", &identity.pod), ("container", &identity.container)] {
+                    if let Some(value) = value {
+                        write!(f, ", {word} {value}")?;
+                    }
+                }
+                if !identity.command.is_empty() {
+                    write!(f, ", {}", identity.command)?;
+                }
+                write!(f, "), {}", self.kind)?;
+            }
+            None => write!(f, "nobody can be named, {}", self.kind)?,
+        }
+        if let Some(fault) = &self.fault {
+            write!(f, ", {} of {:#x}, {}", fault.access, fault.address, fault.kind)?;
+            if let Some(gpu) = &fault.gpu {
+                write!(f, ", {gpu}")?;
+            }
+        } else if !self.gpus.is_empty() {
+            let gpus: Vec<String> = self.gpus.iter().map(ToString::to_string).collect();
+            write!(f, ", {}", gpus.join(" "))?;
+        }
+        let confidence = match self.confidence {
+            Confidence::Unknown => "unknown",
+            Confidence::Likely => "likely",
+            Confidence::Certain => "certain",
+        };
+        let mut witnesses: Vec<&str> = self.witnesses.iter().map(|testimony| testimony.witness).collect();
+        witnesses.dedup();
+        write!(f, "; {confidence}, by {}", witnesses.join(" "))?;
+        if self.culprit.is_none() && !self.named_by_log.is_empty() {
+            let named: Vec<String> = self.named_by_log.iter().map(u32::to_string).collect();
+            write!(f, "; the log, which anybody can write, names {}", named.join(" "))?;
+        }
+        if self.isolated {
+            f.write_str("; isolated, nobody else is harmed")?;
+        } else {
+            let victims: Vec<String> = self.victims.iter().map(u32::to_string).collect();
+            write!(
+                f,
+                "; others lost with it: {}",
+                if victims.is_empty() { "none".to_owned() } else { victims.join(" ") }
+            )?;
+            if !self.spared.is_empty() {
+                let spared: Vec<String> = self.spared.iter().map(u32::to_string).collect();
+                write!(f, "; on other GPUs, and unharmed: {}", spared.join(" "))?;
+            }
+        }
+        if let Some(number) = self.corrects {
+            write!(f, "; corrects fault {number}")?;
+        }
+        Ok(())
+    }
+}

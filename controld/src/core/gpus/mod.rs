@@ -1,0 +1,223 @@
+//! What the daemon knows of the GPUs themselves, and when it looks at them again.
+//!
+//! | part | decides |
+//! |---|---|
+//! | this file | when to look, and what an exclusive GPU means for servers |
+//! | `modes` | which compute modes are changed, and given back |
+//! | `strangers` | who uses a GPU outside MPS, and what becomes of him |
+//! | `whereabouts` | which GPUs the machine and a server have, and where each client is |
+//!
+//! On a GPU in compute mode `EXCLUSIVE_PROCESS` one process has contexts at a time, so a second server of whatever kind
+//! can't start there. The daemon either changes that while it runs (`compute_mode = "manage"`), or does not try what
+//! can't work and says so once.
+
+mod modes;
+mod strangers;
+pub(super) mod whereabouts;
+
+pub(crate) use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
+
+use super::ids::Uid;
+use super::{Core, Effect, ProcessKey};
+use core::fmt;
+use core::time::Duration;
+use modes::Modes;
+use std::collections::BTreeMap;
+use strangers::Stranger;
+
+/// How soon a GPU that is left exclusive is looked at again, and any GPU after a server has failed to start.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// A GPU's compute mode, by the management library's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ComputeMode(pub u32);
+
+impl ComputeMode {
+    /// Any number of processes have contexts.
+    pub const DEFAULT: Self = Self(0);
+    /// One thread of one process has one; not known to drivers any more.
+    pub const EXCLUSIVE_THREAD: Self = Self(1);
+    /// Nobody has one.
+    pub const PROHIBITED: Self = Self(2);
+    /// One process at a time has contexts.
+    pub const EXCLUSIVE_PROCESS: Self = Self(3);
+
+    /// Whether one server is all that fits.
+    #[must_use]
+    pub fn is_exclusive(self) -> bool {
+        [Self::EXCLUSIVE_THREAD, Self::EXCLUSIVE_PROCESS].contains(&self)
+    }
+}
+
+impl fmt::Display for ComputeMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::DEFAULT => f.write_str("DEFAULT"),
+            Self::EXCLUSIVE_THREAD => f.write_str("EXCLUSIVE_THREAD"),
+            Self::PROHIBITED => f.write_str("PROHIBITED"),
+            Self::EXCLUSIVE_PROCESS => f.write_str("EXCLUSIVE_PROCESS"),
+            Self(number) => write!(f, "number {number}"),
+        }
+    }
+}
+
+impl serde::Serialize for ComputeMode {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A GPU that the daemon's servers see, as a look at it has found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuSeen {
+    /// The number that `nvidia-smi` gives it.
+    pub index: usize,
+    /// `GPU-…`.
+    pub uuid: String,
+    /// Its compute mode, where it has one.
+    pub mode: Option<ComputeMode>,
+    /// The mode before another daemon of this machine changed it; that one may end, and this one gives the mode back.
+    pub before: Option<ComputeMode>,
+    /// Whether servers see all of it, and not instances of it alone.
+    pub whole: bool,
+    /// Who has a context on it and is no client of MPS, servers included; `None` when that can't be told.
+    pub outside: Option<Vec<Outsider>>,
+}
+
+/// A process with a context on a GPU that is no client of MPS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outsider {
+    /// Which.
+    pub process: ProcessKey,
+    /// Its user.
+    pub uid: Uid,
+    /// Its name, as the kernel has it.
+    pub command: String,
+    /// Whether it seems to be a server of MPS, somebody else's perhaps.
+    pub is_server: bool,
+    /// Its GPU memory in bytes, where that is known.
+    pub bytes: Option<u64>,
+    /// GPU instance and compute instance, on a GPU that is divided.
+    pub instance: Option<(u32, u32)>,
+}
+
+/// Everything about GPUs.
+#[derive(Debug, Default)]
+pub(super) struct Gpus {
+    /// Whether anybody looks: not before the driver says so.
+    is_watched: bool,
+    is_looking: bool,
+    is_changing: bool,
+    /// Whether the look that is under way began before modes were changed, and so may tell what was before.
+    is_outdated: bool,
+    look_at: Option<Duration>,
+    looked_at: Option<Duration>,
+    seen: Vec<GpuSeen>,
+    /// Why the last look told nothing.
+    unseen: Option<String>,
+    /// The exclusive GPUs that were spoken of last.
+    told_exclusive: Vec<String>,
+    modes: Modes,
+    strangers: BTreeMap<ProcessKey, Stranger>,
+    /// Whether strangers can be ended, which takes root in the machine's own pid namespace.
+    may_end: bool,
+}
+
+impl Core {
+    /// Begins to look at the GPUs, with what an earlier daemon has noted of their modes.
+    pub(super) fn watch_gpus(&mut self, now: Duration, modes: Vec<ManagedMode>, may_end: bool) {
+        self.gpus.is_watched = true;
+        self.hold_is_watched(now);
+        self.gpus.may_end = may_end;
+        self.gpus.modes = Modes::found(modes);
+        self.gpus.look_at = Some(now);
+    }
+
+    pub(super) fn gpus_deadline(&self) -> Option<Duration> {
+        self.gpus.look_at.filter(|_| self.gpus.is_watched && !self.gpus.is_looking)
+    }
+
+    pub(super) fn advance_gpus(&mut self, now: Duration) {
+        if self.gpus_deadline().is_some_and(|at| at <= now) {
+            self.gpus.look_at = None;
+            self.gpus.looked_at = Some(now);
+            self.gpus.is_looking = true;
+            self.effects.push(Effect::LookAtGpus);
+        }
+    }
+
+    /// A server has failed to start, which a changed compute mode would explain.
+    pub(super) fn doubt_gpus(&mut self, now: Duration) {
+        let soon = self.gpus.looked_at.map_or(now, |at| now.max(at + SELDOM));
+        self.gpus.look_at.get_or_insert(soon);
+    }
+
+    pub(super) fn gpus_seen(&mut self, now: Duration, seen: Result<Vec<GpuSeen>, String>) {
+        self.gpus.is_looking = false;
+        if std::mem::take(&mut self.gpus.is_outdated) {
+            self.gpus.look_at = Some(now);
+            return;
+        }
+        let manages = self.policy.gpus.manages();
+        match seen {
+            Ok(seen) => {
+                self.gpus.unseen = None;
+                self.look_at_modes(&seen);
+                if manages {
+                    self.look_for_strangers(now, &seen);
+                }
+                self.gpus.seen = seen;
+                self.tell_exclusive();
+            }
+            Err(reason) => {
+                if self.gpus.unseen.as_ref() != Some(&reason) && manages {
+                    self.log(format!(
+                        "The GPUs' compute modes are not managed, and strangers not found: {reason}; the daemon goes \
+                         on as with compute_mode = \"leave\""
+                    ));
+                }
+                self.gpus.unseen = Some(reason);
+                self.give_back_unwanted();
+            }
+        }
+        let is_left = self.exclusive().next().is_some();
+        let again = if manages { Some(self.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
+        self.gpus.look_at = again.map(|pause| now + pause);
+    }
+
+    /// The GPUs that take one server at a time.
+    fn exclusive(&self) -> impl Iterator<Item = &GpuSeen> {
+        self.gpus.seen.iter().filter(|gpu| gpu.mode.is_some_and(ComputeMode::is_exclusive))
+    }
+
+    /// Whether a second server can't start beside a first one.
+    pub(super) fn fits_one_server(&self) -> bool {
+        self.exclusive().next().is_some()
+    }
+
+    /// Says once what does not work on GPUs that stay exclusive.
+    fn tell_exclusive(&mut self) {
+        if self.gpus.is_changing {
+            // Their modes are being changed.
+            return;
+        }
+        let found: Vec<String> = self.exclusive().map(|gpu| gpu.uuid.clone()).collect();
+        if found != self.gpus.told_exclusive && !found.is_empty() {
+            let names: Vec<String> = self.exclusive().map(GpuSeen::name).collect();
+            self.log(format!(
+                "Exclusive compute mode on {}: one server at a time has contexts there, so servers of several domains \
+                 don't run side by side, none stands by, and one that a fault has tainted ends before another starts; \
+                 [gpu] compute_mode = \"manage\" or nvidia-smi -c DEFAULT changes that",
+                names.join(", ")
+            ));
+        }
+        self.gpus.told_exclusive = found;
+    }
+}
+
+impl GpuSeen {
+    /// How the log calls it.
+    fn name(&self) -> String {
+        format!("GPU {} ({})", self.index, self.uuid)
+    }
+}

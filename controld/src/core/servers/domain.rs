@@ -1,0 +1,309 @@
+//! Fault domains: the clients that share a server, and so one fate.
+//!
+//! Which domain a client belongs to follows from its user and from what the operator groups by; a domain that is full
+//! has another part beside it, and a repeat offender has one of its own. Domains are named by a [`DomainId`] and
+//! found by a [`DomainKey`].
+
+use super::backoff::Backoff;
+use super::server::Server;
+use crate::core::clients::admission::{Client, Place};
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::faults::quarantine;
+use crate::core::faults::sanctions::Offender;
+use crate::core::faults::verdict::Identity;
+use crate::core::ids::{ConnectionId, DomainId, Pid, Uid};
+use crate::core::policy::{DomainPolicy, cgroup_unit};
+use crate::core::{Core, Grouping, Peer, Policy, Sharing};
+use core::fmt;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the clients of a domain have in common besides their user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core) enum Group {
+    /// Nothing.
+    All,
+    /// A pod, container, job or unit, by its cgroup.
+    Cgroup(String),
+    /// `MPS_DOMAIN`.
+    Label(String),
+    /// They are one process.
+    Process(ProcessKey),
+    /// They are the clients of a repeat offender.
+    Quarantine(Offender),
+}
+
+/// What a domain is found by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core) struct DomainKey {
+    /// The user that its servers run as.
+    pub(in crate::core) uid: Uid,
+    pub(in crate::core) group: Group,
+    /// The one GPU or MIG instance that they see, as `CUDA_VISIBLE_DEVICES` names it.
+    pub(in crate::core) gpu: Option<String>,
+    /// Which of several, where one would have too many clients.
+    pub(in crate::core) part: u32,
+}
+
+impl DomainKey {
+    /// Which it is of those that have everything else in common: the end of a name.
+    fn ending(&self) -> String {
+        let gpu = self.gpu.as_ref().map(|gpu| format!(", {gpu}")).unwrap_or_default();
+        let part = if self.part > 0 { format!(", part {}", self.part + 1) } else { String::new() };
+        gpu + &part
+    }
+}
+
+impl fmt::Display for DomainKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}", self.uid)?;
+        match &self.group {
+            Group::All => {}
+            Group::Cgroup(path) => write!(f, ", cgroup {path}")?,
+            Group::Label(label) => write!(f, ", label {label}")?,
+            Group::Process(process) => write!(f, ", process {}", process.pid)?,
+            Group::Quarantine(offender) => write!(f, ", quarantine of {offender}")?,
+        }
+        f.write_str(&self.ending())
+    }
+}
+
+/// A swap that is not complete: the domain has no sound server yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::core) struct Swap {
+    pub(in crate::core) incident: u64,
+    pub(in crate::core) from: Pid,
+    pub(in crate::core) since: Duration,
+}
+
+/// The clients that share one server.
+#[derive(Debug)]
+pub(in crate::core) struct Domain {
+    pub(in crate::core) key: DomainKey,
+    /// The number of the quarantine that it is.
+    pub(in crate::core) quarantine: Option<u64>,
+    pub(in crate::core) policy: DomainPolicy,
+    /// The group of its first client, for a server whose user the user database does not know.
+    pub(in crate::core) gid: u32,
+    /// Whose clients it was made for, by whose number of servers its own is bounded; `None` after a change of daemons
+    /// where servers serve all users.
+    pub(in crate::core) founder: Option<Uid>,
+    /// Whether it needs a server and its founder has as many as a user may have.
+    pub(super) is_held_up: bool,
+    pub(in crate::core) waiting: VecDeque<ConnectionId>,
+    /// `start_server` asked for a server, or a fault did, whether or not a client waits.
+    pub(in crate::core) requested: bool,
+    pub(in crate::core) starts: Backoff,
+    pub(in crate::core) retry_at: Option<Duration>,
+    /// The same for the server that stands by, whose failures hold up nobody.
+    pub(in crate::core) standby_retry_at: Option<Duration>,
+    /// When servers failed lately, for the breaker.
+    pub(in crate::core) failures: VecDeque<Duration>,
+    pub(in crate::core) breaker_open: bool,
+    pub(in crate::core) swap: Option<Swap>,
+}
+
+impl Domain {
+    fn new(policy: &Policy, key: DomainKey, own: DomainPolicy, gid: u32, founder: Option<Uid>) -> Self {
+        Self {
+            key,
+            quarantine: None,
+            policy: own,
+            gid,
+            founder,
+            is_held_up: false,
+            waiting: VecDeque::new(),
+            requested: false,
+            starts: Backoff::new(policy.constants.first_retry, policy.constants.largest_retry),
+            retry_at: None,
+            standby_retry_at: None,
+            failures: VecDeque::new(),
+            breaker_open: false,
+            swap: None,
+        }
+    }
+
+    /// Its name, as the operator reads it. It stays while the domain lives, with a successor of the daemon too.
+    pub(in crate::core) fn name(&self) -> String {
+        self.quarantine.map_or_else(|| self.key.to_string(), |number| quarantine::name(number) + &self.key.ending())
+    }
+
+    pub(in crate::core) fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
+    }
+
+    pub(in crate::core) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// All domains, by number and by what they are found by.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Domains {
+    by_id: BTreeMap<DomainId, Domain>,
+    by_key: BTreeMap<DomainKey, DomainId>,
+    last: u64,
+}
+
+impl Domains {
+    pub(in crate::core) fn get(&self, id: DomainId) -> Option<&Domain> {
+        self.by_id.get(&id)
+    }
+
+    pub(in crate::core) fn get_mut(&mut self, id: DomainId) -> Option<&mut Domain> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(in crate::core) fn find(&self, key: &DomainKey) -> Option<DomainId> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(in crate::core) fn iter(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
+        self.by_id.iter().map(|(id, domain)| (*id, domain))
+    }
+
+    pub(in crate::core) fn iter_mut(&mut self) -> impl Iterator<Item = (DomainId, &mut Domain)> {
+        self.by_id.iter_mut().map(|(id, domain)| (*id, domain))
+    }
+
+    pub(in crate::core) fn values(&self) -> impl Iterator<Item = &Domain> {
+        self.by_id.values()
+    }
+
+    /// The domain of this key, made if it is new.
+    pub(in crate::core) fn intern(
+        &mut self,
+        policy: &Policy,
+        key: DomainKey,
+        own: DomainPolicy,
+        gid: u32,
+        founder: Option<Uid>,
+    ) -> DomainId {
+        if let Some(id) = self.find(&key) {
+            return id;
+        }
+        self.last += 1;
+        let id = DomainId(self.last);
+        self.by_key.insert(key.clone(), id);
+        self.by_id.insert(id, Domain::new(policy, key, own, gid, founder));
+        id
+    }
+
+    pub(in crate::core) fn retain(&mut self, mut keep: impl FnMut(DomainId, &Domain) -> bool) {
+        let by_key = &mut self.by_key;
+        self.by_id.retain(|id, domain| {
+            let stays = keep(*id, domain);
+            if !stays {
+                by_key.remove(&domain.key);
+            }
+            stays
+        });
+    }
+}
+
+impl Core {
+    /// The user whose servers serve this user's clients.
+    pub(in crate::core) fn server_user(&self, uid: Uid) -> Uid {
+        match self.policy.sharing {
+            Sharing::PerUser | Sharing::Single => uid,
+            Sharing::MultiUser => self.policy.owner,
+        }
+    }
+
+    /// The domain of a user's clients that have nothing else in common, as `start_server -uid` means it.
+    pub(in crate::core) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
+        let key = DomainKey { uid: self.server_user(uid), group: Group::All, gpu: None, part: 0 };
+        let own = self.policy.for_domain(uid, None, "").clone();
+        self.domains.intern(&self.policy, key, own, gid, Some(uid))
+    }
+
+    /// The domain of a client that has just come.
+    pub(in crate::core) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
+        let offender = Offender::of(peer.uid, identity);
+        let quarantine = self.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
+        let group = if quarantine.is_some() {
+            self.quarantine_group(offender)
+        } else {
+            match self.policy.grouping().by {
+                Grouping::Uid => Group::All,
+                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
+                Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
+                Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
+            }
+        };
+        let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
+        let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
+        let gpu = gpu.and_then(|names| self.known_gpus.only_visible(names));
+        let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
+        while let Some(id) = self.domains.find(&key) {
+            let Some(limit) = own.group.max_clients else {
+                return id;
+            };
+            let clients = self.processes_of_domain(id);
+            if clients.contains(&peer.pid) || clients.len() < limit {
+                return id;
+            }
+            key.part += 1;
+        }
+        let id = self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.quarantine = quarantine;
+        }
+        id
+    }
+
+    /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
+    /// count.
+    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
+        let is_sound = |server: &Server| server.domain == domain && server.tainted.is_none();
+        let served = self
+            .processes
+            .iter()
+            .filter(|(_, process)| self.servers.get(&process.server).is_some_and(is_sound))
+            .map(|(pid, _)| *pid);
+        let waits = |client: &&Client| client.domain == domain && client.place == Place::Waiting;
+        served.chain(self.clients.values().filter(waits).map(|client| client.peer.pid)).collect()
+    }
+
+    /// Whether a newcomer's domain depends on more than its user and its process.
+    #[must_use]
+    pub fn must_know_clients(&self) -> bool {
+        let by_identity = match self.policy.grouping().by {
+            Grouping::Cgroup | Grouping::Label => true,
+            Grouping::Uid | Grouping::Client => false,
+        };
+        by_identity
+            || self.must_know_claims()
+            || !self.policy.domains.overrides.is_empty()
+            || !self.offenders.is_empty()
+    }
+
+    /// The user of a client's process.
+    #[must_use]
+    pub fn process_user(&self, pid: Pid) -> Option<Uid> {
+        self.processes.get(&pid).map(|process| process.uid)
+    }
+
+    /// The client processes that have a server.
+    #[must_use]
+    pub fn client_processes(&self) -> Vec<ProcessKey> {
+        self.processes.iter().map(|(pid, process)| process.key(*pid)).collect()
+    }
+
+    /// A client's program, as far as it is known.
+    pub(super) fn program_of(&self, pid: Pid) -> String {
+        self.processes.get(&pid).map_or_else(String::new, |process| process.identity.program.clone())
+    }
+
+    /// A domain's name, as the operator reads it.
+    #[must_use]
+    pub fn domain_name(&self, domain: DomainId) -> String {
+        self.domains.get(domain).map_or_else(String::new, Domain::name)
+    }
+
+    /// A domain's user.
+    #[must_use]
+    pub fn domain_user(&self, domain: DomainId) -> Uid {
+        self.domains.get(domain).map_or(self.policy.owner, |domain| domain.key.uid)
+    }
+}

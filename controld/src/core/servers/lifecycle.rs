@@ -1,0 +1,282 @@
+//! When a server drains, is forced, and is given up, and what its end means.
+
+use super::domain::Domain;
+use super::questions::Purpose;
+use super::server::{Drain, Server, ServerState};
+use crate::core::faults::evidence::End;
+use crate::core::ids::{DomainId, ServerEpoch};
+use crate::core::journal::{ExitReason, FuneralEnd, JournalEvent};
+use crate::core::{Core, Effect, ExitCause, NoReply, ServerSignal};
+use core::time::Duration;
+use remps_proto::mps::server::{Reply, Request};
+
+/// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
+/// notice that itself.
+const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// A client's process has ended: a drain that waits for that asks again soon.
+    pub(in crate::core) fn client_left(&mut self, now: Duration) {
+        if let ServerState::Draining(drain) = &mut self.state
+            && let Some(ask_at) = &mut drain.ask_at
+        {
+            *ask_at = (*ask_at).min(now + ASK_AFTER_EXIT);
+            drain.pauses.reset();
+        }
+    }
+}
+
+impl Core {
+    /// Asks a server to end when it has no clients, again and again; by `force_at` it is forced.
+    pub(in crate::core) fn drain(
+        &mut self,
+        now: Duration,
+        epoch: ServerEpoch,
+        force_at: Option<Duration>,
+        because_idle: bool,
+    ) {
+        self.begin_drain(now, epoch, force_at, because_idle);
+        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
+            drain.is_ordered |= !because_idle;
+            drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
+        }
+    }
+
+    /// The same for want of a sound server, which is called off when that is so for some of its clients only.
+    pub(in crate::core) fn drain_after_fault(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>) {
+        self.begin_drain(now, epoch, force_at, false);
+    }
+
+    fn begin_drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.end_wanted = true;
+        match &mut server.state {
+            ServerState::Starting { .. } => self.force(now, epoch),
+            ServerState::Serving => {
+                server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle));
+                self.effects.push(Effect::Save);
+            }
+            ServerState::Draining(drain) => {
+                if drain.because_idle && !because_idle {
+                    drain.because_idle = false;
+                    self.effects.push(Effect::Save);
+                }
+                drain.force_at = [drain.force_at, force_at].into_iter().flatten().min();
+                if let Some(ask_at) = &mut drain.ask_at {
+                    *ask_at = now;
+                }
+            }
+            ServerState::Ending { .. } => {}
+        }
+    }
+
+    /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
+    pub(in crate::core) fn force(&mut self, now: Duration, epoch: ServerEpoch) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.end_wanted = true;
+        if matches!(server.state, ServerState::Ending { kill_at: None }) {
+            return;
+        }
+        server.forced = true;
+        server.state = ServerState::Ending { kill_at: Some(now + self.policy.kill_timeout) };
+        if let Some(pid) = server.pid {
+            self.log(format!("Force shutting down server {pid}"));
+        }
+        self.effects.push(Effect::Save);
+        self.effects.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
+    }
+
+    /// The answer to a request to end when idle.
+    pub(super) fn shutdown_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
+        let kill_at = now + self.policy.kill_timeout;
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        let ServerState::Draining(drain) = &mut server.state else {
+            return;
+        };
+        let pid = server.pid.unwrap_or_default();
+        let workers = match reply {
+            Ok(Reply::ActiveWorkers(0)) => {
+                server.was_idle = drain.because_idle;
+                server.state = ServerState::Ending { kill_at: Some(kill_at) };
+                self.effects.push(Effect::Save);
+                return;
+            }
+            Ok(Reply::ActiveWorkers(workers)) => Ok(workers),
+            Ok(_) | Err(NoReply::TimedOut | NoReply::Unsupported) => Err(NoReply::TimedOut),
+            // Its link is gone: the process is about to follow, and a deadline is set when the loss is handled.
+            Err(NoReply::Lost) => return,
+        };
+        if drain.because_idle {
+            server.state = ServerState::Serving;
+            server.end_wanted = false;
+            server.idle_since = None;
+            return;
+        }
+        let pause = drain.pauses.next_delay();
+        drain.ask_at = Some(now + pause);
+        match workers {
+            Ok(workers) => {
+                self.log(format!("Server {pid} has {workers} active worker threads. Server will not shutdown."));
+            }
+            Err(reason) => self.log(format!("Server {pid} can't be asked to shut down: {reason}")),
+        }
+        self.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
+    }
+
+    pub(in crate::core) fn server_link_lost(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
+        let Some(server) = self.servers.get(&epoch) else {
+            return;
+        };
+        if matches!(server.state, ServerState::Ending { .. }) {
+            return;
+        }
+        let (pid, wanted) = (server.pid.unwrap_or_default(), server.end_wanted);
+        if !wanted {
+            self.log(format!("Server {pid} can't be controlled any longer: {reason}"));
+        }
+        self.force(now, epoch);
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.end_wanted = wanted;
+        }
+    }
+
+    pub(in crate::core) fn server_exited(&mut self, now: Duration, epoch: ServerEpoch, cause: ExitCause) {
+        self.close_incident(now, epoch);
+        let Some(server) = self.servers.remove(&epoch) else {
+            return;
+        };
+        let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
+        self.end_funerals_of(now, epoch, reason);
+        self.forget_remains_of(epoch);
+        self.forget_devices_of(epoch);
+        for (pid, process) in self.processes_of(epoch) {
+            self.former_homes.note(pid, &process);
+            // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
+            // brings new ones.
+            if process.copies > 0 {
+                self.effects.push(Effect::ReleaseCopies { process: process.key(pid) });
+            }
+        }
+        self.processes.retain(|_, process| process.server != epoch);
+        let pid = server.pid.unwrap_or_default();
+        let (status, words, end) = match cause {
+            ExitCause::Exited(status) => (status, String::new(), End::Exited(status)),
+            ExitCause::Signaled(signal) => (0, format!(" (ended by signal {signal})"), End::Signaled(signal)),
+            ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned(), End::Unknown),
+        };
+        if !server.end_wanted && server.ready_at.is_some() {
+            self.log("Server encountered a fatal exception. Shutting down");
+        }
+        self.log(format!("Server {pid} exited with status {status}{words}"));
+        let (uid, domain, reason) = (server.uid, self.domain_name(server.domain), self.exit_reason(&server));
+        self.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
+        if let Some(quit) = &mut self.quit {
+            let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
+            quit.status = quit.status.max(status);
+        }
+        self.effects.push(Effect::Save);
+        // It may have been in the way of those that could not start.
+        let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted.is_some();
+        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
+            domain.retry_at = domain.retry_at.map(|at| at.min(now));
+        }
+        // A fault is its clients' doing, and the replacement has its own tries.
+        if server.tainted.is_some() {
+            return;
+        }
+        let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.constants.stable_after);
+        // One that has served can be started, and whoever its clients have brought down with them must not keep the next
+        // ones waiting: some faults end it before it says so.
+        if server.end_wanted || server.has_served || stable {
+            self.domain_is_sound(server.domain);
+        } else {
+            let reason = match cause {
+                ExitCause::Exited(status) => format!("it exited with status {status}"),
+                ExitCause::Signaled(signal) => format!("signal {signal} ended it"),
+                ExitCause::Unknown => "it ended".to_owned(),
+            };
+            self.start_failed(now, &server, &reason);
+        }
+    }
+
+    /// Why a server has ended that is gone now.
+    fn exit_reason(&self, server: &Server) -> ExitReason {
+        if server.tainted.is_some() {
+            return ExitReason::Fault;
+        }
+        if !server.end_wanted {
+            return if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
+        }
+        if server.was_idle {
+            ExitReason::Idle
+        } else if server.forced {
+            ExitReason::Forced
+        } else if server.makes_room {
+            ExitReason::UidSwitch
+        } else {
+            ExitReason::Asked
+        }
+    }
+
+    /// A domain's server has served or lived for long enough, or was asked to end: earlier failures don't count any longer.
+    fn domain_is_sound(&mut self, id: DomainId) {
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        domain.starts.reset();
+        domain.retry_at = None;
+        domain.failures.clear();
+        if core::mem::take(&mut domain.breaker_open) {
+            let (uid, domain) = (domain.key.uid, domain.name());
+            self.record(JournalEvent::BreakerClosed { uid, domain });
+        }
+    }
+
+    /// Acts on the deadlines of servers.
+    pub(in crate::core) fn advance_servers(&mut self, now: Duration) {
+        let epochs: Vec<ServerEpoch> = self.servers.keys().copied().collect();
+        for epoch in epochs {
+            let Some(server) = self.servers.get_mut(&epoch) else {
+                continue;
+            };
+            let pid = server.pid.unwrap_or_default();
+            match &mut server.state {
+                ServerState::Starting { deadline } if *deadline <= now => {
+                    self.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
+                    self.force(now, epoch);
+                    if let Some(server) = self.servers.get_mut(&epoch) {
+                        server.end_wanted = false;
+                    }
+                }
+                ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
+                    self.list_victims(now, epoch);
+                    self.force(now, epoch);
+                }
+                ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
+                    drain.ask_at = None;
+                    let quiet = drain.because_idle;
+                    let backoff = if drain.pauses.tries() == 0 { "disabled" } else { "enabled" };
+                    if !quiet {
+                        self.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
+                    }
+                    self.ask(epoch, Request::Shutdown, Purpose::Shutdown);
+                }
+                ServerState::Ending { kill_at } if kill_at.is_some_and(|at| at <= now) => {
+                    *kill_at = None;
+                    self.log(format!("Server {pid} did not end, killing it"));
+                    self.effects.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
+                }
+                ServerState::Starting { .. }
+                | ServerState::Serving
+                | ServerState::Draining(_)
+                | ServerState::Ending { .. } => {}
+            }
+        }
+    }
+}

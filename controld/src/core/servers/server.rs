@@ -1,0 +1,271 @@
+//! One server and the states it goes through.
+//!
+//! ```text
+//!            hello             shutdown_server, idle,        0x05 answers 0
+//!  Starting ───────► Serving ─────── another user ──► Draining ──────────────► Ending ──► (gone)
+//!     │                 ▲                               │ │                      ▲
+//!     │                 └──── called off ───────────────┘ └──── -f, timeout ─────┤
+//!     └─────────────────────────── no hello in time, quit ──────────────────────┘
+//! ```
+//! `Starting` and `Serving` servers are active: their domain routes newcomers to them, unless they only stand by. A
+//! server is forgotten when its process is gone.
+
+use super::backoff::Backoff;
+use crate::core::faults::spared::Aftermath;
+use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
+use crate::core::journal::StartReason;
+use core::time::Duration;
+
+/// First pause of the vendor's daemon between two requests to end when idle.
+const FIRST_ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Largest pause; the end of a client's process shortens it.
+const LARGEST_ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Where a server is in its life.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerState {
+    /// Its process is being started or initialises; no hello yet.
+    Starting {
+        /// When it is given up.
+        deadline: Duration,
+    },
+    /// It takes clients.
+    Serving,
+    /// It is asked again and again to end as soon as it has no clients.
+    Draining(Drain),
+    /// It has said that it ends, or has a signal.
+    Ending {
+        /// When it gets SIGKILL; `None` once it has it.
+        kill_at: Option<Duration>,
+    },
+}
+
+/// What is known of a drain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drain {
+    /// When to ask again; `None` while a request is under way.
+    pub ask_at: Option<Duration>,
+    /// Pauses between requests.
+    pub pauses: Backoff,
+    /// When to force it.
+    pub force_at: Option<Duration>,
+    /// Whether only its having been idle asked for this, so that one client calls it off.
+    pub because_idle: bool,
+    /// Whether anything else than a fault asked for it, and when to force it for that.
+    pub is_ordered: bool,
+    /// When to force it whatever becomes of the fault.
+    pub ordered_force_at: Option<Duration>,
+}
+
+impl Drain {
+    /// A drain that asks at once.
+    #[must_use]
+    pub fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
+        Self {
+            ask_at: Some(now),
+            pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN),
+            force_at,
+            because_idle,
+            is_ordered: false,
+            ordered_force_at: None,
+        }
+    }
+}
+
+/// What a server is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It serves its domain's clients.
+    Active,
+    /// It takes over when a fault taints the active one; until then it gets no client.
+    Standby,
+}
+
+/// Since when, and in which incident, a server's clients are lost. It never serves a newcomer again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taint {
+    /// When the daemon knew.
+    pub at: Duration,
+    /// The incident; 0 for a server whose clients have lost nothing: in which the work of a dead client may still run,
+    /// or that says nothing and shows no sign of a fault.
+    pub incident: u64,
+}
+
+/// One server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Server {
+    /// Which start this is.
+    pub epoch: ServerEpoch,
+    /// The domain it serves.
+    pub domain: DomainId,
+    /// What it is for.
+    pub role: Role,
+    /// Why it was started.
+    pub reason: StartReason,
+    /// When it was started, or taken over.
+    pub started_at: Duration,
+    /// Whether a fault has spoilt it.
+    pub tainted: Option<Taint>,
+    /// Which GPUs that was on, and what becomes of those that have nothing there.
+    pub aftermath: Aftermath,
+    /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
+    /// is sent there.
+    pub suspected: bool,
+    /// Whether another sign has come since it was asked.
+    pub suspected_anew: bool,
+    /// Whether it is asked for the second time because of that.
+    pub asked_again: bool,
+    /// When the last sign came that a client of it may have faulted, from somebody who is no stranger to it.
+    pub ill_at: Option<Duration>,
+    /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
+    pub progress_at: Duration,
+    /// For which `progress_at` the driver was asked to tell all that has come; `None` when it is not asked.
+    pub catching_up: Option<Duration>,
+    /// Since when it counts as silent: it owes something and does nothing.
+    pub silent: Option<Duration>,
+    /// Whether it was silent at any time.
+    pub fell_silent: bool,
+    /// A moment at which it is known to have been in no fault, the latest.
+    pub healthy_at: Option<Duration>,
+    /// When it was last asked for its status on a newcomer's account, and has not answered yet; it holds up nobody else.
+    pub health_asked: Option<Duration>,
+    /// Until when there were signs of a fault of which nothing came.
+    pub talked_of_at: Option<Duration>,
+    /// The user it runs as.
+    pub uid: Uid,
+    /// Its pid; `None` until it is spawned.
+    pub pid: Option<Pid>,
+    /// Where it is in its life.
+    pub state: ServerState,
+    /// When it said hello.
+    pub ready_at: Option<Duration>,
+    /// Since when no client process is known on it.
+    pub idle_since: Option<Duration>,
+    /// Whether it still has to say which clients it has: it was taken over from an earlier daemon.
+    pub census_due: bool,
+    /// Clients that do their handshake with it now.
+    pub handshakes: usize,
+    /// Those of them that have their end of the connection, so that they may be the ones to be waited for.
+    pub with_clients: usize,
+    /// Whether a client has had its end of a connection to it.
+    pub has_served: bool,
+    /// Whether it may have clients whose processes nobody sees.
+    pub has_hidden_clients: bool,
+    /// What it costs on the GPU without clients, in bytes, where that is known.
+    pub memory_bytes: Option<u64>,
+    /// Whether anybody asked for its end, so that its exit is no surprise.
+    pub end_wanted: bool,
+    /// Whether it was ended whatever its clients did.
+    pub forced: bool,
+    /// Whether it ended because it had been idle.
+    pub was_idle: bool,
+    /// Whether it was asked to go so that another user's can start.
+    pub makes_room: bool,
+}
+
+impl Server {
+    /// An active server for a client, of which nothing is known but its state.
+    pub(in crate::core) fn new(
+        epoch: ServerEpoch,
+        domain: DomainId,
+        uid: Uid,
+        now: Duration,
+        state: ServerState,
+    ) -> Self {
+        Self {
+            epoch,
+            domain,
+            role: Role::Active,
+            reason: StartReason::Client,
+            started_at: now,
+            tainted: None,
+            aftermath: Aftermath::default(),
+            suspected: false,
+            suspected_anew: false,
+            asked_again: false,
+            ill_at: None,
+            progress_at: now,
+            catching_up: None,
+            silent: None,
+            fell_silent: false,
+            healthy_at: None,
+            health_asked: None,
+            talked_of_at: None,
+            uid,
+            pid: None,
+            state,
+            ready_at: None,
+            idle_since: None,
+            census_due: false,
+            handshakes: 0,
+            with_clients: 0,
+            has_served: false,
+            has_hidden_clients: false,
+            end_wanted: false,
+            memory_bytes: None,
+            forced: false,
+            was_idle: false,
+            makes_room: false,
+        }
+    }
+
+    /// Whether newcomers of its domain belong to it.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.role == Role::Active && self.is_up()
+    }
+
+    /// Whether it starts or takes clients, or could.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.tainted.is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
+    }
+
+    /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.tainted.is_some_and(|taint| taint.incident != 0)
+    }
+
+    /// Whether it is known to have been in no fault then, or later.
+    #[must_use]
+    pub fn is_known_sound_since(&self, since: Duration) -> bool {
+        self.healthy_at.is_some_and(|at| at >= since)
+    }
+
+    /// Whether it is still starting.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        matches!(self.state, ServerState::Starting { .. })
+    }
+
+    /// Whether it can be asked anything.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.ready_at.is_some() && !matches!(self.state, ServerState::Ending { .. })
+    }
+
+    /// Whether a process without a context there goes to another server with its next connection.
+    #[must_use]
+    pub fn can_be_left(&self) -> bool {
+        self.tainted.is_some() || !self.is_connected()
+    }
+
+    /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
+    /// the clients it has.
+    #[must_use]
+    pub fn is_deciding(&self) -> bool {
+        self.census_due || self.suspected || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
+    }
+
+    /// The next time at which something must be done about it.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.state {
+            ServerState::Starting { deadline } => Some(*deadline),
+            ServerState::Serving => None,
+            ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
+            ServerState::Ending { kill_at } => *kill_at,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! When a newcomer may join others: when the server is known to be sound, which nobody waits for without a sign of trouble.
+//!
+//! A fault is known late. Between the launch of a faulting kernel and the moment at which NVIDIA's server says `FAULT`
+//! there are some 10 ms for a `trap`, without any sign, and who does the handshake meanwhile is refused with 807 or gets
+//! a context that is lost; the server's log tells of it half a second later still (measured on an H200 with 580). So the
+//! server's own word is asked for. Whom it concerns is a process that comes to a server with other clients: with its own
+//! connection, and with its first context, which may still go to another server (9 of 9 on an H200).
+//!
+//! - Without a sign of trouble its way is as if nobody asked. A word that is no older than `settle_time` when it comes
+//!   will do; else the question goes out right before the server is told of it. The server does one thing after the
+//!   other, so it has answered when it greets the newcomer, which only then gets its end of the connection.
+//! - With one (a client that has just ended badly, the work of a dead one that may still run, a sign of a fault that
+//!   came within `settle_time`, a fault on another GPU) the question comes first: the server is told of the process only
+//!   when it has said, `settle_time` or more after the process came, that it is in no fault, and of its first context
+//!   when it has said so after that came. The time runs while it waits for anything else. A client that has just ended
+//!   badly counts as one that is there: who is started again after a fault must not come back to the server that had it;
+//! - further contexts don't wait: they can't go elsewhere. Neither does the only client of a server.
+//!
+//! A client's own word that its handshake went well is no server's word: whoever has made a fault could give it again
+//! and again, and keep the fault from being known.
+//!
+//! What happens to a client after it has its end of the connection can't be undone.
+
+use super::questions::Purpose;
+use super::server::Server;
+use crate::core::clients::admission::Client;
+use crate::core::faults::evidence::{End, Evidence};
+use crate::core::ids::{ConnectionId, ServerEpoch};
+use crate::core::{Core, NoReply};
+use core::time::Duration;
+use remps_proto::mps::server::{Reply, Request};
+
+/// Connections of a process until it has a context: that of the process itself.
+pub(in crate::core) const BEFORE_CONTEXTS: usize = 1;
+
+/// What must be known of a server before a client joins others there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Word {
+    /// From when on the server must be known to be sound.
+    since: Duration,
+    /// Whether it is needed before the server is told of the client, and not just before the client has its end.
+    first: bool,
+}
+
+impl Core {
+    /// Whether anything says that a client of this server may have faulted shortly before this one came, or since.
+    fn is_in_doubt(&self, client: &Client, server: &Server, settle: Duration) -> bool {
+        let is_recent = |at: Duration| at + settle > client.came_at;
+        server.tainted.is_some()
+            || server.ill_at.is_some_and(is_recent)
+            || self.has_funerals(server.epoch)
+            || self.ended_badly(server.epoch).any(is_recent)
+    }
+
+    /// When clients of a server ended otherwise than well.
+    fn ended_badly(&self, server: ServerEpoch) -> impl Iterator<Item = Duration> {
+        let own = self.deaths.iter().filter(move |death| death.process.server == server);
+        own.filter(|death| death.end != End::Exited(0)).map(|death| death.at)
+    }
+
+    /// What this client must know of the server; `None` when that is nothing.
+    fn word_needed(&self, client: &Client, server: &Server) -> Option<Word> {
+        let settle = self.policy.constants.settle_time;
+        let own = self.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
+        let connections = own.map_or(0, |process| process.connections);
+        if settle.is_zero() || connections > BEFORE_CONTEXTS {
+            return None;
+        }
+        let others =
+            self.processes.iter().any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
+        let is_recent = |at: Duration| at + settle > client.came_at;
+        if !others && !self.has_funerals(server.epoch) && !self.ended_badly(server.epoch).any(is_recent) {
+            return None;
+        }
+        if !self.is_in_doubt(client, server, settle) {
+            return Some(Word { since: client.came_at.saturating_sub(settle), first: false });
+        }
+        let wait = if connections == BEFORE_CONTEXTS { Duration::ZERO } else { settle };
+        Some(Word { since: client.came_at + wait, first: true })
+    }
+
+    /// Whether the server may be told of this client now, as far as the server's state is known.
+    pub(in crate::core) fn is_settled(&self, client: &Client, server: &Server) -> bool {
+        let word = self.word_needed(client, server).filter(|word| word.first);
+        word.is_none_or(|word| server.is_known_sound_since(word.since))
+    }
+
+    /// A server is about to be told of a client, and is asked how it is before that where the client needs to know. Gives
+    /// the time of the question whose answer the client needs before it has its end.
+    pub(in crate::core) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
+        let (client, server) = (self.clients.get(&connection)?, self.servers.get(&epoch)?);
+        let word = self.word_needed(client, server)?;
+        if server.is_known_sound_since(word.since) {
+            return None;
+        }
+        // What was asked before comes before.
+        if let Some(at) = server.health_asked.filter(|at| *at >= word.since) {
+            return Some(at);
+        }
+        let now = self.now;
+        self.ask_for_health(now, epoch);
+        Some(now)
+    }
+
+    fn ask_for_health(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.servers.get_mut(&epoch) {
+            server.health_asked = Some(now);
+            self.ask(epoch, Request::Status, Purpose::Health(now));
+        }
+    }
+
+    /// The servers that waiting clients would go to, each with the time at which it should be asked how it is.
+    fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
+        // A crowd waits while no server can take any of it, and this is looked at after every event.
+        let is_any = self.servers.values().any(|server| self.is_open(server) && server.health_asked.is_none());
+        let waiting = self.domains.values().filter(move |_| is_any).flat_map(|domain| domain.waiting.iter());
+        waiting.filter_map(|connection: &ConnectionId| {
+            let client = self.clients.get(connection)?;
+            let is_free = |server: &&Server| self.is_open(server) && server.health_asked.is_none();
+            let server = self.server_for(client).filter(is_free)?;
+            let word = self.word_needed(client, server).filter(|word| word.first)?;
+            (!server.is_known_sound_since(word.since)).then_some((server.epoch, word.since))
+        })
+    }
+
+    pub(in crate::core) fn settle_deadline(&self) -> Option<Duration> {
+        self.questions_of_health().map(|(_, at)| at).min()
+    }
+
+    /// Asks the servers on whose word newcomers wait.
+    pub(in crate::core) fn advance_settling(&mut self, now: Duration) {
+        let due: Vec<ServerEpoch> =
+            self.questions_of_health().filter(|(_, at)| *at <= now).map(|(server, _)| server).collect();
+        for epoch in due {
+            if self.servers.get(&epoch).is_some_and(|server| server.health_asked.is_none()) {
+                self.ask_for_health(now, epoch);
+            }
+        }
+    }
+
+    /// The answer to a question of that time.
+    pub(super) fn health_answered(
+        &mut self,
+        now: Duration,
+        epoch: ServerEpoch,
+        asked_at: Duration,
+        reply: &Result<Reply, NoReply>,
+    ) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        // A later question may be under way.
+        server.health_asked = server.health_asked.filter(|at| *at > asked_at);
+        match reply {
+            Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
+            Ok(_) => server.healthy_at = server.healthy_at.max(Some(asked_at)),
+            // Nobody can know it of this release.
+            Err(NoReply::Unsupported) => server.healthy_at = Some(now),
+            Err(NoReply::TimedOut) => {}
+            // The driver has those come again whom a server was told of that is gone.
+            Err(NoReply::Lost) => return,
+        }
+        self.word_has_come(epoch, asked_at, *reply != Err(NoReply::TimedOut));
+    }
+}

@@ -1,0 +1,278 @@
+//! When a server is started for a domain, when it is ready, and what becomes of starts that fail.
+
+use super::domain::Domain;
+use super::server::{Role, Server, ServerState};
+use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
+use crate::core::journal::{JournalEvent, StartReason};
+use crate::core::{Core, Effect, Peer, Sharing};
+use core::time::Duration;
+use remps_proto::mps::device::DeviceKey;
+use remps_proto::mps::server::Configuration;
+
+impl Core {
+    /// Asks for a server of a domain, as `start_server` does.
+    pub(in crate::core) fn request_server(&mut self, domain: DomainId) {
+        if let Some(domain) = self.domains.get_mut(domain) {
+            domain.requested = true;
+        }
+    }
+
+    /// Starts servers where clients wait, and makes room for them where only one may run.
+    pub(in crate::core) fn advance_domains(&mut self, now: Duration) {
+        let domains: Vec<DomainId> = self.domains.iter().map(|(id, _)| id).collect();
+        for domain in domains {
+            self.dispatch_waiting(domain);
+            self.start_if_wanted(now, domain);
+        }
+        // A domain that nobody needs is forgotten, its failures with it once they are old.
+        let servers = &self.servers;
+        self.domains.retain(|id, domain| {
+            domain.requested
+                || !domain.waiting.is_empty()
+                || domain.retry_at.is_some_and(|at| at > now)
+                || servers.values().any(|server| server.domain == id)
+        });
+    }
+
+    fn start_if_wanted(&mut self, now: Duration, id: DomainId) {
+        if self.quit.is_some() {
+            return;
+        }
+        if self.domains.get(id).is_some_and(|domain| self.wants_server(domain)) {
+            self.promote(now, id);
+            self.start_active(now, id);
+        }
+        // Never two starts of one domain at a time.
+        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= now);
+        if self.wants_standby(id) && self.domains.get(id).is_some_and(is_time) {
+            if let Some(domain) = self.domains.get_mut(id) {
+                domain.standby_retry_at = None;
+            }
+            if self.has_room(id, Role::Standby) {
+                self.start_server(now, id, Role::Standby, StartReason::Standby);
+            }
+        }
+    }
+
+    fn start_active(&mut self, now: Duration, id: DomainId) {
+        if let Some(server) = self.server_for_newcomers(id) {
+            let is_active = server.is_active();
+            if let Some(domain) = self.domains.get_mut(id) {
+                domain.requested &= !is_active;
+                // Set by an earlier server's end, when this one was on its way already.
+                domain.retry_at = None;
+            }
+            return;
+        }
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        if domain.retry_at.is_some_and(|at| at > now) {
+            return;
+        }
+        domain.retry_at = None;
+        // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
+        let is_other = |server: &Server| server.tainted.is_none() || server.domain != id;
+        if self.policy.sharing == Sharing::Single && self.servers.values().any(is_other) {
+            self.queue_behind_others(now);
+            return;
+        }
+        if !self.has_room(id, Role::Active) {
+            self.waits_for_room(id);
+            return;
+        }
+        let reason = self.start_reason(id);
+        self.start_server(now, id, Role::Active, reason);
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.requested = false;
+            domain.is_held_up = false;
+        }
+    }
+
+    /// Whether the user for whom a domain was made may have another server.
+    fn has_room(&self, id: DomainId, role: Role) -> bool {
+        let founder = self.domains.get(id).and_then(|domain| domain.founder);
+        let (Some(most), Some(founder)) = (self.policy.max_servers_per_user, founder) else {
+            return true;
+        };
+        let is_own = |server: &&Server| {
+            self.domains.get(server.domain).and_then(|domain| domain.founder).is_some_and(|other| other == founder)
+        };
+        let own = || self.servers.values().filter(is_own);
+        let sound = own().filter(|server| server.tainted.is_none());
+        let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
+        // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
+        counted < most && own().count() < most.saturating_mul(2)
+    }
+
+    fn waits_for_room(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
+            domain.is_held_up = true;
+            let (name, most) = (domain.name(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
+            self.log(format!(
+                "No server is started for {name} until another one of its user's has ended: {most} are allowed"
+            ));
+        }
+    }
+
+    fn start_server(&mut self, now: Duration, id: DomainId, role: Role, reason: StartReason) {
+        let Some(domain) = self.domains.get(id) else {
+            return;
+        };
+        let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
+        let epoch = ServerEpoch(self.next_epoch);
+        self.next_epoch += 1;
+        let state = ServerState::Starting { deadline: now + self.policy.start_timeout };
+        let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
+        self.servers.insert(epoch, server);
+        let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
+        let multi_user = self.policy.sharing == Sharing::MultiUser;
+        self.effects.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
+    }
+
+    /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
+    fn queue_behind_others(&mut self, now: Duration) {
+        let others: Vec<ServerEpoch> = self
+            .servers
+            .values()
+            .filter(|server| matches!(server.state, ServerState::Serving))
+            .map(|server| server.epoch)
+            .collect();
+        for epoch in others {
+            self.drain(now, epoch, None, false);
+            if let Some(server) = self.servers.get_mut(&epoch) {
+                server.makes_room = true;
+            }
+        }
+    }
+
+    pub(in crate::core) fn server_spawned(&mut self, epoch: ServerEpoch, pid: Pid) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.pid = Some(pid);
+        let (uid, domain, reason) = (server.uid, server.domain, server.reason);
+        self.log(format!("Starting new server {pid} for user {uid}"));
+        let domain = self.domain_name(domain);
+        self.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
+        self.effects.push(Effect::Save);
+    }
+
+    pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
+        if let Some(server) = self.servers.remove(&epoch)
+            && !server.end_wanted
+        {
+            let (uid, domain) = (server.uid, self.domain_name(server.domain));
+            let text = reason.to_owned();
+            self.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
+            self.start_failed(now, &server, reason);
+        }
+    }
+
+    /// Waits before the next try, and says once a try what is wrong and what happens next.
+    pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
+        self.doubt_gpus(now);
+        let (id, constants) = (server.domain, &self.policy.constants);
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        let uid = domain.key.uid;
+        if server.role == Role::Standby {
+            domain.standby_retry_at = Some(now + constants.largest_retry);
+            self.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
+            return;
+        }
+        let since = now.saturating_sub(constants.breaker_window);
+        domain.failures.retain(|at| *at >= since);
+        domain.failures.push_back(now);
+        let most = constants.breaker_failures as usize;
+        let is_broken = most > 0 && domain.failures.len() >= most;
+        let backoff = domain.starts.next_delay();
+        let delay = if is_broken { backoff.max(constants.breaker_pause) } else { backoff };
+        while domain.failures.len() > most {
+            domain.failures.pop_front();
+        }
+        domain.retry_at = Some(now + delay);
+        let opened = is_broken && !domain.breaker_open;
+        domain.breaker_open |= is_broken;
+        let (tries, waiting) = (domain.starts.tries(), domain.waiting.len());
+        self.log(format!(
+            "Server for user {uid} failed to start: {reason}. Try {} in {} ms, {waiting} clients wait",
+            tries + 1,
+            delay.as_millis(),
+        ));
+        if opened {
+            let domain = self.domain_name(id);
+            self.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
+        }
+        self.make_room_for_replacement(now, id);
+        // Servers whose clients only they know may have none any longer: they are asked again with every try.
+        for server in self.servers.values_mut().filter(|server| server.domain != id) {
+            if matches!(server.state, ServerState::Serving)
+                && !self.processes.values().any(|process| process.server == server.epoch)
+            {
+                server.idle_since.get_or_insert(now);
+            }
+        }
+    }
+
+    pub(in crate::core) fn server_hello(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
+        let found = self
+            .servers
+            .values_mut()
+            .find(|server| server.pid == Some(peer.pid) && matches!(server.state, ServerState::Starting { .. }));
+        let Some(server) = found else {
+            self.log(format!("Process {} of user {} is no server of this daemon", peer.pid, peer.uid));
+            self.effects.push(Effect::Close { connection });
+            return;
+        };
+        server.state = ServerState::Serving;
+        server.ready_at = Some(now);
+        server.healthy_at = Some(now);
+        server.idle_since = Some(now);
+        let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
+        let start = now.saturating_sub(server.started_at);
+        let pinned_limits = self
+            .defaults
+            .limits()
+            .iter()
+            .filter_map(|(device, limit)| Some((DeviceKey::new(&device.to_string())?, limit.0)))
+            .collect();
+        let configuration = Configuration {
+            thread_percentage: self.defaults.percentage().get(),
+            pinned_limits,
+            priority: self.defaults.priority().get(),
+        };
+        self.effects.push(Effect::AdoptLink { server: epoch, connection, configuration });
+        self.log(format!("NEW SERVER {}: Ready", peer.pid));
+        let (server, domain) = (peer.pid, self.domain_name(id));
+        match role {
+            Role::Active => {
+                self.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
+                self.swapped(now, epoch, false);
+            }
+            Role::Standby => {
+                // What it costs is told with its being ready.
+                self.effects.push(Effect::MeasureServer { server: epoch, pid: server });
+                self.promote(now, id);
+            }
+        }
+        self.effects.push(Effect::Save);
+        self.ask_for_devices(epoch);
+        if self.quit.is_some() {
+            self.drain(now, epoch, self.quit_deadline(), false);
+        }
+    }
+
+    /// What a server that stands by costs on the GPU is known, or can't be.
+    pub(in crate::core) fn server_measured(&mut self, epoch: ServerEpoch, memory_bytes: Option<u64>) {
+        let Some(server) = self.servers.get_mut(&epoch) else {
+            return;
+        };
+        server.memory_bytes = memory_bytes;
+        let (pid, uid, id) = (server.pid.unwrap_or_default(), server.uid, server.domain);
+        let start = server.ready_at.unwrap_or_default().saturating_sub(server.started_at);
+        let domain = self.domain_name(id);
+        self.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
+    }
+}
