@@ -1,8 +1,7 @@
-//! What ReMPS's own commands are answered, as text and as JSON, from a picture of the daemon.
+//! What ReMPS's own commands are answered, as text and as JSON, from a picture of the daemon ([`Snapshot`]).
 //!
 //! | part | is |
 //! |---|---|
-//! | [`Snapshot`] | the picture: plain facts that the core and the driver fill in; the metrics' gauges come from it too |
 //! | [`status`], [`client_state`], [`channel_list`] | `status`, `get_client_state`, `get_channel_list` |
 //! | [`FaultLedger`] | the latest verdicts, and `get_fault_list` |
 //! | [`vault_list`] | `vault list` |
@@ -21,7 +20,6 @@ mod client;
 mod faults;
 mod fit;
 mod line;
-mod snapshot;
 mod status;
 mod table;
 #[cfg(test)]
@@ -33,14 +31,11 @@ pub(crate) use client::client_state;
 pub(crate) use faults::{Fault, FaultLedger};
 pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
 pub(crate) use line::event_line;
-pub(crate) use snapshot::{
-    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, FuneralFacts, GpuFacts,
-    RegionFacts, ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
-};
 pub(crate) use status::status;
 pub(crate) use vault::vault_list;
 
 use crate::core::Uid;
+use crate::core::picture::Snapshot;
 
 /// How the answer to a command that has a table is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,5 +74,22 @@ impl Viewer {
     #[must_use]
     pub fn may_see(self, uid: Uid) -> bool {
         self.privileged || self.uid == uid
+    }
+}
+
+impl Snapshot {
+    /// The part of it that somebody may see.
+    #[must_use]
+    pub fn seen_by(mut self, viewer: Viewer) -> Self {
+        if !viewer.privileged {
+            self.domains.retain(|domain| viewer.may_see(domain.uid));
+            self.servers.retain(|server| viewer.may_see(server.uid));
+            self.clients.retain(|client| viewer.may_see(client.uid));
+            self.channels.retain(|channel| viewer.may_see(channel.uid));
+            self.funerals.retain(|funeral| viewer.may_see(funeral.uid));
+            self.strangers.retain(|stranger| viewer.may_see(stranger.uid));
+            self.regions.retain(|region| viewer.may_see(region.uid));
+        }
+        self
     }
 }

@@ -30,7 +30,7 @@ mod gpus;
 mod ids;
 mod input;
 mod journal;
-mod picture;
+pub(crate) mod picture;
 mod policy;
 mod quit;
 pub(crate) mod saved;

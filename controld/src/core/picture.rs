@@ -1,6 +1,8 @@
 //! The picture of the core that reports and gauges are made from ([`Snapshot`]): `status`, metrics and readiness all come
 //! from it, so they can't disagree about what is now.
 
+mod facts;
+
 use super::clients::admission::{Client, Place, Process};
 use super::faults::evidence::{End, ProcessKey};
 use super::faults::verdict::{Identity, SuspectIdentity};
@@ -8,11 +10,11 @@ use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};
 use super::{Channel, ChannelFacts as Facts, Core};
-use crate::report::{
-    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, ServerFacts, ServerPhase, Snapshot,
-    WitnessFacts,
-};
 use core::time::Duration;
+pub(crate) use facts::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, FuneralFacts, GpuFacts,
+    RegionFacts, ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
+};
 use std::collections::BTreeMap;
 
 /// How channels are called whose source is the daemon itself.

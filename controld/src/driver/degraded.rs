@@ -3,7 +3,7 @@
 //! Log and journal know of their own trouble, and the server's program is looked for when somebody asks. What is found
 //! out once, at the start, is kept here.
 
-use crate::report::Degradation;
+use crate::core::picture::Degradation;
 use remps_proto::admin::Personality;
 
 /// What was found out at the start and stays so.

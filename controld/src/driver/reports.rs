@@ -3,12 +3,13 @@
 use super::Driver;
 use super::degraded::Degraded;
 use super::sessions::conversation::ToSession;
+use crate::core::picture::{DaemonFacts, Degradation, Snapshot};
 use crate::core::vault::Caller;
 use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
-use crate::report::{DaemonFacts, Degradation, Snapshot, Viewer};
+use crate::report::Viewer;
 use crate::settings::Settings;
 use remps_proto::admin::{Personality, Report};
 use std::time::SystemTime;

@@ -7,7 +7,7 @@
 //! | path | 200 when | else |
 //! |---|---|---|
 //! | `/livez` | the driver's loop has turned within [`ALIVE_WITHIN`]: it is asked, so an idle one is not woken for it | 503 |
-//! | `/readyz` | a client can be admitted now ([`Snapshot::obstacles`](crate::report::Snapshot::obstacles)) | 503 and why not |
+//! | `/readyz` | a client can be admitted now ([`Snapshot::obstacles`](crate::core::picture::Snapshot::obstacles)) | 503 and why not |
 //! | `/startupz` | always: nothing listens before the daemon serves | |
 //! | `/metrics` | the driver answers: OpenMetrics for who accepts it, else Prometheus' text | 503 |
 //!

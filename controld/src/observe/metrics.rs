@@ -26,8 +26,8 @@ mod gauges;
 mod tests;
 
 use crate::core::JournalEvent;
+use crate::core::picture::Snapshot;
 use crate::observe::log::LogCounters;
-use crate::report::Snapshot;
 use events::EventMetrics;
 use families::{Counters, Histograms};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};

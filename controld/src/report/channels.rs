@@ -1,10 +1,10 @@
 //! `get_channel_list [PID]`.
 
 use super::client::client_not_found;
-use super::snapshot::Snapshot;
 use super::table::{aligned, harmless, or_nothing};
 use super::{Form, Viewer, fitted};
 use crate::core::Pid;
+use crate::core::picture::Snapshot;
 
 const HEADING: [&str; 7] = ["CLIENT", "UID", "SERVER", "CONTEXT", "CHANNEL", "GPU", "SOURCE"];
 

@@ -1,8 +1,8 @@
 //! `get_client_state PID`.
 
-use super::snapshot::{ClientFacts, Snapshot};
 use super::table::{NOTHING, harmless, or_nothing, span};
 use super::{Viewer, fitted};
+use crate::core::picture::{ClientFacts, Snapshot};
 use crate::core::{End, Gpu, Pid};
 
 /// The answer for a process that is no client, or none that the asker may see.

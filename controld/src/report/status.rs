@@ -1,8 +1,8 @@
 //! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
 
-use super::snapshot::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, WitnessFacts};
 use super::table::{aligned, harmless, mebibytes, or_nothing, span};
 use super::{Form, Viewer, fitted};
+use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, WitnessFacts};
 use serde::Serialize;
 
 /// The witness that is the patched module, as verdicts have it.

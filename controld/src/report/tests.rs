@@ -1,6 +1,10 @@
 //! The answers of ReMPS's own commands: what they show, to whom, and that nothing from outside breaks them.
 
 use super::*;
+use crate::core::picture::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, ServerFacts,
+    ServerPhase, Snapshot, WitnessFacts,
+};
 use crate::core::{
     Confidence, End, MemoryFault, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Testimony, Verdict,
 };

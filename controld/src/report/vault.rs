@@ -1,8 +1,8 @@
 //! `vault list`: whose GPU memory is kept, and until when.
 
-use super::snapshot::RegionFacts;
 use super::table::{NOTHING, aligned, harmless, mebibytes, span};
 use super::{Form, Viewer, fitted};
+use crate::core::picture::RegionFacts;
 
 const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "LEFT", "CGROUP"];
 

@@ -26,8 +26,8 @@ use crate::core::clients::admission::Process;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
+use crate::core::picture::FuneralFacts;
 use crate::core::servers::server::ServerState;
-use crate::report::FuneralFacts;
 use core::time::Duration;
 use std::sync::Arc;
 

@@ -6,9 +6,9 @@
 //! and killed at the third.
 
 use super::{GpuSeen, Outsider};
+use crate::core::picture::{GpuFacts, StrangerFacts};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, JournalEvent, Pid, ProcessKey};
-use crate::report::{GpuFacts, StrangerFacts};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 

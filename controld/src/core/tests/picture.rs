@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use crate::report::DaemonFacts;
+use crate::core::picture::DaemonFacts;
 
 fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {
     let daemon = DaemonFacts {

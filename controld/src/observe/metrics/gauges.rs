@@ -2,7 +2,7 @@
 
 use super::Extras;
 use super::families::{DOMAIN, Labels, OTHER};
-use crate::report::{ClientFacts, ClientPhase, DomainPhase, ServerPhase, Snapshot};
+use crate::core::picture::{ClientFacts, ClientPhase, DomainPhase, ServerPhase, Snapshot};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

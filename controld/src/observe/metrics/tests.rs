@@ -3,11 +3,11 @@
 mod agreement;
 
 use super::*;
-use crate::core::{ProcessKey, ServerEpoch, SuspectIdentity};
-use crate::report::{
+use crate::core::picture::{
     ClientFacts, ClientPhase, DaemonFacts, DomainFacts, DomainPhase, FuneralFacts, ServerFacts, ServerPhase,
     WitnessFacts,
 };
+use crate::core::{ProcessKey, ServerEpoch, SuspectIdentity};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What goes in comes out everywhere, over restarts and in a flood.
 
 use super::*;
-use crate::report::DaemonFacts;
+use crate::core::picture::DaemonFacts;
 
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
 const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };

@@ -3,10 +3,7 @@
 //! It is filled by whoever knows: the core its domains, servers and clients, the driver whether the holder is there and
 //! what witnesses and held descriptors there are. What nobody knows is `None` or absent, and never 0.
 
-use super::Viewer;
-use crate::core::SuspectIdentity;
-use crate::core::{ComputeMode, End, Gpu, ProcessKey};
-use crate::core::{Pid, ServerEpoch, Uid};
+use crate::core::{ComputeMode, End, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
 use core::time::Duration;
 use serde::Serialize;
 
@@ -365,21 +362,6 @@ impl Snapshot {
         let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);
         let broken = broken.then(|| "the servers of every domain keep failing".to_owned());
         quitting.into_iter().chain(self.daemon.obstacles.iter().cloned()).chain(broken).collect()
-    }
-
-    /// The part of it that somebody may see.
-    #[must_use]
-    pub fn seen_by(mut self, viewer: Viewer) -> Self {
-        if !viewer.privileged {
-            self.domains.retain(|domain| viewer.may_see(domain.uid));
-            self.servers.retain(|server| viewer.may_see(server.uid));
-            self.clients.retain(|client| viewer.may_see(client.uid));
-            self.channels.retain(|channel| viewer.may_see(channel.uid));
-            self.funerals.retain(|funeral| viewer.may_see(funeral.uid));
-            self.strangers.retain(|stranger| viewer.may_see(stranger.uid));
-            self.regions.retain(|region| viewer.may_see(region.uid));
-        }
-        self
     }
 }
 
