@@ -197,3 +197,36 @@ pub enum Effect {
         status: u8,
     },
 }
+
+/// The time of the input that is being handled, and what is to be done on its account so far.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Since the daemon's start.
+    pub(super) now: Duration,
+    effects: Vec<Effect>,
+}
+
+impl Turn {
+    /// Has something done after all that was asked for before.
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Something that must survive the daemon has changed.
+    pub(super) fn save(&mut self) {
+        self.push(Effect::Save);
+    }
+
+    pub(super) fn record(&mut self, event: JournalEvent) {
+        self.push(Effect::Record(Box::new(event)));
+    }
+
+    pub(super) fn log(&mut self, line: impl Into<String>) {
+        self.push(Effect::Log(line.into()));
+    }
+
+    /// All that is to be done.
+    pub(super) fn take(&mut self) -> Vec<Effect> {
+        core::mem::take(&mut self.effects)
+    }
+}

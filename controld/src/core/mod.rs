@@ -74,8 +74,9 @@ pub(crate) use {
 
 use clients::admission::{Client, Process};
 use clients::fate::FormerHomes;
-use commands::{Asker, Deferred};
+use commands::{Asker, Commands};
 use core::time::Duration;
+use effect::Turn;
 use faults::blame::{Deaths, Verdicts};
 use faults::funeral::Funeral;
 use faults::held::HeldMemory;
@@ -83,12 +84,10 @@ use faults::incident::Incident;
 use faults::remains::{Remains, Spaces};
 use faults::sanctions::{Ending, Offenders};
 use gpus::Gpus;
-use gpus::whereabouts::KnownGpus;
 use quit::Quit;
 use remps_proto::admin::defaults::Defaults;
 use servers::domain::{Domain, Domains};
-use servers::questions::{Gather, Question};
-use slab::Slab;
+use servers::questions::Question;
 use std::collections::BTreeMap;
 
 /// How often the steps that follow from the time are done for one input; each makes at most the next one due.
@@ -104,8 +103,6 @@ pub struct Core {
     clients: BTreeMap<ConnectionId, Client>,
     processes: BTreeMap<Pid, Process>,
     questions: BTreeMap<RequestId, Question>,
-    gathers: Slab<Gather>,
-    deferred: Vec<Deferred>,
     incidents: BTreeMap<ServerEpoch, Incident>,
     verdicts: Verdicts,
     deaths: Deaths,
@@ -114,11 +111,11 @@ pub struct Core {
     remains: BTreeMap<ProcessKey, Remains>,
     spaces: Spaces,
     offenders: Offenders,
+    commands: Commands,
     endings: BTreeMap<ProcessKey, Ending>,
     channels: Channels,
     gpus: Gpus,
     held: HeldMemory,
-    known_gpus: KnownGpus,
     next_incident: u64,
     next_verdict: u64,
     next_quarantine: u64,
@@ -126,11 +123,9 @@ pub struct Core {
     doubted: BTreeMap<Uid, Duration>,
     quit: Option<Quit>,
     exited: bool,
-    /// The time of the input that is being handled.
-    now: Duration,
     next_epoch: u64,
     next_request: u64,
-    effects: Vec<Effect>,
+    turn: Turn,
 }
 
 impl Core {
@@ -145,8 +140,6 @@ impl Core {
             clients: BTreeMap::new(),
             processes: BTreeMap::new(),
             questions: BTreeMap::new(),
-            gathers: Slab::new(),
-            deferred: Vec::new(),
             incidents: BTreeMap::new(),
             verdicts: Verdicts::new(),
             deaths: Deaths::new(),
@@ -155,28 +148,27 @@ impl Core {
             remains: BTreeMap::new(),
             spaces: Spaces::default(),
             offenders: Offenders::default(),
+            commands: Commands::default(),
             endings: BTreeMap::new(),
             channels: Channels::default(),
             gpus: Gpus::default(),
             held: HeldMemory::default(),
-            known_gpus: KnownGpus::default(),
             next_incident: 1,
             next_verdict: 1,
             next_quarantine: 1,
             doubted: BTreeMap::new(),
             quit: None,
             exited: false,
-            now: Duration::ZERO,
             next_epoch: 1,
             next_request: 1,
-            effects: Vec::new(),
+            turn: Turn::default(),
         }
     }
 
     /// Takes in what happened at `now`, the time since the daemon's start, and says what is to be done.
     #[must_use]
     pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
-        self.now = now;
+        self.turn.now = now;
         match input {
             Input::ClientArrived { connection, peer, identity } => {
                 self.client_arrived(now, connection, peer, identity);
@@ -220,7 +212,7 @@ impl Core {
             Input::Tick => {}
         }
         self.advance(now);
-        core::mem::take(&mut self.effects)
+        self.turn.take()
     }
 
     /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
@@ -231,7 +223,7 @@ impl Core {
         let wants_standby =
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
         let standbys = self.domains.iter().filter_map(wants_standby);
-        let commands = self.deferred.iter().map(|deferred| deferred.deadline);
+        let commands = self.commands.deadline();
         let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
         let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline(), self.gpus_deadline()];
         let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
@@ -290,13 +282,5 @@ impl Core {
                 break;
             }
         }
-    }
-
-    fn record(&mut self, event: JournalEvent) {
-        self.effects.push(Effect::Record(Box::new(event)));
-    }
-
-    fn log(&mut self, line: impl Into<String>) {
-        self.effects.push(Effect::Log(line.into()));
     }
 }

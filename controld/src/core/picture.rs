@@ -99,7 +99,7 @@ impl Core {
             clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
             memory_bytes: server.memory_bytes,
-            gpus: self.known_gpus.of_server(server.epoch).into_iter().collect(),
+            gpus: self.gpus.known().of_server(server.epoch).into_iter().collect(),
             spoilt_gpus: server.aftermath.gpus.iter().cloned().collect(),
         }
     }

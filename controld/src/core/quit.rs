@@ -31,7 +31,7 @@ impl Core {
             }
             None => {
                 self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0 });
-                self.effects.push(Effect::CloseSessions);
+                self.turn.push(Effect::CloseSessions);
                 self.refuse_waiting();
             }
         }
@@ -39,7 +39,7 @@ impl Core {
         for epoch in epochs {
             self.drain(now, epoch, force_at, false);
         }
-        self.effects.push(Effect::Save);
+        self.turn.save();
     }
 
     /// The daemon is about to go: those who have no server yet will get none.
@@ -51,18 +51,18 @@ impl Core {
         }
         for connection in waiting {
             self.clients.remove(&connection);
-            self.effects.push(Effect::Close { connection });
+            self.turn.push(Effect::Close { connection });
         }
     }
 
     /// SIGTERM: a drain with the configured time; a second one forces at once.
     pub(super) fn terminate(&mut self, now: Duration) {
         if self.quit.is_some() {
-            self.log("A second signal to end: servers are forced");
+            self.turn.log("A second signal to end: servers are forced");
             self.quit(now, None, Some(Duration::ZERO));
         } else {
             let timeout = self.policy.drain_timeout;
-            self.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
+            self.turn.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
             self.quit(now, None, Some(timeout));
         }
     }
@@ -91,8 +91,8 @@ impl Core {
         if self.servers.is_empty() && !self.exited && self.modes_are_given_back() {
             self.exited = true;
             let status = self.quit.as_ref().map_or(0, |quit| quit.status);
-            self.log(format!("Exit with status {status}"));
-            self.effects.push(Effect::Exit { status });
+            self.turn.log(format!("Exit with status {status}"));
+            self.turn.push(Effect::Exit { status });
         }
     }
 }

@@ -262,7 +262,7 @@ impl Core {
     #[must_use]
     pub fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
         let mut core = Self::new(policy, saved.defaults());
-        core.now = now;
+        core.turn.now = now;
         core.next_epoch = saved.next_epoch.max(1);
         core.next_incident = saved.next_incident.max(1);
         core.next_verdict = saved.next_verdict.max(1);
@@ -309,10 +309,10 @@ impl Core {
             if old.unjudged && old.incident != 0 {
                 core.restore_incident(now, epoch, old.incident);
             }
-            core.log(format!("Server {} is taken over from an earlier daemon", old.pid));
+            core.turn.log(format!("Server {} is taken over from an earlier daemon", old.pid));
             core.ask(epoch, Request::Clients, Purpose::Census);
         }
-        let effects = core::mem::take(&mut core.effects);
+        let effects = core.turn.take();
         (core, effects)
     }
 }

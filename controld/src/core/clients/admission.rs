@@ -179,7 +179,7 @@ impl Core {
             Route::To(_) | Route::Settling => "Server already exists",
             Route::Wait => "Server is not ready, push client to pending list",
         };
-        self.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
+        self.turn.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
     }
 
     pub(in crate::core) fn refuse(
@@ -190,11 +190,11 @@ impl Core {
         reason: RefusalReason,
         words: &str,
     ) {
-        self.log(format!("NEW CLIENT {} from user {}: refused, {words}", peer.pid, peer.uid));
+        self.turn.log(format!("NEW CLIENT {} from user {}: refused, {words}", peer.pid, peer.uid));
         let process = ProcessKey { pid: peer.pid, start_time: identity.start_time };
         let domain = format!("user {}", peer.uid);
-        self.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
-        self.effects.push(Effect::Close { connection });
+        self.turn.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
+        self.turn.push(Effect::Close { connection });
     }
 
     pub(in crate::core) fn client_done(&mut self, now: Duration, connection: ConnectionId, status: Option<u32>) {
@@ -224,15 +224,15 @@ impl Core {
                 self.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
                 let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
-                self.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
+                self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
             }
             (Place::Dispatched(_), Some(status)) => {
-                self.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
+                self.turn.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
                 let (domain, reason) = (self.domain_name(client.domain), RefusalReason::Server);
-                self.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
+                self.turn.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
             }
             (Place::Dispatched(_), None) => {
-                self.log(format!("Client {} left during its handshake", client.peer.pid));
+                self.turn.log(format!("Client {} left during its handshake", client.peer.pid));
             }
         }
     }
@@ -361,7 +361,7 @@ impl Core {
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
         let known = self.processes.get(&peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
-        self.effects.push(Effect::Dispatch { server: epoch, connection });
+        self.turn.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
             let (copies, tracked) = known.map_or((0, false), |process| (process.copies, process.tracked));
             // Contexts that it has elsewhere are on a server that is lost.
@@ -375,7 +375,7 @@ impl Core {
             let process = Process { server, uid, identity, copies, tracked, condemned, connections, gpus };
             self.processes.insert(peer.pid, process);
             if !is_watched {
-                self.effects.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
+                self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
         }
         self.is_owed(epoch);

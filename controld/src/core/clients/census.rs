@@ -32,7 +32,7 @@ impl Core {
         };
         for pid in pids {
             if self.note_found(epoch, pid, uid, Arc::default()) {
-                self.effects.push(Effect::WatchProcess { pid, connection: None });
+                self.turn.push(Effect::WatchProcess { pid, connection: None });
             }
         }
     }
@@ -69,7 +69,7 @@ impl Core {
                 process.server = epoch;
                 process.connections = UNCOUNTED;
                 process.gpus.is_spared = is_spared;
-                self.look_at(self.now, pid);
+                self.look_at(self.turn.now, pid);
             }
             return false;
         }
@@ -85,7 +85,7 @@ impl Core {
             gpus: Whereabouts { is_spared, ..Whereabouts::default() },
         };
         self.processes.insert(pid, process);
-        self.look_at(self.now, pid);
+        self.look_at(self.turn.now, pid);
         true
     }
 

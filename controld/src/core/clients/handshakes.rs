@@ -46,7 +46,7 @@ impl Core {
                 server.with_clients += 1;
                 server.has_served = true;
             }
-            self.effects.push(Effect::HandOver { connection });
+            self.turn.push(Effect::HandOver { connection });
         }
     }
 
@@ -78,7 +78,7 @@ impl Core {
             && let Some(server) = self.servers.get_mut(&epoch)
         {
             server.with_clients = server.with_clients.saturating_sub(1);
-            server.progress_at = self.now;
+            server.progress_at = self.turn.now;
         }
     }
 
@@ -98,7 +98,7 @@ impl Core {
             return;
         };
         client.recalled_from = Some(epoch);
-        self.effects.push(Effect::Recall { connection });
+        self.turn.push(Effect::Recall { connection });
         self.waits_again(connection);
     }
 
@@ -117,7 +117,7 @@ impl Core {
         self.handshake_over(server, had_end);
         // A domain is forgotten whose only clients are on another one's server.
         if self.domains.get(domain).is_none() {
-            domain = self.domain_of_client(self.now, peer, &identity);
+            domain = self.domain_of_client(self.turn.now, peer, &identity);
             if let Some(client) = self.clients.get_mut(&connection) {
                 client.domain = domain;
             }

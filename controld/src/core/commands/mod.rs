@@ -1,18 +1,29 @@
 //! What the command line is answered.
+//!
+//! | part | is |
+//! |---|---|
+//! | this file | who may do what, and what is done at once |
+//! | [`answers`] | what servers say to it |
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
+
+mod answers;
+
+pub(super) use answers::Asked;
 
 use super::clients::admission::{Place, Process};
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
-use super::servers::questions::{GatherKind, Purpose};
+use super::servers::questions::Purpose;
 use super::servers::server::{Server, ServerState};
 use super::{Core, Effect, Peer, PsRow, Rights, Sharing};
 use crate::devices::Device;
+use answers::{Gather, GatherKind};
 use core::time::Duration;
 use remps_proto::admin::command::{Command, SmPartition};
 use remps_proto::admin::defaults::{answer_before_server, answer_without_server};
 use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDevice};
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
+use slab::Slab;
 
 /// Who types commands.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,17 +46,31 @@ impl Asker {
 
 /// A command for a server that is still starting.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Deferred {
+struct Deferred {
     /// When the user gets the vendor's empty answer after all.
-    pub(super) deadline: Duration,
+    deadline: Duration,
     session: SessionId,
     whose: Option<Uid>,
     server: ServerEpoch,
     command: Command,
 }
 
+/// Commands that are not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    deferred: Vec<Deferred>,
+    gathers: Slab<Gather>,
+}
+
+impl Commands {
+    /// When the first one is answered that waits for its server's start.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.deferred.iter().map(|deferred| deferred.deadline).min()
+    }
+}
+
 /// The address that `get_device_client_list` prints.
-pub(super) fn pci(info: &DeviceInfo) -> PciAddress {
+fn pci(info: &DeviceInfo) -> PciAddress {
     let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or_default();
     PciAddress { domain: 0, bus: byte(info.first), device: byte(info.second), function: 0 }
 }
@@ -57,9 +82,14 @@ fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey>
 impl Core {
     pub(super) fn command(&mut self, now: Duration, session: SessionId, asker: &Asker, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        self.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
+        self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
         let command = Command::parse(line, self.policy.personality);
         self.perform(now, session, asker, command);
+    }
+
+    /// Asks a server something whose answer is a command's.
+    fn ask_for(&mut self, server: ServerEpoch, request: Request, asked: Asked) {
+        self.ask(server, request, Purpose::Command(asked));
     }
 
     fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
@@ -140,10 +170,10 @@ impl Core {
         }
         if let Some(applied) = self.defaults.apply(&command) {
             if let Some(remark) = applied.remark {
-                self.log(remark);
+                self.turn.log(remark);
             }
             if applied.changed {
-                self.effects.push(Effect::Save);
+                self.turn.save();
                 if matches!(command, Command::SetDefaultClientPriority { .. }) {
                     self.tell_priority();
                 }
@@ -158,7 +188,7 @@ impl Core {
         match command {
             Command::Quit { timeout_s } => {
                 if let Some(seconds) = timeout_s {
-                    self.log(format!("quit command issued with timeout of {seconds}"));
+                    self.turn.log(format!("quit command issued with timeout of {seconds}"));
                 }
                 self.quit(now, Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
             }
@@ -187,10 +217,10 @@ impl Core {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::DeviceQuery { csv }, &servers);
             }
-            Command::Lspart => self.effects.push(Effect::ListDevices { session }),
-            Command::Report(report) => self.effects.push(Effect::Report { session, peer, report }),
+            Command::Lspart => self.turn.push(Effect::ListDevices { session }),
+            Command::Report(report) => self.turn.push(Effect::Report { session, peer, report }),
             Command::SmPartition(SmPartition::Add { chunks, .. }) => {
-                self.log("No server release whose partitions this daemon can make is known");
+                self.turn.log("No server release whose partitions this daemon can make is known");
                 self.answer(session, vec![reply::partition_refused(chunks)]);
             }
             Command::SmPartition(SmPartition::Remove { device, partition }) => {
@@ -231,42 +261,42 @@ impl Core {
             }
             command if starting => {
                 let deadline = now + self.policy.constants.command_patience;
-                self.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
+                self.commands.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
             }
-            Command::GetServerStatus { .. } => self.ask(epoch, Request::Status, Purpose::Status(session)),
-            Command::GetClientList { .. } => self.ask(epoch, Request::Clients, Purpose::Clients(session)),
+            Command::GetServerStatus { .. } => self.ask_for(epoch, Request::Status, Asked::Status(session)),
+            Command::GetClientList { .. } => self.ask_for(epoch, Request::Clients, Asked::Clients(session)),
             Command::GetDeviceClientList { .. } => self.gather(session, GatherKind::DeviceClients, &[epoch]),
             Command::Ps { .. } => self.gather(session, GatherKind::Ps { of: whose }, &[epoch]),
             Command::GetActiveThreadPercentage { .. } => {
-                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+                self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
             }
             Command::SetActiveThreadPercentage { percentage, .. } => {
                 match percentage {
                     Ok(percentage) => self
-                        .effects
+                        .turn
                         .push(Effect::Tell { server: epoch, request: Request::SetThreadPercentage(percentage.get()) }),
-                    Err(invalid) => self.log(invalid.to_string()),
+                    Err(invalid) => self.turn.log(invalid.to_string()),
                 }
-                self.ask(epoch, Request::GetThreadPercentage, Purpose::Percentage(session));
+                self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
             }
             Command::GetDevicePinnedMemLimit { device, .. } => match device.map(|device| wire_key(&device)) {
-                Ok(Some(device)) => self.ask(epoch, Request::GetPinnedLimit(device), Purpose::PinnedLimit(session)),
+                Ok(Some(device)) => self.ask_for(epoch, Request::GetPinnedLimit(device), Asked::PinnedLimit(session)),
                 _ => self.answer(session, vec![]),
             },
             Command::SetDevicePinnedMemLimit { device, limit, .. } => {
                 match (device.map(|device| wire_key(&device)), limit) {
                     (Ok(Some(device)), Ok(limit)) => {
                         let request = Request::SetPinnedLimit(device, limit.0);
-                        self.effects.push(Effect::Tell { server: epoch, request });
+                        self.turn.push(Effect::Tell { server: epoch, request });
                     }
-                    (Err(invalid), _) => self.log(invalid.to_string()),
-                    (_, Err(invalid)) => self.log(invalid.to_string()),
+                    (Err(invalid), _) => self.turn.log(invalid.to_string()),
+                    (_, Err(invalid)) => self.turn.log(invalid.to_string()),
                     (Ok(None), _) => {}
                 }
                 self.answer(session, vec![]);
             }
             Command::TerminateClient { client, .. } => match Pid::try_from(client) {
-                Ok(client) => self.ask(epoch, Request::Clients, Purpose::TerminateLookup(session, client)),
+                Ok(client) => self.ask_for(epoch, Request::Clients, Asked::TerminateLookup(session, client)),
                 Err(_) => self.answer(session, reply::terminate_invalid_process(client)),
             },
             other => self.answer(session, answer_without_server(&other).unwrap_or_default()),
@@ -281,20 +311,20 @@ impl Core {
     fn tell_priority(&mut self) {
         let priority = self.defaults.priority().get();
         for server in self.connected_servers() {
-            self.effects.push(Effect::Tell { server, request: Request::SetPriority(priority) });
+            self.turn.push(Effect::Tell { server, request: Request::SetPriority(priority) });
         }
     }
 
     /// Commands whose server has become ready, is gone, or takes too long.
     pub(super) fn advance_deferred(&mut self, now: Duration) {
         let (due, still): (Vec<Deferred>, Vec<Deferred>) =
-            core::mem::take(&mut self.deferred).into_iter().partition(|deferred| {
+            core::mem::take(&mut self.commands.deferred).into_iter().partition(|deferred| {
                 deferred.deadline <= now
                     || self.servers.get(&deferred.server).is_none_or(|server| {
                         server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
                     })
             });
-        self.deferred = still;
+        self.commands.deferred = still;
         for Deferred { session, whose, server, command, .. } in due {
             match self.servers.get(&server) {
                 Some(found) if found.ready_at.is_some() => {
@@ -312,7 +342,7 @@ impl Core {
     }
 
     /// The clients that wait for a server, as rows of `ps`, of this user or of all.
-    pub(super) fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
+    fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
         self.clients
             .values()
             .filter(|client| client.place == Place::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
@@ -331,7 +361,7 @@ impl Core {
     }
 
     /// `lspart`: every device with all its SMs free, since no partition can be made.
-    pub(super) fn lspart_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
+    fn lspart_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
         let lines = match devices {
             Ok(devices) => {
                 let devices: Vec<SmDevice> = devices
@@ -348,7 +378,7 @@ impl Core {
                 reply::lspart(&devices)
             }
             Err(reason) => {
-                self.log(format!("The devices can't be listed: {reason}"));
+                self.turn.log(format!("The devices can't be listed: {reason}"));
                 vec![]
             }
         };

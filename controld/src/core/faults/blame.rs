@@ -18,10 +18,10 @@
 use super::evidence::{End, ProcessKey};
 use super::incident::Pronounced;
 use super::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
+use crate::core::Core;
 use crate::core::clients::admission::Process;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::JournalEvent;
-use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -223,13 +223,13 @@ impl Core {
             incident.verdict = Some(Pronounced { number, culprit: who, confidence, is_confirmed, victims: lost });
         }
         // Before anybody reads the number, or a successor would give it to another one.
-        self.effects.push(Effect::Save);
+        self.turn.save();
         if self.verdicts.len() >= MAX_VERDICTS {
             self.verdicts.pop_front();
         }
         self.verdicts.push_back(verdict.clone());
-        self.log(verdict.to_string());
-        self.record(if corrects.is_some() {
+        self.turn.log(verdict.to_string());
+        self.turn.record(if corrects.is_some() {
             JournalEvent::VerdictCorrected { verdict: verdict.clone(), users }
         } else {
             JournalEvent::Verdict { verdict: verdict.clone(), users }

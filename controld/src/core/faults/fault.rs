@@ -25,7 +25,7 @@ use crate::core::policy::VictimAction;
 use crate::core::servers::domain::Swap;
 use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::{Role, Server, ServerState, Taint};
-use crate::core::{Core, Effect, NoReply};
+use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
@@ -119,11 +119,11 @@ impl Core {
             }
             Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
             Evidence::Xid { number, class, bus, instance, pid, channel: _, text } => {
-                let gpu = self.known_gpus.at(&bus, instance);
+                let gpu = self.gpus.known().at(&bus, instance);
                 let text = format!("{number} on {bus}: {text}");
                 if class != XidClass::Application {
                     // The GPU itself is ill; no client is to blame, and NVIDIA's server says whether it goes on.
-                    self.log(format!("Xid {text} ({class:?})"));
+                    self.turn.log(format!("Xid {text} ({class:?})"));
                 }
                 let mut statement = Statement::new("xid", pid, text);
                 statement.xid = Some(number);
@@ -144,7 +144,7 @@ impl Core {
     /// The GPUs that a memory fault of a client may have been on: the one that its witness names, else those that the
     /// client uses, else the one that its server has.
     fn gpus_of_fault(&mut self, process: ProcessKey, fault: &MemoryFault) -> GpuSet {
-        if let Some(gpu) = fault.gpu.as_deref().and_then(|name| self.known_gpus.named(name)) {
+        if let Some(gpu) = fault.gpu.as_deref().and_then(|name| self.gpus.known().named(name)) {
             self.was_met_on(process, &gpu);
             return GpuSet::from([gpu]);
         }
@@ -152,7 +152,7 @@ impl Core {
             return GpuSet::new();
         };
         self.gpus_of(process.pid, known).unwrap_or_else(|| {
-            let own = self.known_gpus.of_server(known.server);
+            let own = self.gpus.known().of_server(known.server);
             if own.len() == 1 { own } else { GpuSet::new() }
         })
     }
@@ -167,7 +167,7 @@ impl Core {
         let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
         let of_client = || self.processes.get(&pid).map(|process| process.server);
         let of_dead = || {
-            let mut late = self.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.now);
+            let mut late = self.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
             late.find(|death| death.key.pid == pid).map(|death| death.process.server)
         };
         let named = own.or_else(of_client).or_else(of_dead);
@@ -290,7 +290,7 @@ impl Core {
         let spared = self.processes_of(epoch).len() - clients;
         let name = self.domain_name(domain);
         let on = gpus.iter().cloned().collect();
-        self.record(JournalEvent::ServerTainted {
+        self.turn.record(JournalEvent::ServerTainted {
             epoch,
             server: pid,
             uid,
@@ -303,7 +303,7 @@ impl Core {
         let patience = self.domains.get(domain).map(|domain| domain.policy.faults.victims_timeout).unwrap_or_default();
         // Work of a dead client that never ends harms nobody as long as its descriptors are held.
         let force_at = (incident != 0).then_some(now + patience);
-        self.log(format!(
+        self.turn.log(format!(
             "Server {pid} takes no new clients: {}",
             match cause {
                 Cause::Fault(_) => format!("a fault on the GPU, incident {incident}, {clients} clients"),
@@ -325,7 +325,7 @@ impl Core {
             }
             self.promote(now, domain);
         }
-        self.effects.push(Effect::Save);
+        self.turn.save();
     }
 
     /// Lets a server that stands by serve its domain, if the domain has no active one.
@@ -346,7 +346,7 @@ impl Core {
         if is_ready {
             self.swapped(now, epoch, true);
         }
-        self.effects.push(Effect::Save);
+        self.turn.save();
     }
 
     /// A domain has a sound server: if a fault had cost it the last one, that is over.
@@ -362,8 +362,8 @@ impl Core {
         let name = domain.name();
         if let Some(Swap { incident, from, since }) = domain.swap.take() {
             let after = now.saturating_sub(since);
-            self.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));
-            self.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
+            self.turn.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));
+            self.turn.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
         }
     }
 
@@ -390,14 +390,19 @@ impl Core {
         let pids: Vec<String> = victims.iter().map(|(pid, _)| pid.to_string()).collect();
         let server = self.servers.get(&epoch).and_then(|server| server.pid).unwrap_or_default();
         let is_ended = if self.has_spared(epoch) { "" } else { " and is ended" };
-        self.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
+        self.turn.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
         let action = self.domains.get(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
         if action == VictimAction::Terminate {
             let domain = self.domain_name(id);
             for (pid, process) in victims {
                 let key = process.key(pid);
                 let (uid, domain) = (process.uid, domain.clone());
-                self.record(JournalEvent::VictimTerminated { incident: taint.incident, process: key, uid, domain });
+                self.turn.record(JournalEvent::VictimTerminated {
+                    incident: taint.incident,
+                    process: key,
+                    uid,
+                    domain,
+                });
                 self.end_client(now, key, &process);
             }
         }
@@ -414,7 +419,7 @@ impl Core {
             .map(|server| server.epoch)
             .collect();
         for epoch in tainted {
-            self.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
+            self.turn.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
             self.force(now, epoch);
         }
     }

@@ -107,7 +107,7 @@ impl Core {
                 // It was looked at once more when it died.
                 Some(funeral) => funeral.process.copies = descriptors,
                 // It died before the driver had any.
-                None if descriptors > 0 => self.effects.push(Effect::ReleaseCopies { process: key }),
+                None if descriptors > 0 => self.turn.push(Effect::ReleaseCopies { process: key }),
                 None => {}
             },
         }
@@ -131,7 +131,14 @@ impl Core {
             .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
         let incident = self.incident_of(process.server);
         let (uid, name) = (process.uid, domain.clone());
-        self.record(JournalEvent::ClientEnded { process: key, uid, domain: name, server: server_pid, end, incident });
+        self.turn.record(JournalEvent::ClientEnded {
+            process: key,
+            uid,
+            domain: name,
+            server: server_pid,
+            end,
+            incident,
+        });
         self.remember_death(now, key, process, end);
         // One that met an error says so with its status, and may have been the first to meet it.
         if end != End::Exited(0) {
@@ -177,7 +184,7 @@ impl Core {
         };
         if hold.is_zero() {
             self.renew_death(now, key);
-            self.effects.push(Effect::ReleaseCopies { process: key });
+            self.turn.push(Effect::ReleaseCopies { process: key });
             return;
         }
         if self.funerals.len() >= MAX_FUNERALS {
@@ -186,7 +193,7 @@ impl Core {
         let (uid, descriptors) = (process.uid, process.copies);
         let begun =
             JournalEvent::FuneralBegun { process: key, uid, domain: domain.clone(), descriptors, pinned_bytes: None };
-        self.record(begun);
+        self.turn.record(begun);
         let act_at = Some(now + hold);
         let process = process.clone();
         let server = process.server;
@@ -196,7 +203,7 @@ impl Core {
         self.hold_begins(now);
         // There may be no room for it.
         if self.funerals.contains_key(&key) {
-            self.effects.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
+            self.turn.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
         }
         if self.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(now, server, Cause::DeadClient);
@@ -226,7 +233,7 @@ impl Core {
         let act_at = left.map(|left| now + left);
         if is_new {
             let domain = domain.clone();
-            self.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
+            self.turn.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
         }
         let pinned = self.held.take_known(key);
         let (is_endless, is_looked_at) = (endless, pinned.is_some());
@@ -278,9 +285,17 @@ impl Core {
         let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
         let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
         let pinned_bytes = pinned;
-        self.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, pinned_bytes, reason, held });
+        self.turn.record(JournalEvent::FuneralEnded {
+            process: key,
+            uid,
+            domain,
+            descriptors,
+            pinned_bytes,
+            reason,
+            held,
+        });
         self.renew_death(now, key);
-        self.effects.push(Effect::ReleaseCopies { process: key });
+        self.turn.push(Effect::ReleaseCopies { process: key });
         self.hold_ends(now, is_looked_at && pinned.is_none());
     }
 
@@ -323,7 +338,7 @@ impl Core {
                 self.end_funeral(now, key, FuneralEnd::TimedOut);
                 continue;
             }
-            self.log(format!(
+            self.turn.log(format!(
                 "Client {} died {} s ago and its work may never end: its descriptors stay open while others are on \
                  its server",
                 key.pid,
@@ -334,7 +349,7 @@ impl Core {
                 funeral.is_endless = true;
                 funeral.act_at = until;
             }
-            self.effects.push(Effect::NoteFuneral { process: key, until, endless: true });
+            self.turn.push(Effect::NoteFuneral { process: key, until, endless: true });
             self.taint(now, server, Cause::DeadClient);
         }
     }

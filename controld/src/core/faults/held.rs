@@ -124,7 +124,7 @@ impl Core {
         if self.held_deadline().is_some_and(|at| at <= now) {
             self.held.look_at = None;
             self.held.looking_since = Some(now);
-            self.effects.push(Effect::LookAtMemory);
+            self.turn.push(Effect::LookAtMemory);
         }
     }
 
@@ -141,7 +141,7 @@ impl Core {
             Err(reason) => {
                 if was_asked && self.held.unknown.as_ref() != Some(&reason) {
                     let each = TAKEN_FOR >> 20;
-                    self.log(format!(
+                    self.turn.log(format!(
                         "How much GPU memory dead clients hold is not known, {each} MiB each is assumed: {reason}"
                     ));
                     self.held.unknown = Some(reason);
@@ -185,14 +185,14 @@ impl Core {
     fn nothing_is_held(&mut self, nobodys: u64) {
         let more = self.held.base.map_or(0, |base| nobodys.saturating_sub(base));
         if more >= NOTICEABLE {
-            self.log(format!(
+            self.turn.log(format!(
                 "{} MiB of GPU memory are in use that no process on the GPUs has, and no copies are held: something \
                  else keeps them",
                 more >> 20
             ));
         }
         if self.held.base.replace(nobodys) != Some(nobodys) {
-            self.effects.push(Effect::Save);
+            self.turn.save();
         }
     }
 
@@ -221,8 +221,8 @@ impl Core {
             if is_one_users {
                 funeral.pinned = Some(share);
                 let domain = funeral.domain.clone();
-                self.record(JournalEvent::FuneralMeasured { process: key, uid, domain, pinned_bytes: share });
-                self.effects.push(Effect::Save);
+                self.turn.record(JournalEvent::FuneralMeasured { process: key, uid, domain, pinned_bytes: share });
+                self.turn.save();
             }
         }
         self.held.together = Some(held);
@@ -263,7 +263,7 @@ impl Core {
             let Some(key) = self.hold_to_end(uid) else {
                 return;
             };
-            self.log(format!(
+            self.turn.log(format!(
                 "Dead clients hold {} MiB of GPU memory, more than {bound} allows: the copies of client {} are closed",
                 bytes >> 20,
                 key.pid

@@ -277,7 +277,7 @@ impl Core {
         let (pid, uid, domain) = (server.pid.unwrap_or_default(), server.uid, self.domain_name(server.domain));
         let Testimony { witness, names, ref text, .. } = *testimony;
         let text = text.clone();
-        self.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });
+        self.turn.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });
     }
 
     /// The server of an incident is known to be lost.

@@ -47,7 +47,7 @@ impl Core {
         let number = self.next_quarantine;
         self.next_quarantine = number.saturating_add(1);
         self.offenders.set_quarantine(offender, number);
-        self.log(format!("{} is the quarantine of {text}", name(number)));
+        self.turn.log(format!("{} is the quarantine of {text}", name(number)));
         number
     }
 

@@ -49,7 +49,7 @@ impl Core {
         let incident = self.incidents.get(&epoch);
         let gone = incident.into_iter().flat_map(|incident| &incident.clients);
         let gone = gone.filter(|(pid, then)| !is_alive(*pid, then)).map(|(pid, then)| (*pid, then));
-        let since = incident.map_or(self.now, |incident: &Incident| incident.first).saturating_sub(DEATH_REACH);
+        let since = incident.map_or(self.turn.now, |incident: &Incident| incident.first).saturating_sub(DEATH_REACH);
         let died = self.deaths.iter().filter(|death| death.process.server == epoch && death.at >= since);
         // Who has ended well in that time had no error.
         let died = died.filter(|death| death.end != End::Exited(0)).map(|death| (death.key.pid, &death.process));

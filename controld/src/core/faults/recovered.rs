@@ -6,7 +6,7 @@
 use super::spared::whom;
 use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::Server;
-use crate::core::{Core, Effect, NoReply, ServerEpoch};
+use crate::core::{Core, NoReply, ServerEpoch};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
@@ -87,11 +87,11 @@ impl Core {
             Ok(Reply::DeviceClients(devices)) => {
                 let remaining = self.contexts_listed(epoch, devices);
                 if self.are_spared(epoch, &remaining) {
-                    self.effects.push(Effect::Save);
+                    self.turn.save();
                 }
                 self.takes_clients_again(epoch);
             }
-            Ok(_) | Err(NoReply::TimedOut) => self.ask_again(self.now, epoch),
+            Ok(_) | Err(NoReply::TimedOut) => self.ask_again(self.turn.now, epoch),
             Err(NoReply::Lost | NoReply::Unsupported) => {}
         }
     }
@@ -102,7 +102,7 @@ impl Core {
             && !core::mem::replace(&mut server.aftermath.is_announced, true)
         {
             let (pid, whom) = (server.pid.unwrap_or_default(), whom(&server.aftermath.gpus));
-            self.log(format!("Server {pid} takes clients again that {whom}"));
+            self.turn.log(format!("Server {pid} takes clients again that {whom}"));
         }
     }
 

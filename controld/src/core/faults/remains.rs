@@ -74,7 +74,7 @@ impl Core {
         if let Some(process) = process.filter(|process| condemned && !process.condemned) {
             process.condemned = true;
             let process = process.clone();
-            self.log(format!("Client {} has had a fault that the patched module isolated", key.pid));
+            self.turn.log(format!("Client {} has had a fault that the patched module isolated", key.pid));
             self.end_client(now, key, &process);
         }
     }
@@ -123,7 +123,7 @@ impl Core {
     fn end_waiting(&mut self, now: Duration, process: ProcessKey, complete: bool) {
         if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
             let after = now.saturating_sub(since);
-            self.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
+            self.turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
         }
     }
 
@@ -146,7 +146,7 @@ impl Core {
                 "the patched module does not say what is left of it"
             };
             let (pid, seconds) = (key.pid, PATIENCE.as_secs());
-            self.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
+            self.turn.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
             self.end_waiting(now, key, false);
         }
     }

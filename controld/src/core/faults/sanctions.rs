@@ -171,7 +171,7 @@ impl Core {
             let domain = domain.clone();
             let is_quarantine = sanction == Sanction::Quarantine;
             let quarantine = is_quarantine.then(|| quarantine::name(self.quarantine_number(&offender)));
-            self.record(JournalEvent::CulpritSanctioned {
+            self.turn.record(JournalEvent::CulpritSanctioned {
                 verdict: number,
                 process: key,
                 uid,
@@ -190,7 +190,7 @@ impl Core {
         if self.endings.contains_key(&key) {
             return;
         }
-        self.log(format!("Client {} is ended", key.pid));
+        self.turn.log(format!("Client {} is ended", key.pid));
         let kill_at = now + self.policy.kill_timeout;
         self.endings.insert(key, Ending { kill_at, is_asked: false });
         let reachable = self.servers.get(&process.server).is_some_and(Server::is_connected);
@@ -207,7 +207,7 @@ impl Core {
             && !ending.is_asked
         {
             ending.is_asked = true;
-            self.effects.push(Effect::EndProcess { process: key, force: false });
+            self.turn.push(Effect::EndProcess { process: key, force: false });
         }
     }
 
@@ -217,7 +217,7 @@ impl Core {
             self.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
         for key in due {
             self.endings.remove(&key);
-            self.effects.push(Effect::EndProcess { process: key, force: true });
+            self.turn.push(Effect::EndProcess { process: key, force: true });
         }
     }
 

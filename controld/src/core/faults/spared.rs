@@ -20,7 +20,7 @@
 use crate::core::clients::admission::{Client, Process};
 use crate::core::gpu::{GpuSet, are_apart};
 use crate::core::servers::server::{Role, Server, ServerState};
-use crate::core::{Core, Effect, Pid, ProcessKey, ServerEpoch};
+use crate::core::{Core, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;
 use std::collections::BTreeSet;
 
@@ -100,14 +100,14 @@ impl Core {
         }
         // Those whom the first fault left alone have as long as those whom it hit.
         if let Some(taint) = server.tainted.as_mut().filter(|_| before > 0) {
-            taint.at = self.now;
+            taint.at = self.turn.now;
         }
         server.aftermath.is_admitted = false;
         for process in self.processes.values_mut().filter(|process| process.server == epoch) {
             process.gpus.is_spared = false;
         }
         self.find_spared(epoch);
-        self.effects.push(Effect::Save);
+        self.turn.save();
     }
 
     /// Notes who is known by now to be where the fault has not reached. Once spared is spared until a fault names another
@@ -124,7 +124,7 @@ impl Core {
             before != server.aftermath.gpus
         });
         if self.are_spared(epoch, &found) || grows {
-            self.effects.push(Effect::Save);
+            self.turn.save();
         }
     }
 
@@ -142,7 +142,7 @@ impl Core {
 
     /// Whether the fault of a server may have left anybody alone.
     fn may_spare(&self, server: &Server) -> bool {
-        self.known_gpus.are_several() || !server.aftermath.gpus.is_empty()
+        self.gpus.known().are_several() || !server.aftermath.gpus.is_empty()
     }
 
     /// Until when contexts of spared clients wait for a server that is in its fault still.
@@ -155,13 +155,13 @@ impl Core {
     pub(in crate::core) fn is_held_back(&self, server: &Server) -> bool {
         server.is_lost()
             && server.aftermath.sound_since.is_none()
-            && self.held_until(server).is_some_and(|until| until > self.now)
+            && self.held_until(server).is_some_and(|until| until > self.turn.now)
     }
 
     pub(in crate::core) fn spared_deadline(&self) -> Option<Duration> {
         let own = |server: &Server| {
             let Aftermath { is_kept, is_watched, victims_due, ask_at, .. } = server.aftermath;
-            let held = self.held_until(server).filter(|until| *until > self.now);
+            let held = self.held_until(server).filter(|until| *until > self.turn.now);
             let kept = [victims_due, held].into_iter().flatten().filter(|_| is_kept);
             kept.chain(ask_at.filter(|_| is_watched)).min()
         };
@@ -197,7 +197,7 @@ impl Core {
                 server.end_wanted = false;
                 // A successor takes it for idle until it has named its clients.
                 server.idle_since = None;
-                self.effects.push(Effect::Save);
+                self.turn.save();
             }
         }
         server.aftermath.is_kept = true;
@@ -208,8 +208,8 @@ impl Core {
             let own = self.processes.iter().filter(|(_, process)| process.server == epoch && process.gpus.is_spared);
             let are_known = own.into_iter().all(|(pid, process)| self.is_elsewhere(*pid, process, &reached));
             let whom = whom(&if are_known { reached } else { GpuSet::new() });
-            self.log(format!("Server {pid} stays for its clients that {whom}"));
-            self.effects.push(Effect::Save);
+            self.turn.log(format!("Server {pid} stays for its clients that {whom}"));
+            self.turn.save();
         }
         if let Some(server) = self.servers.get_mut(&epoch)
             && server.aftermath.victims_due.is_some_and(|at| at <= now)
@@ -229,7 +229,7 @@ impl Core {
             server.aftermath.is_followed = false;
             server.aftermath.victims_due = None;
             let pid = server.pid.unwrap_or_default();
-            self.log(format!("Server {pid} has no clients any more that its fault has left alone"));
+            self.turn.log(format!("Server {pid} has no clients any more that its fault has left alone"));
             self.drain_after_fault(now, epoch, force_at.map(|at| at.max(now)));
         }
     }
@@ -246,7 +246,7 @@ impl Core {
                 && matches!(server.state, ServerState::Serving)
         };
         let sees_none_of = |server: &Server| {
-            let seen = self.known_gpus.visible(server.epoch, names);
+            let seen = self.gpus.known().visible(server.epoch, names);
             let spoilt = &server.aftermath.gpus;
             seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, spoilt))
         };

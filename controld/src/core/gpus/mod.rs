@@ -24,6 +24,7 @@ use core::time::Duration;
 use modes::Modes;
 use std::collections::BTreeMap;
 use strangers::Stranger;
+use whereabouts::KnownGpus;
 
 /// How soon a GPU that is left exclusive is looked at again, and any GPU after a server has failed to start.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -121,6 +122,14 @@ pub(super) struct Gpus {
     strangers: BTreeMap<ProcessKey, Stranger>,
     /// Whether strangers can be ended, which takes root in the machine's own pid namespace.
     may_end: bool,
+    known: KnownGpus,
+}
+
+impl Gpus {
+    /// Which GPUs the machine and its servers have.
+    pub(super) fn known(&self) -> &KnownGpus {
+        &self.known
+    }
 }
 
 impl Core {
@@ -142,7 +151,7 @@ impl Core {
             self.gpus.look_at = None;
             self.gpus.looked_at = Some(now);
             self.gpus.is_looking = true;
-            self.effects.push(Effect::LookAtGpus);
+            self.turn.push(Effect::LookAtGpus);
         }
     }
 
@@ -171,7 +180,7 @@ impl Core {
             }
             Err(reason) => {
                 if self.gpus.unseen.as_ref() != Some(&reason) && manages {
-                    self.log(format!(
+                    self.turn.log(format!(
                         "The GPUs' compute modes are not managed, and strangers not found: {reason}; the daemon goes \
                          on as with compute_mode = \"leave\""
                     ));
@@ -204,7 +213,7 @@ impl Core {
         let found: Vec<String> = self.exclusive().map(|gpu| gpu.uuid.clone()).collect();
         if found != self.gpus.told_exclusive && !found.is_empty() {
             let names: Vec<String> = self.exclusive().map(GpuSeen::name).collect();
-            self.log(format!(
+            self.turn.log(format!(
                 "Exclusive compute mode on {}: one server at a time has contexts there, so servers of several domains \
                  don't run side by side, none stands by, and one that a fault has tainted ends before another starts; \
                  [gpu] compute_mode = \"manage\" or nvidia-smi -c DEFAULT changes that",

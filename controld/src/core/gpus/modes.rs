@@ -121,7 +121,7 @@ impl Core {
         }
         if !changes.is_empty() {
             self.gpus.is_changing = true;
-            self.effects.push(Effect::ChangeModes(changes));
+            self.turn.push(Effect::ChangeModes(changes));
         }
     }
 
@@ -135,13 +135,13 @@ impl Core {
             None
         };
         if let Some(why) = why_left {
-            self.log(format!("{} stays in compute mode {mode}: {why}", gpu.name()));
+            self.turn.log(format!("{} stays in compute mode {mode}: {why}", gpu.name()));
         }
         let is_sound = why_left.is_none();
         if let Some(original) =
             gpu.before.filter(|before| is_sound && gpu.whole && mode == WANTED && before.is_exclusive())
         {
-            self.log(format!(
+            self.turn.log(format!(
                 "{} has compute mode {mode} since another daemon changed it from {original}; whichever ends last gives it \
                  back",
                 gpu.name()
@@ -178,9 +178,9 @@ impl Core {
             ModeStage::Set | ModeStage::Planned if mode != WANTED => {
                 managed.stage = ModeStage::Left;
                 let name = gpu.name();
-                self.log(format!("{name} has been given compute mode {mode} by somebody else, and is left alone"));
+                self.turn.log(format!("{name} has been given compute mode {mode} by somebody else, and is left alone"));
                 let (gpu, cause) = (gpu.uuid.clone(), ModeCause::SomebodyElse);
-                self.record(JournalEvent::ComputeModeChanged { gpu, from: WANTED, to: mode, cause });
+                self.turn.record(JournalEvent::ComputeModeChanged { gpu, from: WANTED, to: mode, cause });
                 None
             }
             ModeStage::Left | ModeStage::Set | ModeStage::Planned => None,
@@ -196,8 +196,8 @@ impl Core {
                 true => self.given_back(outcome),
                 false => self.mode_set(outcome),
             }),
-            Err(reason) if gives_back => self.log(format!("Compute modes may not have been given back: {reason}")),
-            Err(reason) => self.log(format!("Compute modes may not have been changed: {reason}")),
+            Err(reason) if gives_back => self.turn.log(format!("Compute modes may not have been given back: {reason}")),
+            Err(reason) => self.turn.log(format!("Compute modes may not have been changed: {reason}")),
         }
         if gives_back {
             self.gpus.modes = Modes::default();
@@ -215,10 +215,10 @@ impl Core {
                 self.mode_is(&uuid, mode);
                 let cause = if mode == WANTED { ModeCause::Daemon } else { ModeCause::SomebodyElse };
                 let said = if mode == WANTED { "while the daemon runs" } else { "by somebody else, and is left alone" };
-                self.log(format!("GPU {uuid} has compute mode {mode} {said}; it was {original}"));
-                self.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: original, to: mode, cause });
+                self.turn.log(format!("GPU {uuid} has compute mode {mode} {said}; it was {original}"));
+                self.turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: original, to: mode, cause });
             }
-            Err(reason) => self.log(format!(
+            Err(reason) => self.turn.log(format!(
                 "GPU {uuid} stays in compute mode {original}, which can't be changed: {reason}; the daemon goes on as \
                  with compute_mode = \"leave\""
             )),
@@ -230,18 +230,18 @@ impl Core {
         let original = managed.original;
         if is_others {
             let line = "stays as it is for another daemon of this machine, which gives it back";
-            return self.log(format!("The compute mode of GPU {uuid} {line}; it was {original}"));
+            return self.turn.log(format!("The compute mode of GPU {uuid} {line}; it was {original}"));
         }
         match mode {
             Ok(mode) => {
                 self.mode_is(&uuid, mode);
                 let is_back = mode == original;
                 let said = if is_back { "again" } else { "from somebody else, and is left alone" };
-                self.log(format!("GPU {uuid} has compute mode {mode} {said}"));
+                self.turn.log(format!("GPU {uuid} has compute mode {mode} {said}"));
                 let cause = if is_back { ModeCause::Daemon } else { ModeCause::SomebodyElse };
-                self.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: WANTED, to: mode, cause });
+                self.turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: WANTED, to: mode, cause });
             }
-            Err(reason) => self.log(format!("GPU {uuid} is not given back its compute mode {original}: {reason}")),
+            Err(reason) => self.turn.log(format!("GPU {uuid} is not given back its compute mode {original}: {reason}")),
         }
     }
 
@@ -278,7 +278,7 @@ impl Core {
             }
             self.hold_modes();
             self.gpus.is_changing = true;
-            self.effects.push(Effect::ChangeModes(changes));
+            self.turn.push(Effect::ChangeModes(changes));
         }
     }
 
@@ -291,7 +291,7 @@ impl Core {
     }
 
     fn hold_modes(&mut self) {
-        self.effects.push(Effect::HoldModes(self.gpus.modes.noted()));
+        self.turn.push(Effect::HoldModes(self.gpus.modes.noted()));
     }
 
     /// What the holder is to keep, for one that knows nothing yet.

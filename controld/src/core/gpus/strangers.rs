@@ -65,7 +65,7 @@ impl Core {
         for (process, gone) in before.into_iter().filter(|(process, _)| !found.contains_key(process)) {
             // A GPU of which nothing can be told this time may still have it.
             if gone.gpus.keys().all(|gpu| !unknown.contains(gpu.as_str())) {
-                self.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
+                self.turn.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
             }
         }
         if self.policy.gpus.ends_strangers() && self.gpus.may_end {
@@ -78,13 +78,13 @@ impl Core {
         let Outsider { process, uid, command, is_server, .. } = stranger.first.clone();
         let gpus: Vec<String> = stranger.gpus.keys().cloned().collect();
         let what = if is_server { "a server of another daemon, it seems, has" } else { "has" };
-        self.log(format!(
+        self.turn.log(format!(
             "Process {} of user {uid} ({command}) {what} a context on {} outside of this daemon's MPS",
             process.pid,
             gpus.join(", ")
         ));
         let bytes = stranger.bytes();
-        self.record(JournalEvent::StrangerFound { process, uid, command, gpus, bytes, server: is_server });
+        self.turn.record(JournalEvent::StrangerFound { process, uid, command, gpus, bytes, server: is_server });
     }
 
     fn end_stranger(&mut self, stranger: &Stranger) {
@@ -96,9 +96,9 @@ impl Core {
             _ => return,
         };
         let how = if force { "killed" } else { "asked to end" };
-        self.log(format!("Process {} of user {uid} uses a GPU outside MPS and is {how}", process.pid));
-        self.record(JournalEvent::StrangerEnded { process, uid, force });
-        self.effects.push(Effect::EndStranger { process, force });
+        self.turn.log(format!("Process {} of user {uid} uses a GPU outside MPS and is {how}", process.pid));
+        self.turn.record(JournalEvent::StrangerEnded { process, uid, force });
+        self.turn.push(Effect::EndStranger { process, force });
     }
 
     pub(in crate::core) fn gpu_facts(&self) -> Vec<GpuFacts> {

@@ -157,10 +157,10 @@ impl Core {
     pub(in crate::core) fn gpus_found(&mut self, now: Duration, mut places: Vec<GpuPlace>) {
         places.truncate(MOST_GPUS);
         // A driver that does not tell just now has not lost its GPUs.
-        if places.is_empty() || self.known_gpus.places == places {
+        if places.is_empty() || self.gpus.known.places == places {
             return;
         }
-        self.known_gpus.places = places;
+        self.gpus.known.places = places;
         let connected = self.servers.values().filter(|server| server.is_connected());
         let connected: Vec<ServerEpoch> = connected.map(|server| server.epoch).collect();
         connected.into_iter().for_each(|server| self.ask_for_devices(server));
@@ -170,7 +170,7 @@ impl Core {
 
     /// Has a server describe its devices, where the machine has more than one.
     pub(in crate::core) fn ask_for_devices(&mut self, server: ServerEpoch) {
-        if self.known_gpus.are_several() {
+        if self.gpus.known.are_several() {
             self.ask(server, Request::QueryDevices, Purpose::Devices);
         }
     }
@@ -180,52 +180,52 @@ impl Core {
             return;
         };
         let known = |record: &DeviceRecord| {
-            let gpu = self.known_gpus.described(record)?;
+            let gpu = self.gpus.known.described(record)?;
             Some(Device { ordinal: record.ordinal, uuid: record.uuid, gpu })
         };
         // One that can't be told from others is any of them.
         if let Some(devices) = records.iter().map(known).collect::<Option<Vec<_>>>() {
-            self.known_gpus.devices.insert(server, devices);
+            self.gpus.known.devices.insert(server, devices);
         }
     }
 
     /// A server is gone.
     pub(in crate::core) fn forget_devices_of(&mut self, server: ServerEpoch) {
-        self.known_gpus.devices.remove(&server);
-        self.known_gpus.listing.remove(&server);
+        self.gpus.known.devices.remove(&server);
+        self.gpus.known.listing.remove(&server);
     }
 
     /// A client may have another context than before: where it is has to be found out.
     pub(in crate::core) fn look_at(&mut self, now: Duration, pid: Pid) {
-        if !self.known_gpus.are_several() {
+        if !self.gpus.known.are_several() {
             return;
         }
         if let Some(process) = self.processes.get_mut(&pid) {
             process.gpus.spaces = None;
-            self.known_gpus.looks.insert(pid, Look { at: now + LOOKS[0], since: now, done: 0 });
+            self.gpus.known.looks.insert(pid, Look { at: now + LOOKS[0], since: now, done: 0 });
         }
     }
 
     pub(in crate::core) fn whereabouts_deadline(&self) -> Option<Duration> {
-        self.known_gpus.looks.values().map(|look| look.at).min()
+        self.gpus.known.looks.values().map(|look| look.at).min()
     }
 
     /// Looks at the clients whose time has come.
     pub(in crate::core) fn advance_whereabouts(&mut self, now: Duration) {
-        let due = self.known_gpus.looks.iter().filter(|(_, look)| look.at <= now).map(|(pid, _)| *pid);
+        let due = self.gpus.known.looks.iter().filter(|(_, look)| look.at <= now).map(|(pid, _)| *pid);
         let due: Vec<Pid> = due.collect();
         for pid in due {
-            let Some(mut look) = self.known_gpus.looks.remove(&pid) else { continue };
+            let Some(mut look) = self.gpus.known.looks.remove(&pid) else { continue };
             let Some(process) = self.processes.get(&pid) else { continue };
             let (key, server) = (process.key(pid), process.server);
             look.done += 1;
             if let Some(next) = LOOKS.get(look.done) {
-                self.known_gpus.looks.insert(pid, Look { at: look.since + *next, ..look });
+                self.gpus.known.looks.insert(pid, Look { at: look.since + *next, ..look });
             }
-            self.effects.push(Effect::FindGpus { process: key });
+            self.turn.push(Effect::FindGpus { process: key });
             // After a fault the lists of those that it has hit may be short.
             let is_asked = self.servers.get(&server).is_some_and(|server| server.is_connected() && !server.is_lost());
-            if is_asked && self.known_gpus.listing.insert(server) {
+            if is_asked && self.gpus.known.listing.insert(server) {
                 self.ask(server, Request::DeviceClients, Purpose::Contexts);
             }
         }
@@ -233,7 +233,7 @@ impl Core {
 
     /// A server has listed its contexts.
     pub(in crate::core) fn contexts_told(&mut self, server: ServerEpoch, reply: Result<Reply, NoReply>) {
-        self.known_gpus.listing.remove(&server);
+        self.gpus.known.listing.remove(&server);
         let is_sound = self.servers.get(&server).is_some_and(|server| !server.is_lost() && !server.suspected);
         let (Ok(Reply::DeviceClients(devices)), true) = (reply, is_sound) else {
             return;
@@ -245,7 +245,7 @@ impl Core {
     pub(in crate::core) fn contexts_listed(&mut self, server: ServerEpoch, devices: &[DeviceClients]) -> BTreeSet<Pid> {
         let mut found: BTreeMap<Pid, Vec<(u32, Option<Gpu>)>> = BTreeMap::new();
         for device in devices {
-            let gpu = self.known_gpus.of_context(server, device.uuid);
+            let gpu = self.gpus.known.of_context(server, device.uuid);
             for client in device.clients.iter().filter(|client| client.context != PROCESS_CONTEXT) {
                 found.entry(client.pid).or_default().push((client.context, gpu.clone()));
             }
@@ -260,7 +260,7 @@ impl Core {
     pub(in crate::core) fn spaces_found(&mut self, key: ProcessKey, names: Option<&[String]>) {
         // On a GPU that is cut up the UVM driver has names that nobody else has.
         let gpus =
-            names.and_then(|names| names.iter().map(|name| self.known_gpus.named(name)).collect::<Option<GpuSet>>());
+            names.and_then(|names| names.iter().map(|name| self.gpus.known.named(name)).collect::<Option<GpuSet>>());
         if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
             process.gpus.spaces = gpus;
         }
@@ -272,7 +272,7 @@ impl Core {
             Channel::Hardware(hardware) => Some(hardware),
             Channel::Context(_) => None,
         });
-        hardware.filter_map(|hardware| self.known_gpus.named(&hardware.gpu)).collect()
+        hardware.filter_map(|hardware| self.gpus.known.named(&hardware.gpu)).collect()
     }
 
     /// Connections of a process that it has the end of, and that its server has not accepted yet.
@@ -292,7 +292,7 @@ impl Core {
     /// Whether a client is known to have no context on any of these.
     pub(in crate::core) fn is_elsewhere(&self, pid: Pid, process: &Process, gpus: &GpuSet) -> bool {
         !gpus.is_empty()
-            && self.known_gpus.are_several()
+            && self.gpus.known.are_several()
             && self.gpus_of(pid, process).is_some_and(|own| are_apart(&own, gpus))
     }
 
@@ -312,7 +312,7 @@ impl Core {
 
     /// Whether a sign that names a GPU and nobody may be about this server.
     pub(in crate::core) fn may_be_on(&self, server: ServerEpoch, gpu: &Gpu) -> bool {
-        if self.known_gpus.lacks(server, gpu) {
+        if self.gpus.known.lacks(server, gpu) {
             return false;
         }
         let one = GpuSet::from([gpu.clone()]);

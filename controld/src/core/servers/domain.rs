@@ -233,7 +233,7 @@ impl Core {
         };
         let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
         let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
-        let gpu = gpu.and_then(|names| self.known_gpus.only_visible(names));
+        let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
         let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
         while let Some(id) = self.domains.find(&key) {
             let Some(limit) = own.group.max_clients else {
@@ -291,7 +291,7 @@ impl Core {
     }
 
     /// A client's program, as far as it is known.
-    pub(super) fn program_of(&self, pid: Pid) -> String {
+    pub(in crate::core) fn program_of(&self, pid: Pid) -> String {
         self.processes.get(&pid).map_or_else(String::new, |process| process.identity.program.clone())
     }
 

@@ -57,7 +57,7 @@ impl Core {
                 let (pid, name) = (server.pid.unwrap_or_default(), self.domain_name(server.domain));
                 let why =
                     if self.is_in_the_way(server) { "another one can't start beside it" } else { "it has been idle" };
-                self.log(format!("Server {pid} of {name} has no clients and is shut down: {why}"));
+                self.turn.log(format!("Server {pid} of {name} has no clients and is shut down: {why}"));
             }
             self.drain(now, epoch, None, true);
         }

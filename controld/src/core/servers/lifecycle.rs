@@ -56,12 +56,12 @@ impl Core {
             ServerState::Starting { .. } => self.force(now, epoch),
             ServerState::Serving => {
                 server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle));
-                self.effects.push(Effect::Save);
+                self.turn.save();
             }
             ServerState::Draining(drain) => {
                 if drain.because_idle && !because_idle {
                     drain.because_idle = false;
-                    self.effects.push(Effect::Save);
+                    self.turn.save();
                 }
                 drain.force_at = [drain.force_at, force_at].into_iter().flatten().min();
                 if let Some(ask_at) = &mut drain.ask_at {
@@ -84,10 +84,10 @@ impl Core {
         server.forced = true;
         server.state = ServerState::Ending { kill_at: Some(now + self.policy.kill_timeout) };
         if let Some(pid) = server.pid {
-            self.log(format!("Force shutting down server {pid}"));
+            self.turn.log(format!("Force shutting down server {pid}"));
         }
-        self.effects.push(Effect::Save);
-        self.effects.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
+        self.turn.save();
+        self.turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
     }
 
     /// The answer to a request to end when idle.
@@ -104,7 +104,7 @@ impl Core {
             Ok(Reply::ActiveWorkers(0)) => {
                 server.was_idle = drain.because_idle;
                 server.state = ServerState::Ending { kill_at: Some(kill_at) };
-                self.effects.push(Effect::Save);
+                self.turn.save();
                 return;
             }
             Ok(Reply::ActiveWorkers(workers)) => Ok(workers),
@@ -122,11 +122,11 @@ impl Core {
         drain.ask_at = Some(now + pause);
         match workers {
             Ok(workers) => {
-                self.log(format!("Server {pid} has {workers} active worker threads. Server will not shutdown."));
+                self.turn.log(format!("Server {pid} has {workers} active worker threads. Server will not shutdown."));
             }
-            Err(reason) => self.log(format!("Server {pid} can't be asked to shut down: {reason}")),
+            Err(reason) => self.turn.log(format!("Server {pid} can't be asked to shut down: {reason}")),
         }
-        self.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
+        self.turn.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
     }
 
     pub(in crate::core) fn server_link_lost(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
@@ -138,7 +138,7 @@ impl Core {
         }
         let (pid, wanted) = (server.pid.unwrap_or_default(), server.end_wanted);
         if !wanted {
-            self.log(format!("Server {pid} can't be controlled any longer: {reason}"));
+            self.turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
         }
         self.force(now, epoch);
         if let Some(server) = self.servers.get_mut(&epoch) {
@@ -160,7 +160,7 @@ impl Core {
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
             // brings new ones.
             if process.copies > 0 {
-                self.effects.push(Effect::ReleaseCopies { process: process.key(pid) });
+                self.turn.push(Effect::ReleaseCopies { process: process.key(pid) });
             }
         }
         self.processes.retain(|_, process| process.server != epoch);
@@ -171,16 +171,16 @@ impl Core {
             ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned(), End::Unknown),
         };
         if !server.end_wanted && server.ready_at.is_some() {
-            self.log("Server encountered a fatal exception. Shutting down");
+            self.turn.log("Server encountered a fatal exception. Shutting down");
         }
-        self.log(format!("Server {pid} exited with status {status}{words}"));
+        self.turn.log(format!("Server {pid} exited with status {status}{words}"));
         let (uid, domain, reason) = (server.uid, self.domain_name(server.domain), self.exit_reason(&server));
-        self.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
+        self.turn.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
         if let Some(quit) = &mut self.quit {
             let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
             quit.status = quit.status.max(status);
         }
-        self.effects.push(Effect::Save);
+        self.turn.save();
         // It may have been in the way of those that could not start.
         let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted.is_some();
         for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
@@ -234,7 +234,7 @@ impl Core {
         domain.failures.clear();
         if core::mem::take(&mut domain.breaker_open) {
             let (uid, domain) = (domain.key.uid, domain.name());
-            self.record(JournalEvent::BreakerClosed { uid, domain });
+            self.turn.record(JournalEvent::BreakerClosed { uid, domain });
         }
     }
 
@@ -248,7 +248,7 @@ impl Core {
             let pid = server.pid.unwrap_or_default();
             match &mut server.state {
                 ServerState::Starting { deadline } if *deadline <= now => {
-                    self.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
+                    self.turn.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
                     self.force(now, epoch);
                     if let Some(server) = self.servers.get_mut(&epoch) {
                         server.end_wanted = false;
@@ -263,14 +263,14 @@ impl Core {
                     let quiet = drain.because_idle;
                     let backoff = if drain.pauses.tries() == 0 { "disabled" } else { "enabled" };
                     if !quiet {
-                        self.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
+                        self.turn.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
                     }
                     self.ask(epoch, Request::Shutdown, Purpose::Shutdown);
                 }
                 ServerState::Ending { kill_at } if kill_at.is_some_and(|at| at <= now) => {
                     *kill_at = None;
-                    self.log(format!("Server {pid} did not end, killing it"));
-                    self.effects.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
+                    self.turn.log(format!("Server {pid} did not end, killing it"));
+                    self.turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
                 }
                 ServerState::Starting { .. }
                 | ServerState::Serving

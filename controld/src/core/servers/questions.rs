@@ -1,15 +1,11 @@
-//! Requests to servers whose answers somebody waits for, and commands that need the answers of several servers.
+//! Requests to servers whose answers somebody waits for.
 
-use crate::core::commands::pci;
-use crate::core::faults::evidence::{Evidence, ProcessKey};
-use crate::core::ids::{Pid, RequestId, ServerEpoch, SessionId, Uid};
-use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
-use crate::devices::Device;
+use crate::core::commands::Asked;
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::ids::{Pid, RequestId, ServerEpoch};
+use crate::core::{Core, Effect, NoReply};
 use core::time::Duration;
-use remps_proto::admin::reply::{self, ClientRow, DeviceRow, PciAddress, ServerStatus};
-use remps_proto::mps::device::DeviceRecord;
 use remps_proto::mps::server::{Reply, Request};
-use std::collections::BTreeMap;
 
 /// What an answer is for.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,20 +28,8 @@ pub(in crate::core) enum Purpose {
     Remaining,
     /// The work of a client that the daemon ends, before its process.
     EndClient(ProcessKey),
-    /// `get_server_status`.
-    Status(SessionId),
-    /// `get_client_list`.
-    Clients(SessionId),
-    /// `get_active_thread_percentage`, and the echo of `set_active_thread_percentage`.
-    Percentage(SessionId),
-    /// `get_device_pinned_mem_limit`.
-    PinnedLimit(SessionId),
-    /// `terminate_client`: whether the process is a client at all.
-    TerminateLookup(SessionId, Pid),
-    /// `terminate_client` itself.
-    Terminate(SessionId),
-    /// One server's part of a command that asks several.
-    Part(usize),
+    /// A command.
+    Command(Asked),
 }
 
 /// A request under way.
@@ -56,33 +40,6 @@ pub(in crate::core) struct Question {
     pub(in crate::core) purpose: Purpose,
 }
 
-/// A command that asks several servers.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::core) struct Gather {
-    session: SessionId,
-    kind: GatherKind,
-    due: usize,
-    parts: BTreeMap<ServerEpoch, (Pid, Option<Reply>)>,
-    own_devices: Option<Result<Vec<Device>, String>>,
-}
-
-/// Which command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) enum GatherKind {
-    /// `ps`, for a user who sees his own clients only, or for one who sees all.
-    Ps {
-        /// Whose clients are shown; `None` is everybody's.
-        of: Option<Uid>,
-    },
-    /// `get_device_client_list`.
-    DeviceClients,
-    /// `device_query`, with the daemon's own devices first.
-    DeviceQuery {
-        /// Comma-separated.
-        csv: bool,
-    },
-}
-
 impl Core {
     /// Sends a request and remembers what its answer is for.
     pub(in crate::core) fn ask(&mut self, server: ServerEpoch, request: Request, purpose: Purpose) {
@@ -91,7 +48,7 @@ impl Core {
         self.is_owed(server);
         let pid = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
         self.questions.insert(id, Question { server, pid, purpose });
-        self.effects.push(Effect::Ask { server, id, request });
+        self.turn.push(Effect::Ask { server, id, request });
     }
 
     pub(in crate::core) fn replied(&mut self, now: Duration, id: RequestId, reply: Result<Reply, NoReply>) {
@@ -111,220 +68,7 @@ impl Core {
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),
             Purpose::EndClient(key) => self.client_terminated(key),
-            Purpose::Status(session) => {
-                if matches!(reply, Ok(Reply::Active(false))) {
-                    self.evidence(now, Evidence::ServerStatus { server });
-                }
-                let lines = match reply {
-                    Ok(Reply::Active(true)) => vec![ServerStatus::Active.word().to_owned()],
-                    Ok(Reply::Active(false)) => vec![ServerStatus::Fault.word().to_owned()],
-                    other => self.no_answer(pid, other),
-                };
-                self.answer(session, lines);
-            }
-            Purpose::Clients(session) => {
-                let lines = match reply {
-                    Ok(Reply::Clients(pids)) => pids.iter().map(u32::to_string).collect(),
-                    other => self.no_answer(pid, other),
-                };
-                self.answer(session, lines);
-            }
-            Purpose::Percentage(session) => {
-                let lines = match reply {
-                    Ok(Reply::ThreadPercentage(percentage)) => vec![reply::percentage(percentage)],
-                    other => self.no_answer(pid, other),
-                };
-                self.answer(session, lines);
-            }
-            Purpose::PinnedLimit(session) => {
-                let lines = match reply {
-                    Ok(Reply::PinnedLimit(0)) => vec![],
-                    Ok(Reply::PinnedLimit(bytes)) => {
-                        vec![remps_proto::admin::limits::MemLimit(bytes).to_string()]
-                    }
-                    other => self.no_answer(pid, other),
-                };
-                self.answer(session, lines);
-            }
-            Purpose::TerminateLookup(session, client) => match reply {
-                Ok(Reply::Clients(pids)) if pids.contains(&client) => {
-                    self.ask(server, Request::TerminateClient(client), Purpose::Terminate(session));
-                }
-                Ok(Reply::Clients(_)) => {
-                    let client = i32::try_from(client).unwrap_or(i32::MAX);
-                    self.answer(session, reply::terminate_invalid_process(client));
-                }
-                other => {
-                    let mut lines = self.no_answer(pid, other);
-                    lines.push(reply::NOT_TERMINATED.to_owned());
-                    self.answer(session, lines);
-                }
-            },
-            Purpose::Terminate(session) => {
-                let lines = match reply {
-                    Ok(Reply::Terminated(status)) => vec![status.to_string()],
-                    other => {
-                        let mut lines = self.no_answer(pid, other);
-                        lines.push(reply::NOT_TERMINATED.to_owned());
-                        lines
-                    }
-                };
-                self.answer(session, lines);
-            }
-            Purpose::Part(gather) => self.part_answered(gather, server, reply),
+            Purpose::Command(asked) => self.command_answered(now, server, pid, asked, reply),
         }
     }
-
-    /// What the user is told when a server gives no usable answer.
-    fn no_answer(&mut self, pid: Pid, reply: Result<Reply, NoReply>) -> Vec<String> {
-        match reply {
-            // A server that went away while it was asked is not found any longer.
-            Err(NoReply::Lost) => vec![reply::server_not_found(i32::try_from(pid).unwrap_or(i32::MAX))],
-            Err(NoReply::Unsupported) => {
-                self.log(format!("Server {pid}: {}", NoReply::Unsupported));
-                vec![]
-            }
-            Err(NoReply::TimedOut) => {
-                let line = format!("Server {pid} does not answer");
-                self.log(line.clone());
-                vec![line]
-            }
-            Ok(_) => vec![],
-        }
-    }
-
-    pub(in crate::core) fn answer(&mut self, session: SessionId, lines: Vec<String>) {
-        self.effects.push(Effect::Answer { session, lines });
-    }
-
-    // ---- commands that ask several servers -----------------------------------------------------------------------
-
-    /// Asks these servers and answers when all have answered.
-    pub(in crate::core) fn gather(&mut self, session: SessionId, kind: GatherKind, servers: &[ServerEpoch]) {
-        let own = matches!(kind, GatherKind::DeviceQuery { .. });
-        let due = servers.len() + usize::from(own);
-        let key = self.gathers.insert(Gather { session, kind, due, parts: BTreeMap::new(), own_devices: None });
-        if own {
-            self.effects.push(Effect::ListDevices { session });
-        }
-        for &server in servers {
-            let request = match kind {
-                GatherKind::Ps { .. } => Request::Snapshot,
-                GatherKind::DeviceClients => Request::DeviceClients,
-                GatherKind::DeviceQuery { .. } => Request::QueryDevices,
-            };
-            self.ask(server, request, Purpose::Part(key));
-        }
-        self.finish_gather(key);
-    }
-
-    fn part_answered(&mut self, key: usize, server: ServerEpoch, reply: Result<Reply, NoReply>) {
-        let pid = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
-        if let Some(gather) = self.gathers.get_mut(key) {
-            gather.due = gather.due.saturating_sub(1);
-            gather.parts.insert(server, (pid, reply.ok()));
-            self.finish_gather(key);
-        }
-    }
-
-    pub(in crate::core) fn devices_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
-        let found = self.gathers.iter().find(|(_, gather)| gather.session == session && gather.own_devices.is_none());
-        let Some((key, _)) = found else {
-            self.lspart_listed(session, devices);
-            return;
-        };
-        if let Some(gather) = self.gathers.get_mut(key) {
-            gather.due = gather.due.saturating_sub(1);
-            gather.own_devices = Some(devices);
-        }
-        self.finish_gather(key);
-    }
-
-    fn finish_gather(&mut self, key: usize) {
-        if self.gathers.get(key).is_none_or(|gather| gather.due > 0) {
-            return;
-        }
-        let gather = self.gathers.remove(key);
-        match gather.kind {
-            GatherKind::Ps { of } => self.finish_ps(&gather, of),
-            GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather)),
-            GatherKind::DeviceQuery { csv } => {
-                let lines = self.device_query(&gather, csv);
-                self.answer(gather.session, lines);
-            }
-        }
-    }
-
-    fn finish_ps(&mut self, gather: &Gather, of: Option<Uid>) {
-        let mut rows = Vec::new();
-        for (epoch, (pid, part)) in &gather.parts {
-            let Some(Reply::Snapshot(contexts)) = part else {
-                continue;
-            };
-            // A client that the daemon does not know is its server's user's, where a server has one.
-            let owner = self.servers.get(epoch).filter(|_| self.policy.sharing != Sharing::MultiUser);
-            let owner = owner.map(|server| server.uid);
-            let is_shown =
-                |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));
-            rows.extend(contexts.iter().filter(|context| is_shown(context.pid)).map(|context| {
-                PsRow(ClientRow {
-                    pid: context.pid,
-                    id: u32::try_from(context.id).unwrap_or(u32::MAX),
-                    server: *pid,
-                    device: context.device.to_string(),
-                    namespace: None,
-                    command: self.program_of(context.pid),
-                })
-            }));
-        }
-        // Who waits is shown too; the vendor shows nobody until it is served.
-        rows.extend(self.waiting_rows(of));
-        self.effects.push(Effect::AnswerPs { session: gather.session, rows });
-    }
-
-    fn device_query(&mut self, gather: &Gather, csv: bool) -> Vec<String> {
-        let own = match &gather.own_devices {
-            Some(Ok(devices)) => devices.iter().map(|device| device.row.clone()).collect(),
-            Some(Err(reason)) => {
-                self.log(format!("The devices can't be listed: {reason}"));
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
-        let mut lines = reply::device_query("Default", &own, csv);
-        for (pid, part) in gather.parts.values() {
-            if let Some(Reply::Devices(devices)) = part {
-                let rows: Vec<DeviceRow> = devices.iter().map(device_row).collect();
-                lines.push(String::new());
-                lines.extend(reply::device_query(&format!("Server {pid}"), &rows, csv));
-            }
-        }
-        lines
-    }
-}
-
-fn device_row(record: &DeviceRecord) -> DeviceRow {
-    let byte = |number: u32| u8::try_from(number & 0xff).unwrap_or_default();
-    DeviceRow {
-        ordinal: record.ordinal,
-        pci: PciAddress { domain: record.domain, bus: byte(record.bus), device: byte(record.device), function: 0 },
-        uuid: record.uuid.to_string(),
-        name: record.name.clone(),
-        attributes: None,
-    }
-}
-
-/// `get_device_client_list`: the vendor prints the devices of a server last one first.
-fn device_clients(gather: &Gather) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (_, part) in gather.parts.values() {
-        let Some(Reply::DeviceClients(devices)) = part else {
-            continue;
-        };
-        for device in devices.iter().rev() {
-            lines.push(reply::device_clients_heading(device.info.second, pci(&device.info), &device.info.name));
-            lines.extend(device.clients.iter().map(|client| reply::client_on_device(client.pid, client.context)));
-        }
-    }
-    lines
 }

@@ -97,7 +97,7 @@ impl Core {
         if let Some(at) = server.health_asked.filter(|at| *at >= word.since) {
             return Some(at);
         }
-        let now = self.now;
+        let now = self.turn.now;
         self.ask_for_health(now, epoch);
         Some(now)
     }

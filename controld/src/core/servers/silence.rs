@@ -26,6 +26,7 @@
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
 use crate::core::clients::admission::{Client, Place};
+use crate::core::commands::Asked;
 use crate::core::faults::fault::Cause;
 use crate::core::faults::incident::Statement;
 use crate::core::ids::ServerEpoch;
@@ -46,7 +47,7 @@ impl Core {
     /// A server has been asked something, or told of a client. Call it before that is counted.
     pub(in crate::core) fn is_owed(&mut self, epoch: ServerEpoch) {
         let owes = self.servers.get(&epoch).is_some_and(|server| self.owes(server));
-        let now = self.now;
+        let now = self.turn.now;
         if let Some(server) = self.servers.get_mut(&epoch).filter(|_| !owes) {
             server.progress_at = now;
         }
@@ -54,14 +55,14 @@ impl Core {
 
     /// A server has done something that it owed, or a client no longer holds it up.
     pub(in crate::core) fn progress(&mut self, epoch: ServerEpoch) {
-        let now = self.now;
+        let now = self.turn.now;
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
         server.progress_at = now;
         if server.silent.take().is_some() {
             let pid = server.pid.unwrap_or_default();
-            self.log(format!("Server {pid} answers again"));
+            self.turn.log(format!("Server {pid} answers again"));
             self.ask(epoch, Request::Status, Purpose::FaultCheck);
         }
     }
@@ -73,7 +74,8 @@ impl Core {
 
     /// Whether a client may be what the server waits for.
     fn is_held_up(&self, server: &Server) -> bool {
-        let waits_for_client = |purpose: &Purpose| matches!(purpose, Purpose::Terminate(_) | Purpose::EndClient(_));
+        let waits_for_client =
+            |purpose: &Purpose| matches!(purpose, Purpose::Command(Asked::Terminate(_)) | Purpose::EndClient(_));
         server.with_clients > 0
             || self
                 .questions
@@ -141,7 +143,7 @@ impl Core {
         for epoch in quiet {
             if let Some(server) = self.servers.get_mut(&epoch) {
                 server.catching_up = Some(server.progress_at);
-                self.effects.push(Effect::CatchUp { server: epoch });
+                self.turn.push(Effect::CatchUp { server: epoch });
             }
         }
         let blocked = self.servers.values().filter(|server| is_due(self.blocked_at(server)));
@@ -169,7 +171,7 @@ impl Core {
         let Some((epoch, pid)) = self.first_silent(domain).map(|server| (server.epoch, server.pid)) else {
             return false;
         };
-        self.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
+        self.turn.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
         self.list_victims(now, epoch);
         self.force(now, epoch);
         true
@@ -214,7 +216,7 @@ impl Core {
             && drain.force_at.take().is_some()
         {
             let pid = server.pid.unwrap_or_default();
-            self.log(format!("Server {pid} is in no fault after all: its clients may stay"));
+            self.turn.log(format!("Server {pid} is in no fault after all: its clients may stay"));
         }
     }
 }

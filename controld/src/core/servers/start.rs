@@ -109,7 +109,7 @@ impl Core {
         if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
             domain.is_held_up = true;
             let (name, most) = (domain.name(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
-            self.log(format!(
+            self.turn.log(format!(
                 "No server is started for {name} until another one of its user's has ended: {most} are allowed"
             ));
         }
@@ -127,7 +127,7 @@ impl Core {
         self.servers.insert(epoch, server);
         let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;
-        self.effects.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
+        self.turn.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
     }
 
     /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
@@ -152,10 +152,10 @@ impl Core {
         };
         server.pid = Some(pid);
         let (uid, domain, reason) = (server.uid, server.domain, server.reason);
-        self.log(format!("Starting new server {pid} for user {uid}"));
+        self.turn.log(format!("Starting new server {pid} for user {uid}"));
         let domain = self.domain_name(domain);
-        self.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
-        self.effects.push(Effect::Save);
+        self.turn.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
+        self.turn.save();
     }
 
     pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
@@ -164,7 +164,7 @@ impl Core {
         {
             let (uid, domain) = (server.uid, self.domain_name(server.domain));
             let text = reason.to_owned();
-            self.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
+            self.turn.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
             self.start_failed(now, &server, reason);
         }
     }
@@ -179,7 +179,7 @@ impl Core {
         let uid = domain.key.uid;
         if server.role == Role::Standby {
             domain.standby_retry_at = Some(now + constants.largest_retry);
-            self.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
+            self.turn.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
             return;
         }
         let since = now.saturating_sub(constants.breaker_window);
@@ -196,14 +196,14 @@ impl Core {
         let opened = is_broken && !domain.breaker_open;
         domain.breaker_open |= is_broken;
         let (tries, waiting) = (domain.starts.tries(), domain.waiting.len());
-        self.log(format!(
+        self.turn.log(format!(
             "Server for user {uid} failed to start: {reason}. Try {} in {} ms, {waiting} clients wait",
             tries + 1,
             delay.as_millis(),
         ));
         if opened {
             let domain = self.domain_name(id);
-            self.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
+            self.turn.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
         }
         self.make_room_for_replacement(now, id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
@@ -222,8 +222,8 @@ impl Core {
             .values_mut()
             .find(|server| server.pid == Some(peer.pid) && matches!(server.state, ServerState::Starting { .. }));
         let Some(server) = found else {
-            self.log(format!("Process {} of user {} is no server of this daemon", peer.pid, peer.uid));
-            self.effects.push(Effect::Close { connection });
+            self.turn.log(format!("Process {} of user {} is no server of this daemon", peer.pid, peer.uid));
+            self.turn.push(Effect::Close { connection });
             return;
         };
         server.state = ServerState::Serving;
@@ -243,21 +243,21 @@ impl Core {
             pinned_limits,
             priority: self.defaults.priority().get(),
         };
-        self.effects.push(Effect::AdoptLink { server: epoch, connection, configuration });
-        self.log(format!("NEW SERVER {}: Ready", peer.pid));
+        self.turn.push(Effect::AdoptLink { server: epoch, connection, configuration });
+        self.turn.log(format!("NEW SERVER {}: Ready", peer.pid));
         let (server, domain) = (peer.pid, self.domain_name(id));
         match role {
             Role::Active => {
-                self.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
+                self.turn.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
                 self.swapped(now, epoch, false);
             }
             Role::Standby => {
                 // What it costs is told with its being ready.
-                self.effects.push(Effect::MeasureServer { server: epoch, pid: server });
+                self.turn.push(Effect::MeasureServer { server: epoch, pid: server });
                 self.promote(now, id);
             }
         }
-        self.effects.push(Effect::Save);
+        self.turn.save();
         self.ask_for_devices(epoch);
         if self.quit.is_some() {
             self.drain(now, epoch, self.quit_deadline(), false);
@@ -273,6 +273,6 @@ impl Core {
         let (pid, uid, id) = (server.pid.unwrap_or_default(), server.uid, server.domain);
         let start = server.ready_at.unwrap_or_default().saturating_sub(server.started_at);
         let domain = self.domain_name(id);
-        self.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
+        self.turn.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
     }
 }
