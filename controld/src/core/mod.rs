@@ -39,7 +39,7 @@ mod servers;
 mod tests;
 pub(crate) mod vault;
 
-pub(crate) use clients::channels::{Channel, Channels, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
+pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub use clients::place::Place;
 pub(crate) use clients::place::{Namespace, Rights};
@@ -72,8 +72,7 @@ pub(crate) use {
     servers::server::Role,
 };
 
-use clients::admission::{Client, Process};
-use clients::fate::FormerHomes;
+use clients::Clients;
 use commands::{Asker, Commands};
 use core::time::Duration;
 use effect::Turn;
@@ -100,20 +99,17 @@ pub struct Core {
     defaults: Defaults,
     servers: BTreeMap<ServerEpoch, Server>,
     domains: Domains,
-    clients: BTreeMap<ConnectionId, Client>,
-    processes: BTreeMap<Pid, Process>,
+    clients: Clients,
     questions: BTreeMap<RequestId, Question>,
     incidents: BTreeMap<ServerEpoch, Incident>,
     verdicts: Verdicts,
     deaths: Deaths,
-    former_homes: FormerHomes,
     funerals: BTreeMap<ProcessKey, Funeral>,
     remains: BTreeMap<ProcessKey, Remains>,
     spaces: Spaces,
     offenders: Offenders,
     commands: Commands,
     endings: BTreeMap<ProcessKey, Ending>,
-    channels: Channels,
     gpus: Gpus,
     held: HeldMemory,
     next_incident: u64,
@@ -137,20 +133,17 @@ impl Core {
             defaults,
             servers: BTreeMap::new(),
             domains: Domains::default(),
-            clients: BTreeMap::new(),
-            processes: BTreeMap::new(),
+            clients: Clients::default(),
             questions: BTreeMap::new(),
             incidents: BTreeMap::new(),
             verdicts: Verdicts::new(),
             deaths: Deaths::new(),
-            former_homes: FormerHomes::default(),
             funerals: BTreeMap::new(),
             remains: BTreeMap::new(),
             spaces: Spaces::default(),
             offenders: Offenders::default(),
             commands: Commands::default(),
             endings: BTreeMap::new(),
-            channels: Channels::default(),
             gpus: Gpus::default(),
             held: HeldMemory::default(),
             next_incident: 1,
@@ -176,9 +169,11 @@ impl Core {
             Input::IdentityKnown { pid, identity } => self.identity_known(pid, &identity),
             Input::Evidence(evidence) => self.evidence(now, evidence),
             Input::CopiesHeld { process, descriptors } => self.copies_held(process, descriptors),
-            Input::Tracked { process, tracked } => self.tracked(process, tracked),
-            Input::ChannelAdded { process, channel, facts } => drop(self.channels.add(process, channel, facts)),
-            Input::ChannelRemoved { channel } => drop(self.channels.remove(&channel)),
+            Input::Tracked { process, tracked } => self.clients.tracked(process, tracked),
+            Input::ChannelAdded { process, channel, facts } => {
+                self.clients.channels_mut().add(process, channel, facts);
+            }
+            Input::ChannelRemoved { channel } => drop(self.clients.channels_mut().remove(&channel)),
             Input::AddressSpaceGone { va_space, process } => self.address_space_gone(now, va_space, process),
             Input::AddressSpaceAdded { va_space, process, condemned } => {
                 self.address_space_added(now, va_space, process, condemned);
@@ -219,7 +214,8 @@ impl Core {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.values().filter_map(Server::deadline);
-        let retries = self.domains.values().filter(|domain| self.wants_server(domain)).filter_map(Domain::retry_at);
+        let retries =
+            self.domains.iter().filter(|(id, _)| self.wants_server(*id)).filter_map(|(_, domain)| domain.retry_at);
         let wants_standby =
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
         let standbys = self.domains.iter().filter_map(wants_standby);
@@ -252,7 +248,7 @@ impl Core {
     /// How many clients wait for a server.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.domains.values().map(Domain::waiting).sum()
+        self.clients.all_waiting()
     }
 
     /// Everything that follows from the state and the time and not from one input alone.

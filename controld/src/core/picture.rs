@@ -3,7 +3,7 @@
 
 mod facts;
 
-use super::clients::admission::{Client, Place, Process};
+use super::clients::admission::{Client, Process};
 use super::faults::evidence::{End, ProcessKey};
 use super::faults::verdict::{Identity, SuspectIdentity};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
@@ -28,7 +28,7 @@ impl Core {
     pub fn picture(&self, now: Duration, daemon: DaemonFacts, witnesses: Vec<WitnessFacts>) -> Snapshot {
         // Counted once, since there may be thousands of each.
         let mut on_server = BTreeMap::new();
-        for process in self.processes.values() {
+        for (_, process) in self.clients.processes() {
             *on_server.entry(process.server).or_default() += 1;
         }
         Snapshot {
@@ -61,7 +61,7 @@ impl Core {
             _ if domain.swap.is_some() => DomainPhase::Recovering,
             Some(server) if server.is_starting() => DomainPhase::Starting,
             Some(_) => DomainPhase::Serving,
-            None if self.wants_server(domain) => DomainPhase::Starting,
+            None if self.wants_server(id) => DomainPhase::Starting,
             None => DomainPhase::Idle,
         };
         DomainFacts {
@@ -72,10 +72,10 @@ impl Core {
             standby: standby.and_then(|server| server.pid),
             clients: of_domain.filter_map(|server| on_server.get(&server.epoch)).sum(),
             max_clients: domain.policy.group.max_clients,
-            waiting: domain.waiting(),
+            waiting: self.clients.waiting(id).len(),
             quarantined: domain.quarantine.is_some(),
             quarantine_of: domain.offender(),
-            retry: domain.retry_at().and_then(|at| at.checked_sub(now)).filter(|pause| !pause.is_zero()),
+            retry: domain.retry_at.and_then(|at| at.checked_sub(now)).filter(|pause| !pause.is_zero()),
         }
     }
 
@@ -107,17 +107,18 @@ impl Core {
     /// The living by pid, then the dead that are remembered.
     fn client_facts(&self, now: Duration) -> Vec<ClientFacts> {
         let mut of_pid: BTreeMap<Pid, Vec<&Client>> = BTreeMap::new();
-        for client in self.clients.values() {
+        for client in self.clients.iter() {
             of_pid.entry(client.peer.pid).or_default().push(client);
         }
         let mut all = Vec::new();
-        for (pid, process) in &self.processes {
-            let connections = of_pid.remove(pid).unwrap_or_default();
-            let accepted = self.channels.channels_of(*pid).filter(|channel| matches!(channel, Channel::Context(_)));
+        for (pid, process) in self.clients.processes() {
+            let connections = of_pid.remove(&pid).unwrap_or_default();
+            let accepted =
+                self.clients.channels().channels_of(pid).filter(|channel| matches!(channel, Channel::Context(_)));
             let accepted = accepted.count();
             // The first connection is the process's own. Who came to an earlier daemon has those since that are known.
             let contexts = process.contexts_made().unwrap_or(accepted);
-            let is_in_handshake = connections.iter().any(|client| matches!(client.place, Place::Dispatched(_)));
+            let is_in_handshake = connections.iter().any(|client| client.stage.server().is_some());
             let phase = if self.is_hit(process) {
                 ClientPhase::Lost
             } else if is_in_handshake && accepted == 0 {
@@ -126,8 +127,8 @@ impl Core {
                 ClientPhase::Live
             };
             let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
-            let facts = self.process_facts(process.key(*pid), process, phase, None);
-            let gpus = self.gpus_of(*pid, process).map(|gpus| gpus.into_iter().collect());
+            let facts = self.process_facts(process.key(pid), process, phase, None);
+            let gpus = self.gpus_of(pid, process).map(|gpus| gpus.into_iter().collect());
             all.push(ClientFacts { contexts, waited, gpus, ..facts });
         }
         for connections in of_pid.into_values() {
@@ -154,8 +155,8 @@ impl Core {
     }
 
     fn channel_facts(&self) -> Vec<ChannelFacts> {
-        let rows = self.channels.rows(None).filter_map(|row| {
-            let process = self.processes.get(&row.process.pid)?;
+        let rows = self.clients.channels().rows(None).filter_map(|row| {
+            let process = self.clients.process(row.process.pid)?;
             let pid_of = |epoch: ServerEpoch| self.servers.get(&epoch).and_then(|server| server.pid);
             let (server, source) = match row.facts {
                 Facts::Context(epoch) => (pid_of(epoch), BY_CONNECTION),

@@ -44,13 +44,11 @@ impl Core {
 
     /// The daemon is about to go: those who have no server yet will get none.
     fn refuse_waiting(&mut self) {
-        let waiting: Vec<ConnectionId> =
-            self.domains.iter_mut().flat_map(|(_, domain)| domain.waiting.drain(..)).collect();
+        let waiting: Vec<ConnectionId> = self.clients.take_waiting();
         for (_, domain) in self.domains.iter_mut() {
             domain.requested = false;
         }
         for connection in waiting {
-            self.clients.remove(&connection);
             self.turn.push(Effect::Close { connection });
         }
     }

@@ -7,14 +7,13 @@
 
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
+use super::settle::BEFORE_CONTEXTS;
 use crate::core::faults::evidence::{End, ProcessKey};
 use crate::core::faults::verdict::Identity;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
 use crate::core::journal::{JournalEvent, RefusalReason};
-use crate::core::servers::domain::Domain;
 use crate::core::servers::server::{Role, Server, ServerState};
-use crate::core::servers::settle::BEFORE_CONTEXTS;
 use crate::core::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
 use std::sync::Arc;
@@ -26,23 +25,14 @@ pub(in crate::core) struct Client {
     pub(in crate::core) identity: Arc<Identity>,
     pub(in crate::core) domain: DomainId,
     pub(in crate::core) came_at: Duration,
-    pub(in crate::core) place: Place,
-    /// Whether it has its end of the connection with the server, so that nothing can be undone.
-    pub(in crate::core) has_end: bool,
-    /// Whether the server that was told of it has greeted it.
-    pub(in crate::core) is_greeted: bool,
-    /// When that server was asked how it is, whose answer this client needs before it has its end; `None` when it needs
-    /// none, or has it.
-    pub(in crate::core) awaits: Option<Duration>,
+    pub(in crate::core) stage: Stage,
     /// The server that it was taken back from on a mere suspicion, which happens once.
     pub(super) recalled_from: Option<ServerEpoch>,
 }
 
 impl Client {
-    /// One that came at the daemon's start.
-    pub(in crate::core) fn new(peer: Peer, identity: Arc<Identity>, domain: DomainId, place: Place) -> Self {
-        let (came_at, awaits, recalled_from) = (Duration::ZERO, None, None);
-        Self { peer, identity, domain, came_at, place, has_end: false, is_greeted: false, awaits, recalled_from }
+    pub(super) fn new(now: Duration, peer: Peer, identity: Arc<Identity>, domain: DomainId, stage: Stage) -> Self {
+        Self { peer, identity, domain, came_at: now, stage, recalled_from: None }
     }
 
     pub(in crate::core) fn process(&self) -> ProcessKey {
@@ -50,12 +40,36 @@ impl Client {
     }
 }
 
+/// How far a client has come on its way from accepted to given away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) enum Place {
+pub(in crate::core) enum Stage {
     /// In its domain's queue.
     Waiting,
-    /// Handed to this server; its status is outstanding.
-    Dispatched(ServerEpoch),
+    /// This server was told of it.
+    Told {
+        server: ServerEpoch,
+        /// When the server was asked how it is, whose answer this client needs before it has its end; `None` when it
+        /// needs none, or has it.
+        awaits: Option<Duration>,
+        /// Whether the server has greeted it.
+        is_greeted: bool,
+    },
+    /// It has its end of the connection with this server, so that nothing can be undone; its status is outstanding.
+    HasEnd { server: ServerEpoch },
+}
+
+impl Stage {
+    /// The server that it is on its way to.
+    pub(in crate::core) fn server(self) -> Option<ServerEpoch> {
+        match self {
+            Self::Waiting => None,
+            Self::Told { server, .. } | Self::HasEnd { server } => Some(server),
+        }
+    }
+
+    pub(in crate::core) fn has_end(self) -> bool {
+        matches!(self, Self::HasEnd { .. })
+    }
 }
 
 /// A client process and the server it belongs to.
@@ -110,21 +124,25 @@ impl Core {
     /// Who a client is.
     #[must_use]
     pub fn client_peer(&self, connection: ConnectionId) -> Option<Peer> {
-        self.clients.get(&connection).map(|client| client.peer)
+        self.clients.connections.get(&connection).map(|client| client.peer)
     }
 
     /// Who a client is that waits for a server.
     #[must_use]
     pub fn waiting_peer(&self, connection: ConnectionId) -> Option<Peer> {
-        self.clients.get(&connection).filter(|client| client.place == Place::Waiting).map(|client| client.peer)
+        self.clients
+            .connections
+            .get(&connection)
+            .filter(|client| client.stage == Stage::Waiting)
+            .map(|client| client.peer)
     }
 
     /// Whether a client has its process's own connection to a server, and no other one there or on the way.
     #[must_use]
     pub fn is_before_contexts(&self, process: ProcessKey) -> bool {
         let is_it = |known: &&Process| known.is(process) && known.connections == BEFORE_CONTEXTS;
-        self.processes.get(&process.pid).filter(is_it).is_some()
-            && !self.clients.values().any(|client| client.peer.pid == process.pid)
+        self.clients.processes.get(&process.pid).filter(is_it).is_some()
+            && !self.clients.connections.values().any(|client| client.peer.pid == process.pid)
     }
 
     /// The domain's active server.
@@ -140,19 +158,19 @@ impl Core {
         identity: Arc<Identity>,
     ) {
         // Its server died before it had taken the client, who waits again.
-        if self.clients.get(&connection).is_some_and(|client| matches!(client.place, Place::Dispatched(_))) {
+        if self.clients.connections.get(&connection).is_some_and(|client| client.stage.server().is_some()) {
             self.waits_again(connection);
             return;
         }
         // A pid that belongs to another process by now.
-        if let Some(old) = self.processes.get(&peer.pid)
+        if let Some(old) = self.clients.processes.get(&peer.pid)
             && old.identity.start_time != identity.start_time
             && old.identity.start_time != 0
             && identity.start_time != 0
         {
             self.process_gone(now, peer.pid, End::Unknown);
         }
-        let refusal = if self.quit.is_some() && !self.processes.contains_key(&peer.pid) {
+        let refusal = if self.quit.is_some() && !self.clients.processes.contains_key(&peer.pid) {
             Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
         } else {
             self.refused_offender(now, peer, &identity).map(|words| (RefusalReason::Culprit, words))
@@ -162,19 +180,15 @@ impl Core {
             return;
         }
         let domain = self.domain_of_client(now, peer, &identity);
-        let waits = |client: &&Client| client.peer.uid == peer.uid && client.place == Place::Waiting;
+        let waits = |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting;
         let most = self.policy.constants.max_waiting_per_user;
-        if self.clients.values().filter(waits).count() >= most {
+        if self.clients.connections.values().filter(waits).count() >= most {
             let words = format!("{most} clients wait already");
             self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
-        let place = Place::Waiting;
-        let client = Client { came_at: now, ..Client::new(peer, identity, domain, place) };
-        self.clients.insert(connection, client);
-        if let Some(queue) = self.domains.get_mut(domain) {
-            queue.waiting.push_back(connection);
-        }
+        self.clients.connections.insert(connection, Client::new(now, peer, identity, domain, Stage::Waiting));
+        self.clients.enqueue(domain, connection, false);
         let line = match self.route(connection) {
             Route::To(_) | Route::Settling => "Server already exists",
             Route::Wait => "Server is not ready, push client to pending list",
@@ -198,40 +212,40 @@ impl Core {
     }
 
     pub(in crate::core) fn client_done(&mut self, now: Duration, connection: ConnectionId, status: Option<u32>) {
-        let Some(client) = self.clients.remove(&connection) else {
+        let Some(client) = self.clients.connections.remove(&connection) else {
             return;
         };
-        if let Place::Dispatched(server) = client.place {
-            self.handshake_over(server, client.has_end);
+        let server = client.stage.server();
+        if let Some(server) = server {
+            self.handshake_over(server, client.stage);
             if status.is_some() {
                 self.progress(server);
             }
         }
         let (process, uid) = (client.process(), client.peer.uid);
-        match (client.place, status) {
-            (Place::Waiting, _) => {
-                if let Some(domain) = self.domains.get_mut(client.domain) {
-                    domain.waiting.retain(|&waiting| waiting != connection);
-                }
+        match (server, status) {
+            (None, _) => {
+                self.clients.dequeue(client.domain, connection);
             }
-            (Place::Dispatched(server), Some(0)) => {
-                if let Some(known) = self.processes.get_mut(&process.pid).filter(|known| known.server == server) {
+            (Some(server), Some(0)) => {
+                if let Some(known) = self.clients.processes.get_mut(&process.pid).filter(|known| known.server == server)
+                {
                     known.connections += 1;
                     if known.connections > BEFORE_CONTEXTS {
                         self.look_at(now, process.pid);
                     }
                 }
-                self.channels.add(process, Channel::Context(connection), Facts::Context(server));
+                self.clients.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
                 let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
                 self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
             }
-            (Place::Dispatched(_), Some(status)) => {
+            (Some(_), Some(status)) => {
                 self.turn.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
                 let (domain, reason) = (self.domain_name(client.domain), RefusalReason::Server);
                 self.turn.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
             }
-            (Place::Dispatched(_), None) => {
+            (Some(_), None) => {
                 self.turn.log(format!("Client {} left during its handshake", client.peer.pid));
             }
         }
@@ -240,29 +254,31 @@ impl Core {
     /// A process has ended, which is no client's any more when another one has its pid.
     pub(in crate::core) fn process_ended(&mut self, now: Duration, key: ProcessKey, end: End) {
         let is_it = |known: &Process| key.start_time == 0 || known.is(key);
-        if self.processes.get(&key.pid).is_some_and(is_it) {
+        if self.clients.processes.get(&key.pid).is_some_and(is_it) {
             self.process_gone(now, key.pid, end);
         }
     }
 
     /// A client's process has ended.
     fn process_gone(&mut self, now: Duration, pid: Pid, end: End) {
-        let Some(process) = self.processes.remove(&pid) else {
+        let Some(process) = self.clients.processes.remove(&pid) else {
             return;
         };
-        let idle = !self.processes.values().any(|other| other.server == process.server);
+        let idle = !self.clients.processes.values().any(|other| other.server == process.server);
         if let Some(server) = self.servers.get_mut(&process.server) {
             if idle {
                 server.idle_since = Some(now);
             }
             server.client_left(now);
         }
+        self.clients.former_homes.note(pid, &process);
+        self.clients.channels.remove_process(pid);
         self.client_died(now, pid, &process, end);
     }
 
     /// The server that a client's process belongs to, as long as it can be used.
     fn own_server(&self, client: &Client) -> Option<&Server> {
-        let process = self.processes.get(&client.peer.pid)?;
+        let process = self.clients.processes.get(&client.peer.pid)?;
         // Without a context there it can go elsewhere.
         let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
         let server = self.servers.get(&process.server)?;
@@ -270,11 +286,9 @@ impl Core {
     }
 
     /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
-    pub(in crate::core) fn wants_server(&self, domain: &Domain) -> bool {
-        let waits = |connection: &ConnectionId| {
-            self.clients.get(connection).is_some_and(|client| self.own_server(client).is_none())
-        };
-        domain.requested || domain.waiting.iter().any(waits)
+    pub(in crate::core) fn wants_server(&self, id: DomainId) -> bool {
+        let waits = |connection| self.clients.get(connection).is_some_and(|client| self.own_server(client).is_none());
+        self.domains.get(id).is_some_and(|domain| domain.requested) || self.clients.waiting(id).any(waits)
     }
 
     /// Whether a server can be told of another client now.
@@ -299,7 +313,7 @@ impl Core {
 
     /// Where the client can go now.
     fn route(&self, connection: ConnectionId) -> Route {
-        let Some(client) = self.clients.get(&connection) else {
+        let Some(client) = self.clients.connections.get(&connection) else {
             return Route::Wait;
         };
         match self.server_for(client) {
@@ -326,14 +340,11 @@ impl Core {
 
     /// Hands waiting clients to servers that can take them.
     pub(in crate::core) fn dispatch_waiting(&mut self, domain: DomainId) {
-        let Some(queue) = self.domains.get(domain) else {
-            return;
-        };
         // A crowd waits while no server can take any of it, and this is called after every event.
         if !self.is_any_open() {
             return;
         }
-        let connections: Vec<ConnectionId> = queue.waiting.iter().copied().collect();
+        let connections: Vec<ConnectionId> = self.clients.waiting(domain).collect();
         for connection in connections {
             if let Route::To(server) = self.route(connection) {
                 self.dispatch(domain, server, connection);
@@ -349,17 +360,14 @@ impl Core {
     }
 
     fn dispatch(&mut self, domain: DomainId, epoch: ServerEpoch, connection: ConnectionId) {
-        if let Some(queue) = self.domains.get_mut(domain) {
-            queue.waiting.retain(|&waiting| waiting != connection);
-        }
+        self.clients.dequeue(domain, connection);
         let awaits = self.ask_on_the_way(connection, epoch);
-        let Some(client) = self.clients.get_mut(&connection) else {
+        let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
-        client.place = Place::Dispatched(epoch);
-        (client.has_end, client.is_greeted, client.awaits) = (false, false, awaits);
+        client.stage = Stage::Told { server: epoch, awaits, is_greeted: false };
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
-        let known = self.processes.get(&peer.pid);
+        let known = self.clients.processes.get(&peer.pid);
         let newcomer = peer.pid != 0 && known.is_none_or(|process| process.server != epoch);
         self.turn.push(Effect::Dispatch { server: epoch, connection });
         if newcomer {
@@ -373,7 +381,7 @@ impl Core {
             let gpus = Whereabouts { is_spared, ..Whereabouts::default() };
             let (server, uid) = (epoch, peer.uid);
             let process = Process { server, uid, identity, copies, tracked, condemned, connections, gpus };
-            self.processes.insert(peer.pid, process);
+            self.clients.processes.insert(peer.pid, process);
             if !is_watched {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }

@@ -6,7 +6,7 @@
 //! went to. Taken for one of the other server's, it would be sent back there, and the one that it is on would seem to
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
-use super::admission::{Client, Place, Process};
+use super::admission::{Client, Process, Stage};
 use crate::core::faults::evidence::ProcessKey;
 use crate::core::faults::verdict::Identity;
 use crate::core::gpu::Whereabouts;
@@ -50,11 +50,9 @@ impl Core {
         let known = self.servers.get_mut(&server)?;
         known.handshakes += 1;
         let domain = known.domain;
-        let place = Place::Dispatched(server);
         known.with_clients += 1;
-        let known = Client::new(client, Arc::clone(&identity), domain, place);
-        let entry = Client { came_at: now, has_end: true, is_greeted: true, ..known };
-        self.clients.insert(connection, entry);
+        let entry = Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server });
+        self.clients.connections.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
     }
@@ -62,10 +60,10 @@ impl Core {
     /// Notes that a process was found on this server, and says whether nobody knew it yet. One that is known stays what
     /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
-        if let Some(home) = self.processes.get(&pid).map(|process| process.server) {
+        if let Some(home) = self.clients.processes.get(&pid).map(|process| process.server) {
             let is_later = self.went_from_to(home, epoch);
             let is_spared = is_later && self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
-            if let Some(process) = self.processes.get_mut(&pid).filter(|_| is_later) {
+            if let Some(process) = self.clients.processes.get_mut(&pid).filter(|_| is_later) {
                 process.server = epoch;
                 process.connections = UNCOUNTED;
                 process.gpus.is_spared = is_spared;
@@ -84,7 +82,7 @@ impl Core {
             connections: UNCOUNTED,
             gpus: Whereabouts { is_spared, ..Whereabouts::default() },
         };
-        self.processes.insert(pid, process);
+        self.clients.processes.insert(pid, process);
         self.look_at(self.turn.now, pid);
         true
     }
@@ -99,10 +97,12 @@ impl Core {
     /// More is known of a client than when it came, or than a census told.
     pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
-        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
+        if let Some(process) = self.clients.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
             process.identity = Arc::clone(identity);
         }
-        for client in self.clients.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
+        for client in
+            self.clients.connections.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity))
+        {
             client.identity = Arc::clone(identity);
         }
         for incident in self.incidents.values_mut() {

@@ -79,7 +79,7 @@ impl Core {
     /// The server of a process, while it is known: a process that was forgotten has none.
     #[must_use]
     pub fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {
-        let known = self.processes.get(&process.pid).filter(|known| known.is(process))?;
+        let known = self.clients.processes.get(&process.pid).filter(|known| known.is(process))?;
         let fate = match self.servers.get(&known.server) {
             None | Some(Server { state: ServerState::Ending { .. }, .. }) => Fate::Ending,
             Some(Server { tainted: Some(_), .. }) if !known.gpus.is_spared => Fate::Tainted,
@@ -109,14 +109,14 @@ impl Core {
     /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.
     #[must_use]
     pub fn has_lost(&self, process: ProcessKey) -> bool {
-        self.client_process(process).is_some_and(|known| self.is_hit(known))
+        self.clients.known(process).is_some_and(|known| self.is_hit(known))
     }
 
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
     #[must_use]
     pub fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
-        let home = self.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
+        let home = self.clients.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
         Some(home.server)
     }
 
@@ -124,6 +124,6 @@ impl Core {
     /// user's nobody is told.
     #[must_use]
     pub fn is_client_of(&self, pid: Pid, uid: Uid) -> bool {
-        self.processes.get(&pid).is_some_and(|process| process.uid == uid)
+        self.clients.processes.get(&pid).is_some_and(|process| process.uid == uid)
     }
 }

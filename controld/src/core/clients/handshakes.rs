@@ -1,68 +1,65 @@
 //! Clients between the word to a server and the end of their handshake with it, and how they are taken back.
 
-use super::admission::{Client, Place};
+use super::admission::{Client, Stage};
+use super::settle::BEFORE_CONTEXTS;
 use crate::core::ids::{ConnectionId, ServerEpoch};
 use crate::core::journal::RefusalReason;
-use crate::core::servers::settle::BEFORE_CONTEXTS;
 use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::sync::Arc;
 
 impl Core {
-    /// A client's handshake with a server is over, whatever came of it.
-    pub(super) fn handshake_over(&mut self, server: ServerEpoch, had_end: bool) {
+    /// A client's handshake with a server is over at this stage, whatever came of it.
+    pub(super) fn handshake_over(&mut self, server: ServerEpoch, stage: Stage) {
         if let Some(server) = self.servers.get_mut(&server) {
             server.handshakes = server.handshakes.saturating_sub(1);
-            server.with_clients = server.with_clients.saturating_sub(usize::from(had_end));
+            server.with_clients = server.with_clients.saturating_sub(usize::from(stage.has_end()));
         }
     }
 
     /// A server has greeted a client: it gets its end, unless a sign of a fault has come meanwhile, or the server's answer
     /// to what it was asked before that lies unread.
     pub(in crate::core) fn server_greeted(&mut self, connection: ConnectionId) {
-        let Some(client) = self.clients.get_mut(&connection) else {
+        let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
-        let Place::Dispatched(epoch) = client.place else {
+        let Some(epoch) = client.stage.server() else {
             return;
         };
-        client.is_greeted = true;
         let is_suspected = self.servers.get(&epoch).is_some_and(|server| server.suspected);
         // Anybody can make a server suspect again and again, and nobody must wait for ever because of that.
         if is_suspected && client.recalled_from != Some(epoch) {
             self.recall(connection);
-        } else if client.awaits.is_none() {
-            self.gets_end(connection, epoch);
+        } else if let Stage::Told { awaits, is_greeted, .. } = &mut client.stage {
+            *is_greeted = true;
+            if awaits.is_none() {
+                client.stage = Stage::HasEnd { server: epoch };
+                if let Some(server) = self.servers.get_mut(&epoch) {
+                    server.with_clients += 1;
+                    server.has_served = true;
+                }
+                self.turn.push(Effect::HandOver { connection });
+            }
         }
         self.progress(epoch);
-    }
-
-    fn gets_end(&mut self, connection: ConnectionId, epoch: ServerEpoch) {
-        let Some(client) = self.clients.get_mut(&connection) else {
-            return;
-        };
-        if !core::mem::replace(&mut client.has_end, true) {
-            if let Some(server) = self.servers.get_mut(&epoch) {
-                server.with_clients += 1;
-                server.has_served = true;
-            }
-            self.turn.push(Effect::HandOver { connection });
-        }
     }
 
     /// A server has said how it is, or has not, when it was asked on newcomers' account: those that it was told of after
     /// that go on, or come back.
     pub(in crate::core) fn word_has_come(&mut self, epoch: ServerEpoch, asked_at: Duration, is_known: bool) {
-        let to_it = |client: &Client| client.place == Place::Dispatched(epoch) && !client.has_end;
-        let awaits = |client: &Client| client.awaits.is_some_and(|at| at <= asked_at);
-        let on_their_way = self.clients.iter().filter(|(_, client)| to_it(client) && awaits(client));
-        let on_their_way: Vec<ConnectionId> = on_their_way.map(|(connection, _)| *connection).collect();
-        for connection in on_their_way {
-            let Some(client) = self.clients.get_mut(&connection) else { continue };
-            client.awaits = None;
+        let mut on_their_way = Vec::new();
+        for (connection, client) in &mut self.clients.connections {
+            if let Stage::Told { server, awaits, is_greeted } = &mut client.stage
+                && *server == epoch
+                && awaits.take_if(|at| *at <= asked_at).is_some()
+            {
+                on_their_way.push((*connection, *is_greeted));
+            }
+        }
+        for (connection, is_greeted) in on_their_way {
             if !is_known {
                 self.recall(connection);
-            } else if client.is_greeted {
+            } else if is_greeted {
                 self.server_greeted(connection);
             }
         }
@@ -70,13 +67,14 @@ impl Core {
 
     /// A client does not hold its server up any longer.
     pub(in crate::core) fn end_taken_back(&mut self, connection: ConnectionId) {
-        let Some(client) = self.clients.get_mut(&connection) else {
+        let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
-        if let Place::Dispatched(epoch) = client.place
-            && core::mem::take(&mut client.has_end)
-            && let Some(server) = self.servers.get_mut(&epoch)
-        {
+        let Stage::HasEnd { server } = client.stage else {
+            return;
+        };
+        client.stage = Stage::Told { server, awaits: None, is_greeted: true };
+        if let Some(server) = self.servers.get_mut(&server) {
             server.with_clients = server.with_clients.saturating_sub(1);
             server.progress_at = self.turn.now;
         }
@@ -84,17 +82,17 @@ impl Core {
 
     /// A server has done what was left of a handshake, for a client that has left.
     pub(in crate::core) fn rest_answered(&mut self, connection: ConnectionId) {
-        if let Some(Place::Dispatched(epoch)) = self.clients.get(&connection).map(|client| client.place) {
+        if let Some(epoch) = self.clients.get(connection).and_then(|client| client.stage.server()) {
             self.progress(epoch);
         }
     }
 
     /// Takes a client back from the server that was told of it.
     fn recall(&mut self, connection: ConnectionId) {
-        let Some(client) = self.clients.get_mut(&connection) else {
+        let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
-        let Place::Dispatched(epoch) = client.place else {
+        let Some(epoch) = client.stage.server() else {
             return;
         };
         client.recalled_from = Some(epoch);
@@ -105,42 +103,41 @@ impl Core {
     /// A client that was on its way to a server is the first of its domain's queue again; but when the daemon ends
     /// nobody waits any longer.
     pub(super) fn waits_again(&mut self, connection: ConnectionId) {
-        let Some(client) = self.clients.get_mut(&connection) else {
+        let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
-        let Place::Dispatched(server) = core::mem::replace(&mut client.place, Place::Waiting) else {
+        let stage = core::mem::replace(&mut client.stage, Stage::Waiting);
+        let Some(server) = stage.server() else {
             return;
         };
-        let (mut domain, had_end) = (client.domain, core::mem::take(&mut client.has_end));
-        (client.is_greeted, client.awaits) = (false, None);
+        let mut domain = client.domain;
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
-        self.handshake_over(server, had_end);
+        self.handshake_over(server, stage);
         // A domain is forgotten whose only clients are on another one's server.
         if self.domains.get(domain).is_none() {
             domain = self.domain_of_client(self.turn.now, peer, &identity);
-            if let Some(client) = self.clients.get_mut(&connection) {
+            if let Some(client) = self.clients.connections.get_mut(&connection) {
                 client.domain = domain;
             }
         }
         if self.quit.is_some() {
-            self.clients.remove(&connection);
+            self.clients.connections.remove(&connection);
             self.refuse(connection, peer, &identity, RefusalReason::Quitting, "the daemon is about to quit");
-        } else if let Some(queue) = self.domains.get_mut(domain) {
-            queue.waiting.push_front(connection);
+        } else {
+            self.clients.enqueue(domain, connection, true);
         }
     }
 
     /// Takes back those whom a tainted server was told of, as far as they can go elsewhere.
     pub(in crate::core) fn recall_all(&mut self, epoch: ServerEpoch) {
         let is_bound = |client: &Client| {
-            let own = self.processes.get(&client.peer.pid).filter(|process| process.server == epoch);
+            let own = self.clients.processes.get(&client.peer.pid).filter(|process| process.server == epoch);
             own.is_some_and(|process| !self.is_hit(process) && process.connections > BEFORE_CONTEXTS)
         };
-        let told = self.clients.iter().filter(|(_, client)| client.place == Place::Dispatched(epoch));
-        let movable: Vec<ConnectionId> = told
-            .filter(|(_, client)| !client.has_end && !is_bound(client))
-            .map(|(connection, _)| *connection)
-            .collect();
+        let is_told =
+            |client: &Client| client.stage.server() == Some(epoch) && !client.stage.has_end() && !is_bound(client);
+        let movable = self.clients.connections.iter().filter(|(_, client)| is_told(client));
+        let movable: Vec<ConnectionId> = movable.map(|(connection, _)| *connection).collect();
         // The one that was told first is the first in the queue again.
         for connection in movable.into_iter().rev() {
             self.recall(connection);

@@ -2,16 +2,192 @@
 //!
 //! | part | decides |
 //! |---|---|
+//! | [`grouping`] | which domain a newcomer belongs to |
 //! | [`admission`] | which server a client goes to, and who waits |
 //! | [`handshakes`] | which clients are taken back from a server that they were on their way to |
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
+//! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //! | [`place`] | whom a number stands for: where a process is, and what that lets its user do |
+//!
+//! # A client's way
+//! | [`Stage`](admission::Stage) | what is so | what comes next |
+//! |---|---|---|
+//! | `Waiting` | it is in its domain's queue, on its open connection | a server that can be told of it, or the end of its connection |
+//! | `Told` | a server was told of it, and does its part of the handshake; it can be taken back | the server's greeting, and its answer where the client needs one: it has its end. A sign of a fault: it waits again |
+//! | `HasEnd` | it has its end of the connection with the server, and is given away | its status, or its end. Where it is too slow the driver finishes in its place, as if it had no end |
+//!
+//! Who has finished is a process of the server, until it ends or the server does.
 
 pub(super) mod admission;
 pub(super) mod census;
 pub(super) mod channels;
 pub(super) mod fate;
+pub(super) mod grouping;
 pub(super) mod handshakes;
 pub(super) mod place;
+pub(super) mod settle;
+
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::gpu::Whereabouts;
+use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
+use admission::{Client, Process};
+use channels::Channels;
+use fate::FormerHomes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// All clients.
+#[derive(Debug, Default)]
+pub(super) struct Clients {
+    connections: BTreeMap<ConnectionId, Client>,
+    /// Those of each domain that wait for a server, in turn.
+    queues: BTreeMap<DomainId, VecDeque<ConnectionId>>,
+    processes: BTreeMap<Pid, Process>,
+    former_homes: FormerHomes,
+    channels: Channels,
+}
+
+impl Clients {
+    pub(super) fn get(&self, connection: ConnectionId) -> Option<&Client> {
+        self.connections.get(&connection)
+    }
+
+    /// Those whose connection is not over.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.connections.values()
+    }
+
+    /// Those of a domain that wait, in turn.
+    pub(super) fn waiting(&self, domain: DomainId) -> impl ExactSizeIterator<Item = ConnectionId> {
+        self.queues.get(&domain).map(VecDeque::iter).unwrap_or_default().copied()
+    }
+
+    pub(super) fn are_waiting(&self, domain: DomainId) -> bool {
+        self.queues.contains_key(&domain)
+    }
+
+    /// How many wait for a server.
+    pub(super) fn all_waiting(&self) -> usize {
+        self.queues.values().map(VecDeque::len).sum()
+    }
+
+    /// Forgets all that wait for a server, and says which that were.
+    pub(super) fn take_waiting(&mut self) -> Vec<ConnectionId> {
+        let waiting: Vec<ConnectionId> = core::mem::take(&mut self.queues).into_values().flatten().collect();
+        for connection in &waiting {
+            self.connections.remove(connection);
+        }
+        waiting
+    }
+
+    /// A client of a domain waits, behind all others or before them.
+    fn enqueue(&mut self, domain: DomainId, connection: ConnectionId, is_first: bool) {
+        let queue = self.queues.entry(domain).or_default();
+        if is_first { queue.push_front(connection) } else { queue.push_back(connection) }
+    }
+
+    /// A client of a domain waits no longer.
+    fn dequeue(&mut self, domain: DomainId, connection: ConnectionId) {
+        if let Some(queue) = self.queues.get_mut(&domain) {
+            queue.retain(|&waiting| waiting != connection);
+            if queue.is_empty() {
+                self.queues.remove(&domain);
+            }
+        }
+    }
+
+    /// The client process of this pid that has a server.
+    pub(super) fn process(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// The process that is meant, if it is known to be a client now.
+    pub(super) fn known(&self, key: ProcessKey) -> Option<&Process> {
+        self.process(key.pid).filter(|process| process.is(key))
+    }
+
+    fn known_mut(&mut self, key: ProcessKey) -> Option<&mut Process> {
+        self.processes.get_mut(&key.pid).filter(|process| process.is(key))
+    }
+
+    /// The processes that have a server.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (Pid, &Process)> {
+        self.processes.iter().map(|(pid, process)| (*pid, process))
+    }
+
+    /// The processes of a server.
+    pub(super) fn on(&self, server: ServerEpoch) -> impl Iterator<Item = (Pid, &Process)> {
+        self.processes().filter(move |(_, process)| process.server == server)
+    }
+
+    /// Whether a server has any.
+    pub(super) fn are_on(&self, server: ServerEpoch) -> bool {
+        self.on(server).next().is_some()
+    }
+
+    /// The processes of a server as they are now.
+    pub(super) fn processes_of(&self, server: ServerEpoch) -> Vec<(Pid, Process)> {
+        self.on(server).map(|(pid, process)| (pid, process.clone())).collect()
+    }
+
+    /// A server has ended, which no process has any longer; those that had it.
+    pub(super) fn server_gone(&mut self, server: ServerEpoch) -> Vec<(Pid, Process)> {
+        let left: Vec<(Pid, Process)> = self.processes.extract_if(.., |_, process| process.server == server).collect();
+        for (pid, process) in &left {
+            self.former_homes.note(*pid, process);
+        }
+        left
+    }
+
+    /// The driver holds this many copies of a client's UVM descriptors; whether it is known to be a client.
+    pub(super) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) -> bool {
+        let process = self.known_mut(key);
+        process.map(|process| process.copies = descriptors).is_some()
+    }
+
+    /// A client's tools queue is read from now on, or no more.
+    pub(super) fn tracked(&mut self, key: ProcessKey, tracked: bool) {
+        if let Some(process) = self.known_mut(key) {
+            process.tracked = tracked;
+        }
+    }
+
+    /// The patched module has cut a client off from its memory.
+    pub(super) fn condemn(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.condemned = true;
+        }
+    }
+
+    /// The fault of a server may have hit each of its clients.
+    pub(super) fn spare_nobody(&mut self, server: ServerEpoch) {
+        self.whereabouts_on(server).for_each(|(_, gpus)| gpus.is_spared = false);
+    }
+
+    /// The fault of a server has left these alone; whether anybody is new among them.
+    pub(super) fn spare(&mut self, server: ServerEpoch, pids: &BTreeSet<Pid>) -> bool {
+        let own = self.whereabouts_on(server).filter(|(pid, _)| pids.contains(pid));
+        own.fold(false, |is_new, (_, gpus)| !core::mem::replace(&mut gpus.is_spared, true) || is_new)
+    }
+
+    /// Where the process is that is meant.
+    pub(super) fn whereabouts_mut(&mut self, key: ProcessKey) -> Option<&mut Whereabouts> {
+        self.known_mut(key).map(|process| &mut process.gpus)
+    }
+
+    /// Where each client of a server is.
+    pub(super) fn whereabouts_on(&mut self, server: ServerEpoch) -> impl Iterator<Item = (Pid, &mut Whereabouts)> {
+        let own = self.processes.iter_mut().filter(move |(_, process)| process.server == server);
+        own.map(|(pid, process)| (*pid, &mut process.gpus))
+    }
+
+    /// Whose each channel is.
+    pub(super) fn channels(&self) -> &Channels {
+        &self.channels
+    }
+
+    pub(super) fn channels_mut(&mut self) -> &mut Channels {
+        &mut self.channels
+    }
+}

@@ -10,7 +10,7 @@ mod answers;
 
 pub(super) use answers::Asked;
 
-use super::clients::admission::{Place, Process};
+use super::clients::admission::{Process, Stage};
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
 use super::servers::questions::Purpose;
 use super::servers::server::{Server, ServerState};
@@ -107,7 +107,7 @@ impl Core {
         let is_his = |server: &Server| {
             server.uid == asker.peer.uid
                 && self.policy.sharing != Sharing::MultiUser
-                && self.processes.values().filter(|process| process.server == server.epoch).all(|it| asker.reaches(it))
+                && self.clients.on(server.epoch).all(|(_, it)| asker.reaches(it))
         };
         self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
     }
@@ -137,7 +137,7 @@ impl Core {
             }
             // A user may terminate its own client where its server is not its own: in multi-user mode, and in a container.
             Command::TerminateClient { server, client } => {
-                let client = Pid::try_from(*client).ok().and_then(|pid| self.processes.get(&pid));
+                let client = Pid::try_from(*client).ok().and_then(|pid| self.clients.process(pid));
                 self.server_by_pid(*server).is_none()
                     || self.may_change(asker, *server)
                     || client.is_some_and(|client| asker.may_end(client))
@@ -344,8 +344,8 @@ impl Core {
     /// The clients that wait for a server, as rows of `ps`, of this user or of all.
     fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
         self.clients
-            .values()
-            .filter(|client| client.place == Place::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
+            .iter()
+            .filter(|client| client.stage == Stage::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
             .map(|client| {
                 let server = self.active_server(client.domain).and_then(|server| server.pid).unwrap_or_default();
                 PsRow(ClientRow {

@@ -52,7 +52,7 @@ impl Core {
 
     /// A witness that can't be wrong has named the process.
     pub(super) fn judge_certain(&mut self, now: Duration, epoch: ServerEpoch, key: ProcessKey) {
-        let Some(process) = self.client_process(key).cloned() else {
+        let Some(process) = self.clients.known(key).cloned() else {
             return;
         };
         let Some(incident) = self.incidents.get_mut(&epoch) else {
@@ -73,9 +73,7 @@ impl Core {
         }
         // The module has cut it off from its memory: whatever it computes from now on is wrong.
         if is_isolated {
-            if let Some(process) = self.processes.get_mut(&key.pid) {
-                process.condemned = true;
-            }
+            self.clients.condemn(key.pid);
             self.end_client(now, key, &process);
         }
     }
@@ -257,7 +255,7 @@ impl Core {
     /// Whether a client that was there at a fault has nothing on its GPU.
     fn was_spared_then(&self, epoch: ServerEpoch, pid: Pid, then: &Process) -> bool {
         let is_it = |known: &&Process| known.is(then.key(pid)) && known.server == epoch;
-        self.processes.get(&pid).filter(is_it).unwrap_or(then).gpus.is_spared
+        self.clients.process(pid).filter(is_it).unwrap_or(then).gpus.is_spared
     }
 
     /// A client's process has ended: it may have been in the middle of its work.

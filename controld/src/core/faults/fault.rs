@@ -148,7 +148,7 @@ impl Core {
             self.was_met_on(process, &gpu);
             return GpuSet::from([gpu]);
         }
-        let Some(known) = self.client_process(process) else {
+        let Some(known) = self.clients.known(process) else {
             return GpuSet::new();
         };
         self.gpus_of(process.pid, known).unwrap_or_else(|| {
@@ -165,7 +165,7 @@ impl Core {
             return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
         };
         let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
-        let of_client = || self.processes.get(&pid).map(|process| process.server);
+        let of_client = || self.clients.process(pid).map(|process| process.server);
         let of_dead = || {
             let mut late = self.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
             late.find(|death| death.key.pid == pid).map(|death| death.process.server)
@@ -188,12 +188,12 @@ impl Core {
 
     /// Whether a process is a client of this server, or was one lately.
     fn is_or_was_client(&self, pid: Pid, epoch: ServerEpoch) -> bool {
-        self.processes.get(&pid).is_some_and(|process| process.server == epoch)
+        self.clients.process(pid).is_some_and(|process| process.server == epoch)
             || self.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
     }
 
     fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        self.client_process(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
+        self.clients.known(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
     }
 
     fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
@@ -287,7 +287,7 @@ impl Core {
         let gpus = gpus.unwrap_or_default();
         self.spoil(epoch, &gpus);
         let clients = self.hit_processes(epoch).len();
-        let spared = self.processes_of(epoch).len() - clients;
+        let spared = self.clients.processes_of(epoch).len() - clients;
         let name = self.domain_name(domain);
         let on = gpus.iter().cloned().collect();
         self.turn.record(JournalEvent::ServerTainted {
@@ -368,11 +368,11 @@ impl Core {
     }
 
     /// Which start of a server this is.
-    pub(in crate::core) fn start_reason(&self, domain: crate::core::DomainId) -> StartReason {
-        match self.domains.get(domain) {
+    pub(in crate::core) fn start_reason(&self, id: crate::core::DomainId) -> StartReason {
+        match self.domains.get(id) {
             Some(domain) if domain.swap.is_some() => StartReason::Fault,
             Some(domain) if domain.starts.tries() > 0 => StartReason::Retry,
-            Some(domain) if domain.requested && domain.waiting.is_empty() => StartReason::Command,
+            Some(domain) if domain.requested && !self.clients.are_waiting(id) => StartReason::Command,
             Some(_) | None => StartReason::Client,
         }
     }

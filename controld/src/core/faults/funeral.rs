@@ -101,31 +101,22 @@ impl Funeral {
 impl Core {
     /// The driver holds this many copies of a client's UVM descriptors.
     pub(in crate::core) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) {
-        match self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
-            Some(process) => process.copies = descriptors,
-            None => match self.funerals.get_mut(&key) {
-                // It was looked at once more when it died.
-                Some(funeral) => funeral.process.copies = descriptors,
-                // It died before the driver had any.
-                None if descriptors > 0 => self.turn.push(Effect::ReleaseCopies { process: key }),
-                None => {}
-            },
+        if self.clients.copies_held(key, descriptors) {
+            return;
         }
-    }
-
-    /// A client's tools queue is read from now on, or no more.
-    pub(in crate::core) fn tracked(&mut self, key: ProcessKey, tracked: bool) {
-        if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
-            process.tracked = tracked;
+        match self.funerals.get_mut(&key) {
+            // It was looked at once more when it died.
+            Some(funeral) => funeral.process.copies = descriptors,
+            // It died before the driver had any.
+            None if descriptors > 0 => self.turn.push(Effect::ReleaseCopies { process: key }),
+            None => {}
         }
     }
 
     /// A client's process is gone; it is in no table any more.
     pub(in crate::core) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
-        self.former_homes.note(pid, process);
         self.endings.remove(&key);
-        self.channels.remove_process(pid);
         let server = self.servers.get(&process.server);
         let (server_pid, domain) = server
             .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
@@ -245,7 +236,7 @@ impl Core {
     /// Whose copies are held: of a client that lives or is mourned, its user and its server.
     #[must_use]
     pub fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
-        let process = self.client_process(key).or_else(|| Some(&self.funerals.get(&key)?.process))?;
+        let process = self.clients.known(key).or_else(|| Some(&self.funerals.get(&key)?.process))?;
         Some((process.uid, process.server))
     }
 
@@ -268,14 +259,13 @@ impl Core {
 
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
     pub(in crate::core) fn has_clients(&self, server: ServerEpoch) -> bool {
-        self.processes.values().any(|process| process.server == server)
-            || self.servers.get(&server).is_some_and(|server| server.census_due)
+        self.clients.are_on(server) || self.servers.get(&server).is_some_and(|server| server.census_due)
     }
 
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
     #[must_use]
     pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
-        self.funerals.contains_key(&key) || self.client_process(key).is_some()
+        self.funerals.contains_key(&key) || self.clients.known(key).is_some()
     }
 
     pub(super) fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {

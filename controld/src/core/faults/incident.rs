@@ -16,11 +16,11 @@ use super::evidence::{MemoryFault, ProcessKey};
 use super::own_word::{OwnWord, OwnWords};
 use super::verdict::{Confidence, Identity, Testimony};
 use crate::core::Core;
-use crate::core::clients::admission::{Place, Process};
+use crate::core::clients::admission::{Process, Stage};
+use crate::core::clients::settle::BEFORE_CONTEXTS;
 use crate::core::gpu::GpuSet;
 use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::journal::JournalEvent;
-use crate::core::servers::settle::BEFORE_CONTEXTS;
 use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -244,7 +244,7 @@ impl Core {
 
     /// Notes who is on the server of an incident, and who of them has nothing there to lose.
     fn note_clients(&mut self, epoch: ServerEpoch) {
-        let known = self.processes_of(epoch);
+        let known = self.clients.processes_of(epoch);
         let unharmed: Vec<Pid> = known
             .iter()
             .filter(|(pid, process)| !self.has_reached(epoch, *pid, process))
@@ -265,9 +265,8 @@ impl Core {
     /// Whether a process has anything on its server that a fault could cost it: a context, or its end of a connection
     /// that is under way. With its own connection alone it goes to another server.
     fn has_reached(&self, epoch: ServerEpoch, pid: Pid, process: &Process) -> bool {
-        let mut own = self.clients.values().filter(|client| client.peer.pid == pid);
-        process.connections > BEFORE_CONTEXTS
-            || own.any(|client| client.place == Place::Dispatched(epoch) && client.has_end)
+        let mut own = self.clients.iter().filter(|client| client.peer.pid == pid);
+        process.connections > BEFORE_CONTEXTS || own.any(|client| client.stage == Stage::HasEnd { server: epoch })
     }
 
     fn record_sign(&mut self, epoch: ServerEpoch, incident: u64, testimony: &Testimony) {

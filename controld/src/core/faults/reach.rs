@@ -42,10 +42,9 @@ impl Core {
     fn carriers_of(&self, epoch: ServerEpoch) -> Vec<Carried> {
         let is_alive = |pid: Pid, then: &Process| {
             let is_it = |now: &Process| now.server == epoch && now.is(then.key(pid));
-            self.processes.get(&pid).is_some_and(is_it)
+            self.clients.process(pid).is_some_and(is_it)
         };
-        let own = self.processes.iter().filter(|(_, process)| process.server == epoch && !process.gpus.is_spared);
-        let living = own.map(|(pid, process)| (*pid, process));
+        let living = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
         let incident = self.incidents.get(&epoch);
         let gone = incident.into_iter().flat_map(|incident| &incident.clients);
         let gone = gone.filter(|(pid, then)| !is_alive(*pid, then)).map(|(pid, then)| (*pid, then));

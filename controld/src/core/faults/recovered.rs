@@ -23,7 +23,7 @@ const HAS_BURIED: Duration = Duration::from_secs(1);
 impl Core {
     /// Asks a server whether it has got over its fault, as long as it has clients.
     pub(super) fn watch_aftermath(&mut self, now: Duration, epoch: ServerEpoch) {
-        let has_clients = self.processes.values().any(|process| process.server == epoch);
+        let has_clients = self.clients.are_on(epoch);
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
@@ -86,7 +86,7 @@ impl Core {
         match reply {
             Ok(Reply::DeviceClients(devices)) => {
                 let remaining = self.contexts_listed(epoch, devices);
-                if self.are_spared(epoch, &remaining) {
+                if self.clients.spare(epoch, &remaining) {
                     self.turn.save();
                 }
                 self.takes_clients_again(epoch);

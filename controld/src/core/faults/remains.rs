@@ -70,10 +70,9 @@ impl Core {
         condemned: bool,
     ) {
         self.spaces.add(va_space, key);
-        let process = self.processes.get_mut(&key.pid).filter(|process| process.is(key));
-        if let Some(process) = process.filter(|process| condemned && !process.condemned) {
-            process.condemned = true;
-            let process = process.clone();
+        let known = self.clients.known(key).filter(|process| condemned && !process.condemned);
+        if let Some(process) = known.cloned() {
+            self.clients.condemn(key.pid);
             self.turn.log(format!("Client {} has had a fault that the patched module isolated", key.pid));
             self.end_client(now, key, &process);
         }
@@ -81,9 +80,9 @@ impl Core {
 
     /// The module says that nothing is left of an address space.
     pub(in crate::core) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
-        self.channels.remove_va_space(va_space);
+        self.clients.channels_mut().remove_va_space(va_space);
         self.spaces.owners.remove(&va_space);
-        if let Some(key) = process.filter(|key| self.client_process(*key).is_none()) {
+        if let Some(key) = process.filter(|key| self.clients.known(*key).is_none()) {
             self.end_funeral(now, key, FuneralEnd::Drained);
         }
         self.settle_remains(now);
@@ -91,7 +90,7 @@ impl Core {
 
     /// What the module told is void; all of it follows, or it is no longer read.
     pub(in crate::core) fn hardware_forgotten(&mut self) {
-        self.channels.forget_hardware();
+        self.clients.channels_mut().forget_hardware();
         self.spaces = Spaces::default();
     }
 

@@ -10,7 +10,7 @@ use super::evidence::ProcessKey;
 use super::quarantine;
 use super::verdict::{Identity, Verdict};
 use crate::core::clients::admission::Process;
-use crate::core::ids::{Pid, Uid};
+use crate::core::ids::Uid;
 use crate::core::journal::{JournalEvent, Sanction};
 use crate::core::policy::{CulpritAction, FaultPolicy, cgroup_unit};
 use crate::core::servers::questions::Purpose;
@@ -135,7 +135,7 @@ impl Core {
     /// Why a newcomer is refused, if its like has caused too many faults.
     pub(in crate::core) fn refused_offender(&self, now: Duration, peer: Peer, identity: &Identity) -> Option<String> {
         // A process that has a server keeps it: its contexts live and die together.
-        if self.processes.contains_key(&peer.pid) {
+        if self.clients.process(peer.pid).is_some() {
             return None;
         }
         let offender = Offender::of(peer.uid, identity);
@@ -232,17 +232,6 @@ impl Core {
 
     pub(in crate::core) fn endings_deadline(&self) -> Option<Duration> {
         self.endings.values().map(|ending| ending.kill_at).min()
-    }
-
-    /// Whether the process is known to be a client now.
-    pub(in crate::core) fn client_process(&self, key: ProcessKey) -> Option<&Process> {
-        self.processes.get(&key.pid).filter(|process| process.is(key))
-    }
-
-    /// The client processes of a server.
-    pub(in crate::core) fn processes_of(&self, server: crate::core::ServerEpoch) -> Vec<(Pid, Process)> {
-        let own = self.processes.iter().filter(|(_, process)| process.server == server);
-        own.map(|(pid, process)| (*pid, process.clone())).collect()
     }
 }
 

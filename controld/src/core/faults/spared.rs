@@ -59,8 +59,8 @@ impl Core {
 
     /// Whom the fault of this server has left alone.
     pub(in crate::core) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
-        let own = self.processes.iter().filter(move |(_, process)| process.server == epoch && process.gpus.is_spared);
-        own.map(|(pid, process)| process.key(*pid))
+        let own = self.clients.on(epoch).filter(|(_, process)| process.gpus.is_spared);
+        own.map(|(pid, process)| process.key(pid))
     }
 
     /// A server that an earlier daemon knew has named a client: it may be one that a fault had left alone.
@@ -83,7 +83,7 @@ impl Core {
 
     /// The clients of a server that its fault has hit.
     pub(super) fn hit_processes(&self, epoch: ServerEpoch) -> Vec<(Pid, Process)> {
-        let mut all = self.processes_of(epoch);
+        let mut all = self.clients.processes_of(epoch);
         all.retain(|(_, process)| !process.gpus.is_spared);
         all
     }
@@ -103,9 +103,7 @@ impl Core {
             taint.at = self.turn.now;
         }
         server.aftermath.is_admitted = false;
-        for process in self.processes.values_mut().filter(|process| process.server == epoch) {
-            process.gpus.is_spared = false;
-        }
+        self.clients.spare_nobody(epoch);
         self.find_spared(epoch);
         self.turn.save();
     }
@@ -116,22 +114,16 @@ impl Core {
         let Some(reached) = self.reach_of(epoch) else {
             return;
         };
-        let own = self.processes.iter().filter(|(_, process)| process.server == epoch && !process.gpus.is_spared);
-        let found = own.filter(|(pid, process)| self.is_elsewhere(**pid, process, &reached)).map(|(pid, _)| *pid);
+        let own = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
+        let found = own.filter(|(pid, process)| self.is_elsewhere(*pid, process, &reached)).map(|(pid, _)| pid);
         let found: BTreeSet<Pid> = found.collect();
         let grows = self.servers.get_mut(&epoch).is_some_and(|server| {
             let before = core::mem::replace(&mut server.aftermath.gpus, reached);
             before != server.aftermath.gpus
         });
-        if self.are_spared(epoch, &found) || grows {
+        if self.clients.spare(epoch, &found) || grows {
             self.turn.save();
         }
-    }
-
-    /// The fault of this server has left these alone; whether anybody is new among them.
-    pub(super) fn are_spared(&mut self, epoch: ServerEpoch, pids: &BTreeSet<Pid>) -> bool {
-        let own = self.processes.iter_mut().filter(|(pid, process)| process.server == epoch && pids.contains(pid));
-        own.fold(false, |is_new, (_, process)| !core::mem::replace(&mut process.gpus.is_spared, true) || is_new)
     }
 
     /// Servers that a fault has spoilt for some of their clients, and that have not decided to end.
@@ -205,8 +197,8 @@ impl Core {
             server.aftermath.victims_due = patience.map(|at| at.max(now));
             let (pid, reached) = (server.pid.unwrap_or_default(), server.aftermath.gpus.clone());
             // By its own word it may have left some alone of whom that was not known.
-            let own = self.processes.iter().filter(|(_, process)| process.server == epoch && process.gpus.is_spared);
-            let are_known = own.into_iter().all(|(pid, process)| self.is_elsewhere(*pid, process, &reached));
+            let mut own = self.clients.on(epoch).filter(|(_, process)| process.gpus.is_spared);
+            let are_known = own.all(|(pid, process)| self.is_elsewhere(pid, process, &reached));
             let whom = whom(&if are_known { reached } else { GpuSet::new() });
             self.turn.log(format!("Server {pid} stays for its clients that {whom}"));
             self.turn.save();

@@ -31,9 +31,9 @@ pub(super) struct Stranger {
 impl Core {
     /// Whether a process is one of MPS, by what the daemon itself knows.
     fn is_of_mps(&self, pid: Pid) -> bool {
-        self.processes.contains_key(&pid)
+        self.clients.process(pid).is_some()
             || self.servers.values().any(|server: &Server| server.pid == Some(pid))
-            || self.clients.values().any(|client| client.peer.pid == pid)
+            || self.clients.iter().any(|client| client.peer.pid == pid)
     }
 
     /// Takes in who is on the GPUs.

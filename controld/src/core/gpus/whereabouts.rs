@@ -13,9 +13,9 @@
 //! knows where they are. How many contexts a client has of which an earlier daemon knew, nobody has counted. On a machine with one GPU without instances there is nothing to find out, and nobody is asked.
 
 use crate::core::clients::admission::Process;
+use crate::core::clients::settle::BEFORE_CONTEXTS;
 use crate::core::gpu::{Gpu, GpuSet, Instance, are_apart};
 use crate::core::servers::questions::Purpose;
-use crate::core::servers::settle::BEFORE_CONTEXTS;
 use crate::core::{Channel, Core, Effect, NoReply, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;
 use remps_proto::mps::client::PROCESS_CONTEXT;
@@ -164,7 +164,7 @@ impl Core {
         let connected = self.servers.values().filter(|server| server.is_connected());
         let connected: Vec<ServerEpoch> = connected.map(|server| server.epoch).collect();
         connected.into_iter().for_each(|server| self.ask_for_devices(server));
-        let clients: Vec<Pid> = self.processes.keys().copied().collect();
+        let clients: Vec<Pid> = self.clients.processes().map(|(pid, _)| pid).collect();
         clients.into_iter().for_each(|pid| self.look_at(now, pid));
     }
 
@@ -200,8 +200,10 @@ impl Core {
         if !self.gpus.known.are_several() {
             return;
         }
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.gpus.spaces = None;
+        if let Some(key) = self.clients.process(pid).map(|process| process.key(pid))
+            && let Some(own) = self.clients.whereabouts_mut(key)
+        {
+            own.spaces = None;
             self.gpus.known.looks.insert(pid, Look { at: now + LOOKS[0], since: now, done: 0 });
         }
     }
@@ -216,7 +218,7 @@ impl Core {
         let due: Vec<Pid> = due.collect();
         for pid in due {
             let Some(mut look) = self.gpus.known.looks.remove(&pid) else { continue };
-            let Some(process) = self.processes.get(&pid) else { continue };
+            let Some(process) = self.clients.process(pid) else { continue };
             let (key, server) = (process.key(pid), process.server);
             look.done += 1;
             if let Some(next) = LOOKS.get(look.done) {
@@ -250,8 +252,8 @@ impl Core {
                 found.entry(client.pid).or_default().push((client.context, gpu.clone()));
             }
         }
-        for (pid, process) in self.processes.iter_mut().filter(|(_, process)| process.server == server) {
-            process.gpus.is_listed(found.get(pid).map(Vec::as_slice).unwrap_or_default());
+        for (pid, gpus) in self.clients.whereabouts_on(server) {
+            gpus.is_listed(found.get(&pid).map(Vec::as_slice).unwrap_or_default());
         }
         found.into_keys().collect()
     }
@@ -261,14 +263,14 @@ impl Core {
         // On a GPU that is cut up the UVM driver has names that nobody else has.
         let gpus =
             names.and_then(|names| names.iter().map(|name| self.gpus.known.named(name)).collect::<Option<GpuSet>>());
-        if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
-            process.gpus.spaces = gpus;
+        if let Some(own) = self.clients.whereabouts_mut(key) {
+            own.spaces = gpus;
         }
     }
 
     /// On which GPUs the patched module knows channels of a client. One whose context is just being made may get others.
     fn gpus_of_channels(&self, pid: Pid) -> GpuSet {
-        let hardware = self.channels.channels_of(pid).filter_map(|channel| match channel {
+        let hardware = self.clients.channels().channels_of(pid).filter_map(|channel| match channel {
             Channel::Hardware(hardware) => Some(hardware),
             Channel::Context(_) => None,
         });
@@ -277,7 +279,7 @@ impl Core {
 
     /// Connections of a process that it has the end of, and that its server has not accepted yet.
     fn connections_under_way(&self, pid: Pid) -> usize {
-        self.clients.values().filter(|client| client.peer.pid == pid && client.has_end).count()
+        self.clients.iter().filter(|client| client.peer.pid == pid && client.stage.has_end()).count()
     }
 
     /// On which GPUs a client can have contexts; `None` when nobody knows, which is all of them.
@@ -304,9 +306,9 @@ impl Core {
 
     /// A witness that can't be wrong has met a client on this GPU.
     pub(in crate::core) fn was_met_on(&mut self, key: ProcessKey, gpu: &Gpu) {
-        if let Some(process) = self.processes.get_mut(&key.pid).filter(|process| process.is(key)) {
-            process.gpus.is_spared = false;
-            process.gpus.met.insert(gpu.clone());
+        if let Some(own) = self.clients.whereabouts_mut(key) {
+            own.is_spared = false;
+            own.met.insert(gpu.clone());
         }
     }
 
@@ -316,7 +318,7 @@ impl Core {
             return false;
         }
         let one = GpuSet::from([gpu.clone()]);
-        let mut clients = self.processes.iter().filter(|(_, process)| process.server == server).peekable();
-        clients.peek().is_none() || clients.any(|(pid, process)| !self.is_elsewhere(*pid, process, &one))
+        let mut clients = self.clients.on(server).peekable();
+        clients.peek().is_none() || clients.any(|(pid, process)| !self.is_elsewhere(pid, process, &one))
     }
 }

@@ -5,18 +5,15 @@
 //! found by a [`DomainKey`].
 
 use super::backoff::Backoff;
-use super::server::Server;
-use crate::core::clients::admission::{Client, Place};
 use crate::core::faults::evidence::ProcessKey;
 use crate::core::faults::quarantine;
 use crate::core::faults::sanctions::Offender;
-use crate::core::faults::verdict::Identity;
-use crate::core::ids::{ConnectionId, DomainId, Pid, Uid};
-use crate::core::policy::{DomainPolicy, cgroup_unit};
-use crate::core::{Core, Grouping, Peer, Policy, Sharing};
+use crate::core::ids::{DomainId, Pid, Uid};
+use crate::core::policy::DomainPolicy;
+use crate::core::{Core, Policy, Sharing};
 use core::fmt;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the clients of a domain have in common besides their user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +87,6 @@ pub(in crate::core) struct Domain {
     pub(in crate::core) founder: Option<Uid>,
     /// Whether it needs a server and its founder has as many as a user may have.
     pub(super) is_held_up: bool,
-    pub(in crate::core) waiting: VecDeque<ConnectionId>,
     /// `start_server` asked for a server, or a fault did, whether or not a client waits.
     pub(in crate::core) requested: bool,
     pub(in crate::core) starts: Backoff,
@@ -112,7 +108,6 @@ impl Domain {
             gid,
             founder,
             is_held_up: false,
-            waiting: VecDeque::new(),
             requested: false,
             starts: Backoff::new(policy.constants.first_retry, policy.constants.largest_retry),
             retry_at: None,
@@ -126,14 +121,6 @@ impl Domain {
     /// Its name, as the operator reads it. It stays while the domain lives, with a successor of the daemon too.
     pub(in crate::core) fn name(&self) -> String {
         self.quarantine.map_or_else(|| self.key.to_string(), |number| quarantine::name(number) + &self.key.ending())
-    }
-
-    pub(in crate::core) fn retry_at(&self) -> Option<Duration> {
-        self.retry_at
-    }
-
-    pub(in crate::core) fn waiting(&self) -> usize {
-        self.waiting.len()
     }
 }
 
@@ -215,84 +202,6 @@ impl Core {
         let key = DomainKey { uid: self.server_user(uid), group: Group::All, gpu: None, part: 0 };
         let own = self.policy.for_domain(uid, None, "").clone();
         self.domains.intern(&self.policy, key, own, gid, Some(uid))
-    }
-
-    /// The domain of a client that has just come.
-    pub(in crate::core) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
-        let offender = Offender::of(peer.uid, identity);
-        let quarantine = self.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
-        let group = if quarantine.is_some() {
-            self.quarantine_group(offender)
-        } else {
-            match self.policy.grouping().by {
-                Grouping::Uid => Group::All,
-                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
-                Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
-                Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
-            }
-        };
-        let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
-        let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
-        let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
-        let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
-        while let Some(id) = self.domains.find(&key) {
-            let Some(limit) = own.group.max_clients else {
-                return id;
-            };
-            let clients = self.processes_of_domain(id);
-            if clients.contains(&peer.pid) || clients.len() < limit {
-                return id;
-            }
-            key.part += 1;
-        }
-        let id = self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
-        if let Some(domain) = self.domains.get_mut(id) {
-            domain.quarantine = quarantine;
-        }
-        id
-    }
-
-    /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
-    /// count.
-    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
-        let is_sound = |server: &Server| server.domain == domain && server.tainted.is_none();
-        let served = self
-            .processes
-            .iter()
-            .filter(|(_, process)| self.servers.get(&process.server).is_some_and(is_sound))
-            .map(|(pid, _)| *pid);
-        let waits = |client: &&Client| client.domain == domain && client.place == Place::Waiting;
-        served.chain(self.clients.values().filter(waits).map(|client| client.peer.pid)).collect()
-    }
-
-    /// Whether a newcomer's domain depends on more than its user and its process.
-    #[must_use]
-    pub fn must_know_clients(&self) -> bool {
-        let by_identity = match self.policy.grouping().by {
-            Grouping::Cgroup | Grouping::Label => true,
-            Grouping::Uid | Grouping::Client => false,
-        };
-        by_identity
-            || self.must_know_claims()
-            || !self.policy.domains.overrides.is_empty()
-            || !self.offenders.is_empty()
-    }
-
-    /// The user of a client's process.
-    #[must_use]
-    pub fn process_user(&self, pid: Pid) -> Option<Uid> {
-        self.processes.get(&pid).map(|process| process.uid)
-    }
-
-    /// The client processes that have a server.
-    #[must_use]
-    pub fn client_processes(&self) -> Vec<ProcessKey> {
-        self.processes.iter().map(|(pid, process)| process.key(*pid)).collect()
-    }
-
-    /// A client's program, as far as it is known.
-    pub(in crate::core) fn program_of(&self, pid: Pid) -> String {
-        self.processes.get(&pid).map_or_else(String::new, |process| process.identity.program.clone())
     }
 
     /// A domain's name, as the operator reads it.

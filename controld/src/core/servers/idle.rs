@@ -14,7 +14,7 @@ impl Core {
         let is_too_many =
             |domain: &Domain| domain.is_held_up && domain.founder == founder && server.role == Role::Active;
         let is_kept_out = |domain: &Domain| domain.starts.tries() > 0 || is_too_many(domain);
-        self.domains.iter().any(|(id, domain)| id != server.domain && is_kept_out(domain) && self.wants_server(domain))
+        self.domains.iter().any(|(id, domain)| id != server.domain && is_kept_out(domain) && self.wants_server(id))
     }
 
     /// Servers that are only kept for the next client of their user, with the time at which they have been long enough.

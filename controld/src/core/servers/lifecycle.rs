@@ -155,15 +155,13 @@ impl Core {
         self.end_funerals_of(now, epoch, reason);
         self.forget_remains_of(epoch);
         self.forget_devices_of(epoch);
-        for (pid, process) in self.processes_of(epoch) {
-            self.former_homes.note(pid, &process);
+        for (pid, process) in self.clients.server_gone(epoch) {
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
             // brings new ones.
             if process.copies > 0 {
                 self.turn.push(Effect::ReleaseCopies { process: process.key(pid) });
             }
         }
-        self.processes.retain(|_, process| process.server != epoch);
         let pid = server.pid.unwrap_or_default();
         let (status, words, end) = match cause {
             ExitCause::Exited(status) => (status, String::new(), End::Exited(status)),

@@ -3,11 +3,11 @@
 //! | part | decides |
 //! |---|---|
 //! | [`server`] | the states that one server goes through |
-//! | [`domain`] | what a domain is, and which one a client belongs to |
+//! | [`domain`] | what a domain is, and how its servers start |
 //! | [`start`], [`lifecycle`] | when a server starts, drains, is forced, is given up and started again |
 //! | [`idle`] | which servers go for want of clients |
 //! | [`questions`] | what servers are asked, and what an answer is for |
-//! | [`settle`], [`silence`] | when a server is known to be sound, and what becomes of one that says nothing |
+//! | [`silence`] | what becomes of one that says nothing |
 
 pub(super) mod backoff;
 pub(super) mod domain;
@@ -15,6 +15,5 @@ pub(super) mod idle;
 pub(super) mod lifecycle;
 pub(super) mod questions;
 pub(super) mod server;
-pub(super) mod settle;
 pub(super) mod silence;
 pub(super) mod start;

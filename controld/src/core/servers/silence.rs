@@ -25,7 +25,7 @@
 
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
-use crate::core::clients::admission::{Client, Place};
+use crate::core::clients::admission::{Client, Stage};
 use crate::core::commands::Asked;
 use crate::core::faults::fault::Cause;
 use crate::core::faults::incident::Statement;
@@ -97,8 +97,11 @@ impl Core {
     /// Whether a server may be busy with handshakes: those of clients that it was told of after a question which it has not
     /// answered yet have not begun.
     fn may_be_in_handshakes(&self, server: &Server) -> bool {
-        let begins = |client: &Client| client.place == Place::Dispatched(server.epoch) && client.awaits.is_none();
-        server.handshakes > 0 && self.clients.values().any(begins)
+        let begins = |client: &Client| match client.stage {
+            Stage::Told { server: told, awaits: None, .. } | Stage::HasEnd { server: told } => told == server.epoch,
+            Stage::Told { .. } | Stage::Waiting => false,
+        };
+        server.handshakes > 0 && self.clients.iter().any(begins)
     }
 
     fn has_sign(&self, server: &Server) -> bool {

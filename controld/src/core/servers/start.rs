@@ -25,10 +25,10 @@ impl Core {
             self.start_if_wanted(now, domain);
         }
         // A domain that nobody needs is forgotten, its failures with it once they are old.
-        let servers = &self.servers;
+        let (servers, clients) = (&self.servers, &self.clients);
         self.domains.retain(|id, domain| {
             domain.requested
-                || !domain.waiting.is_empty()
+                || clients.are_waiting(id)
                 || domain.retry_at.is_some_and(|at| at > now)
                 || servers.values().any(|server| server.domain == id)
         });
@@ -38,7 +38,7 @@ impl Core {
         if self.quit.is_some() {
             return;
         }
-        if self.domains.get(id).is_some_and(|domain| self.wants_server(domain)) {
+        if self.wants_server(id) {
             self.promote(now, id);
             self.start_active(now, id);
         }
@@ -195,7 +195,7 @@ impl Core {
         domain.retry_at = Some(now + delay);
         let opened = is_broken && !domain.breaker_open;
         domain.breaker_open |= is_broken;
-        let (tries, waiting) = (domain.starts.tries(), domain.waiting.len());
+        let (tries, waiting) = (domain.starts.tries(), self.clients.waiting(id).len());
         self.turn.log(format!(
             "Server for user {uid} failed to start: {reason}. Try {} in {} ms, {waiting} clients wait",
             tries + 1,
@@ -208,9 +208,7 @@ impl Core {
         self.make_room_for_replacement(now, id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
         for server in self.servers.values_mut().filter(|server| server.domain != id) {
-            if matches!(server.state, ServerState::Serving)
-                && !self.processes.values().any(|process| process.server == server.epoch)
-            {
+            if matches!(server.state, ServerState::Serving) && !self.clients.are_on(server.epoch) {
                 server.idle_since.get_or_insert(now);
             }
         }

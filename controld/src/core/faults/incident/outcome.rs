@@ -117,7 +117,7 @@ impl Core {
         if is_crash && !is_confirmed {
             self.note_clients(epoch);
             let unharmed = self.incidents.get(&epoch).map(|incident| incident.unharmed.clone()).unwrap_or_default();
-            let left = self.processes_of(epoch).into_iter().map(|(pid, _)| pid);
+            let left = self.clients.processes_of(epoch).into_iter().map(|(pid, _)| pid);
             lost.extend(left.filter(|pid| !unharmed.contains(pid)));
         }
         let is_due =

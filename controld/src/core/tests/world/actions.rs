@@ -127,7 +127,7 @@ impl World {
                     }
                     self.break_server(home, gpu);
                     // A successor may not know yet whose queue that is.
-                    if self.core.processes.contains_key(&pid) {
+                    if self.core.clients.process(pid).is_some() {
                         self.name(home, gpu);
                     }
                     self.guilty.insert(self.key(pid));
@@ -136,7 +136,7 @@ impl World {
                     self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault }));
                     let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
                     let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
-                    assert!(!self.core.processes.contains_key(&pid) || is_named, "the culprit is named at once");
+                    assert!(self.core.clients.process(pid).is_none() || is_named, "the culprit is named at once");
                 }
             }
             Action::IsolatedFault(index) => {

@@ -175,7 +175,7 @@ impl World {
         }
         // A server that is left to the dead ends first.
         self.settle();
-        assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.processes);
+        assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.clients);
         assert!(self.copies.is_empty(), "every copy is closed: {:?}", self.copies);
         assert!(self.core.endings.is_empty(), "{:?}", self.core.endings);
     }

@@ -21,11 +21,11 @@
 //!
 //! What happens to a client after it has its end of the connection can't be undone.
 
-use super::questions::Purpose;
-use super::server::Server;
-use crate::core::clients::admission::Client;
+use super::admission::Client;
 use crate::core::faults::evidence::{End, Evidence};
 use crate::core::ids::{ConnectionId, ServerEpoch};
+use crate::core::servers::questions::Purpose;
+use crate::core::servers::server::Server;
 use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
@@ -61,13 +61,16 @@ impl Core {
     /// What this client must know of the server; `None` when that is nothing.
     fn word_needed(&self, client: &Client, server: &Server) -> Option<Word> {
         let settle = self.policy.constants.settle_time;
-        let own = self.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
+        let own = self.clients.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
         let connections = own.map_or(0, |process| process.connections);
         if settle.is_zero() || connections > BEFORE_CONTEXTS {
             return None;
         }
-        let others =
-            self.processes.iter().any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
+        let others = self
+            .clients
+            .processes
+            .iter()
+            .any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
         let is_recent = |at: Duration| at + settle > client.came_at;
         if !others && !self.has_funerals(server.epoch) && !self.ended_badly(server.epoch).any(is_recent) {
             return None;
@@ -88,7 +91,7 @@ impl Core {
     /// A server is about to be told of a client, and is asked how it is before that where the client needs to know. Gives
     /// the time of the question whose answer the client needs before it has its end.
     pub(in crate::core) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
-        let (client, server) = (self.clients.get(&connection)?, self.servers.get(&epoch)?);
+        let (client, server) = (self.clients.connections.get(&connection)?, self.servers.get(&epoch)?);
         let word = self.word_needed(client, server)?;
         if server.is_known_sound_since(word.since) {
             return None;
@@ -113,8 +116,8 @@ impl Core {
     fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
         // A crowd waits while no server can take any of it, and this is looked at after every event.
         let is_any = self.servers.values().any(|server| self.is_open(server) && server.health_asked.is_none());
-        let waiting = self.domains.values().filter(move |_| is_any).flat_map(|domain| domain.waiting.iter());
-        waiting.filter_map(|connection: &ConnectionId| {
+        let waiting = self.domains.iter().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
+        waiting.filter_map(|connection: ConnectionId| {
             let client = self.clients.get(connection)?;
             let is_free = |server: &&Server| self.is_open(server) && server.health_asked.is_none();
             let server = self.server_for(client).filter(is_free)?;
@@ -139,7 +142,7 @@ impl Core {
     }
 
     /// The answer to a question of that time.
-    pub(super) fn health_answered(
+    pub(in crate::core) fn health_answered(
         &mut self,
         now: Duration,
         epoch: ServerEpoch,

@@ -1,0 +1,94 @@
+//! Which domain a newcomer belongs to: that of its user and of what the operator groups by; the next part of it where
+//! that is full, and for a repeat offender one of its own.
+
+use super::admission::{Client, Stage};
+use crate::core::faults::evidence::ProcessKey;
+use crate::core::faults::sanctions::Offender;
+use crate::core::faults::verdict::Identity;
+use crate::core::ids::{DomainId, Pid, Uid};
+use crate::core::policy::cgroup_unit;
+use crate::core::servers::domain::{DomainKey, Group};
+use crate::core::servers::server::Server;
+use crate::core::{Core, Grouping, Peer};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+impl Core {
+    /// The domain of a client that has just come.
+    pub(in crate::core) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
+        let offender = Offender::of(peer.uid, identity);
+        let quarantine = self.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
+        let group = if quarantine.is_some() {
+            self.quarantine_group(offender)
+        } else {
+            match self.policy.grouping().by {
+                Grouping::Uid => Group::All,
+                Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
+                Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
+                Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
+            }
+        };
+        let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
+        let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
+        let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
+        let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
+        while let Some(id) = self.domains.find(&key) {
+            let Some(limit) = own.group.max_clients else {
+                return id;
+            };
+            let clients = self.processes_of_domain(id);
+            if clients.contains(&peer.pid) || clients.len() < limit {
+                return id;
+            }
+            key.part += 1;
+        }
+        let id = self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.quarantine = quarantine;
+        }
+        id
+    }
+
+    /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
+    /// count.
+    fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
+        let is_sound = |server: &Server| server.domain == domain && server.tainted.is_none();
+        let served = self
+            .clients
+            .processes()
+            .filter(|(_, process)| self.servers.get(&process.server).is_some_and(is_sound))
+            .map(|(pid, _)| pid);
+        let waits = |client: &&Client| client.domain == domain && client.stage == Stage::Waiting;
+        served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()
+    }
+
+    /// Whether a newcomer's domain depends on more than its user and its process.
+    #[must_use]
+    pub fn must_know_clients(&self) -> bool {
+        let by_identity = match self.policy.grouping().by {
+            Grouping::Cgroup | Grouping::Label => true,
+            Grouping::Uid | Grouping::Client => false,
+        };
+        by_identity
+            || self.must_know_claims()
+            || !self.policy.domains.overrides.is_empty()
+            || !self.offenders.is_empty()
+    }
+
+    /// The user of a client's process.
+    #[must_use]
+    pub fn process_user(&self, pid: Pid) -> Option<Uid> {
+        self.clients.process(pid).map(|process| process.uid)
+    }
+
+    /// The client processes that have a server.
+    #[must_use]
+    pub fn client_processes(&self) -> Vec<ProcessKey> {
+        self.clients.processes().map(|(pid, process)| process.key(pid)).collect()
+    }
+
+    /// A client's program, as far as it is known.
+    pub(in crate::core) fn program_of(&self, pid: Pid) -> String {
+        self.clients.process(pid).map_or_else(String::new, |process| process.identity.program.clone())
+    }
+}
