@@ -76,12 +76,7 @@ use clients::Clients;
 use commands::{Asker, Commands};
 use core::time::Duration;
 use effect::Turn;
-use faults::blame::{Deaths, Verdicts};
-use faults::funeral::Funeral;
-use faults::held::HeldMemory;
-use faults::incident::Incident;
-use faults::remains::{Remains, Spaces};
-use faults::sanctions::{Ending, Offenders};
+use faults::Faults;
 use gpus::Gpus;
 use quit::Quit;
 use remps_proto::admin::defaults::Defaults;
@@ -101,22 +96,9 @@ pub struct Core {
     domains: Domains,
     clients: Clients,
     questions: BTreeMap<RequestId, Question>,
-    incidents: BTreeMap<ServerEpoch, Incident>,
-    verdicts: Verdicts,
-    deaths: Deaths,
-    funerals: BTreeMap<ProcessKey, Funeral>,
-    remains: BTreeMap<ProcessKey, Remains>,
-    spaces: Spaces,
-    offenders: Offenders,
+    faults: Faults,
     commands: Commands,
-    endings: BTreeMap<ProcessKey, Ending>,
     gpus: Gpus,
-    held: HeldMemory,
-    next_incident: u64,
-    next_verdict: u64,
-    next_quarantine: u64,
-    /// The users of whose servers there was a verdict lately on what anybody can write and cause, and when.
-    doubted: BTreeMap<Uid, Duration>,
     quit: Option<Quit>,
     exited: bool,
     next_epoch: u64,
@@ -135,21 +117,9 @@ impl Core {
             domains: Domains::default(),
             clients: Clients::default(),
             questions: BTreeMap::new(),
-            incidents: BTreeMap::new(),
-            verdicts: Verdicts::new(),
-            deaths: Deaths::new(),
-            funerals: BTreeMap::new(),
-            remains: BTreeMap::new(),
-            spaces: Spaces::default(),
-            offenders: Offenders::default(),
+            faults: Faults::default(),
             commands: Commands::default(),
-            endings: BTreeMap::new(),
             gpus: Gpus::default(),
-            held: HeldMemory::default(),
-            next_incident: 1,
-            next_verdict: 1,
-            next_quarantine: 1,
-            doubted: BTreeMap::new(),
             quit: None,
             exited: false,
             next_epoch: 1,

@@ -38,7 +38,7 @@ impl Core {
             clients: self.client_facts(now),
             channels: self.channel_facts(),
             regions: Vec::new(),
-            funerals: self.funerals.iter().map(|(key, funeral)| funeral.facts(*key, now)).collect(),
+            funerals: self.faults.funeral_facts(now),
             witnesses,
             gpus: self.gpu_facts(),
             strangers: self.stranger_facts(now),
@@ -100,7 +100,7 @@ impl Core {
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
             memory_bytes: server.memory_bytes,
             gpus: self.gpus.known().of_server(server.epoch).into_iter().collect(),
-            spoilt_gpus: server.aftermath.gpus.iter().cloned().collect(),
+            spoilt_gpus: self.faults.spoilt_gpus(server.epoch).cloned().collect(),
         }
     }
 
@@ -137,7 +137,7 @@ impl Core {
             let facts = facts(client.process(), client.peer.uid, domain, &client.identity, ClientPhase::Waiting);
             all.push(ClientFacts { waited: Some(now.saturating_sub(client.came_at)), ..facts });
         }
-        for death in &self.deaths {
+        for death in self.faults.deaths() {
             all.push(self.process_facts(death.key, &death.process, ClientPhase::Gone, Some(death.end)));
         }
         all

@@ -3,11 +3,9 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
+use super::faults::Faults;
 use super::faults::evidence::ProcessKey;
-use super::faults::held::HeldMemory;
 use super::faults::quarantine;
-use super::faults::spared::Aftermath;
-use super::gpu::Gpu;
 use super::ids::ServerEpoch;
 use super::servers::domain::{Domain, DomainKey, Group};
 use super::servers::questions::Purpose;
@@ -182,25 +180,15 @@ impl Saved {
 }
 
 /// A process as `PID START`.
-fn written(process: ProcessKey) -> String {
+pub(super) fn written(process: ProcessKey) -> String {
     format!("{} {}", process.pid, process.start_time)
 }
 
-fn read(text: &str) -> ProcessKey {
+pub(super) fn read(text: &str) -> ProcessKey {
     let mut numbers = text.split(' ');
     let pid = numbers.next().and_then(|pid| pid.parse().ok()).unwrap_or_default();
     let start_time = numbers.next().and_then(|time| time.parse().ok()).unwrap_or_default();
     ProcessKey { pid, start_time }
-}
-
-/// What is known of a fault that has left some clients alone; they are found again when the server names them.
-fn aftermath(old: &SavedServer) -> Aftermath {
-    Aftermath {
-        gpus: old.gpus.iter().map(|name| Gpu::parse(name)).collect(),
-        is_kept: old.tainted && old.incident != 0 && !old.draining && !old.ending,
-        remembered: old.spared.iter().map(|text| read(text)).collect(),
-        ..Aftermath::default()
-    }
 }
 
 impl Core {
@@ -226,7 +214,7 @@ impl Core {
                 standby: server.role == Role::Standby,
                 tainted: server.tainted.is_some(),
                 incident: server.tainted.map_or(0, |taint| taint.incident),
-                gpus: server.aftermath.gpus.iter().map(ToString::to_string).collect(),
+                gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
                 spared: self.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.is_unjudged(server.epoch),
             })
@@ -242,15 +230,7 @@ impl Core {
                 .collect(),
             next_epoch: self.next_epoch,
             servers,
-            next_incident: self.next_incident,
-            next_verdict: self.next_verdict,
-            next_quarantine: self.next_quarantine,
-            nobodys_memory: self.held.base(),
-            held: self
-                .funerals
-                .iter()
-                .filter_map(|(key, funeral)| Some(format!("{} {}", written(*key), funeral.pinned?)))
-                .collect(),
+            ..self.faults.saved()
         }
     }
 
@@ -264,12 +244,7 @@ impl Core {
         let mut core = Self::new(policy, saved.defaults());
         core.turn.now = now;
         core.next_epoch = saved.next_epoch.max(1);
-        core.next_incident = saved.next_incident.max(1);
-        core.next_verdict = saved.next_verdict.max(1);
-        let noted = alive.iter().filter_map(|old| old.group.as_ref()).map(|group| group.quarantine).max();
-        core.next_quarantine = saved.next_quarantine.max(noted.unwrap_or_default().saturating_add(1));
-        let held = |text: &String| Some((read(text), text.rsplit_once(' ')?.1.parse().ok()?));
-        core.held = HeldMemory::restored(saved.nobodys_memory, saved.held.iter().filter_map(held).collect());
+        core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
             core.next_epoch = core.next_epoch.max(old.epoch.saturating_add(1));
@@ -294,7 +269,6 @@ impl Core {
             let server = Server {
                 role: if old.standby { Role::Standby } else { Role::Active },
                 tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
-                aftermath: aftermath(old),
                 pid: Some(old.pid),
                 end_wanted: !matches!(state, ServerState::Serving),
                 ready_at: Some(now),
@@ -305,7 +279,6 @@ impl Core {
                 ..Server::new(epoch, domain, old.uid, now, state)
             };
             core.servers.insert(epoch, server);
-            core.next_incident = core.next_incident.max(old.incident.saturating_add(1));
             if old.unjudged && old.incident != 0 {
                 core.restore_incident(now, epoch, old.incident);
             }

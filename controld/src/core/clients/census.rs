@@ -105,8 +105,6 @@ impl Core {
         {
             client.identity = Arc::clone(identity);
         }
-        for incident in self.incidents.values_mut() {
-            incident.identity_known(pid, identity);
-        }
+        self.faults.identity_known(pid, identity);
     }
 }

@@ -72,7 +72,7 @@ impl Core {
         by_identity
             || self.must_know_claims()
             || !self.policy.domains.overrides.is_empty()
-            || !self.offenders.is_empty()
+            || self.faults.has_offenders()
     }
 
     /// The user of a client's process.

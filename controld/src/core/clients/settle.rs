@@ -54,7 +54,7 @@ impl Core {
 
     /// When clients of a server ended otherwise than well.
     fn ended_badly(&self, server: ServerEpoch) -> impl Iterator<Item = Duration> {
-        let own = self.deaths.iter().filter(move |death| death.process.server == server);
+        let own = self.faults.deaths().filter(move |death| death.process.server == server);
         own.filter(|death| death.end != End::Exited(0)).map(|death| death.at)
     }
 

@@ -47,7 +47,7 @@ pub(in crate::core) struct Death {
 impl Core {
     /// The latest verdicts, oldest first.
     pub fn verdicts(&self) -> impl DoubleEndedIterator<Item = &Verdict> + ExactSizeIterator {
-        self.verdicts.iter()
+        self.faults.verdicts.iter()
     }
 
     /// A witness that can't be wrong has named the process.
@@ -55,7 +55,7 @@ impl Core {
         let Some(process) = self.clients.known(key).cloned() else {
             return;
         };
-        let Some(incident) = self.incidents.get_mut(&epoch) else {
+        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return;
         };
         if incident.judged.contains(&key) || (incident.is_isolated && process.condemned) {
@@ -80,7 +80,7 @@ impl Core {
 
     /// A client's own word may be enough before the window is over, or be contradicted afterwards.
     pub(super) fn judge_by_own_word(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(incident) = self.incidents.get(&epoch).filter(|incident| incident.is_confirmed) else {
+        let Some(incident) = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed) else {
             return;
         };
         let is_due = match incident.verdict.map(|last| last.confidence) {
@@ -95,7 +95,7 @@ impl Core {
 
     /// The window is over and nobody who can know has spoken.
     pub(super) fn judge_by_signs(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(incident) = self.incidents.get(&epoch) else {
+        let Some(incident) = self.faults.incidents.get(&epoch) else {
             return;
         };
         let own_word = incident.own_words.points_at(incident.is_confirmed);
@@ -108,7 +108,7 @@ impl Core {
             _ => "fault",
         };
         let living = incident.clients.iter().map(|(pid, process)| (process.key(*pid), process));
-        let buried = self.deaths.iter().filter(|death| death.process.server == epoch);
+        let buried = self.faults.deaths.iter().filter(|death| death.process.server == epoch);
         let buried = buried.filter(|death| incident.clients.iter().all(|(pid, _)| *pid != death.key.pid));
         let pointed: BTreeMap<ProcessKey, Process> = living
             .chain(buried.map(|death| (death.key, &death.process)))
@@ -120,6 +120,7 @@ impl Core {
         let all_tracked = incident.clients.iter().all(|(_, process)| process.tracked);
         let reach = first.saturating_sub(DEATH_REACH);
         let dead: Vec<&Death> = self
+            .faults
             .deaths
             .iter()
             .filter(|death| death.process.server == epoch && death.at >= reach && death.at <= first)
@@ -144,7 +145,8 @@ impl Core {
             let (is_confirmed, victims) = (incident.is_confirmed, self.victims_of(epoch, who).len());
             // What more is lost than was said is told; a server that is known to be lost has no other clients to lose.
             if last.is_confirmed || last.victims == victims {
-                if let Some(last) = self.incidents.get_mut(&epoch).and_then(|incident| incident.verdict.as_mut()) {
+                if let Some(last) = self.faults.incidents.get_mut(&epoch).and_then(|incident| incident.verdict.as_mut())
+                {
                     last.is_confirmed |= is_confirmed;
                 }
                 return;
@@ -163,7 +165,7 @@ impl Core {
     ) -> Option<Verdict> {
         // What has become known just now counts.
         self.find_spared(epoch);
-        let incident = self.incidents.get(&epoch)?;
+        let incident = self.faults.incidents.get(&epoch)?;
         let server = self.servers.get(&epoch)?;
         let who = culprit.map(|(key, _)| key);
         let culprit_pid = who.map(|key| key.pid);
@@ -172,7 +174,8 @@ impl Core {
         let is_spared = |(pid, then): &&(Pid, Process)| self.was_spared_then(epoch, *pid, then);
         let spared: Vec<Pid> = others.clone().filter(is_spared).map(|(pid, _)| *pid).collect();
         let mut users: Vec<Uid> = others.filter(|other| !is_spared(other)).map(|(_, process)| process.uid).collect();
-        let dead = self.deaths.iter().filter(|death| death.process.server == epoch && victims.contains(&death.key.pid));
+        let dead =
+            self.faults.deaths.iter().filter(|death| death.process.server == epoch && victims.contains(&death.key.pid));
         users.extend(dead.map(|death| death.process.uid));
         users.extend(culprit.map(|(_, process)| process.uid));
         users.sort_unstable();
@@ -185,7 +188,7 @@ impl Core {
         let corrects = incident.verdict.filter(is_corrected).map(|last| last.number);
         let lost = victims.len();
         let verdict = Verdict {
-            number: self.next_verdict,
+            number: self.faults.next_verdict,
             incident: incident.id,
             server: server.pid.unwrap_or_default(),
             epoch,
@@ -215,17 +218,17 @@ impl Core {
             delay: now.saturating_sub(incident.first),
             corrects,
         };
-        self.next_verdict += 1;
-        if let Some(incident) = self.incidents.get_mut(&epoch) {
+        self.faults.next_verdict += 1;
+        if let Some(incident) = self.faults.incidents.get_mut(&epoch) {
             let (number, is_confirmed) = (verdict.number, incident.is_confirmed);
             incident.verdict = Some(Pronounced { number, culprit: who, confidence, is_confirmed, victims: lost });
         }
         // Before anybody reads the number, or a successor would give it to another one.
         self.turn.save();
-        if self.verdicts.len() >= MAX_VERDICTS {
-            self.verdicts.pop_front();
+        if self.faults.verdicts.len() >= MAX_VERDICTS {
+            self.faults.verdicts.pop_front();
         }
-        self.verdicts.push_back(verdict.clone());
+        self.faults.verdicts.push_back(verdict.clone());
         self.turn.log(verdict.to_string());
         self.turn.record(if corrects.is_some() {
             JournalEvent::VerdictCorrected { verdict: verdict.clone(), users }
@@ -238,7 +241,7 @@ impl Core {
     /// The clients of a server that have lost something by its fault, other than who has caused it: where the server is
     /// lost, all that were there and have something on the GPU of the fault; else those that have failed.
     fn victims_of(&self, epoch: ServerEpoch, culprit: Option<ProcessKey>) -> Vec<Pid> {
-        let Some(incident) = self.incidents.get(&epoch) else {
+        let Some(incident) = self.faults.incidents.get(&epoch) else {
             return Vec::new();
         };
         let is_other = |pid: &Pid| culprit.is_none_or(|culprit| culprit.pid != *pid);
@@ -260,19 +263,19 @@ impl Core {
 
     /// A client's process has ended: it may have been in the middle of its work.
     pub(super) fn remember_death(&mut self, now: Duration, key: ProcessKey, process: &Process, end: End) {
-        if self.deaths.len() >= MAX_DEATHS {
-            self.deaths.pop_front();
+        if self.faults.deaths.len() >= MAX_DEATHS {
+            self.faults.deaths.pop_front();
         }
-        self.deaths.push_back(Death { at: now, died_at: now, key, process: process.clone(), end });
+        self.faults.deaths.push_back(Death { at: now, died_at: now, key, process: process.clone(), end });
     }
 
     /// A dead client's descriptors are closed: what its work still does faults from now on.
     pub(super) fn renew_death(&mut self, now: Duration, key: ProcessKey) {
-        if let Some(at) = self.deaths.iter().position(|death| death.key == key)
-            && let Some(mut death) = self.deaths.remove(at)
+        if let Some(at) = self.faults.deaths.iter().position(|death| death.key == key)
+            && let Some(mut death) = self.faults.deaths.remove(at)
         {
             death.at = now;
-            self.deaths.push_back(death);
+            self.faults.deaths.push_back(death);
         }
     }
 }

@@ -167,7 +167,8 @@ impl Core {
         let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
         let of_client = || self.clients.process(pid).map(|process| process.server);
         let of_dead = || {
-            let mut late = self.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
+            let mut late =
+                self.faults.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
             late.find(|death| death.key.pid == pid).map(|death| death.process.server)
         };
         let named = own.or_else(of_client).or_else(of_dead);
@@ -189,7 +190,7 @@ impl Core {
     /// Whether a process is a client of this server, or was one lately.
     fn is_or_was_client(&self, pid: Pid, epoch: ServerEpoch) -> bool {
         self.clients.process(pid).is_some_and(|process| process.server == epoch)
-            || self.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
+            || self.faults.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
     }
 
     fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
@@ -197,7 +198,7 @@ impl Core {
     }
 
     fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        let death = self.deaths.iter().rev().find(|death| death.key == process)?;
+        let death = self.faults.deaths.iter().rev().find(|death| death.key == process)?;
         self.servers.contains_key(&death.process.server).then_some(death.process.server)
     }
 
@@ -283,7 +284,7 @@ impl Core {
         }
         server.tainted = Some(Taint { at: now, incident });
         let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
-        let gpus = self.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
+        let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
         let gpus = gpus.unwrap_or_default();
         self.spoil(epoch, &gpus);
         let clients = self.hit_processes(epoch).len();

@@ -16,6 +16,7 @@
 //! - beyond that while others are still on the server, because the work may be endless: newcomers get another server
 //!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
 
+use super::Faults;
 use super::evidence::{End, ProcessKey};
 use super::fault::Cause;
 use super::held::TAKEN_FOR;
@@ -85,7 +86,7 @@ impl Funeral {
     }
 
     /// What reports and metrics say of it.
-    pub(in crate::core) fn facts(&self, process: ProcessKey, now: Duration) -> FuneralFacts {
+    fn facts(&self, process: ProcessKey, now: Duration) -> FuneralFacts {
         FuneralFacts {
             process,
             uid: self.process.uid,
@@ -98,13 +99,20 @@ impl Funeral {
     }
 }
 
+impl Faults {
+    /// The dead whose copies are held, for reports.
+    pub(in crate::core) fn funeral_facts(&self, now: Duration) -> Vec<FuneralFacts> {
+        self.funerals.iter().map(|(key, funeral)| funeral.facts(*key, now)).collect()
+    }
+}
+
 impl Core {
     /// The driver holds this many copies of a client's UVM descriptors.
     pub(in crate::core) fn copies_held(&mut self, key: ProcessKey, descriptors: usize) {
         if self.clients.copies_held(key, descriptors) {
             return;
         }
-        match self.funerals.get_mut(&key) {
+        match self.faults.funerals.get_mut(&key) {
             // It was looked at once more when it died.
             Some(funeral) => funeral.process.copies = descriptors,
             // It died before the driver had any.
@@ -116,7 +124,7 @@ impl Core {
     /// A client's process is gone; it is in no table any more.
     pub(in crate::core) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
-        self.endings.remove(&key);
+        self.faults.endings.remove(&key);
         let server = self.servers.get(&process.server);
         let (server_pid, domain) = server
             .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
@@ -178,7 +186,7 @@ impl Core {
             self.turn.push(Effect::ReleaseCopies { process: key });
             return;
         }
-        if self.funerals.len() >= MAX_FUNERALS {
+        if self.faults.funerals.len() >= MAX_FUNERALS {
             self.make_room_for_hold(now);
         }
         let (uid, descriptors) = (process.uid, process.copies);
@@ -190,13 +198,13 @@ impl Core {
         let server = process.server;
         let (is_endless, pinned, is_looked_at) = (false, None, false);
         let funeral = Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at };
-        self.funerals.insert(key, funeral);
+        self.faults.funerals.insert(key, funeral);
         self.hold_begins(now);
         // There may be no room for it.
-        if self.funerals.contains_key(&key) {
+        if self.faults.funerals.contains_key(&key) {
             self.turn.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
         }
-        if self.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
+        if self.faults.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
             self.taint(now, server, Cause::DeadClient);
         }
     }
@@ -226,9 +234,11 @@ impl Core {
             let domain = domain.clone();
             self.turn.record(JournalEvent::FuneralBegun { process: key, uid, domain, descriptors, pinned_bytes: None });
         }
-        let pinned = self.held.take_known(key);
+        let pinned = self.faults.held.take_known(key);
         let (is_endless, is_looked_at) = (endless, pinned.is_some());
-        self.funerals.insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
+        self.faults
+            .funerals
+            .insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
         self.hold_begins(now);
         true
     }
@@ -236,14 +246,14 @@ impl Core {
     /// Whose copies are held: of a client that lives or is mourned, its user and its server.
     #[must_use]
     pub fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
-        let process = self.clients.known(key).or_else(|| Some(&self.funerals.get(&key)?.process))?;
+        let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
         Some((process.uid, process.server))
     }
 
     /// The dead whose copies are held, until when, and whether their work counts as endless.
     #[must_use]
     pub fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
-        self.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
+        self.faults.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
     }
 
     /// How long copies are kept after a sudden death; `None` is not at all.
@@ -254,7 +264,7 @@ impl Core {
 
     /// Whether work of dead clients may run on a server.
     pub(in crate::core) fn has_funerals(&self, server: ServerEpoch) -> bool {
-        self.funerals.values().any(|funeral| funeral.process.server == server)
+        self.faults.funerals.values().any(|funeral| funeral.process.server == server)
     }
 
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
@@ -265,11 +275,11 @@ impl Core {
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
     #[must_use]
     pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
-        self.funerals.contains_key(&key) || self.clients.known(key).is_some()
+        self.faults.funerals.contains_key(&key) || self.clients.known(key).is_some()
     }
 
     pub(super) fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
-        let Some(funeral) = self.funerals.remove(&key) else {
+        let Some(funeral) = self.faults.funerals.remove(&key) else {
             return;
         };
         let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
@@ -290,7 +300,7 @@ impl Core {
     }
 
     pub(in crate::core) fn end_funerals_of(&mut self, now: Duration, server: ServerEpoch, reason: FuneralEnd) {
-        let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
+        let own = self.faults.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
         let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
         for key in keys {
             self.end_funeral(now, key, reason);
@@ -309,18 +319,18 @@ impl Core {
     }
 
     pub(in crate::core) fn funerals_deadline(&self) -> Option<Duration> {
-        self.funerals.values().filter_map(|funeral| funeral.act_at).min()
+        self.faults.funerals.values().filter_map(|funeral| funeral.act_at).min()
     }
 
     pub(in crate::core) fn advance_funerals(&mut self, now: Duration) {
-        let alone = self.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
+        let alone = self.faults.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
         let alone: Vec<ServerEpoch> = alone.map(|(_, funeral)| funeral.process.server).collect();
         for server in alone {
             if !self.is_retired(server) {
                 self.retire(now, server);
             }
         }
-        let due = self.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
+        let due = self.faults.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
         let due: Vec<(ProcessKey, ServerEpoch, bool)> =
             due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
         for (key, server, is_endless) in due {
@@ -335,7 +345,7 @@ impl Core {
                 self.policy.funerals.hold_timeout.as_secs()
             ));
             let until = self.policy.funerals.endless_hold.map(|hold| now + hold);
-            if let Some(funeral) = self.funerals.get_mut(&key) {
+            if let Some(funeral) = self.faults.funerals.get_mut(&key) {
                 funeral.is_endless = true;
                 funeral.act_at = until;
             }

@@ -92,38 +92,38 @@ impl HeldMemory {
 impl Core {
     /// The GPUs can be looked at from now on.
     pub(in crate::core) fn hold_is_watched(&mut self, now: Duration) {
-        self.held.is_watched = true;
-        if !self.funerals.is_empty() {
-            self.held.look_at.get_or_insert(now + LOOK_AFTER);
+        self.faults.held.is_watched = true;
+        if !self.faults.funerals.is_empty() {
+            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
     }
 
     /// Somebody's copies are held from now on.
     pub(super) fn hold_begins(&mut self, now: Duration) {
-        if self.held.is_watched {
-            self.held.look_at.get_or_insert(now + LOOK_AFTER);
+        if self.faults.held.is_watched {
+            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
         self.bound_holds(now);
     }
 
     /// Somebody's copies are closed.
     pub(super) fn hold_ends(&mut self, now: Duration, was_of_unassigned: bool) {
-        self.held.released_at = Some(now);
-        self.held.together = None;
-        self.held.is_unassigned_less |= was_of_unassigned;
-        if self.held.is_watched {
-            self.held.look_at = Some(now + FREED_AFTER);
+        self.faults.held.released_at = Some(now);
+        self.faults.held.together = None;
+        self.faults.held.is_unassigned_less |= was_of_unassigned;
+        if self.faults.held.is_watched {
+            self.faults.held.look_at = Some(now + FREED_AFTER);
         }
     }
 
     pub(in crate::core) fn held_deadline(&self) -> Option<Duration> {
-        self.held.look_at.filter(|_| self.held.looking_since.is_none())
+        self.faults.held.look_at.filter(|_| self.faults.held.looking_since.is_none())
     }
 
     pub(in crate::core) fn advance_held(&mut self, now: Duration) {
         if self.held_deadline().is_some_and(|at| at <= now) {
-            self.held.look_at = None;
-            self.held.looking_since = Some(now);
+            self.faults.held.look_at = None;
+            self.faults.held.looking_since = Some(now);
             self.turn.push(Effect::LookAtMemory);
         }
     }
@@ -135,31 +135,31 @@ impl Core {
         seen: Result<Vec<GpuMemory>, String>,
         was_asked: bool,
     ) {
-        let since = if was_asked { self.held.looking_since.take() } else { None };
+        let since = if was_asked { self.faults.held.looking_since.take() } else { None };
         let (total, nobodys) = match seen.and_then(|gpus| self.nobodys_memory(&gpus)) {
             Ok(known) => known,
             Err(reason) => {
-                if was_asked && self.held.unknown.as_ref() != Some(&reason) {
+                if was_asked && self.faults.held.unknown.as_ref() != Some(&reason) {
                     let each = TAKEN_FOR >> 20;
                     self.turn.log(format!(
                         "How much GPU memory dead clients hold is not known, {each} MiB each is assumed: {reason}"
                     ));
-                    self.held.unknown = Some(reason);
+                    self.faults.held.unknown = Some(reason);
                 }
                 return self.bound_holds(now);
             }
         };
-        self.held.unknown = None;
-        self.held.total = Some(total);
-        let is_settling = self.held.released_at.is_some_and(|at| now < at + FREED_AFTER);
-        if self.funerals.is_empty() {
+        self.faults.held.unknown = None;
+        self.faults.held.total = Some(total);
+        let is_settling = self.faults.held.released_at.is_some_and(|at| now < at + FREED_AFTER);
+        if self.faults.funerals.is_empty() {
             if !is_settling {
                 self.nothing_is_held(nobodys);
             }
-        } else if let (Some(base), Some(since)) = (self.held.base, since) {
-            if self.held.released_at.is_some_and(|at| at + FREED_AFTER > since) {
+        } else if let (Some(base), Some(since)) = (self.faults.held.base, since) {
+            if self.faults.held.released_at.is_some_and(|at| at + FREED_AFTER > since) {
                 // What was closed may have been in use still, or not.
-                self.held.look_at = Some(now + FREED_AFTER);
+                self.faults.held.look_at = Some(now + FREED_AFTER);
             } else {
                 self.share_out(now, since, nobodys.saturating_sub(base));
             }
@@ -183,7 +183,7 @@ impl Core {
 
     /// Nobody's copies are held, and this is in use all the same.
     fn nothing_is_held(&mut self, nobodys: u64) {
-        let more = self.held.base.map_or(0, |base| nobodys.saturating_sub(base));
+        let more = self.faults.held.base.map_or(0, |base| nobodys.saturating_sub(base));
         if more >= NOTICEABLE {
             self.turn.log(format!(
                 "{} MiB of GPU memory are in use that no process on the GPUs has, and no copies are held: something \
@@ -191,30 +191,31 @@ impl Core {
                 more >> 20
             ));
         }
-        if self.held.base.replace(nobodys) != Some(nobodys) {
+        if self.faults.held.base.replace(nobodys) != Some(nobodys) {
             self.turn.save();
         }
     }
 
     /// The dead hold this much together: what nobody was known to hold is of those who have died since.
     fn share_out(&mut self, now: Duration, since: Duration, held: u64) {
-        let known: u64 = self.funerals.values().filter_map(|funeral| funeral.pinned).sum();
+        let known: u64 = self.faults.funerals.values().filter_map(|funeral| funeral.pinned).sum();
         let is_new = |funeral: &Funeral| !funeral.is_looked_at && funeral.since + LOOK_AFTER <= since;
         let new: Vec<(ProcessKey, Uid)> = self
+            .faults
             .funerals
             .iter()
             .filter(|(_, funeral)| is_new(funeral))
             .map(|(key, funeral)| (*key, funeral.process.uid))
             .collect();
-        let is_one_users = new.windows(2).all(|pair| pair[0].1 == pair[1].1) && !self.held.is_unassigned_less;
+        let is_one_users = new.windows(2).all(|pair| pair[0].1 == pair[1].1) && !self.faults.held.is_unassigned_less;
         let rest = held.saturating_sub(known);
-        let share = rest.saturating_sub(self.held.unassigned) / u64::try_from(new.len()).unwrap_or(1).max(1);
+        let share = rest.saturating_sub(self.faults.held.unassigned) / u64::try_from(new.len()).unwrap_or(1).max(1);
         if !is_one_users || new.is_empty() {
-            self.held.unassigned = rest;
-            self.held.is_unassigned_less = false;
+            self.faults.held.unassigned = rest;
+            self.faults.held.is_unassigned_less = false;
         }
         for (key, uid) in new {
-            let Some(funeral) = self.funerals.get_mut(&key) else {
+            let Some(funeral) = self.faults.funerals.get_mut(&key) else {
                 continue;
             };
             funeral.is_looked_at = true;
@@ -225,16 +226,16 @@ impl Core {
                 self.turn.save();
             }
         }
-        self.held.together = Some(held);
-        if self.funerals.values().any(|funeral| !funeral.is_looked_at) {
-            self.held.look_at.get_or_insert(now + LOOK_AFTER);
+        self.faults.held.together = Some(held);
+        if self.faults.funerals.values().any(|funeral| !funeral.is_looked_at) {
+            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
     }
 
     /// What the dead hold by what is known or assumed, by user.
     fn held_by_users(&self) -> BTreeMap<Uid, u64> {
         let mut held: BTreeMap<Uid, u64> = BTreeMap::new();
-        for funeral in self.funerals.values() {
+        for funeral in self.faults.funerals.values() {
             *held.entry(funeral.process.uid).or_default() += funeral.bytes();
         }
         held
@@ -242,7 +243,7 @@ impl Core {
 
     /// What the dead of all users may hold: no more than half of what there is.
     fn most_held(&self) -> Option<u64> {
-        let half = self.held.total.map(|total| total / 2);
+        let half = self.faults.held.total.map(|total| total / 2);
         let most = self.policy.funerals.hold_memory;
         most.into_iter().chain(half).min().filter(|_| most.is_some())
     }
@@ -254,7 +255,7 @@ impl Core {
             let of_one = self.policy.funerals.hold_memory_per_user;
             let is_over = |(_, bytes): &(&Uid, &u64)| of_one.is_some_and(|most| **bytes > most);
             let over = held.iter().find(is_over).map(|(uid, bytes)| (*uid, *bytes, "hold_memory_per_user"));
-            let all = held.values().sum::<u64>().max(self.held.together.unwrap_or_default());
+            let all = held.values().sum::<u64>().max(self.faults.held.together.unwrap_or_default());
             let most =
                 held.iter().max_by_key(|(_, bytes)| **bytes).filter(|_| self.most_held().is_some_and(|m| all > m));
             let Some((uid, bytes, bound)) = over.or(most.map(|(uid, _)| (*uid, all, "hold_memory"))) else {
@@ -274,14 +275,14 @@ impl Core {
 
     /// Which of a user's holds is ended first: one with no other client beside it, then the oldest.
     fn hold_to_end(&self, uid: Uid) -> Option<ProcessKey> {
-        let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.uid == uid);
+        let own = self.faults.funerals.iter().filter(|(_, funeral)| funeral.process.uid == uid);
         own.min_by_key(|(_, funeral)| (self.has_clients(funeral.process.server), funeral.since)).map(|(key, _)| *key)
     }
 
     /// Makes room for one more among very many: of the user who has the most.
     pub(super) fn make_room_for_hold(&mut self, now: Duration) {
         let mut count: BTreeMap<Uid, usize> = BTreeMap::new();
-        for funeral in self.funerals.values() {
+        for funeral in self.faults.funerals.values() {
             *count.entry(funeral.process.uid).or_default() += 1;
         }
         let most = count.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid);

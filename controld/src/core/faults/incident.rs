@@ -12,6 +12,7 @@ mod outcome;
 #[cfg(test)]
 pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 
+use super::Faults;
 use super::evidence::{MemoryFault, ProcessKey};
 use super::own_word::{OwnWord, OwnWords};
 use super::verdict::{Confidence, Identity, Testimony};
@@ -174,10 +175,17 @@ impl Incident {
     }
 
     /// More is known of a client.
-    pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
+    fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         if let Some((_, process)) = self.clients.iter_mut().find(|(known, _)| *known == pid) {
             process.identity = Arc::clone(identity);
         }
+    }
+}
+
+impl Faults {
+    /// More is known of a client.
+    pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
+        self.incidents.values_mut().for_each(|incident| incident.identity_known(pid, identity));
     }
 }
 
@@ -185,14 +193,14 @@ impl Core {
     /// Adds a statement to its server's incident, which begins with its first sign. Returns the incident's number.
     pub(in crate::core) fn testify(&mut self, now: Duration, epoch: ServerEpoch, statement: Statement) -> u64 {
         let window = self.policy.constants.evidence_window;
-        if !self.incidents.contains_key(&epoch) {
-            let mut incident = Incident::new(self.next_incident, now, now + window);
-            incident.own_words = OwnWords::after(self.talked_of_at(epoch), now);
-            self.next_incident += 1;
-            self.incidents.insert(epoch, incident);
+        if !self.faults.incidents.contains_key(&epoch) {
+            let mut incident = Incident::new(self.faults.next_incident, now, now + window);
+            incident.own_words = OwnWords::after(self.faults.talked_of.get(&epoch).copied(), now);
+            self.faults.next_incident += 1;
+            self.faults.incidents.insert(epoch, incident);
             self.note_clients(epoch);
         }
-        let Some(incident) = self.incidents.get_mut(&epoch) else {
+        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return 0;
         };
         let id = incident.id;
@@ -224,7 +232,7 @@ impl Core {
         } else {
             incident.testimonies.push(testimony.clone());
             if let Some(last) = incident.verdict
-                && let Some(verdict) = self.verdicts.iter_mut().find(|verdict| verdict.number == last.number)
+                && let Some(verdict) = self.faults.verdicts.iter_mut().find(|verdict| verdict.number == last.number)
             {
                 verdict.witnesses.push(testimony.clone());
             }
@@ -235,7 +243,7 @@ impl Core {
         }
         self.spoil(epoch, &gpus);
         let is_late = |incident: &Incident| incident.verdict.is_some_and(|last| last.confidence == Confidence::Unknown);
-        if points_at.is_some() && self.incidents.get(&epoch).is_some_and(is_late) {
+        if points_at.is_some() && self.faults.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(now, epoch);
         }
         self.judge_by_own_word(now, epoch);
@@ -250,7 +258,7 @@ impl Core {
             .filter(|(pid, process)| !self.has_reached(epoch, *pid, process))
             .map(|(pid, _)| *pid)
             .collect();
-        let Some(incident) = self.incidents.get_mut(&epoch) else {
+        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return;
         };
         for (pid, process) in known {
@@ -282,7 +290,7 @@ impl Core {
     /// The server of an incident is known to be lost.
     pub(super) fn confirm_incident(&mut self, now: Duration, epoch: ServerEpoch) {
         let window = self.policy.constants.evidence_window;
-        let Some(incident) = self.incidents.get_mut(&epoch) else {
+        let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return;
         };
         if incident.is_confirmed {
@@ -304,20 +312,20 @@ impl Core {
         incident.is_confirmed = true;
         let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());
         incident.testimonies.push(Testimony { witness, names: None, after: Duration::ZERO, text });
-        self.incidents.insert(epoch, incident);
+        self.faults.incidents.insert(epoch, incident);
     }
 
     /// Whether the fault of a server still is to have its verdict.
     pub(in crate::core) fn is_unjudged(&self, epoch: ServerEpoch) -> bool {
-        self.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
+        self.faults.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
     }
 
     pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
-        self.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
+        self.faults.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
     }
 
     /// Whether the kernel has said that this very server met an error.
     pub(in crate::core) fn has_kernels_word(&self, server: ServerEpoch) -> bool {
-        self.incidents.get(&server).is_some_and(|incident| incident.has_kernels_word)
+        self.faults.incidents.get(&server).is_some_and(|incident| incident.has_kernels_word)
     }
 }

@@ -25,3 +25,125 @@ pub(super) mod remains;
 pub(super) mod sanctions;
 pub(super) mod spared;
 pub(super) mod verdict;
+
+use crate::core::ids::{ServerEpoch, Uid};
+use crate::core::saved::{Saved, SavedServer, read, written};
+use blame::{Death, Deaths, Verdicts};
+use core::time::Duration;
+use evidence::ProcessKey;
+use funeral::Funeral;
+use held::HeldMemory;
+use incident::Incident;
+use remains::{Remains, Spaces};
+use sanctions::{Ending, Offenders};
+use spared::Aftermath;
+use std::collections::BTreeMap;
+
+/// All that is known of faults, and of those who have caused or met them.
+#[derive(Debug)]
+pub(super) struct Faults {
+    incidents: BTreeMap<ServerEpoch, Incident>,
+    next_incident: u64,
+    /// Until when there were signs of a fault of a server of which nothing came.
+    talked_of: BTreeMap<ServerEpoch, Duration>,
+    /// The users of whose servers there was a verdict lately on what anybody can write and cause, and when.
+    doubted: BTreeMap<Uid, Duration>,
+    verdicts: Verdicts,
+    next_verdict: u64,
+    /// The clients that died lately, oldest first.
+    deaths: Deaths,
+    /// What has become of the servers that a fault has cost clients.
+    aftermaths: BTreeMap<ServerEpoch, Aftermath>,
+    funerals: BTreeMap<ProcessKey, Funeral>,
+    held: HeldMemory,
+    remains: BTreeMap<ProcessKey, Remains>,
+    spaces: Spaces,
+    offenders: Offenders,
+    next_quarantine: u64,
+    endings: BTreeMap<ProcessKey, Ending>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            incidents: BTreeMap::new(),
+            next_incident: 1,
+            talked_of: BTreeMap::new(),
+            doubted: BTreeMap::new(),
+            verdicts: Verdicts::new(),
+            next_verdict: 1,
+            deaths: Deaths::new(),
+            aftermaths: BTreeMap::new(),
+            funerals: BTreeMap::new(),
+            held: HeldMemory::default(),
+            remains: BTreeMap::new(),
+            spaces: Spaces::default(),
+            offenders: Offenders::default(),
+            next_quarantine: 1,
+            endings: BTreeMap::new(),
+        }
+    }
+}
+
+impl Faults {
+    /// What a successor must know of them.
+    pub(super) fn saved(&self) -> Saved {
+        let held = self.funerals.iter().filter_map(|(key, funeral)| Some((written(*key), funeral.pinned?)));
+        Saved {
+            next_incident: self.next_incident,
+            next_verdict: self.next_verdict,
+            next_quarantine: self.next_quarantine,
+            nobodys_memory: self.held.base(),
+            held: held.map(|(process, bytes)| format!("{process} {bytes}")).collect(),
+            ..Saved::default()
+        }
+    }
+
+    /// What an earlier daemon knew, and what it knew of those of its servers that are there.
+    pub(super) fn restored(saved: &Saved, alive: &[SavedServer]) -> Self {
+        let incidents = alive.iter().map(|old| old.incident.saturating_add(1)).max();
+        let noted = alive.iter().filter_map(|old| old.group.as_ref()).map(|group| group.quarantine).max();
+        let held = |text: &String| Some((read(text), text.rsplit_once(' ')?.1.parse().ok()?));
+        let lost = alive.iter().filter(|old| old.tainted && old.incident != 0);
+        Self {
+            next_incident: saved.next_incident.max(incidents.unwrap_or_default()).max(1),
+            next_verdict: saved.next_verdict.max(1),
+            aftermaths: lost.map(|old| (ServerEpoch(old.epoch), Aftermath::restored(old))).collect(),
+            held: HeldMemory::restored(saved.nobodys_memory, saved.held.iter().filter_map(held).collect()),
+            next_quarantine: saved.next_quarantine.max(noted.unwrap_or_default().saturating_add(1)),
+            ..Self::default()
+        }
+    }
+
+    /// A server has ended: nobody is left whom its fault, or remains there, could harm.
+    pub(super) fn server_gone(&mut self, server: ServerEpoch) {
+        self.talked_of.remove(&server);
+        self.aftermaths.remove(&server);
+        // Their memory is gone with it.
+        self.remains.retain(|_, remains| remains.server != server);
+    }
+
+    /// The clients that died lately, oldest first.
+    pub(super) fn deaths(&self) -> impl DoubleEndedIterator<Item = &Death> {
+        self.deaths.iter()
+    }
+}
+
+#[cfg(test)]
+impl Faults {
+    pub(super) fn incidents(&self) -> &BTreeMap<ServerEpoch, Incident> {
+        &self.incidents
+    }
+
+    pub(super) fn funerals(&self) -> &BTreeMap<ProcessKey, Funeral> {
+        &self.funerals
+    }
+
+    pub(super) fn remains(&self) -> &BTreeMap<ProcessKey, Remains> {
+        &self.remains
+    }
+
+    pub(super) fn endings(&self) -> &BTreeMap<ProcessKey, Ending> {
+        &self.endings
+    }
+}

@@ -40,13 +40,13 @@ impl Core {
         let text = offender.to_string();
         let is_its = |domain: &&Domain| domain.offender().as_deref() == Some(text.as_str());
         let of_domain = self.domains.values().find(is_its).and_then(|domain| domain.quarantine);
-        if let Some(number) = of_domain.or(self.offenders.quarantine(offender)) {
-            self.offenders.set_quarantine(offender, number);
+        if let Some(number) = of_domain.or(self.faults.offenders.quarantine(offender)) {
+            self.faults.offenders.set_quarantine(offender, number);
             return number;
         }
-        let number = self.next_quarantine;
-        self.next_quarantine = number.saturating_add(1);
-        self.offenders.set_quarantine(offender, number);
+        let number = self.faults.next_quarantine;
+        self.faults.next_quarantine = number.saturating_add(1);
+        self.faults.offenders.set_quarantine(offender, number);
         self.turn.log(format!("{} is the quarantine of {text}", name(number)));
         number
     }
@@ -68,9 +68,9 @@ impl Core {
         if domain.quarantine.is_some() || domain.offender().is_none() {
             return;
         }
-        domain.quarantine = Some(if noted == 0 { self.next_quarantine } else { noted });
+        domain.quarantine = Some(if noted == 0 { self.faults.next_quarantine } else { noted });
         if noted == 0 {
-            self.next_quarantine = self.next_quarantine.saturating_add(1);
+            self.faults.next_quarantine = self.faults.next_quarantine.saturating_add(1);
         }
     }
 }

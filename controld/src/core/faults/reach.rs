@@ -10,10 +10,11 @@
 
 use super::blame::DEATH_REACH;
 use super::evidence::End;
+use super::incident::Incident;
+use crate::core::Core;
 use crate::core::clients::admission::Process;
 use crate::core::gpu::{GpuSet, are_apart};
 use crate::core::ids::{Pid, ServerEpoch};
-use crate::core::{Core, Incident};
 
 /// On which GPUs a process may have contexts that go together; `None` when nobody knows.
 type Carried = Option<GpuSet>;
@@ -21,8 +22,8 @@ type Carried = Option<GpuSet>;
 impl Core {
     /// The GPUs that the fault of a server reaches; `None` when it may be all.
     pub(super) fn reach_of(&self, epoch: ServerEpoch) -> Option<GpuSet> {
-        let server = self.servers.get(&epoch).filter(|server| !server.has_hidden_clients)?;
-        let mut reached = server.aftermath.gpus.clone();
+        self.servers.get(&epoch).filter(|server| !server.has_hidden_clients)?;
+        let mut reached: GpuSet = self.faults.spoilt_gpus(epoch).cloned().collect();
         if reached.is_empty() {
             return None;
         }
@@ -45,11 +46,11 @@ impl Core {
             self.clients.process(pid).is_some_and(is_it)
         };
         let living = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
-        let incident = self.incidents.get(&epoch);
+        let incident = self.faults.incidents.get(&epoch);
         let gone = incident.into_iter().flat_map(|incident| &incident.clients);
         let gone = gone.filter(|(pid, then)| !is_alive(*pid, then)).map(|(pid, then)| (*pid, then));
         let since = incident.map_or(self.turn.now, |incident: &Incident| incident.first).saturating_sub(DEATH_REACH);
-        let died = self.deaths.iter().filter(|death| death.process.server == epoch && death.at >= since);
+        let died = self.faults.deaths.iter().filter(|death| death.process.server == epoch && death.at >= since);
         // Who has ended well in that time had no error.
         let died = died.filter(|death| death.end != End::Exited(0)).map(|death| (death.key.pid, &death.process));
         let all = living.chain(gone).chain(died);

@@ -23,24 +23,21 @@ const HAS_BURIED: Duration = Duration::from_secs(1);
 impl Core {
     /// Asks a server whether it has got over its fault, as long as it has clients.
     pub(super) fn watch_aftermath(&mut self, now: Duration, epoch: ServerEpoch) {
+        let is_connected = self.servers.get(&epoch).is_some_and(Server::is_connected);
         let has_clients = self.clients.are_on(epoch);
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) else {
             return;
         };
         if !has_clients {
-            server.aftermath.is_watched = false;
+            aftermath.is_watched = false;
             return;
         }
-        if !core::mem::replace(&mut server.aftermath.is_watched, true) {
-            server.aftermath.pause = FIRST_PAUSE;
-            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
+        if !core::mem::replace(&mut aftermath.is_watched, true) {
+            aftermath.pause = FIRST_PAUSE;
+            aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
-        let is_connected = server.is_connected();
-        if server.aftermath.ask_at.is_some_and(|at| at <= now) {
-            server.aftermath.ask_at = None;
-            if is_connected {
-                self.ask(epoch, Request::Status, Purpose::Recovered);
-            }
+        if aftermath.ask_at.take_if(|at| *at <= now).is_some() && is_connected {
+            self.ask(epoch, Request::Status, Purpose::Recovered);
         }
     }
 
@@ -55,15 +52,16 @@ impl Core {
         let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
             return;
         };
+        let aftermath = self.faults.aftermaths.entry(epoch).or_default();
         let has_noticed = server.tainted.is_some_and(|taint| now >= taint.at + patience);
         match reply {
-            Ok(Reply::Active(true)) if server.aftermath.is_admitted || has_noticed => {
-                server.aftermath.sound_since.get_or_insert(now);
+            Ok(Reply::Active(true)) if aftermath.is_admitted || has_noticed => {
+                aftermath.sound_since.get_or_insert(now);
                 server.healthy_at = Some(now);
                 self.ask(epoch, Request::DeviceClients, Purpose::Remaining);
             }
             Ok(_) | Err(NoReply::TimedOut) => {
-                server.aftermath.is_admitted |= matches!(reply, Ok(Reply::Active(false)));
+                aftermath.is_admitted |= matches!(reply, Ok(Reply::Active(false)));
                 self.ask_again(now, epoch);
             }
             Err(NoReply::Lost | NoReply::Unsupported) => {}
@@ -71,16 +69,15 @@ impl Core {
     }
 
     fn ask_again(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.aftermath.ask_at = Some(now + server.aftermath.pause);
-            server.aftermath.pause = (server.aftermath.pause * 2).min(LARGEST_PAUSE);
+        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) {
+            aftermath.ask_at = Some(now + aftermath.pause);
+            aftermath.pause = (aftermath.pause * 2).min(LARGEST_PAUSE);
         }
     }
 
     /// A server that has got over its fault has told whose contexts it has still.
     pub(in crate::core) fn remaining_told(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
-        let is_sound = |server: &&mut Server| server.is_lost() && server.aftermath.sound_since.is_some();
-        if self.servers.get_mut(&epoch).filter(is_sound).is_none() {
+        if !self.is_lost(epoch) || !self.faults.has_recovered(epoch) {
             return;
         }
         match reply {
@@ -98,29 +95,30 @@ impl Core {
 
     fn takes_clients_again(&mut self, epoch: ServerEpoch) {
         let has_spared = self.has_spared(epoch);
-        if let Some(server) = self.servers.get_mut(&epoch).filter(|_| has_spared)
-            && !core::mem::replace(&mut server.aftermath.is_announced, true)
+        if let (Some(server), Some(aftermath)) = (self.servers.get(&epoch), self.faults.aftermaths.get_mut(&epoch))
+            && has_spared
+            && !core::mem::replace(&mut aftermath.is_announced, true)
         {
-            let (pid, whom) = (server.pid.unwrap_or_default(), whom(&server.aftermath.gpus));
+            let (pid, whom) = (server.pid.unwrap_or_default(), whom(&aftermath.gpus));
             self.turn.log(format!("Server {pid} takes clients again that {whom}"));
         }
     }
 
     /// A server says that it is in a fault.
     pub(super) fn admits_fault(&mut self, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.aftermath.is_admitted = true;
+        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) {
+            aftermath.is_admitted = true;
         }
     }
 
     /// A server that had recovered says, or is about to, that it is in a fault.
     pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch)
-            && server.aftermath.sound_since.take().is_some()
+        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch)
+            && aftermath.sound_since.take().is_some()
         {
-            server.aftermath.is_announced = false;
-            server.aftermath.pause = FIRST_PAUSE;
-            server.aftermath.ask_at = Some(now + FIRST_PAUSE);
+            aftermath.is_announced = false;
+            aftermath.pause = FIRST_PAUSE;
+            aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
     }
 }

@@ -53,7 +53,7 @@ impl Spaces {
 /// A dead client of which something may be left.
 #[derive(Debug, Clone)]
 pub(in crate::core) struct Remains {
-    server: ServerEpoch,
+    pub(super) server: ServerEpoch,
     uid: Uid,
     domain: String,
     since: Duration,
@@ -69,7 +69,7 @@ impl Core {
         key: ProcessKey,
         condemned: bool,
     ) {
-        self.spaces.add(va_space, key);
+        self.faults.spaces.add(va_space, key);
         let known = self.clients.known(key).filter(|process| condemned && !process.condemned);
         if let Some(process) = known.cloned() {
             self.clients.condemn(key.pid);
@@ -81,7 +81,7 @@ impl Core {
     /// The module says that nothing is left of an address space.
     pub(in crate::core) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
         self.clients.channels_mut().remove_va_space(va_space);
-        self.spaces.owners.remove(&va_space);
+        self.faults.spaces.owners.remove(&va_space);
         if let Some(key) = process.filter(|key| self.clients.known(*key).is_none()) {
             self.end_funeral(now, key, FuneralEnd::Drained);
         }
@@ -91,55 +91,51 @@ impl Core {
     /// What the module told is void; all of it follows, or it is no longer read.
     pub(in crate::core) fn hardware_forgotten(&mut self) {
         self.clients.channels_mut().forget_hardware();
-        self.spaces = Spaces::default();
+        self.faults.spaces = Spaces::default();
     }
 
     /// The module has told of everything that there is.
     pub(in crate::core) fn hardware_known(&mut self, now: Duration) {
-        self.spaces.is_complete = true;
+        self.faults.spaces.is_complete = true;
         self.settle_remains(now);
     }
 
     /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
     pub(super) fn await_last_trace(&mut self, now: Duration, pid: Pid, process: &Process, domain: String) {
-        let oldest = self.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
-        if let Some(oldest) = oldest.filter(|_| self.remains.len() >= MAX_REMAINS) {
+        let oldest = self.faults.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
+        if let Some(oldest) = oldest.filter(|_| self.faults.remains.len() >= MAX_REMAINS) {
             self.end_waiting(now, oldest, false);
         }
         let (server, uid) = (process.server, process.uid);
-        self.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
+        self.faults.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
         self.settle_remains(now);
     }
 
     /// Tells of those of whom nothing is left.
     fn settle_remains(&mut self, now: Duration) {
-        let gone: Vec<ProcessKey> = self.remains.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
+        let gone: Vec<ProcessKey> =
+            self.faults.remains.keys().filter(|key| self.faults.spaces.has_none_of(**key)).copied().collect();
         for key in gone {
             self.end_waiting(now, key, true);
         }
     }
 
     fn end_waiting(&mut self, now: Duration, process: ProcessKey, complete: bool) {
-        if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
+        if let Some(Remains { uid, domain, since, .. }) = self.faults.remains.remove(&process) {
             let after = now.saturating_sub(since);
             self.turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
         }
     }
 
-    /// A server has ended: nobody is left whom the remains could harm, and its memory is gone with it.
-    pub(in crate::core) fn forget_remains_of(&mut self, server: ServerEpoch) {
-        self.remains.retain(|_, remains| remains.server != server);
-    }
-
     pub(in crate::core) fn remains_deadline(&self) -> Option<Duration> {
-        self.remains.values().map(|remains| remains.since + PATIENCE).min()
+        self.faults.remains.values().map(|remains| remains.since + PATIENCE).min()
     }
 
     pub(in crate::core) fn advance_remains(&mut self, now: Duration) {
-        let due = self.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
+        let due = self.faults.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
         let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
         for key in due {
-            let what = if self.spaces.is_complete {
+            let what = if self.faults.spaces.is_complete {
                 "something of it is left: another process may have its descriptors"
             } else {
                 "the patched module does not say what is left of it"

@@ -7,8 +7,8 @@
 //! its process to end, and kills after `kill_timeout`: a client that is killed at work takes the others along.
 
 use super::evidence::ProcessKey;
-use super::quarantine;
 use super::verdict::{Identity, Verdict};
+use super::{Faults, quarantine};
 use crate::core::clients::admission::Process;
 use crate::core::ids::Uid;
 use crate::core::journal::{JournalEvent, Sanction};
@@ -74,11 +74,6 @@ impl Record {
 pub(in crate::core) struct Offenders(BTreeMap<Offender, Record>);
 
 impl Offenders {
-    /// Whether nobody has caused a fault that counts.
-    pub(in crate::core) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The number of an offender's quarantine, if it has had one.
     pub(in crate::core) fn quarantine(&self, offender: &Offender) -> Option<u64> {
         self.0.get(offender)?.quarantine
@@ -127,9 +122,21 @@ impl Offenders {
     }
 }
 
+impl Faults {
+    /// Whether anybody has caused a fault that counts.
+    pub(in crate::core) fn has_offenders(&self) -> bool {
+        !self.offenders.0.is_empty()
+    }
+}
+
 impl Core {
     pub(in crate::core) fn is_quarantined(&self, now: Duration, offender: &Offender) -> bool {
-        self.offenders.0.get(offender).and_then(|record| record.quarantined_until).is_some_and(|until| until > now)
+        self.faults
+            .offenders
+            .0
+            .get(offender)
+            .and_then(|record| record.quarantined_until)
+            .is_some_and(|until| until > now)
     }
 
     /// Why a newcomer is refused, if its like has caused too many faults.
@@ -139,7 +146,7 @@ impl Core {
             return None;
         }
         let offender = Offender::of(peer.uid, identity);
-        let until = self.offenders.0.get(&offender)?.refused_until.filter(|until| *until > now)?;
+        let until = self.faults.offenders.0.get(&offender)?.refused_until.filter(|until| *until > now)?;
         Some(format!("{offender} has caused too many faults, for {} s more", (until - now).as_secs() + 1))
     }
 
@@ -165,7 +172,7 @@ impl Core {
             }
         }
         let offender = Offender::of(uid, &process.identity);
-        let counted = self.offenders.count(now, offender.clone(), policy);
+        let counted = self.faults.offenders.count(now, offender.clone(), policy);
         sanctions.extend(counted.into_iter().map(|(sanction, lasts)| (sanction, Some(lasts))));
         for (sanction, lasts) in sanctions {
             let domain = domain.clone();
@@ -187,12 +194,12 @@ impl Core {
     /// Ends a client: its work on the GPU first, since a client that dies in a kernel takes the others along, then its
     /// process, politely and after `kill_timeout` not.
     pub(super) fn end_client(&mut self, now: Duration, key: ProcessKey, process: &Process) {
-        if self.endings.contains_key(&key) {
+        if self.faults.endings.contains_key(&key) {
             return;
         }
         self.turn.log(format!("Client {} is ended", key.pid));
         let kill_at = now + self.policy.kill_timeout;
-        self.endings.insert(key, Ending { kill_at, is_asked: false });
+        self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
         let reachable = self.servers.get(&process.server).is_some_and(Server::is_connected);
         if reachable {
             self.ask(process.server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
@@ -203,7 +210,7 @@ impl Core {
 
     /// The server has ended the client's work, or can't; now its process.
     pub(in crate::core) fn client_terminated(&mut self, key: ProcessKey) {
-        if let Some(ending) = self.endings.get_mut(&key)
+        if let Some(ending) = self.faults.endings.get_mut(&key)
             && !ending.is_asked
         {
             ending.is_asked = true;
@@ -214,24 +221,24 @@ impl Core {
     /// Kills those that did not end.
     pub(in crate::core) fn advance_endings(&mut self, now: Duration) {
         let due: Vec<ProcessKey> =
-            self.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
+            self.faults.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
         for key in due {
-            self.endings.remove(&key);
+            self.faults.endings.remove(&key);
             self.turn.push(Effect::EndProcess { process: key, force: true });
         }
     }
 
     /// Forgets offenders whose faults count no longer: who a newcomer is then matters as little as before.
     pub(in crate::core) fn advance_offenders(&mut self, now: Duration) {
-        self.offenders.0.retain(|_, record| record.forgotten_at() > now);
+        self.faults.offenders.0.retain(|_, record| record.forgotten_at() > now);
     }
 
     pub(in crate::core) fn offenders_deadline(&self) -> Option<Duration> {
-        self.offenders.0.values().map(Record::forgotten_at).min()
+        self.faults.offenders.0.values().map(Record::forgotten_at).min()
     }
 
     pub(in crate::core) fn endings_deadline(&self) -> Option<Duration> {
-        self.endings.values().map(|ending| ending.kill_at).min()
+        self.faults.endings.values().map(|ending| ending.kill_at).min()
     }
 }
 

@@ -17,8 +17,10 @@
 //! That variable is the client's own claim. A wrong one harms the client alone: it shares a server that is soon empty.
 //! When the last spared client is gone, the server goes as any that a fault has tainted.
 
+use super::Faults;
 use crate::core::clients::admission::{Client, Process};
-use crate::core::gpu::{GpuSet, are_apart};
+use crate::core::gpu::{Gpu, GpuSet, are_apart};
+use crate::core::saved::{SavedServer, read};
 use crate::core::servers::server::{Role, Server, ServerState};
 use crate::core::{Core, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;
@@ -26,29 +28,53 @@ use std::collections::BTreeSet;
 
 /// What a server needs that a fault has spoilt for some GPUs only.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Aftermath {
+pub(in crate::core) struct Aftermath {
     /// The GPUs that the fault has reached, as far as they are known; none is all, as long as nobody knows better.
-    pub gpus: GpuSet,
+    pub(super) gpus: GpuSet,
     /// Whether it stays for its spared clients.
-    pub(in crate::core) is_kept: bool,
+    pub(super) is_kept: bool,
     /// Whether this daemon has seen to that, and not an earlier one.
-    pub(in crate::core) is_followed: bool,
+    pub(super) is_followed: bool,
     /// Whether it has said that it is in the fault.
-    pub(in crate::core) is_admitted: bool,
+    pub(super) is_admitted: bool,
     /// Whether it is asked how it is, whoever it may have left alone.
-    pub(in crate::core) is_watched: bool,
+    pub(super) is_watched: bool,
     /// When those that the fault has hit have had their time; `None` when that is over, or the server goes with them.
-    pub(in crate::core) victims_due: Option<Duration>,
+    pub(super) victims_due: Option<Duration>,
     /// Since when it is known to be in no fault any more.
-    pub(in crate::core) sound_since: Option<Duration>,
+    pub(super) sound_since: Option<Duration>,
     /// Whether that was said.
-    pub(in crate::core) is_announced: bool,
+    pub(super) is_announced: bool,
     /// When it is asked for that; `None` while it is.
-    pub(in crate::core) ask_at: Option<Duration>,
+    pub(super) ask_at: Option<Duration>,
     /// How long that is from the last time.
-    pub(in crate::core) pause: Duration,
+    pub(super) pause: Duration,
     /// Those whom it had left alone when an earlier daemon was told so, and who have not been found since.
-    pub(in crate::core) remembered: BTreeSet<ProcessKey>,
+    pub(super) remembered: BTreeSet<ProcessKey>,
+}
+
+impl Aftermath {
+    /// Of a fault that an earlier daemon knew; those whom it has left alone are found again when the server names them.
+    pub(super) fn restored(old: &SavedServer) -> Self {
+        Self {
+            gpus: old.gpus.iter().map(|name| Gpu::parse(name)).collect(),
+            is_kept: !old.draining && !old.ending,
+            remembered: old.spared.iter().map(|text| read(text)).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Faults {
+    /// The GPUs that the fault of a server has reached, as far as they are known.
+    pub(in crate::core) fn spoilt_gpus(&self, server: ServerEpoch) -> impl Iterator<Item = &Gpu> {
+        self.aftermaths.get(&server).into_iter().flat_map(|aftermath| &aftermath.gpus)
+    }
+
+    /// Whether a server that has met a fault is known to be in none any more.
+    pub(in crate::core) fn has_recovered(&self, server: ServerEpoch) -> bool {
+        self.aftermaths.get(&server).is_some_and(|aftermath| aftermath.sound_since.is_some())
+    }
 }
 
 impl Core {
@@ -65,15 +91,15 @@ impl Core {
 
     /// A server that an earlier daemon knew has named a client: it may be one that a fault had left alone.
     pub(in crate::core) fn was_spared(&mut self, epoch: ServerEpoch, key: ProcessKey) -> bool {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) else {
             return false;
         };
         // A server names its clients by their pids alone.
         let is_it =
             |known: &ProcessKey| known.pid == key.pid && (key.start_time == 0 || known.start_time == key.start_time);
-        let before = server.aftermath.remembered.len();
-        server.aftermath.remembered.retain(|known| !is_it(known));
-        server.aftermath.remembered.len() < before
+        let before = aftermath.remembered.len();
+        aftermath.remembered.retain(|known| !is_it(known));
+        aftermath.remembered.len() < before
     }
 
     /// Whether anybody lives whom the fault of this server has left alone.
@@ -93,16 +119,17 @@ impl Core {
         let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
             return;
         };
-        let before = server.aftermath.gpus.len();
-        server.aftermath.gpus.extend(gpus.iter().cloned());
-        if server.aftermath.gpus.len() == before {
+        let aftermath = self.faults.aftermaths.entry(epoch).or_default();
+        let before = aftermath.gpus.len();
+        aftermath.gpus.extend(gpus.iter().cloned());
+        if aftermath.gpus.len() == before {
             return;
         }
+        aftermath.is_admitted = false;
         // Those whom the first fault left alone have as long as those whom it hit.
         if let Some(taint) = server.tainted.as_mut().filter(|_| before > 0) {
             taint.at = self.turn.now;
         }
-        server.aftermath.is_admitted = false;
         self.clients.spare_nobody(epoch);
         self.find_spared(epoch);
         self.turn.save();
@@ -117,9 +144,9 @@ impl Core {
         let own = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
         let found = own.filter(|(pid, process)| self.is_elsewhere(*pid, process, &reached)).map(|(pid, _)| pid);
         let found: BTreeSet<Pid> = found.collect();
-        let grows = self.servers.get_mut(&epoch).is_some_and(|server| {
-            let before = core::mem::replace(&mut server.aftermath.gpus, reached);
-            before != server.aftermath.gpus
+        let grows = self.faults.aftermaths.get_mut(&epoch).is_some_and(|aftermath| {
+            let before = core::mem::replace(&mut aftermath.gpus, reached);
+            before != aftermath.gpus
         });
         if self.clients.spare(epoch, &found) || grows {
             self.turn.save();
@@ -134,7 +161,7 @@ impl Core {
 
     /// Whether the fault of a server may have left anybody alone.
     fn may_spare(&self, server: &Server) -> bool {
-        self.gpus.known().are_several() || !server.aftermath.gpus.is_empty()
+        self.gpus.known().are_several() || self.faults.spoilt_gpus(server.epoch).next().is_some()
     }
 
     /// Until when contexts of spared clients wait for a server that is in its fault still.
@@ -146,13 +173,14 @@ impl Core {
     /// Whether a client had better not go to its own server now, which would refuse it.
     pub(in crate::core) fn is_held_back(&self, server: &Server) -> bool {
         server.is_lost()
-            && server.aftermath.sound_since.is_none()
+            && !self.faults.has_recovered(server.epoch)
             && self.held_until(server).is_some_and(|until| until > self.turn.now)
     }
 
     pub(in crate::core) fn spared_deadline(&self) -> Option<Duration> {
         let own = |server: &Server| {
-            let Aftermath { is_kept, is_watched, victims_due, ask_at, .. } = server.aftermath;
+            let Aftermath { is_kept, is_watched, victims_due, ask_at, .. } =
+                *self.faults.aftermaths.get(&server.epoch)?;
             let held = self.held_until(server).filter(|until| *until > self.turn.now);
             let kept = [victims_due, held].into_iter().flatten().filter(|_| is_kept);
             kept.chain(ask_at.filter(|_| is_watched)).min()
@@ -192,10 +220,11 @@ impl Core {
                 self.turn.save();
             }
         }
-        server.aftermath.is_kept = true;
-        if !core::mem::replace(&mut server.aftermath.is_followed, true) {
-            server.aftermath.victims_due = patience.map(|at| at.max(now));
-            let (pid, reached) = (server.pid.unwrap_or_default(), server.aftermath.gpus.clone());
+        let aftermath = self.faults.aftermaths.entry(epoch).or_default();
+        aftermath.is_kept = true;
+        if !core::mem::replace(&mut aftermath.is_followed, true) {
+            aftermath.victims_due = patience.map(|at| at.max(now));
+            let (pid, reached) = (server.pid.unwrap_or_default(), aftermath.gpus.clone());
             // By its own word it may have left some alone of whom that was not known.
             let mut own = self.clients.on(epoch).filter(|(_, process)| process.gpus.is_spared);
             let are_known = own.all(|(pid, process)| self.is_elsewhere(pid, process, &reached));
@@ -203,10 +232,9 @@ impl Core {
             self.turn.log(format!("Server {pid} stays for its clients that {whom}"));
             self.turn.save();
         }
-        if let Some(server) = self.servers.get_mut(&epoch)
-            && server.aftermath.victims_due.is_some_and(|at| at <= now)
-        {
-            server.aftermath.victims_due = None;
+        let due =
+            self.faults.aftermaths.get_mut(&epoch).and_then(|aftermath| aftermath.victims_due.take_if(|at| *at <= now));
+        if due.is_some() {
             self.list_victims(now, epoch);
         }
     }
@@ -214,12 +242,12 @@ impl Core {
     /// Nobody is left whom the fault has spared: the server goes as any other that has met one.
     fn let_go(&mut self, now: Duration, epoch: ServerEpoch) {
         let force_at = self.servers.get(&epoch).and_then(|server| self.held_until(server));
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let (Some(server), Some(aftermath)) = (self.servers.get(&epoch), self.faults.aftermaths.get_mut(&epoch)) else {
             return;
         };
-        if core::mem::take(&mut server.aftermath.is_kept) {
-            server.aftermath.is_followed = false;
-            server.aftermath.victims_due = None;
+        if core::mem::take(&mut aftermath.is_kept) {
+            aftermath.is_followed = false;
+            aftermath.victims_due = None;
             let pid = server.pid.unwrap_or_default();
             self.turn.log(format!("Server {pid} has no clients any more that its fault has left alone"));
             self.drain_after_fault(now, epoch, force_at.map(|at| at.max(now)));
@@ -233,21 +261,21 @@ impl Core {
             server.domain == client.domain
                 && server.role == Role::Active
                 && server.is_connected()
-                && server.aftermath.is_kept
-                && server.aftermath.sound_since.is_some()
+                && self.faults.aftermaths.get(&server.epoch).is_some_and(|aftermath| aftermath.is_kept)
+                && self.faults.has_recovered(server.epoch)
                 && matches!(server.state, ServerState::Serving)
         };
         let sees_none_of = |server: &Server| {
             let seen = self.gpus.known().visible(server.epoch, names);
-            let spoilt = &server.aftermath.gpus;
-            seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, spoilt))
+            let spoilt: GpuSet = self.faults.spoilt_gpus(server.epoch).cloned().collect();
+            seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, &spoilt))
         };
         self.servers.values().filter(takes).find(|server| sees_none_of(server))
     }
 
     /// Whether what a newcomer claims to see decides where it goes.
     pub(in crate::core) fn must_know_claims(&self) -> bool {
-        self.policy.grouping().by_gpu || self.servers.values().any(|server| server.aftermath.is_kept)
+        self.policy.grouping().by_gpu || self.faults.aftermaths.values().any(|aftermath| aftermath.is_kept)
     }
 }
 

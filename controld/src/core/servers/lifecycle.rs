@@ -153,7 +153,7 @@ impl Core {
         };
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
         self.end_funerals_of(now, epoch, reason);
-        self.forget_remains_of(epoch);
+        self.faults.server_gone(epoch);
         self.forget_devices_of(epoch);
         for (pid, process) in self.clients.server_gone(epoch) {
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it

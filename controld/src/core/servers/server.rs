@@ -11,7 +11,6 @@
 //! server is forgotten when its process is gone.
 
 use super::backoff::Backoff;
-use crate::core::faults::spared::Aftermath;
 use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
 use crate::core::journal::StartReason;
 use core::time::Duration;
@@ -106,8 +105,6 @@ pub struct Server {
     pub started_at: Duration,
     /// Whether a fault has spoilt it.
     pub tainted: Option<Taint>,
-    /// Which GPUs that was on, and what becomes of those that have nothing there.
-    pub aftermath: Aftermath,
     /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
     /// is sent there.
     pub suspected: bool,
@@ -129,8 +126,6 @@ pub struct Server {
     pub healthy_at: Option<Duration>,
     /// When it was last asked for its status on a newcomer's account, and has not answered yet; it holds up nobody else.
     pub health_asked: Option<Duration>,
-    /// Until when there were signs of a fault of which nothing came.
-    pub talked_of_at: Option<Duration>,
     /// The user it runs as.
     pub uid: Uid,
     /// Its pid; `None` until it is spawned.
@@ -179,7 +174,6 @@ impl Server {
             reason: StartReason::Client,
             started_at: now,
             tainted: None,
-            aftermath: Aftermath::default(),
             suspected: false,
             suspected_anew: false,
             asked_again: false,
@@ -190,7 +184,6 @@ impl Server {
             fell_silent: false,
             healthy_at: None,
             health_asked: None,
-            talked_of_at: None,
             uid,
             pid: None,
             state,

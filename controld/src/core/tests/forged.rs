@@ -45,7 +45,7 @@ fn forged_records_about_a_sound_server_cost_a_bounded_memory_and_bounded_work() 
             questions += 1;
             assert_eq!(open.replace(request), None, "one question at a time");
         }
-        for incident in scene.core.incidents.values() {
+        for incident in scene.core.faults.incidents().values() {
             assert_is_bounded(incident, &clients, scene.now);
             incidents.insert(incident.id);
         }
@@ -75,7 +75,7 @@ fn forged_records_after_a_fault_change_no_verdict_and_leave_the_journal_alone() 
         events += events_in(&effects);
         verdicts += verdicts_in(&effects);
         assert!(effects.len() <= 8, "{effects:?}");
-        scene.core.incidents.values().for_each(|incident| assert_is_bounded(incident, &clients, scene.now));
+        scene.core.faults.incidents().values().for_each(|incident| assert_is_bounded(incident, &clients, scene.now));
     }
     assert_eq!(verdicts, 0, "nothing new is known");
     assert!(events <= MAX_OF_WITNESS, "{events}");
@@ -174,7 +174,7 @@ fn a_server_that_says_nothing_is_no_worse_off_for_forged_records() {
 fn an_incident_that_only_forged_records_hold_open_has_an_end() {
     let mut scene = Scene::new(Policy::default());
     let mut question = asked(&scene.log_record(VICTIM.pid), &Request::Status);
-    let first = scene.core.incidents.values().next().expect("one is open").id;
+    let first = scene.core.faults.incidents().values().next().expect("one is open").id;
     for _ in 0..LONGEST_OPEN.as_millis() / 100 {
         scene.pass(Duration::from_millis(100));
         let effects = match question.take() {
@@ -183,5 +183,9 @@ fn an_incident_that_only_forged_records_hold_open_has_an_end() {
         };
         question = asked(&effects, &Request::Status).or_else(|| asked(&scene.log_record(VICTIM.pid), &Request::Status));
     }
-    assert!(scene.core.incidents.values().all(|incident| incident.id != first), "{:?}", scene.core.incidents);
+    assert!(
+        scene.core.faults.incidents().values().all(|incident| incident.id != first),
+        "{:?}",
+        scene.core.faults.incidents()
+    );
 }

@@ -61,7 +61,7 @@ fn released(effects: &[Effect]) -> Vec<Pid> {
 }
 
 fn known(scene: &Scene) -> Vec<Option<u64>> {
-    scene.core.funerals.values().map(|funeral| funeral.pinned).collect()
+    scene.core.faults.funerals().values().map(|funeral| funeral.pinned).collect()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_a_dead_client_holds_is_what_no_process_has_beyond_what_there_was_before(
         is_new: false,
     };
     assert!(core.restore_funeral(scene.now, mourned));
-    assert_eq!(core.funerals.values().next().and_then(|funeral| funeral.pinned), Some(613 * MIB));
+    assert_eq!(core.faults.funerals().values().next().and_then(|funeral| funeral.pinned), Some(613 * MIB));
     assert_eq!(core.saved().nobodys_memory, Some(BASE));
 }
 
@@ -125,7 +125,7 @@ fn one_users_crashes_end_his_own_holds_and_nobody_elses() {
         held -= ended.len() as u64 * (4 << 30);
         given_back(&mut scene, held);
     }
-    assert!(scene.core.funerals.contains_key(&key(50, 0)), "the other one's is held");
+    assert!(scene.core.faults.funerals().contains_key(&key(50, 0)), "the other one's is held");
     // All together have less room than two such users would take.
     let mut scene = watched(Some(5 << 30), Some(4 << 30));
     for (pid, uid) in [(50, 1000), (60, 1001), (61, 1001), (62, 1001), (63, 1001), (64, 1001), (65, 1001)] {
@@ -168,7 +168,7 @@ fn a_hold_that_harms_nobody_is_ended_before_an_older_one_beside_others() {
     scene.finish(context);
     scene.feed(Input::CopiesHeld { process: key(NEWCOMER.pid, 0), descriptors: 2 });
     scene.dies(NEWCOMER, End::Signaled(9));
-    assert_eq!(scene.core.funerals.len(), 2);
+    assert_eq!(scene.core.faults.funerals().len(), 2);
     let effects = looked_at(&mut scene, 4 << 30);
     assert_eq!(released(&effects), [NEWCOMER.pid]);
 }

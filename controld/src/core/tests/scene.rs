@@ -201,9 +201,9 @@ pub(super) fn culprit(verdict: &Verdict) -> Option<Pid> {
 impl Core {
     /// Whom the log may name of a server: its clients, and those that were.
     pub(super) fn is_or_were_clients(&self, epoch: ServerEpoch) -> std::collections::BTreeSet<Pid> {
-        let incident = self.incidents.get(&epoch).into_iter().flat_map(|incident| incident.clients.iter());
+        let incident = self.faults.incidents().get(&epoch).into_iter().flat_map(|incident| incident.clients.iter());
         let living = self.clients.on(epoch).map(|(pid, _)| pid);
-        let dead = self.deaths.iter().filter(|death| death.process.server == epoch).map(|death| death.key.pid);
+        let dead = self.faults.deaths().filter(|death| death.process.server == epoch).map(|death| death.key.pid);
         living.chain(dead).chain(incident.map(|(pid, _)| *pid)).collect()
     }
 }

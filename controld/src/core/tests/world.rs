@@ -318,7 +318,7 @@ impl World {
     /// Signs that nothing has come of are forgotten, and not kept for a successor: nobody knows then where a fault was.
     fn forget_signs(&mut self) {
         let is_lost = |epoch: ServerEpoch| self.core.servers().any(|known| known.epoch == epoch && known.is_lost());
-        let is_forgotten = |epoch: ServerEpoch| !is_lost(epoch) && !self.core.incidents.contains_key(&epoch);
+        let is_forgotten = |epoch: ServerEpoch| !is_lost(epoch) && !self.core.faults.incidents().contains_key(&epoch);
         for (_, process) in self.servers.iter_mut().filter(|(epoch, _)| is_forgotten(**epoch)) {
             process.named.clear();
         }

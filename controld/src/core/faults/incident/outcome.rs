@@ -37,19 +37,20 @@ const MAX_DOUBTED: usize = 1024;
 
 impl Core {
     pub(in crate::core) fn incidents_deadline(&self) -> Option<Duration> {
-        self.incidents.values().filter_map(|incident| incident.judge_at).min()
+        self.faults.incidents.values().filter_map(|incident| incident.judge_at).min()
     }
 
     /// Gives the verdicts that are due and forgets signs that nothing came of.
     pub(in crate::core) fn advance_incidents(&mut self, now: Duration) {
         let due: Vec<ServerEpoch> = self
+            .faults
             .incidents
             .iter()
             .filter(|(_, incident)| incident.judge_at.is_some_and(|at| at <= now))
             .map(|(epoch, _)| *epoch)
             .collect();
         for epoch in due {
-            let Some(incident) = self.incidents.get_mut(&epoch) else {
+            let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
                 continue;
             };
             incident.judge_at = None;
@@ -63,16 +64,16 @@ impl Core {
                 }
             } else if is_asked && now < ends_at {
                 // The server has not said yet.
-                if let Some(incident) = self.incidents.get_mut(&epoch) {
+                if let Some(incident) = self.faults.incidents.get_mut(&epoch) {
                     incident.judge_at = Some((now + STILL_ASKED).min(ends_at));
                 }
             } else if given.is_none() && self.deserves_verdict(now, epoch, &[]) {
                 self.judge_by_signs(now, epoch);
                 let until = (now + AFTERWARDS).min(ends_at);
                 if until > now {
-                    self.incidents.entry(epoch).and_modify(|incident| incident.judge_at = Some(until));
+                    self.faults.incidents.entry(epoch).and_modify(|incident| incident.judge_at = Some(until));
                 } else {
-                    self.incidents.remove(&epoch);
+                    self.faults.incidents.remove(&epoch);
                 }
             } else {
                 if given.is_some_and(|last| last.confidence < Confidence::Certain) {
@@ -86,28 +87,24 @@ impl Core {
 
     /// Of an incident that an earlier daemon has left it is not known who was there, until the server has said.
     fn note_clients_left(&mut self, epoch: ServerEpoch) {
-        if self.incidents.get(&epoch).is_some_and(|incident| incident.clients.is_empty()) {
+        if self.faults.incidents.get(&epoch).is_some_and(|incident| incident.clients.is_empty()) {
             self.note_clients(epoch);
         }
     }
 
     /// Nothing more can come of an incident.
     fn forget_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        self.incidents.remove(&epoch);
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.talked_of_at = Some(now);
-        }
-    }
-
-    /// Until when there were signs of a fault of this server of which nothing came.
-    pub(super) fn talked_of_at(&self, epoch: ServerEpoch) -> Option<Duration> {
-        self.servers.get(&epoch).and_then(|server| server.talked_of_at)
+        self.faults.incidents.remove(&epoch);
+        self.faults.talked_of.insert(epoch, now);
     }
 
     /// A server is gone, and nothing more will be heard of its fault.
     pub(in crate::core) fn close_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some((is_confirmed, is_judged, given)) =
-            self.incidents.get(&epoch).map(|incident| (incident.is_confirmed, incident.is_judged(), incident.verdict))
+        let Some((is_confirmed, is_judged, given)) = self
+            .faults
+            .incidents
+            .get(&epoch)
+            .map(|incident| (incident.is_confirmed, incident.is_judged(), incident.verdict))
         else {
             return;
         };
@@ -116,7 +113,8 @@ impl Core {
         let mut lost = Vec::new();
         if is_crash && !is_confirmed {
             self.note_clients(epoch);
-            let unharmed = self.incidents.get(&epoch).map(|incident| incident.unharmed.clone()).unwrap_or_default();
+            let unharmed =
+                self.faults.incidents.get(&epoch).map(|incident| incident.unharmed.clone()).unwrap_or_default();
             let left = self.clients.processes_of(epoch).into_iter().map(|(pid, _)| pid);
             lost.extend(left.filter(|pid| !unharmed.contains(pid)));
         }
@@ -124,22 +122,22 @@ impl Core {
             if is_confirmed { !is_judged } else { given.is_none() && self.deserves_verdict(now, epoch, &lost) };
         if is_due {
             self.note_clients_left(epoch);
-            if let Some(incident) = self.incidents.get_mut(&epoch) {
+            if let Some(incident) = self.faults.incidents.get_mut(&epoch) {
                 incident.lost.extend(lost);
             }
             self.judge_by_signs(now, epoch);
         }
-        self.incidents.remove(&epoch);
+        self.faults.incidents.remove(&epoch);
     }
 
     /// The clients that have failed in an incident's time: they ended by a signal or with an error, or said that they
     /// have met one.
     pub(in crate::core) fn failed_in(&self, epoch: ServerEpoch) -> BTreeSet<Pid> {
-        let Some(incident) = self.incidents.get(&epoch) else {
+        let Some(incident) = self.faults.incidents.get(&epoch) else {
             return BTreeSet::new();
         };
         let since = incident.first.saturating_sub(FAILURE_REACH);
-        let dead = self.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
+        let dead = self.faults.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
         let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
         dead.chain(incident.own_words.speakers()).collect()
     }
@@ -147,7 +145,7 @@ impl Core {
     /// Whether an incident that was not confirmed has a verdict all the same. `lost` are the clients that a server had
     /// that has ended by itself.
     fn deserves_verdict(&mut self, now: Duration, epoch: ServerEpoch, lost: &[Pid]) -> bool {
-        let Some(incident) = self.incidents.get(&epoch) else {
+        let Some(incident) = self.faults.incidents.get(&epoch) else {
             return false;
         };
         if incident.has_kernels_fault {
@@ -166,10 +164,10 @@ impl Core {
         let Some(uid) = self.servers.get(&epoch).map(|server| server.uid) else {
             return false;
         };
-        self.doubted.retain(|_, at| *at + BETWEEN_DOUBTS > now);
-        let is_new = self.doubted.len() < MAX_DOUBTED && !self.doubted.contains_key(&uid);
+        self.faults.doubted.retain(|_, at| *at + BETWEEN_DOUBTS > now);
+        let is_new = self.faults.doubted.len() < MAX_DOUBTED && !self.faults.doubted.contains_key(&uid);
         if is_new {
-            self.doubted.insert(uid, now);
+            self.faults.doubted.insert(uid, now);
         }
         is_new
     }

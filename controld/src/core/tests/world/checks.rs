@@ -1,7 +1,7 @@
 //! The rules that must hold after every step, and at the end of everything.
 
 use super::*;
-use crate::core::faults::incident::{LONGEST_OPEN, MAX_OF_WITNESS};
+use crate::core::faults::incident::{Incident, LONGEST_OPEN, MAX_OF_WITNESS};
 
 /// For how long the world is let come to rest.
 const SETTLING: Duration = Duration::from_secs(200);
@@ -67,14 +67,14 @@ impl World {
             self.core.verdicts().all(|verdict| verdict.confidence != Confidence::Certain || verdict.culprit.is_some()),
             "only somebody is certain"
         );
-        for (epoch, incident) in &self.core.incidents {
+        for (epoch, incident) in self.core.faults.incidents() {
             assert_is_bounded(incident, &self.core.is_or_were_clients(*epoch), self.now);
         }
-        for funeral in self.core.funerals.keys() {
+        for funeral in self.core.faults.funerals().keys() {
             assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
             assert!(!self.lives(*funeral), "a funeral is of one who is dead");
         }
-        for remains in self.core.remains.keys() {
+        for remains in self.core.faults.remains().keys() {
             assert!(!self.lives(*remains), "what is left is of one who is dead");
         }
         assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
@@ -175,9 +175,9 @@ impl World {
         }
         // A server that is left to the dead ends first.
         self.settle();
-        assert!(self.core.funerals.is_empty(), "{:?} {:?}", self.core.funerals, self.core.clients);
+        assert!(self.core.faults.funerals().is_empty(), "{:?} {:?}", self.core.faults.funerals(), self.core.clients);
         assert!(self.copies.is_empty(), "every copy is closed: {:?}", self.copies);
-        assert!(self.core.endings.is_empty(), "{:?}", self.core.endings);
+        assert!(self.core.faults.endings().is_empty(), "{:?}", self.core.faults.endings());
     }
 
     pub(in crate::core::tests) fn check_nobody_waits(&self) {
