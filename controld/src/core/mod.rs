@@ -149,7 +149,7 @@ impl Core {
                 self.address_space_added(now, va_space, process, condemned);
             }
             Input::HardwareForgotten => self.hardware_forgotten(),
-            Input::HardwareKnown => self.hardware_known(now),
+            Input::HardwareKnown => self.faults.hardware_known(&mut self.turn, now),
             Input::GpusFound(places) => self.gpus_found(now, places),
             Input::SpacesFound { process, gpus } => self.spaces_found(process, gpus.as_deref()),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
@@ -190,10 +190,11 @@ impl Core {
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
         let standbys = self.domains.iter().filter_map(wants_standby);
         let commands = self.commands.deadline();
-        let faults = [self.incidents_deadline(), self.funerals_deadline(), self.endings_deadline()];
-        let own = [self.quit_deadline(), self.idle_deadline(), self.remains_deadline(), self.gpus_deadline()];
-        let sound = [self.silence_deadline(), self.settle_deadline(), self.offenders_deadline()];
-        let after_faults = [self.whereabouts_deadline(), self.spared_deadline(), self.held_deadline()];
+        let faults =
+            [self.faults.incidents_deadline(), self.faults.funerals_deadline(), self.faults.endings_deadline()];
+        let own = [self.quit_deadline(), self.idle_deadline(), self.faults.remains_deadline(), self.gpus_deadline()];
+        let sound = [self.silence_deadline(), self.settle_deadline(), self.faults.offenders_deadline()];
+        let after_faults = [self.whereabouts_deadline(), self.spared_deadline(), self.faults.held_deadline()];
         let own = own.into_iter().chain(sound).chain(after_faults);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
@@ -233,16 +234,16 @@ impl Core {
             self.advance_incidents(now);
             self.advance_funerals(now);
             self.advance_spared(now);
-            self.advance_remains(now);
-            self.advance_endings(now);
-            self.advance_offenders(now);
+            self.faults.advance_remains(&mut self.turn, now);
+            self.faults.advance_endings(&mut self.turn, now);
+            self.faults.advance_offenders(now);
             self.advance_idle(now);
             self.advance_domains(now);
             self.advance_settling(now);
             self.advance_servers(now);
             self.advance_deferred(now);
             self.advance_gpus(now);
-            self.advance_held(now);
+            self.faults.advance_held(&mut self.turn, now);
             self.advance_quit(now);
             if self.exited || self.next_deadline().is_none_or(|at| at > now) {
                 break;

@@ -216,7 +216,7 @@ impl Core {
                 incident: server.tainted.map_or(0, |taint| taint.incident),
                 gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
                 spared: self.spared_of(server.epoch).map(written).collect(),
-                unjudged: self.is_unjudged(server.epoch),
+                unjudged: self.faults.is_unjudged(server.epoch),
             })
             .collect();
         Saved {

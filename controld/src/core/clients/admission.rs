@@ -5,9 +5,11 @@
 //! open connection until there is one; nobody is refused while the daemon runs on, but where its user has as many waiting
 //! as may wait, or its like has caused too many faults.
 
+use super::Clients;
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
 use super::settle::BEFORE_CONTEXTS;
+use crate::core::effect::Turn;
 use crate::core::faults::evidence::{End, ProcessKey};
 use crate::core::faults::verdict::Identity;
 use crate::core::gpu::Whereabouts;
@@ -114,6 +116,24 @@ enum Route {
     Wait,
 }
 
+impl Clients {
+    pub(in crate::core) fn refuse(
+        &mut self,
+        turn: &mut Turn,
+        connection: ConnectionId,
+        peer: Peer,
+        identity: &Identity,
+        reason: RefusalReason,
+        words: &str,
+    ) {
+        turn.log(format!("NEW CLIENT {} from user {}: refused, {words}", peer.pid, peer.uid));
+        let process = ProcessKey { pid: peer.pid, start_time: identity.start_time };
+        let domain = format!("user {}", peer.uid);
+        turn.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
+        turn.push(Effect::Close { connection });
+    }
+}
+
 impl Core {
     /// Whether the daemon is about to end.
     #[must_use]
@@ -176,7 +196,7 @@ impl Core {
             self.refused_offender(now, peer, &identity).map(|words| (RefusalReason::Culprit, words))
         };
         if let Some((reason, words)) = refusal {
-            self.refuse(connection, peer, &identity, reason, &words);
+            self.clients.refuse(&mut self.turn, connection, peer, &identity, reason, &words);
             return;
         }
         let domain = self.domain_of_client(now, peer, &identity);
@@ -184,7 +204,7 @@ impl Core {
         let most = self.policy.constants.max_waiting_per_user;
         if self.clients.connections.values().filter(waits).count() >= most {
             let words = format!("{most} clients wait already");
-            self.refuse(connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
+            self.clients.refuse(&mut self.turn, connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
         self.clients.connections.insert(connection, Client::new(now, peer, identity, domain, Stage::Waiting));
@@ -194,21 +214,6 @@ impl Core {
             Route::Wait => "Server is not ready, push client to pending list",
         };
         self.turn.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
-    }
-
-    pub(in crate::core) fn refuse(
-        &mut self,
-        connection: ConnectionId,
-        peer: Peer,
-        identity: &Identity,
-        reason: RefusalReason,
-        words: &str,
-    ) {
-        self.turn.log(format!("NEW CLIENT {} from user {}: refused, {words}", peer.pid, peer.uid));
-        let process = ProcessKey { pid: peer.pid, start_time: identity.start_time };
-        let domain = format!("user {}", peer.uid);
-        self.turn.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
-        self.turn.push(Effect::Close { connection });
     }
 
     pub(in crate::core) fn client_done(&mut self, now: Duration, connection: ConnectionId, status: Option<u32>) {

@@ -62,7 +62,8 @@ impl Core {
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
         if let Some(home) = self.clients.processes.get(&pid).map(|process| process.server) {
             let is_later = self.went_from_to(home, epoch);
-            let is_spared = is_later && self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
+            let is_spared =
+                is_later && self.faults.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
             if let Some(process) = self.clients.processes.get_mut(&pid).filter(|_| is_later) {
                 process.server = epoch;
                 process.connections = UNCOUNTED;
@@ -71,7 +72,7 @@ impl Core {
             }
             return false;
         }
-        let is_spared = self.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
+        let is_spared = self.faults.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
         let process = Process {
             server: epoch,
             uid,

@@ -1,6 +1,7 @@
 //! Which domain a newcomer belongs to: that of its user and of what the operator groups by; the next part of it where
 //! that is full, and for a repeat offender one of its own.
 
+use super::Clients;
 use super::admission::{Client, Stage};
 use crate::core::faults::evidence::ProcessKey;
 use crate::core::faults::sanctions::Offender;
@@ -13,11 +14,18 @@ use crate::core::{Core, Grouping, Peer};
 use core::time::Duration;
 use std::collections::BTreeSet;
 
+impl Clients {
+    /// A client's program, as far as it is known.
+    pub(in crate::core) fn program_of(&self, pid: Pid) -> String {
+        self.process(pid).map_or_else(String::new, |process| process.identity.program.clone())
+    }
+}
+
 impl Core {
     /// The domain of a client that has just come.
     pub(in crate::core) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
-        let quarantine = self.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
+        let quarantine = self.faults.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
         let group = if quarantine.is_some() {
             self.quarantine_group(offender)
         } else {
@@ -85,10 +93,5 @@ impl Core {
     #[must_use]
     pub fn client_processes(&self) -> Vec<ProcessKey> {
         self.clients.processes().map(|(pid, process)| process.key(pid)).collect()
-    }
-
-    /// A client's program, as far as it is known.
-    pub(in crate::core) fn program_of(&self, pid: Pid) -> String {
-        self.clients.process(pid).map_or_else(String::new, |process| process.identity.program.clone())
     }
 }

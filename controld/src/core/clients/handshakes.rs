@@ -122,7 +122,14 @@ impl Core {
         }
         if self.quit.is_some() {
             self.clients.connections.remove(&connection);
-            self.refuse(connection, peer, &identity, RefusalReason::Quitting, "the daemon is about to quit");
+            self.clients.refuse(
+                &mut self.turn,
+                connection,
+                peer,
+                &identity,
+                RefusalReason::Quitting,
+                "the daemon is about to quit",
+            );
         } else {
             self.clients.enqueue(domain, connection, true);
         }

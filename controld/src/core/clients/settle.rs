@@ -48,7 +48,7 @@ impl Core {
         let is_recent = |at: Duration| at + settle > client.came_at;
         server.tainted.is_some()
             || server.ill_at.is_some_and(is_recent)
-            || self.has_funerals(server.epoch)
+            || self.faults.has_funerals(server.epoch)
             || self.ended_badly(server.epoch).any(is_recent)
     }
 
@@ -72,7 +72,7 @@ impl Core {
             .iter()
             .any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
         let is_recent = |at: Duration| at + settle > client.came_at;
-        if !others && !self.has_funerals(server.epoch) && !self.ended_badly(server.epoch).any(is_recent) {
+        if !others && !self.faults.has_funerals(server.epoch) && !self.ended_badly(server.epoch).any(is_recent) {
             return None;
         }
         if !self.is_in_doubt(client, server, settle) {

@@ -233,7 +233,7 @@ impl Core {
                     server: *pid,
                     device: context.device.to_string(),
                     namespace: None,
-                    command: self.program_of(context.pid),
+                    command: self.clients.program_of(context.pid),
                 })
             }));
         }

@@ -15,6 +15,7 @@
 //! server wrote it is told with the verdict, as a hint without proof. The time of such a record proves nothing either:
 //! which deaths a fault may come from is reckoned from the first sign that is no hearsay.
 
+use super::Faults;
 use super::evidence::{End, ProcessKey};
 use super::incident::Pronounced;
 use super::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
@@ -42,6 +43,26 @@ pub(in crate::core) struct Death {
     pub(in crate::core) key: ProcessKey,
     pub(in crate::core) process: Process,
     pub(in crate::core) end: End,
+}
+
+impl Faults {
+    /// A client's process has ended: it may have been in the middle of its work.
+    pub(super) fn remember_death(&mut self, now: Duration, key: ProcessKey, process: &Process, end: End) {
+        if self.deaths.len() >= MAX_DEATHS {
+            self.deaths.pop_front();
+        }
+        self.deaths.push_back(Death { at: now, died_at: now, key, process: process.clone(), end });
+    }
+
+    /// A dead client's descriptors are closed: what its work still does faults from now on.
+    pub(super) fn renew_death(&mut self, now: Duration, key: ProcessKey) {
+        if let Some(at) = self.deaths.iter().position(|death| death.key == key)
+            && let Some(mut death) = self.deaths.remove(at)
+        {
+            death.at = now;
+            self.deaths.push_back(death);
+        }
+    }
 }
 
 impl Core {
@@ -246,7 +267,7 @@ impl Core {
         };
         let is_other = |pid: &Pid| culprit.is_none_or(|culprit| culprit.pid != *pid);
         if !incident.is_confirmed {
-            let failed = if incident.is_isolated { BTreeSet::new() } else { self.failed_in(epoch) };
+            let failed = if incident.is_isolated { BTreeSet::new() } else { self.faults.failed_in(epoch) };
             return failed.union(&incident.lost).copied().filter(is_other).collect();
         }
         let is_hit = |(pid, then): &&(Pid, Process)| {
@@ -259,24 +280,6 @@ impl Core {
     fn was_spared_then(&self, epoch: ServerEpoch, pid: Pid, then: &Process) -> bool {
         let is_it = |known: &&Process| known.is(then.key(pid)) && known.server == epoch;
         self.clients.process(pid).filter(is_it).unwrap_or(then).gpus.is_spared
-    }
-
-    /// A client's process has ended: it may have been in the middle of its work.
-    pub(super) fn remember_death(&mut self, now: Duration, key: ProcessKey, process: &Process, end: End) {
-        if self.faults.deaths.len() >= MAX_DEATHS {
-            self.faults.deaths.pop_front();
-        }
-        self.faults.deaths.push_back(Death { at: now, died_at: now, key, process: process.clone(), end });
-    }
-
-    /// A dead client's descriptors are closed: what its work still does faults from now on.
-    pub(super) fn renew_death(&mut self, now: Duration, key: ProcessKey) {
-        if let Some(at) = self.faults.deaths.iter().position(|death| death.key == key)
-            && let Some(mut death) = self.faults.deaths.remove(at)
-        {
-            death.at = now;
-            self.faults.deaths.push_back(death);
-        }
     }
 }
 

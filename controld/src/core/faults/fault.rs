@@ -212,7 +212,7 @@ impl Core {
 
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
     fn ask_how_it_is(&mut self, now: Duration, epoch: ServerEpoch) {
-        self.relapses(now, epoch);
+        self.faults.relapses(now, epoch);
         let Some(server) = self.servers.get_mut(&epoch) else {
             return;
         };
@@ -253,8 +253,8 @@ impl Core {
         if self.servers.contains_key(&epoch) {
             let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
             self.taint(now, epoch, Cause::Fault(incident));
-            self.admits_fault(epoch);
-            self.relapses(now, epoch);
+            self.faults.admits_fault(epoch);
+            self.faults.relapses(now, epoch);
             self.has_its_time(now, epoch);
         }
     }

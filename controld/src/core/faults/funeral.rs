@@ -24,6 +24,7 @@ use super::verdict::Identity;
 use crate::core::Core;
 use crate::core::Effect;
 use crate::core::clients::admission::Process;
+use crate::core::effect::Turn;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
@@ -104,6 +105,42 @@ impl Faults {
     pub(in crate::core) fn funeral_facts(&self, now: Duration) -> Vec<FuneralFacts> {
         self.funerals.iter().map(|(key, funeral)| funeral.facts(*key, now)).collect()
     }
+
+    /// Whether work of dead clients may run on a server.
+    pub(in crate::core) fn has_funerals(&self, server: ServerEpoch) -> bool {
+        self.funerals.values().any(|funeral| funeral.process.server == server)
+    }
+
+    pub(super) fn end_funeral(&mut self, turn: &mut Turn, now: Duration, key: ProcessKey, reason: FuneralEnd) {
+        let Some(funeral) = self.funerals.remove(&key) else {
+            return;
+        };
+        let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
+        let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
+        let pinned_bytes = pinned;
+        turn.record(JournalEvent::FuneralEnded { process: key, uid, domain, descriptors, pinned_bytes, reason, held });
+        self.renew_death(now, key);
+        turn.push(Effect::ReleaseCopies { process: key });
+        self.hold_ends(now, is_looked_at && pinned.is_none());
+    }
+
+    pub(in crate::core) fn end_funerals_of(
+        &mut self,
+        turn: &mut Turn,
+        now: Duration,
+        server: ServerEpoch,
+        reason: FuneralEnd,
+    ) {
+        let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
+        let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end_funeral(turn, now, key, reason);
+        }
+    }
+
+    pub(in crate::core) fn funerals_deadline(&self) -> Option<Duration> {
+        self.funerals.values().filter_map(|funeral| funeral.act_at).min()
+    }
 }
 
 impl Core {
@@ -128,7 +165,7 @@ impl Core {
         let server = self.servers.get(&process.server);
         let (server_pid, domain) = server
             .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
-        let incident = self.incident_of(process.server);
+        let incident = self.faults.incident_of(process.server);
         let (uid, name) = (process.uid, domain.clone());
         self.turn.record(JournalEvent::ClientEnded {
             process: key,
@@ -138,7 +175,7 @@ impl Core {
             end,
             incident,
         });
-        self.remember_death(now, key, process, end);
+        self.faults.remember_death(now, key, process, end);
         // One that met an error says so with its status, and may have been the first to meet it.
         if end != End::Exited(0) {
             self.suspect(now, process.server);
@@ -151,7 +188,7 @@ impl Core {
             self.bury(now, key, process, domain.clone(), end);
         }
         if process.condemned {
-            self.await_last_trace(now, pid, process, domain);
+            self.faults.await_last_trace(&mut self.turn, now, pid, process, domain);
         }
     }
 
@@ -182,7 +219,7 @@ impl Core {
             End::Signaled(_) | End::OutOfMemory => self.policy.funerals.hold_timeout,
         };
         if hold.is_zero() {
-            self.renew_death(now, key);
+            self.faults.renew_death(now, key);
             self.turn.push(Effect::ReleaseCopies { process: key });
             return;
         }
@@ -228,7 +265,7 @@ impl Core {
             gpus: Whereabouts::default(),
         };
         // Its work may fault when the copies are closed.
-        self.remember_death(now, key, &process, End::Unknown);
+        self.faults.remember_death(now, key, &process, End::Unknown);
         let act_at = left.map(|left| now + left);
         if is_new {
             let domain = domain.clone();
@@ -262,11 +299,6 @@ impl Core {
         self.policy.funerals.hold.then_some(self.policy.funerals.hold_timeout)
     }
 
-    /// Whether work of dead clients may run on a server.
-    pub(in crate::core) fn has_funerals(&self, server: ServerEpoch) -> bool {
-        self.faults.funerals.values().any(|funeral| funeral.process.server == server)
-    }
-
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
     pub(in crate::core) fn has_clients(&self, server: ServerEpoch) -> bool {
         self.clients.are_on(server) || self.servers.get(&server).is_some_and(|server| server.census_due)
@@ -278,35 +310,6 @@ impl Core {
         self.faults.funerals.contains_key(&key) || self.clients.known(key).is_some()
     }
 
-    pub(super) fn end_funeral(&mut self, now: Duration, key: ProcessKey, reason: FuneralEnd) {
-        let Some(funeral) = self.faults.funerals.remove(&key) else {
-            return;
-        };
-        let Funeral { process, domain, since, pinned, is_looked_at, .. } = funeral;
-        let (uid, descriptors, held) = (process.uid, process.copies, now.saturating_sub(since));
-        let pinned_bytes = pinned;
-        self.turn.record(JournalEvent::FuneralEnded {
-            process: key,
-            uid,
-            domain,
-            descriptors,
-            pinned_bytes,
-            reason,
-            held,
-        });
-        self.renew_death(now, key);
-        self.turn.push(Effect::ReleaseCopies { process: key });
-        self.hold_ends(now, is_looked_at && pinned.is_none());
-    }
-
-    pub(in crate::core) fn end_funerals_of(&mut self, now: Duration, server: ServerEpoch, reason: FuneralEnd) {
-        let own = self.faults.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
-        let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
-        for key in keys {
-            self.end_funeral(now, key, reason);
-        }
-    }
-
     /// Whether a server that is left to the dead has been told to go.
     fn is_retired(&self, epoch: ServerEpoch) -> bool {
         self.servers.get(&epoch).is_none_or(|server| match &server.state {
@@ -316,10 +319,6 @@ impl Core {
             ServerState::Ending { .. } => true,
             ServerState::Starting { .. } | ServerState::Serving => false,
         })
-    }
-
-    pub(in crate::core) fn funerals_deadline(&self) -> Option<Duration> {
-        self.faults.funerals.values().filter_map(|funeral| funeral.act_at).min()
     }
 
     pub(in crate::core) fn advance_funerals(&mut self, now: Duration) {
@@ -335,7 +334,7 @@ impl Core {
             due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
         for (key, server, is_endless) in due {
             if is_endless || self.policy.funerals.endless_hold == Some(Duration::ZERO) {
-                self.end_funeral(now, key, FuneralEnd::TimedOut);
+                self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::TimedOut);
                 continue;
             }
             self.turn.log(format!(

@@ -16,8 +16,10 @@
 //! has no other client, which harms nobody, and then the one that has been held longest. What that costs: if the work of
 //! that client has not ended by then, it faults, and every client of its server is lost.
 
+use super::Faults;
 use super::evidence::ProcessKey;
 use super::funeral::Funeral;
+use crate::core::effect::Turn;
 use crate::core::ids::{Pid, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
 use crate::core::servers::server::Server;
@@ -89,43 +91,104 @@ impl HeldMemory {
     }
 }
 
-impl Core {
+impl Faults {
     /// The GPUs can be looked at from now on.
     pub(in crate::core) fn hold_is_watched(&mut self, now: Duration) {
-        self.faults.held.is_watched = true;
-        if !self.faults.funerals.is_empty() {
-            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
+        self.held.is_watched = true;
+        if !self.funerals.is_empty() {
+            self.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
     }
 
+    /// Somebody's copies are closed.
+    pub(super) fn hold_ends(&mut self, now: Duration, was_of_unassigned: bool) {
+        self.held.released_at = Some(now);
+        self.held.together = None;
+        self.held.is_unassigned_less |= was_of_unassigned;
+        if self.held.is_watched {
+            self.held.look_at = Some(now + FREED_AFTER);
+        }
+    }
+
+    pub(in crate::core) fn held_deadline(&self) -> Option<Duration> {
+        self.held.look_at.filter(|_| self.held.looking_since.is_none())
+    }
+
+    pub(in crate::core) fn advance_held(&mut self, turn: &mut Turn, now: Duration) {
+        if self.held_deadline().is_some_and(|at| at <= now) {
+            self.held.look_at = None;
+            self.held.looking_since = Some(now);
+            turn.push(Effect::LookAtMemory);
+        }
+    }
+
+    /// Nobody's copies are held, and this is in use all the same.
+    fn nothing_is_held(&mut self, turn: &mut Turn, nobodys: u64) {
+        let more = self.held.base.map_or(0, |base| nobodys.saturating_sub(base));
+        if more >= NOTICEABLE {
+            turn.log(format!(
+                "{} MiB of GPU memory are in use that no process on the GPUs has, and no copies are held: something \
+                 else keeps them",
+                more >> 20
+            ));
+        }
+        if self.held.base.replace(nobodys) != Some(nobodys) {
+            turn.save();
+        }
+    }
+
+    /// The dead hold this much together: what nobody was known to hold is of those who have died since.
+    fn share_out(&mut self, turn: &mut Turn, now: Duration, since: Duration, held: u64) {
+        let known: u64 = self.funerals.values().filter_map(|funeral| funeral.pinned).sum();
+        let is_new = |funeral: &Funeral| !funeral.is_looked_at && funeral.since + LOOK_AFTER <= since;
+        let new: Vec<(ProcessKey, Uid)> = self
+            .funerals
+            .iter()
+            .filter(|(_, funeral)| is_new(funeral))
+            .map(|(key, funeral)| (*key, funeral.process.uid))
+            .collect();
+        let is_one_users = new.windows(2).all(|pair| pair[0].1 == pair[1].1) && !self.held.is_unassigned_less;
+        let rest = held.saturating_sub(known);
+        let share = rest.saturating_sub(self.held.unassigned) / u64::try_from(new.len()).unwrap_or(1).max(1);
+        if !is_one_users || new.is_empty() {
+            self.held.unassigned = rest;
+            self.held.is_unassigned_less = false;
+        }
+        for (key, uid) in new {
+            let Some(funeral) = self.funerals.get_mut(&key) else {
+                continue;
+            };
+            funeral.is_looked_at = true;
+            if is_one_users {
+                funeral.pinned = Some(share);
+                let domain = funeral.domain.clone();
+                turn.record(JournalEvent::FuneralMeasured { process: key, uid, domain, pinned_bytes: share });
+                turn.save();
+            }
+        }
+        self.held.together = Some(held);
+        if self.funerals.values().any(|funeral| !funeral.is_looked_at) {
+            self.held.look_at.get_or_insert(now + LOOK_AFTER);
+        }
+    }
+
+    /// What the dead hold by what is known or assumed, by user.
+    fn held_by_users(&self) -> BTreeMap<Uid, u64> {
+        let mut held: BTreeMap<Uid, u64> = BTreeMap::new();
+        for funeral in self.funerals.values() {
+            *held.entry(funeral.process.uid).or_default() += funeral.bytes();
+        }
+        held
+    }
+}
+
+impl Core {
     /// Somebody's copies are held from now on.
     pub(super) fn hold_begins(&mut self, now: Duration) {
         if self.faults.held.is_watched {
             self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
         self.bound_holds(now);
-    }
-
-    /// Somebody's copies are closed.
-    pub(super) fn hold_ends(&mut self, now: Duration, was_of_unassigned: bool) {
-        self.faults.held.released_at = Some(now);
-        self.faults.held.together = None;
-        self.faults.held.is_unassigned_less |= was_of_unassigned;
-        if self.faults.held.is_watched {
-            self.faults.held.look_at = Some(now + FREED_AFTER);
-        }
-    }
-
-    pub(in crate::core) fn held_deadline(&self) -> Option<Duration> {
-        self.faults.held.look_at.filter(|_| self.faults.held.looking_since.is_none())
-    }
-
-    pub(in crate::core) fn advance_held(&mut self, now: Duration) {
-        if self.held_deadline().is_some_and(|at| at <= now) {
-            self.faults.held.look_at = None;
-            self.faults.held.looking_since = Some(now);
-            self.turn.push(Effect::LookAtMemory);
-        }
     }
 
     /// The GPUs' memory was looked at: because it was asked for, or on another occasion.
@@ -154,14 +217,14 @@ impl Core {
         let is_settling = self.faults.held.released_at.is_some_and(|at| now < at + FREED_AFTER);
         if self.faults.funerals.is_empty() {
             if !is_settling {
-                self.nothing_is_held(nobodys);
+                self.faults.nothing_is_held(&mut self.turn, nobodys);
             }
         } else if let (Some(base), Some(since)) = (self.faults.held.base, since) {
             if self.faults.held.released_at.is_some_and(|at| at + FREED_AFTER > since) {
                 // What was closed may have been in use still, or not.
                 self.faults.held.look_at = Some(now + FREED_AFTER);
             } else {
-                self.share_out(now, since, nobodys.saturating_sub(base));
+                self.faults.share_out(&mut self.turn, now, since, nobodys.saturating_sub(base));
             }
         }
         self.bound_holds(now);
@@ -181,66 +244,6 @@ impl Core {
         Ok((total, nobodys))
     }
 
-    /// Nobody's copies are held, and this is in use all the same.
-    fn nothing_is_held(&mut self, nobodys: u64) {
-        let more = self.faults.held.base.map_or(0, |base| nobodys.saturating_sub(base));
-        if more >= NOTICEABLE {
-            self.turn.log(format!(
-                "{} MiB of GPU memory are in use that no process on the GPUs has, and no copies are held: something \
-                 else keeps them",
-                more >> 20
-            ));
-        }
-        if self.faults.held.base.replace(nobodys) != Some(nobodys) {
-            self.turn.save();
-        }
-    }
-
-    /// The dead hold this much together: what nobody was known to hold is of those who have died since.
-    fn share_out(&mut self, now: Duration, since: Duration, held: u64) {
-        let known: u64 = self.faults.funerals.values().filter_map(|funeral| funeral.pinned).sum();
-        let is_new = |funeral: &Funeral| !funeral.is_looked_at && funeral.since + LOOK_AFTER <= since;
-        let new: Vec<(ProcessKey, Uid)> = self
-            .faults
-            .funerals
-            .iter()
-            .filter(|(_, funeral)| is_new(funeral))
-            .map(|(key, funeral)| (*key, funeral.process.uid))
-            .collect();
-        let is_one_users = new.windows(2).all(|pair| pair[0].1 == pair[1].1) && !self.faults.held.is_unassigned_less;
-        let rest = held.saturating_sub(known);
-        let share = rest.saturating_sub(self.faults.held.unassigned) / u64::try_from(new.len()).unwrap_or(1).max(1);
-        if !is_one_users || new.is_empty() {
-            self.faults.held.unassigned = rest;
-            self.faults.held.is_unassigned_less = false;
-        }
-        for (key, uid) in new {
-            let Some(funeral) = self.faults.funerals.get_mut(&key) else {
-                continue;
-            };
-            funeral.is_looked_at = true;
-            if is_one_users {
-                funeral.pinned = Some(share);
-                let domain = funeral.domain.clone();
-                self.turn.record(JournalEvent::FuneralMeasured { process: key, uid, domain, pinned_bytes: share });
-                self.turn.save();
-            }
-        }
-        self.faults.held.together = Some(held);
-        if self.faults.funerals.values().any(|funeral| !funeral.is_looked_at) {
-            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
-        }
-    }
-
-    /// What the dead hold by what is known or assumed, by user.
-    fn held_by_users(&self) -> BTreeMap<Uid, u64> {
-        let mut held: BTreeMap<Uid, u64> = BTreeMap::new();
-        for funeral in self.faults.funerals.values() {
-            *held.entry(funeral.process.uid).or_default() += funeral.bytes();
-        }
-        held
-    }
-
     /// What the dead of all users may hold: no more than half of what there is.
     fn most_held(&self) -> Option<u64> {
         let half = self.faults.held.total.map(|total| total / 2);
@@ -251,7 +254,7 @@ impl Core {
     /// Ends holds as long as there is too much.
     fn bound_holds(&mut self, now: Duration) {
         loop {
-            let held = self.held_by_users();
+            let held = self.faults.held_by_users();
             let of_one = self.policy.funerals.hold_memory_per_user;
             let is_over = |(_, bytes): &(&Uid, &u64)| of_one.is_some_and(|most| **bytes > most);
             let over = held.iter().find(is_over).map(|(uid, bytes)| (*uid, *bytes, "hold_memory_per_user"));
@@ -269,7 +272,7 @@ impl Core {
                 bytes >> 20,
                 key.pid
             ));
-            self.end_funeral(now, key, FuneralEnd::Evicted);
+            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Evicted);
         }
     }
 
@@ -287,7 +290,7 @@ impl Core {
         }
         let most = count.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid);
         if let Some(key) = most.and_then(|uid| self.hold_to_end(uid)) {
-            self.end_funeral(now, key, FuneralEnd::Evicted);
+            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Evicted);
         }
     }
 }

@@ -187,6 +187,20 @@ impl Faults {
     pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
         self.incidents.values_mut().for_each(|incident| incident.identity_known(pid, identity));
     }
+
+    /// Whether the fault of a server still is to have its verdict.
+    pub(in crate::core) fn is_unjudged(&self, epoch: ServerEpoch) -> bool {
+        self.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
+    }
+
+    pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
+        self.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
+    }
+
+    /// Whether the kernel has said that this very server met an error.
+    pub(in crate::core) fn has_kernels_word(&self, server: ServerEpoch) -> bool {
+        self.incidents.get(&server).is_some_and(|incident| incident.has_kernels_word)
+    }
 }
 
 impl Core {
@@ -313,19 +327,5 @@ impl Core {
         let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());
         incident.testimonies.push(Testimony { witness, names: None, after: Duration::ZERO, text });
         self.faults.incidents.insert(epoch, incident);
-    }
-
-    /// Whether the fault of a server still is to have its verdict.
-    pub(in crate::core) fn is_unjudged(&self, epoch: ServerEpoch) -> bool {
-        self.faults.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
-    }
-
-    pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
-        self.faults.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
-    }
-
-    /// Whether the kernel has said that this very server met an error.
-    pub(in crate::core) fn has_kernels_word(&self, server: ServerEpoch) -> bool {
-        self.faults.incidents.get(&server).is_some_and(|incident| incident.has_kernels_word)
     }
 }

@@ -3,6 +3,7 @@
 //! It is asked for that as long as it has clients, with growing pauses. `ACTIVE` means it only when it is known to have
 //! noticed the fault before; who has contexts there then was not hit, whatever was known of where he is.
 
+use super::Faults;
 use super::spared::whom;
 use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::Server;
@@ -19,6 +20,33 @@ const LARGEST_PAUSE: Duration = Duration::from_secs(5);
 const HAS_NOTICED: Duration = Duration::from_secs(5);
 /// The same when those whom the fault has hit have all left, so that it may have been in it between two questions.
 const HAS_BURIED: Duration = Duration::from_secs(1);
+
+impl Faults {
+    fn ask_again(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(aftermath) = self.aftermaths.get_mut(&epoch) {
+            aftermath.ask_at = Some(now + aftermath.pause);
+            aftermath.pause = (aftermath.pause * 2).min(LARGEST_PAUSE);
+        }
+    }
+
+    /// A server says that it is in a fault.
+    pub(super) fn admits_fault(&mut self, epoch: ServerEpoch) {
+        if let Some(aftermath) = self.aftermaths.get_mut(&epoch) {
+            aftermath.is_admitted = true;
+        }
+    }
+
+    /// A server that had recovered says, or is about to, that it is in a fault.
+    pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(aftermath) = self.aftermaths.get_mut(&epoch)
+            && aftermath.sound_since.take().is_some()
+        {
+            aftermath.is_announced = false;
+            aftermath.pause = FIRST_PAUSE;
+            aftermath.ask_at = Some(now + FIRST_PAUSE);
+        }
+    }
+}
 
 impl Core {
     /// Asks a server whether it has got over its fault, as long as it has clients.
@@ -62,16 +90,9 @@ impl Core {
             }
             Ok(_) | Err(NoReply::TimedOut) => {
                 aftermath.is_admitted |= matches!(reply, Ok(Reply::Active(false)));
-                self.ask_again(now, epoch);
+                self.faults.ask_again(now, epoch);
             }
             Err(NoReply::Lost | NoReply::Unsupported) => {}
-        }
-    }
-
-    fn ask_again(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) {
-            aftermath.ask_at = Some(now + aftermath.pause);
-            aftermath.pause = (aftermath.pause * 2).min(LARGEST_PAUSE);
         }
     }
 
@@ -88,7 +109,7 @@ impl Core {
                 }
                 self.takes_clients_again(epoch);
             }
-            Ok(_) | Err(NoReply::TimedOut) => self.ask_again(self.turn.now, epoch),
+            Ok(_) | Err(NoReply::TimedOut) => self.faults.ask_again(self.turn.now, epoch),
             Err(NoReply::Lost | NoReply::Unsupported) => {}
         }
     }
@@ -101,24 +122,6 @@ impl Core {
         {
             let (pid, whom) = (server.pid.unwrap_or_default(), whom(&aftermath.gpus));
             self.turn.log(format!("Server {pid} takes clients again that {whom}"));
-        }
-    }
-
-    /// A server says that it is in a fault.
-    pub(super) fn admits_fault(&mut self, epoch: ServerEpoch) {
-        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) {
-            aftermath.is_admitted = true;
-        }
-    }
-
-    /// A server that had recovered says, or is about to, that it is in a fault.
-    pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch)
-            && aftermath.sound_since.take().is_some()
-        {
-            aftermath.is_announced = false;
-            aftermath.pause = FIRST_PAUSE;
-            aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
     }
 }

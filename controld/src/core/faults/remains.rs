@@ -8,9 +8,11 @@
 //! says so ([`Evidence::ZombieFault`](crate::core::Evidence::ZombieFault)). Where the record does not come in time, somebody
 //! else has the client's descriptors, a process that it forked for example, and its memory stays in use; that is said.
 
+use super::Faults;
 use super::evidence::ProcessKey;
 use crate::core::Core;
 use crate::core::clients::admission::Process;
+use crate::core::effect::Turn;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
 use core::time::Duration;
@@ -59,6 +61,66 @@ pub(in crate::core) struct Remains {
     since: Duration,
 }
 
+impl Faults {
+    /// The module has told of everything that there is.
+    pub(in crate::core) fn hardware_known(&mut self, turn: &mut Turn, now: Duration) {
+        self.spaces.is_complete = true;
+        self.settle_remains(turn, now);
+    }
+
+    /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
+    pub(super) fn await_last_trace(
+        &mut self,
+        turn: &mut Turn,
+        now: Duration,
+        pid: Pid,
+        process: &Process,
+        domain: String,
+    ) {
+        let oldest = self.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
+        if let Some(oldest) = oldest.filter(|_| self.remains.len() >= MAX_REMAINS) {
+            self.end_waiting(turn, now, oldest, false);
+        }
+        let (server, uid) = (process.server, process.uid);
+        self.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
+        self.settle_remains(turn, now);
+    }
+
+    /// Tells of those of whom nothing is left.
+    fn settle_remains(&mut self, turn: &mut Turn, now: Duration) {
+        let gone: Vec<ProcessKey> = self.remains.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
+        for key in gone {
+            self.end_waiting(turn, now, key, true);
+        }
+    }
+
+    fn end_waiting(&mut self, turn: &mut Turn, now: Duration, process: ProcessKey, complete: bool) {
+        if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
+            let after = now.saturating_sub(since);
+            turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
+        }
+    }
+
+    pub(in crate::core) fn remains_deadline(&self) -> Option<Duration> {
+        self.remains.values().map(|remains| remains.since + PATIENCE).min()
+    }
+
+    pub(in crate::core) fn advance_remains(&mut self, turn: &mut Turn, now: Duration) {
+        let due = self.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
+        let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
+        for key in due {
+            let what = if self.spaces.is_complete {
+                "something of it is left: another process may have its descriptors"
+            } else {
+                "the patched module does not say what is left of it"
+            };
+            let (pid, seconds) = (key.pid, PATIENCE.as_secs());
+            turn.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
+            self.end_waiting(turn, now, key, false);
+        }
+    }
+}
+
 impl Core {
     /// The module knows of an address space. One whose client it has cut off from its memory is of a client that is to
     /// be ended, even if the record of the fault never came here: it was lost, or told to an earlier daemon.
@@ -83,66 +145,14 @@ impl Core {
         self.clients.channels_mut().remove_va_space(va_space);
         self.faults.spaces.owners.remove(&va_space);
         if let Some(key) = process.filter(|key| self.clients.known(*key).is_none()) {
-            self.end_funeral(now, key, FuneralEnd::Drained);
+            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Drained);
         }
-        self.settle_remains(now);
+        self.faults.settle_remains(&mut self.turn, now);
     }
 
     /// What the module told is void; all of it follows, or it is no longer read.
     pub(in crate::core) fn hardware_forgotten(&mut self) {
         self.clients.channels_mut().forget_hardware();
         self.faults.spaces = Spaces::default();
-    }
-
-    /// The module has told of everything that there is.
-    pub(in crate::core) fn hardware_known(&mut self, now: Duration) {
-        self.faults.spaces.is_complete = true;
-        self.settle_remains(now);
-    }
-
-    /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
-    pub(super) fn await_last_trace(&mut self, now: Duration, pid: Pid, process: &Process, domain: String) {
-        let oldest = self.faults.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
-        if let Some(oldest) = oldest.filter(|_| self.faults.remains.len() >= MAX_REMAINS) {
-            self.end_waiting(now, oldest, false);
-        }
-        let (server, uid) = (process.server, process.uid);
-        self.faults.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
-        self.settle_remains(now);
-    }
-
-    /// Tells of those of whom nothing is left.
-    fn settle_remains(&mut self, now: Duration) {
-        let gone: Vec<ProcessKey> =
-            self.faults.remains.keys().filter(|key| self.faults.spaces.has_none_of(**key)).copied().collect();
-        for key in gone {
-            self.end_waiting(now, key, true);
-        }
-    }
-
-    fn end_waiting(&mut self, now: Duration, process: ProcessKey, complete: bool) {
-        if let Some(Remains { uid, domain, since, .. }) = self.faults.remains.remove(&process) {
-            let after = now.saturating_sub(since);
-            self.turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
-        }
-    }
-
-    pub(in crate::core) fn remains_deadline(&self) -> Option<Duration> {
-        self.faults.remains.values().map(|remains| remains.since + PATIENCE).min()
-    }
-
-    pub(in crate::core) fn advance_remains(&mut self, now: Duration) {
-        let due = self.faults.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
-        let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
-        for key in due {
-            let what = if self.faults.spaces.is_complete {
-                "something of it is left: another process may have its descriptors"
-            } else {
-                "the patched module does not say what is left of it"
-            };
-            let (pid, seconds) = (key.pid, PATIENCE.as_secs());
-            self.turn.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
-            self.end_waiting(now, key, false);
-        }
     }
 }

@@ -10,6 +10,7 @@ use super::evidence::ProcessKey;
 use super::verdict::{Identity, Verdict};
 use super::{Faults, quarantine};
 use crate::core::clients::admission::Process;
+use crate::core::effect::Turn;
 use crate::core::ids::Uid;
 use crate::core::journal::{JournalEvent, Sanction};
 use crate::core::policy::{CulpritAction, FaultPolicy, cgroup_unit};
@@ -127,18 +128,46 @@ impl Faults {
     pub(in crate::core) fn has_offenders(&self) -> bool {
         !self.offenders.0.is_empty()
     }
+
+    pub(in crate::core) fn is_quarantined(&self, now: Duration, offender: &Offender) -> bool {
+        self.offenders.0.get(offender).and_then(|record| record.quarantined_until).is_some_and(|until| until > now)
+    }
+
+    /// The server has ended the client's work, or can't; now its process.
+    pub(in crate::core) fn client_terminated(&mut self, turn: &mut Turn, key: ProcessKey) {
+        if let Some(ending) = self.endings.get_mut(&key)
+            && !ending.is_asked
+        {
+            ending.is_asked = true;
+            turn.push(Effect::EndProcess { process: key, force: false });
+        }
+    }
+
+    /// Kills those that did not end.
+    pub(in crate::core) fn advance_endings(&mut self, turn: &mut Turn, now: Duration) {
+        let due: Vec<ProcessKey> =
+            self.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
+        for key in due {
+            self.endings.remove(&key);
+            turn.push(Effect::EndProcess { process: key, force: true });
+        }
+    }
+
+    /// Forgets offenders whose faults count no longer: who a newcomer is then matters as little as before.
+    pub(in crate::core) fn advance_offenders(&mut self, now: Duration) {
+        self.offenders.0.retain(|_, record| record.forgotten_at() > now);
+    }
+
+    pub(in crate::core) fn offenders_deadline(&self) -> Option<Duration> {
+        self.offenders.0.values().map(Record::forgotten_at).min()
+    }
+
+    pub(in crate::core) fn endings_deadline(&self) -> Option<Duration> {
+        self.endings.values().map(|ending| ending.kill_at).min()
+    }
 }
 
 impl Core {
-    pub(in crate::core) fn is_quarantined(&self, now: Duration, offender: &Offender) -> bool {
-        self.faults
-            .offenders
-            .0
-            .get(offender)
-            .and_then(|record| record.quarantined_until)
-            .is_some_and(|until| until > now)
-    }
-
     /// Why a newcomer is refused, if its like has caused too many faults.
     pub(in crate::core) fn refused_offender(&self, now: Duration, peer: Peer, identity: &Identity) -> Option<String> {
         // A process that has a server keeps it: its contexts live and die together.
@@ -204,41 +233,8 @@ impl Core {
         if reachable {
             self.ask(process.server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
         } else {
-            self.client_terminated(key);
+            self.faults.client_terminated(&mut self.turn, key);
         }
-    }
-
-    /// The server has ended the client's work, or can't; now its process.
-    pub(in crate::core) fn client_terminated(&mut self, key: ProcessKey) {
-        if let Some(ending) = self.faults.endings.get_mut(&key)
-            && !ending.is_asked
-        {
-            ending.is_asked = true;
-            self.turn.push(Effect::EndProcess { process: key, force: false });
-        }
-    }
-
-    /// Kills those that did not end.
-    pub(in crate::core) fn advance_endings(&mut self, now: Duration) {
-        let due: Vec<ProcessKey> =
-            self.faults.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
-        for key in due {
-            self.faults.endings.remove(&key);
-            self.turn.push(Effect::EndProcess { process: key, force: true });
-        }
-    }
-
-    /// Forgets offenders whose faults count no longer: who a newcomer is then matters as little as before.
-    pub(in crate::core) fn advance_offenders(&mut self, now: Duration) {
-        self.faults.offenders.0.retain(|_, record| record.forgotten_at() > now);
-    }
-
-    pub(in crate::core) fn offenders_deadline(&self) -> Option<Duration> {
-        self.faults.offenders.0.values().map(Record::forgotten_at).min()
-    }
-
-    pub(in crate::core) fn endings_deadline(&self) -> Option<Duration> {
-        self.faults.endings.values().map(|ending| ending.kill_at).min()
     }
 }
 

@@ -75,6 +75,19 @@ impl Faults {
     pub(in crate::core) fn has_recovered(&self, server: ServerEpoch) -> bool {
         self.aftermaths.get(&server).is_some_and(|aftermath| aftermath.sound_since.is_some())
     }
+
+    /// A server that an earlier daemon knew has named a client: it may be one that a fault had left alone.
+    pub(in crate::core) fn was_spared(&mut self, epoch: ServerEpoch, key: ProcessKey) -> bool {
+        let Some(aftermath) = self.aftermaths.get_mut(&epoch) else {
+            return false;
+        };
+        // A server names its clients by their pids alone.
+        let is_it =
+            |known: &ProcessKey| known.pid == key.pid && (key.start_time == 0 || known.start_time == key.start_time);
+        let before = aftermath.remembered.len();
+        aftermath.remembered.retain(|known| !is_it(known));
+        aftermath.remembered.len() < before
+    }
 }
 
 impl Core {
@@ -87,19 +100,6 @@ impl Core {
     pub(in crate::core) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
         let own = self.clients.on(epoch).filter(|(_, process)| process.gpus.is_spared);
         own.map(|(pid, process)| process.key(pid))
-    }
-
-    /// A server that an earlier daemon knew has named a client: it may be one that a fault had left alone.
-    pub(in crate::core) fn was_spared(&mut self, epoch: ServerEpoch, key: ProcessKey) -> bool {
-        let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) else {
-            return false;
-        };
-        // A server names its clients by their pids alone.
-        let is_it =
-            |known: &ProcessKey| known.pid == key.pid && (key.start_time == 0 || known.start_time == key.start_time);
-        let before = aftermath.remembered.len();
-        aftermath.remembered.retain(|known| !is_it(known));
-        aftermath.remembered.len() < before
     }
 
     /// Whether anybody lives whom the fault of this server has left alone.

@@ -136,7 +136,7 @@ impl Core {
     /// Begins to look at the GPUs, with what an earlier daemon has noted of their modes.
     pub(super) fn watch_gpus(&mut self, now: Duration, modes: Vec<ManagedMode>, may_end: bool) {
         self.gpus.is_watched = true;
-        self.hold_is_watched(now);
+        self.faults.hold_is_watched(now);
         self.gpus.may_end = may_end;
         self.gpus.modes = Modes::found(modes);
         self.gpus.look_at = Some(now);

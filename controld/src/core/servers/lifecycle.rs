@@ -152,7 +152,7 @@ impl Core {
             return;
         };
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
-        self.end_funerals_of(now, epoch, reason);
+        self.faults.end_funerals_of(&mut self.turn, now, epoch, reason);
         self.faults.server_gone(epoch);
         self.forget_devices_of(epoch);
         for (pid, process) in self.clients.server_gone(epoch) {

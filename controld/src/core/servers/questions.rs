@@ -67,7 +67,7 @@ impl Core {
             Purpose::Devices => self.devices_told(server, &reply),
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),
-            Purpose::EndClient(key) => self.client_terminated(key),
+            Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),
             Purpose::Command(asked) => self.command_answered(now, server, pid, asked, reply),
         }
     }

@@ -193,7 +193,7 @@ impl Core {
             }
             return;
         }
-        let kernels_word = self.has_kernels_word(epoch);
+        let kernels_word = self.faults.has_kernels_word(epoch);
         if let Some(server) = self.servers.get_mut(&epoch) {
             server.silent = Some(now);
             server.fell_silent = true;

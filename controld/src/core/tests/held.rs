@@ -16,7 +16,7 @@ fn watched(hold_memory: Option<u64>, hold_memory_per_user: Option<u64>) -> Scene
     let mut policy = Policy { funerals, ..Policy::default() };
     policy.domains.default.group.max_clients = Some(2);
     let mut scene = Scene::new(policy);
-    scene.core.hold_is_watched(scene.now);
+    scene.core.faults.hold_is_watched(scene.now);
     seen(&mut scene, 0, false);
     scene
 }

@@ -175,7 +175,7 @@ impl World {
         };
         let policy = Policy { sharing, funerals, ..policy };
         let mut core = Core::new(policy.clone(), Defaults::default());
-        core.hold_is_watched(Duration::ZERO);
+        core.faults.hold_is_watched(Duration::ZERO);
         Self {
             core,
             policy,
@@ -407,7 +407,7 @@ impl World {
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
         assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
         self.core = core;
-        self.core.hold_is_watched(self.now);
+        self.core.faults.hold_is_watched(self.now);
         self.forget_signs();
         // The driver finds out from the server that it was not told, or tells it again.
         for connection in self.told.clone() {

@@ -15,6 +15,7 @@
 
 use super::LONGEST_OPEN;
 use crate::core::Core;
+use crate::core::faults::Faults;
 use crate::core::faults::evidence::End;
 use crate::core::faults::verdict::Confidence;
 use crate::core::ids::{Pid, ServerEpoch};
@@ -35,11 +36,31 @@ pub(in crate::core) const BETWEEN_DOUBTS: Duration = Duration::from_secs(60);
 /// Users whose last such verdict is known.
 const MAX_DOUBTED: usize = 1024;
 
-impl Core {
+impl Faults {
     pub(in crate::core) fn incidents_deadline(&self) -> Option<Duration> {
-        self.faults.incidents.values().filter_map(|incident| incident.judge_at).min()
+        self.incidents.values().filter_map(|incident| incident.judge_at).min()
     }
 
+    /// Nothing more can come of an incident.
+    fn forget_incident(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.incidents.remove(&epoch);
+        self.talked_of.insert(epoch, now);
+    }
+
+    /// The clients that have failed in an incident's time: they ended by a signal or with an error, or said that they
+    /// have met one.
+    pub(in crate::core) fn failed_in(&self, epoch: ServerEpoch) -> BTreeSet<Pid> {
+        let Some(incident) = self.incidents.get(&epoch) else {
+            return BTreeSet::new();
+        };
+        let since = incident.first.saturating_sub(FAILURE_REACH);
+        let dead = self.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
+        let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
+        dead.chain(incident.own_words.speakers()).collect()
+    }
+}
+
+impl Core {
     /// Gives the verdicts that are due and forgets signs that nothing came of.
     pub(in crate::core) fn advance_incidents(&mut self, now: Duration) {
         let due: Vec<ServerEpoch> = self
@@ -80,7 +101,7 @@ impl Core {
                     // More clients may have failed since.
                     self.judge_by_signs(now, epoch);
                 }
-                self.forget_incident(now, epoch);
+                self.faults.forget_incident(now, epoch);
             }
         }
     }
@@ -90,12 +111,6 @@ impl Core {
         if self.faults.incidents.get(&epoch).is_some_and(|incident| incident.clients.is_empty()) {
             self.note_clients(epoch);
         }
-    }
-
-    /// Nothing more can come of an incident.
-    fn forget_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        self.faults.incidents.remove(&epoch);
-        self.faults.talked_of.insert(epoch, now);
     }
 
     /// A server is gone, and nothing more will be heard of its fault.
@@ -130,18 +145,6 @@ impl Core {
         self.faults.incidents.remove(&epoch);
     }
 
-    /// The clients that have failed in an incident's time: they ended by a signal or with an error, or said that they
-    /// have met one.
-    pub(in crate::core) fn failed_in(&self, epoch: ServerEpoch) -> BTreeSet<Pid> {
-        let Some(incident) = self.faults.incidents.get(&epoch) else {
-            return BTreeSet::new();
-        };
-        let since = incident.first.saturating_sub(FAILURE_REACH);
-        let dead = self.faults.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
-        let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
-        dead.chain(incident.own_words.speakers()).collect()
-    }
-
     /// Whether an incident that was not confirmed has a verdict all the same. `lost` are the clients that a server had
     /// that has ended by itself.
     fn deserves_verdict(&mut self, now: Duration, epoch: ServerEpoch, lost: &[Pid]) -> bool {
@@ -153,7 +156,7 @@ impl Core {
         }
         // Who caused a fault that was isolated is known, and nobody has lost anything by it.
         let is_of_one = incident.is_isolated && incident.xid.is_none();
-        if is_of_one || (self.failed_in(epoch).is_empty() && lost.is_empty()) {
+        if is_of_one || (self.faults.failed_in(epoch).is_empty() && lost.is_empty()) {
             return false;
         }
         incident.xid.is_some() || self.may_doubt(now, epoch)
