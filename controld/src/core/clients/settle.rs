@@ -22,13 +22,11 @@
 //! What happens to a client after it has its end of the connection can't be undone.
 
 use super::admission::Client;
-use crate::core::faults::evidence::{End, Evidence};
+use crate::core::Core;
+use crate::core::faults::evidence::End;
 use crate::core::ids::{ConnectionId, ServerEpoch};
-use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::Server;
-use crate::core::{Core, NoReply};
 use core::time::Duration;
-use remps_proto::mps::server::{Reply, Request};
 
 /// Connections of a process until it has a context: that of the process itself.
 pub(in crate::core) const BEFORE_CONTEXTS: usize = 1;
@@ -105,13 +103,6 @@ impl Core {
         Some(now)
     }
 
-    fn ask_for_health(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.health_asked = Some(now);
-            self.ask(epoch, Request::Status, Purpose::Health(now));
-        }
-    }
-
     /// The servers that waiting clients would go to, each with the time at which it should be asked how it is.
     fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
         // A crowd waits while no server can take any of it, and this is looked at after every event.
@@ -139,30 +130,5 @@ impl Core {
                 self.ask_for_health(now, epoch);
             }
         }
-    }
-
-    /// The answer to a question of that time.
-    pub(in crate::core) fn health_answered(
-        &mut self,
-        now: Duration,
-        epoch: ServerEpoch,
-        asked_at: Duration,
-        reply: &Result<Reply, NoReply>,
-    ) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
-            return;
-        };
-        // A later question may be under way.
-        server.health_asked = server.health_asked.filter(|at| *at > asked_at);
-        match reply {
-            Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
-            Ok(_) => server.healthy_at = server.healthy_at.max(Some(asked_at)),
-            // Nobody can know it of this release.
-            Err(NoReply::Unsupported) => server.healthy_at = Some(now),
-            Err(NoReply::TimedOut) => {}
-            // The driver has those come again whom a server was told of that is gone.
-            Err(NoReply::Lost) => return,
-        }
-        self.word_has_come(epoch, asked_at, *reply != Err(NoReply::TimedOut));
     }
 }

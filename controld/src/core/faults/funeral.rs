@@ -18,8 +18,8 @@
 
 use super::Faults;
 use super::evidence::{End, ProcessKey};
-use super::fault::Cause;
 use super::held::TAKEN_FOR;
+use super::taint::Cause;
 use super::verdict::Identity;
 use crate::core::Core;
 use crate::core::Effect;

@@ -3,7 +3,7 @@
 //! | part | decides |
 //! |---|---|
 //! | [`evidence`] | what witnesses can say |
-//! | [`fault`] | which servers a fault has spoilt, and what replaces them |
+//! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
 //! | [`blame`], [`verdict`] | who it was |
 //! | [`sanctions`], [`quarantine`] | what becomes of culprits |
@@ -13,7 +13,6 @@
 
 pub(super) mod blame;
 pub(super) mod evidence;
-pub(super) mod fault;
 pub(super) mod funeral;
 pub(super) mod held;
 pub(super) mod incident;
@@ -23,7 +22,9 @@ pub(super) mod reach;
 pub(super) mod recovered;
 pub(super) mod remains;
 pub(super) mod sanctions;
+pub(super) mod signs;
 pub(super) mod spared;
+pub(super) mod taint;
 pub(super) mod verdict;
 
 use crate::core::ids::{ServerEpoch, Uid};

@@ -37,7 +37,7 @@ impl Faults {
     }
 
     /// A server that had recovered says, or is about to, that it is in a fault.
-    pub(super) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn relapses(&mut self, now: Duration, epoch: ServerEpoch) {
         if let Some(aftermath) = self.aftermaths.get_mut(&epoch)
             && aftermath.sound_since.take().is_some()
         {

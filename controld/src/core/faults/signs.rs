@@ -1,0 +1,175 @@
+//! What a sign is taken for: whose server it is about, and what is done at once.
+//!
+//! | evidence | believed about the server | done |
+//! |---|---|---|
+//! | UVM event, notice that was not isolated | at once | tainted |
+//! | the server's own status | at once | tainted |
+//! | Xid, preload library, a client's end by a signal or with an error | no: anybody can cause them | the server is asked for its status, and nobody is sent there until it has answered |
+//! | log record | nothing: anybody can forge it | the same; and if the server then says nothing, it has as long as without it |
+//! | silence | after a time ([`silence`](crate::core::servers::silence)) | tainted |
+//! | notice of an isolated fault | | a verdict; the server stays |
+//!
+//! What a taint is, and what follows, is in [`taint`](super::taint); [`blame`](super::blame) says who it was.
+
+use super::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
+use super::incident::Statement;
+use super::own_word::OwnWord;
+use super::taint::Cause;
+use crate::core::Core;
+use crate::core::gpu::{Gpu, GpuSet};
+use crate::core::ids::{Pid, ServerEpoch};
+use crate::core::servers::server::Server;
+use core::time::Duration;
+
+/// `Xid` of the kernel's own tidying up after a process, which is also what a kill of one gets.
+const CLEANUP_XID: u32 = 45;
+/// How long after a client's end a line of the kernel that names it is still about its server.
+const NAMED_AFTER_DEATH: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// What a witness says.
+    pub(in crate::core) fn evidence(&mut self, now: Duration, evidence: Evidence) {
+        match evidence {
+            Evidence::UvmEvent { process, fault } => {
+                let text = format!("{} of {:#x}, {}", fault.access, fault.address, fault.kind);
+                let gpus = self.gpus_of_fault(process, &fault);
+                let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault).on(gpus);
+                if let Some(server) = self.server_of(process) {
+                    let incident = self.testify(now, server, statement);
+                    self.taint(now, server, Cause::Fault(incident));
+                    self.judge_certain(now, server, process);
+                }
+            }
+            Evidence::Notice { process, fault, channel, isolation } => {
+                let word = match &isolation {
+                    Isolation::Isolated => "isolated".to_owned(),
+                    Isolation::Passed { reason } => format!("not isolated: {reason}"),
+                };
+                let text = format!("{} of {:#x}, {}, {word}", fault.access, fault.address, fault.kind);
+                let gpus = self.gpus_of_fault(process, &fault);
+                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault).on(gpus);
+                statement.channel = channel;
+                statement.isolated = isolation == Isolation::Isolated;
+                if let Some(server) = self.server_of(process) {
+                    let isolated = statement.isolated;
+                    let incident = self.testify(now, server, statement);
+                    if !isolated {
+                        self.taint(now, server, Cause::Fault(incident));
+                    }
+                    self.judge_certain(now, server, process);
+                }
+            }
+            Evidence::ZombieFault { process, fault } => {
+                let text = format!("{} of {:#x} by work of a dead client", fault.access, fault.address);
+                let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
+                statement.points_at = Some(process.pid);
+                if let Some(server) = self.server_of_dead(process) {
+                    self.testify(now, server, statement);
+                    self.suspect(now, server);
+                }
+            }
+            Evidence::Shim { process, error, own_work } => {
+                let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
+                let mut statement = Statement::new("shim", Some(process.pid), text);
+                statement.own_word = Some(OwnWord { pid: process.pid, error, of_own_work: own_work });
+                statement.is_hearsay = true;
+                if let Some(server) = self.server_of(process) {
+                    self.testify(now, server, statement);
+                    self.suspect(now, server);
+                }
+            }
+            Evidence::ServerLog { server, named, blames, text } => {
+                if let Some(epoch) = self.server_of_log(server) {
+                    let named = named.filter(|pid| self.is_or_was_client(*pid, epoch));
+                    let mut statement = Statement::new("server-log", named, text);
+                    statement.hints_at = named.filter(|_| blames);
+                    statement.is_hearsay = true;
+                    self.testify(now, epoch, statement);
+                    self.ask_how_it_is(now, epoch);
+                }
+            }
+            Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
+            Evidence::Xid { number, class, bus, instance, pid, channel: _, text } => {
+                let gpu = self.gpus.known().at(&bus, instance);
+                let text = format!("{number} on {bus}: {text}");
+                if class != XidClass::Application {
+                    // The GPU itself is ill; no client is to blame, and NVIDIA's server says whether it goes on.
+                    self.turn.log(format!("Xid {text} ({class:?})"));
+                }
+                let mut statement = Statement::new("xid", pid, text);
+                statement.xid = Some(number);
+                statement.is_kernels_fault = pid.is_some() && class == XidClass::Application && number != CLEANUP_XID;
+                for server in self.servers_meant(pid, gpu.as_ref()) {
+                    let own = self.servers.get(&server).and_then(|server| server.pid);
+                    statement.is_kernels_word = pid.is_some() && own == pid;
+                    // What a GPU has to say of itself spoils no other one than that of the fault.
+                    let is_lost = self.servers.get(&server).is_some_and(Server::is_lost);
+                    let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
+                    self.testify(now, server, statement.clone().on(on));
+                    self.suspect(now, server);
+                }
+            }
+        }
+    }
+
+    /// The GPUs that a memory fault of a client may have been on: the one that its witness names, else those that the
+    /// client uses, else the one that its server has.
+    fn gpus_of_fault(&mut self, process: ProcessKey, fault: &MemoryFault) -> GpuSet {
+        if let Some(gpu) = fault.gpu.as_deref().and_then(|name| self.gpus.known().named(name)) {
+            self.was_met_on(process, &gpu);
+            return GpuSet::from([gpu]);
+        }
+        let Some(known) = self.clients.known(process) else {
+            return GpuSet::new();
+        };
+        self.gpus_of(process.pid, known).unwrap_or_else(|| {
+            let own = self.gpus.known().of_server(known.server);
+            if own.len() == 1 { own } else { GpuSet::new() }
+        })
+    }
+
+    /// The servers that a line of the kernel may be about: the one that it names or whose client it names, else all that
+    /// may have something on the GPU.
+    fn servers_meant(&self, pid: Option<Pid>, gpu: Option<&Gpu>) -> Vec<ServerEpoch> {
+        let Some(pid) = pid else {
+            let connected = self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch);
+            return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
+        };
+        let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
+        let of_client = || self.clients.process(pid).map(|process| process.server);
+        let of_dead = || {
+            let mut late =
+                self.faults.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
+            late.find(|death| death.key.pid == pid).map(|death| death.process.server)
+        };
+        let named = own.or_else(of_client).or_else(of_dead);
+        named.filter(|server| self.servers.contains_key(server)).into_iter().collect()
+    }
+
+    /// The server in whose name a record of the log FIFO may be heard.
+    fn server_of_log(&self, pid: Pid) -> Option<ServerEpoch> {
+        let known = self.servers.values().find(|known| known.pid == Some(pid) && known.ready_at.is_some());
+        known.map(|server| server.epoch)
+    }
+
+    /// Whether records of the log FIFO are heard that have this pid: that of a server that has been ready.
+    #[must_use]
+    pub fn hears_log_of(&self, pid: Pid) -> bool {
+        self.server_of_log(pid).is_some()
+    }
+
+    /// Whether a process is a client of this server, or was one lately.
+    fn is_or_was_client(&self, pid: Pid, epoch: ServerEpoch) -> bool {
+        self.clients.process(pid).is_some_and(|process| process.server == epoch)
+            || self.faults.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
+    }
+
+    fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
+        self.clients.known(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
+    }
+
+    fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
+        let death = self.faults.deaths.iter().rev().find(|death| death.key == process)?;
+        self.servers.contains_key(&death.process.server).then_some(death.process.server)
+    }
+}
