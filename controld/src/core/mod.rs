@@ -80,9 +80,8 @@ use faults::Faults;
 use gpus::Gpus;
 use quit::Quit;
 use remps_proto::admin::defaults::Defaults;
-use servers::domain::{Domain, Domains};
-use servers::questions::Question;
-use std::collections::BTreeMap;
+use servers::Servers;
+use servers::domain::Domain;
 
 /// How often the steps that follow from the time are done for one input; each makes at most the next one due.
 const MAX_ROUNDS: usize = 8;
@@ -92,17 +91,13 @@ const MAX_ROUNDS: usize = 8;
 pub struct Core {
     policy: Policy,
     defaults: Defaults,
-    servers: BTreeMap<ServerEpoch, Server>,
-    domains: Domains,
+    servers: Servers,
     clients: Clients,
-    questions: BTreeMap<RequestId, Question>,
     faults: Faults,
     commands: Commands,
     gpus: Gpus,
     quit: Option<Quit>,
     exited: bool,
-    next_epoch: u64,
-    next_request: u64,
     turn: Turn,
 }
 
@@ -113,17 +108,13 @@ impl Core {
         Self {
             policy,
             defaults,
-            servers: BTreeMap::new(),
-            domains: Domains::default(),
+            servers: Servers::default(),
             clients: Clients::default(),
-            questions: BTreeMap::new(),
             faults: Faults::default(),
             commands: Commands::default(),
             gpus: Gpus::default(),
             quit: None,
             exited: false,
-            next_epoch: 1,
-            next_request: 1,
             turn: Turn::default(),
         }
     }
@@ -183,12 +174,12 @@ impl Core {
     /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
-        let servers = self.servers.values().filter_map(Server::deadline);
+        let servers = self.servers.iter().filter_map(Server::deadline);
         let retries =
-            self.domains.iter().filter(|(id, _)| self.wants_server(*id)).filter_map(|(_, domain)| domain.retry_at);
+            self.servers.domains().filter(|(id, _)| self.wants_server(*id)).filter_map(|(_, domain)| domain.retry_at);
         let wants_standby =
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
-        let standbys = self.domains.iter().filter_map(wants_standby);
+        let standbys = self.servers.domains().filter_map(wants_standby);
         let commands = self.commands.deadline();
         let faults =
             [self.faults.incidents_deadline(), self.faults.funerals_deadline(), self.faults.endings_deadline()];
@@ -207,13 +198,13 @@ impl Core {
 
     /// The servers that there are, oldest first.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.servers.values()
+        self.servers.iter()
     }
 
     /// Whether a server is still to be started, or starting.
     #[must_use]
     pub fn is_starting(&self, server: ServerEpoch) -> bool {
-        self.servers.get(&server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
+        self.servers.get(server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
     }
 
     /// How many clients wait for a server.

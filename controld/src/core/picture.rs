@@ -33,8 +33,12 @@ impl Core {
         }
         Snapshot {
             daemon,
-            domains: self.domains.iter().map(|(id, domain)| self.domain_facts(now, id, domain, &on_server)).collect(),
-            servers: self.servers.values().map(|server| self.server_facts(now, server, &on_server)).collect(),
+            domains: self
+                .servers
+                .domains()
+                .map(|(id, domain)| self.domain_facts(now, id, domain, &on_server))
+                .collect(),
+            servers: self.servers.iter().map(|server| self.server_facts(now, server, &on_server)).collect(),
             clients: self.client_facts(now),
             channels: self.channel_facts(),
             regions: Vec::new(),
@@ -54,8 +58,8 @@ impl Core {
     ) -> DomainFacts {
         let active = self.active_server(id);
         let standby =
-            self.servers.values().find(|server| server.domain == id && server.role == Role::Standby && server.is_up());
-        let of_domain = self.servers.values().filter(|server| server.domain == id);
+            self.servers.iter().find(|server| server.domain == id && server.role == Role::Standby && server.is_up());
+        let of_domain = self.servers.iter().filter(|server| server.domain == id);
         let phase = match active {
             _ if domain.breaker_open => DomainPhase::Broken,
             _ if domain.swap.is_some() => DomainPhase::Recovering,
@@ -144,7 +148,7 @@ impl Core {
     }
 
     fn process_facts(&self, key: ProcessKey, process: &Process, phase: ClientPhase, end: Option<End>) -> ClientFacts {
-        let server = self.servers.get(&process.server);
+        let server = self.servers.get(process.server);
         // The domain of one whose server is gone, too, is known by its user alone.
         let domain = server.map_or_else(|| format!("user {}", process.uid), |server| self.domain_name(server.domain));
         let facts = facts(key, process.uid, domain, &process.identity, phase);
@@ -157,7 +161,7 @@ impl Core {
     fn channel_facts(&self) -> Vec<ChannelFacts> {
         let rows = self.clients.channels().rows(None).filter_map(|row| {
             let process = self.clients.process(row.process.pid)?;
-            let pid_of = |epoch: ServerEpoch| self.servers.get(&epoch).and_then(|server| server.pid);
+            let pid_of = |epoch: ServerEpoch| self.servers.get(epoch).and_then(|server| server.pid);
             let (server, source) = match row.facts {
                 Facts::Context(epoch) => (pid_of(epoch), BY_CONNECTION),
                 Facts::Hardware(_) => (pid_of(process.server), BY_NOTICE),

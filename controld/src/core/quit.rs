@@ -35,7 +35,7 @@ impl Core {
                 self.refuse_waiting();
             }
         }
-        let epochs: Vec<ServerEpoch> = self.servers.keys().copied().collect();
+        let epochs: Vec<ServerEpoch> = self.servers.iter().map(|server| server.epoch).collect();
         for epoch in epochs {
             self.drain(now, epoch, force_at, false);
         }
@@ -45,9 +45,7 @@ impl Core {
     /// The daemon is about to go: those who have no server yet will get none.
     fn refuse_waiting(&mut self) {
         let waiting: Vec<ConnectionId> = self.clients.take_waiting();
-        for (_, domain) in self.domains.iter_mut() {
-            domain.requested = false;
-        }
+        self.servers.forget_requests();
         for connection in waiting {
             self.turn.push(Effect::Close { connection });
         }
@@ -68,7 +66,7 @@ impl Core {
     pub(super) fn quit_deadline(&self) -> Option<Duration> {
         // Once forced, the servers' own deadlines count.
         let quit = self.quit.as_ref()?;
-        quit.force_at.filter(|_| self.servers.values().any(|s| !matches!(s.state, ServerState::Ending { .. })))
+        quit.force_at.filter(|_| self.servers.iter().any(|s| !matches!(s.state, ServerState::Ending { .. })))
     }
 
     pub(super) fn advance_quit(&mut self, now: Duration) {
@@ -78,7 +76,7 @@ impl Core {
         if quit.force_at.is_some_and(|at| at <= now) {
             let epochs: Vec<ServerEpoch> = self
                 .servers
-                .values()
+                .iter()
                 .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
                 .map(|server| server.epoch)
                 .collect();
@@ -86,7 +84,7 @@ impl Core {
                 self.force(now, epoch);
             }
         }
-        if self.servers.is_empty() && !self.exited && self.modes_are_given_back() {
+        if self.servers.are_none() && !self.exited && self.modes_are_given_back() {
             self.exited = true;
             let status = self.quit.as_ref().map_or(0, |quit| quit.status);
             self.turn.log(format!("Exit with status {status}"));

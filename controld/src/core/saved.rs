@@ -7,10 +7,10 @@ use super::faults::Faults;
 use super::faults::evidence::ProcessKey;
 use super::faults::quarantine;
 use super::ids::ServerEpoch;
-use super::servers::domain::{Domain, DomainKey, Group};
+use super::servers::domain::{Domain, Group};
 use super::servers::questions::Purpose;
-use super::servers::server::{Drain, Role, Server, ServerState, Taint};
-use super::{Core, Effect, Policy, Sharing};
+use super::servers::server::{Role, ServerState};
+use super::{Core, Effect, Policy};
 use core::time::Duration;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
@@ -114,7 +114,7 @@ impl SavedGroup {
         (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu, quarantine })
     }
 
-    fn group(&self) -> Group {
+    pub(super) fn group(&self) -> Group {
         match self.kind {
             1 => Group::Cgroup(self.name.clone()),
             2 => Group::Label(self.name.clone()),
@@ -197,7 +197,7 @@ impl Core {
     pub fn saved(&self) -> Saved {
         let servers = self
             .servers
-            .values()
+            .iter()
             .map(|server| SavedServer {
                 epoch: server.epoch.0,
                 pid: server.pid.unwrap_or_default(),
@@ -209,8 +209,8 @@ impl Core {
                 draining: matches!(&server.state, ServerState::Draining(drain) if !drain.because_idle)
                     && (self.quit.is_none() || server.tainted.is_some()),
                 ending: matches!(server.state, ServerState::Ending { .. }),
-                gid: self.domains.get(server.domain).map_or(server.uid, |domain| domain.gid),
-                group: self.domains.get(server.domain).and_then(SavedGroup::of),
+                gid: self.servers.domain(server.domain).map_or(server.uid, |domain| domain.gid),
+                group: self.servers.domain(server.domain).and_then(SavedGroup::of),
                 standby: server.role == Role::Standby,
                 tainted: server.tainted.is_some(),
                 incident: server.tainted.map_or(0, |taint| taint.incident),
@@ -228,7 +228,7 @@ impl Core {
                 .iter()
                 .map(|(device, limit)| SavedLimit { device: device.to_string(), bytes: limit.0 })
                 .collect(),
-            next_epoch: self.next_epoch,
+            next_epoch: self.servers.next_epoch(),
             servers,
             ..self.faults.saved()
         }
@@ -243,42 +243,12 @@ impl Core {
     pub fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
         let mut core = Self::new(policy, saved.defaults());
         core.turn.now = now;
-        core.next_epoch = saved.next_epoch.max(1);
+        core.servers.begin_at(saved.next_epoch);
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
-            core.next_epoch = core.next_epoch.max(old.epoch.saturating_add(1));
-            let group = old.group.as_ref().map_or(Group::All, SavedGroup::group);
-            let label = if let Group::Label(label) = &group { Some(label.as_str()) } else { None };
-            let cgroup = if let Group::Cgroup(path) = &group { path.as_str() } else { "" };
-            let own = core.policy.for_domain(old.domain, label, cgroup).clone();
-            let part = old.group.as_ref().map_or(0, |group| group.part);
-            let gpu = old.group.as_ref().map(|group| group.gpu.clone()).filter(|gpu| !gpu.is_empty());
-            let key = DomainKey { uid: old.domain, group, gpu, part };
-            let patience = own.faults.victims_timeout;
-            let founder = Some(old.domain).filter(|_| core.policy.sharing != Sharing::MultiUser);
-            let domain = core.domains.intern(&core.policy, key, own, old.gid, founder);
+            let domain = core.servers.restore(now, &core.policy, old);
             core.restore_quarantine(domain, old.group.as_ref().map_or(0, |group| group.quarantine));
-            let state = if old.ending {
-                ServerState::Ending { kill_at: Some(now + core.policy.kill_timeout) }
-            } else if old.draining {
-                ServerState::Draining(Drain::starting(now, old.tainted.then_some(now + patience), false))
-            } else {
-                ServerState::Serving
-            };
-            let server = Server {
-                role: if old.standby { Role::Standby } else { Role::Active },
-                tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
-                pid: Some(old.pid),
-                end_wanted: !matches!(state, ServerState::Serving),
-                ready_at: Some(now),
-                census_due: true,
-                has_served: !old.standby,
-                // Those of an earlier daemon.
-                has_hidden_clients: true,
-                ..Server::new(epoch, domain, old.uid, now, state)
-            };
-            core.servers.insert(epoch, server);
             if old.unjudged && old.incident != 0 {
                 core.restore_incident(now, epoch, old.incident);
             }

@@ -167,7 +167,7 @@ impl Core {
 
     /// The domain's active server.
     pub(in crate::core) fn active_server(&self, domain: DomainId) -> Option<&Server> {
-        self.servers.values().find(|server| server.domain == domain && server.is_active())
+        self.servers.iter().find(|server| server.domain == domain && server.is_active())
     }
 
     pub(in crate::core) fn client_arrived(
@@ -222,7 +222,7 @@ impl Core {
         };
         let server = client.stage.server();
         if let Some(server) = server {
-            self.handshake_over(server, client.stage);
+            self.servers.handshake_over(server, client.stage.has_end());
             if status.is_some() {
                 self.progress(server);
             }
@@ -241,7 +241,7 @@ impl Core {
                     }
                 }
                 self.clients.channels.add(process, Channel::Context(connection), Facts::Context(server));
-                let server = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
+                let server = self.servers.get(server).and_then(|server| server.pid).unwrap_or_default();
                 let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
                 self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
             }
@@ -269,13 +269,7 @@ impl Core {
         let Some(process) = self.clients.processes.remove(&pid) else {
             return;
         };
-        let idle = !self.clients.processes.values().any(|other| other.server == process.server);
-        if let Some(server) = self.servers.get_mut(&process.server) {
-            if idle {
-                server.idle_since = Some(now);
-            }
-            server.client_left(now);
-        }
+        self.servers.client_left(now, process.server, !self.clients.are_on(process.server));
         self.clients.former_homes.note(pid, &process);
         self.clients.channels.remove_process(pid);
         self.client_died(now, pid, &process, end);
@@ -286,14 +280,14 @@ impl Core {
         let process = self.clients.processes.get(&client.peer.pid)?;
         // Without a context there it can go elsewhere.
         let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
-        let server = self.servers.get(&process.server)?;
+        let server = self.servers.get(process.server)?;
         Some(server).filter(|server| server.is_connected() && !self.is_hit(process) && !is_left(server))
     }
 
     /// Whether anybody in a domain waits for a server to be started, and not just for the answer of its own.
     pub(in crate::core) fn wants_server(&self, id: DomainId) -> bool {
         let waits = |connection| self.clients.get(connection).is_some_and(|client| self.own_server(client).is_none());
-        self.domains.get(id).is_some_and(|domain| domain.requested) || self.clients.waiting(id).any(waits)
+        self.servers.domain(id).is_some_and(|domain| domain.requested) || self.clients.waiting(id).any(waits)
     }
 
     /// Whether a server can be told of another client now.
@@ -309,7 +303,7 @@ impl Core {
         }
         // Until a server that was taken over has named its clients, this process may be one of them, also when it would
         // be grouped with others today.
-        if self.servers.values().any(|server| server.uid == census && server.census_due) {
+        if self.servers.iter().any(|server| server.uid == census && server.census_due) {
             return None;
         }
         let beside = self.server_beside_fault(client);
@@ -333,7 +327,7 @@ impl Core {
     /// goes on; or, where only one server may run, any draining one, as with the vendor.
     pub(in crate::core) fn server_for_newcomers(&self, domain: DomainId) -> Option<&Server> {
         self.active_server(domain).or_else(|| {
-            self.servers.values().find(|server| {
+            self.servers.iter().find(|server| {
                 server.domain == domain
                     && server.role == Role::Active
                     && server.tainted.is_none()
@@ -361,7 +355,7 @@ impl Core {
     }
 
     fn is_any_open(&self) -> bool {
-        self.servers.values().any(|server| self.is_open(server))
+        self.servers.iter().any(|server| self.is_open(server))
     }
 
     fn dispatch(&mut self, domain: DomainId, epoch: ServerEpoch, connection: ConnectionId) {
@@ -382,7 +376,7 @@ impl Core {
             let is_watched = known.is_some();
             let condemned = known.is_some_and(|process| process.condemned);
             // Who is sent to a server after its fault has nothing to do with that.
-            let is_spared = self.servers.get(&epoch).is_some_and(Server::is_lost);
+            let is_spared = self.servers.get(epoch).is_some_and(Server::is_lost);
             let gpus = Whereabouts { is_spared, ..Whereabouts::default() };
             let (server, uid) = (epoch, peer.uid);
             let process = Process { server, uid, identity, copies, tracked, condemned, connections, gpus };
@@ -391,11 +385,8 @@ impl Core {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
         }
-        self.is_owed(epoch);
-        if let Some(server) = self.servers.get_mut(&epoch) {
-            server.idle_since = None;
-            server.handshakes += 1;
-            server.has_hidden_clients |= peer.pid == 0;
-        }
+        self.will_owe(epoch);
+        self.servers.handshake_begins(epoch);
+        self.servers.is_used(epoch, peer.pid == 0);
     }
 }

@@ -21,12 +21,10 @@ pub(super) const UNCOUNTED: usize = usize::MAX / 2;
 
 impl Core {
     pub(in crate::core) fn census_answered(&mut self, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        // One that does not answer holds nobody up: its processes are taken for newcomers.
+        let Some(uid) = self.servers.census_over(epoch) else {
             return;
         };
-        // One that does not answer holds nobody up: its processes are taken for newcomers.
-        server.census_due = false;
-        let uid: Uid = server.uid;
         let Ok(Reply::Clients(pids)) = reply else {
             return;
         };
@@ -47,10 +45,9 @@ impl Core {
         identity: Arc<Identity>,
         server: ServerEpoch,
     ) -> Option<Effect> {
-        let known = self.servers.get_mut(&server)?;
-        known.handshakes += 1;
-        let domain = known.domain;
-        known.with_clients += 1;
+        let domain = self.servers.get(server)?.domain;
+        self.servers.handshake_begins(server);
+        self.servers.client_has_end(server);
         let entry = Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server });
         self.clients.connections.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
@@ -91,7 +88,7 @@ impl Core {
     /// Whether a process that both servers know went from the first to the second, and not the other way. It left the
     /// one that can be left; where that is so of both, the one that was started first.
     fn went_from_to(&self, first: ServerEpoch, second: ServerEpoch) -> bool {
-        let order = |epoch: ServerEpoch| self.servers.get(&epoch).map(|server| (!server.can_be_left(), server.epoch));
+        let order = |epoch: ServerEpoch| self.servers.get(epoch).map(|server| (!server.can_be_left(), server.epoch));
         order(first) < order(second)
     }
 

@@ -80,7 +80,7 @@ impl Core {
     #[must_use]
     pub fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {
         let known = self.clients.processes.get(&process.pid).filter(|known| known.is(process))?;
-        let fate = match self.servers.get(&known.server) {
+        let fate = match self.servers.get(known.server) {
             None | Some(Server { state: ServerState::Ending { .. }, .. }) => Fate::Ending,
             Some(Server { tainted: Some(_), .. }) if !known.gpus.is_spared => Fate::Tainted,
             Some(_) => Fate::Healthy,
@@ -91,7 +91,7 @@ impl Core {
     /// How a server is, and whether it is being asked just now; `None` when its process is reaped.
     #[must_use]
     pub fn fate_of_server(&self, server: ServerEpoch) -> Option<(Fate, bool)> {
-        let server = self.servers.get(&server)?;
+        let server = self.servers.get(server)?;
         let fate = match server {
             Server { tainted: Some(_), .. } => Fate::Tainted,
             Server { state: ServerState::Ending { .. }, .. } => Fate::Ending,
@@ -103,7 +103,7 @@ impl Core {
     /// Whether a fault has cost the clients of a server their contexts. One whose process is reaped has no clients.
     #[must_use]
     pub fn is_lost(&self, server: ServerEpoch) -> bool {
-        self.servers.get(&server).is_some_and(Server::is_lost)
+        self.servers.get(server).is_some_and(Server::is_lost)
     }
 
     /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.

@@ -40,7 +40,7 @@ impl Core {
         let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
         let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
         let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
-        while let Some(id) = self.domains.find(&key) {
+        while let Some(id) = self.servers.domain_by(&key) {
             let Some(limit) = own.group.max_clients else {
                 return id;
             };
@@ -50,10 +50,8 @@ impl Core {
             }
             key.part += 1;
         }
-        let id = self.domains.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
-        if let Some(domain) = self.domains.get_mut(id) {
-            domain.quarantine = quarantine;
-        }
+        let id = self.servers.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
+        self.servers.set_quarantine(id, quarantine);
         id
     }
 
@@ -64,7 +62,7 @@ impl Core {
         let served = self
             .clients
             .processes()
-            .filter(|(_, process)| self.servers.get(&process.server).is_some_and(is_sound))
+            .filter(|(_, process)| self.servers.get(process.server).is_some_and(is_sound))
             .map(|(pid, _)| pid);
         let waits = |client: &&Client| client.domain == domain && client.stage == Stage::Waiting;
         served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()

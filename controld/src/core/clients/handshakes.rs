@@ -9,14 +9,6 @@ use core::time::Duration;
 use std::sync::Arc;
 
 impl Core {
-    /// A client's handshake with a server is over at this stage, whatever came of it.
-    pub(super) fn handshake_over(&mut self, server: ServerEpoch, stage: Stage) {
-        if let Some(server) = self.servers.get_mut(&server) {
-            server.handshakes = server.handshakes.saturating_sub(1);
-            server.with_clients = server.with_clients.saturating_sub(usize::from(stage.has_end()));
-        }
-    }
-
     /// A server has greeted a client: it gets its end, unless a sign of a fault has come meanwhile, or the server's answer
     /// to what it was asked before that lies unread.
     pub(in crate::core) fn server_greeted(&mut self, connection: ConnectionId) {
@@ -26,7 +18,7 @@ impl Core {
         let Some(epoch) = client.stage.server() else {
             return;
         };
-        let is_suspected = self.servers.get(&epoch).is_some_and(|server| server.suspected);
+        let is_suspected = self.servers.get(epoch).is_some_and(|server| server.suspected);
         // Anybody can make a server suspect again and again, and nobody must wait for ever because of that.
         if is_suspected && client.recalled_from != Some(epoch) {
             self.recall(connection);
@@ -34,10 +26,7 @@ impl Core {
             *is_greeted = true;
             if awaits.is_none() {
                 client.stage = Stage::HasEnd { server: epoch };
-                if let Some(server) = self.servers.get_mut(&epoch) {
-                    server.with_clients += 1;
-                    server.has_served = true;
-                }
+                self.servers.client_has_end(epoch);
                 self.turn.push(Effect::HandOver { connection });
             }
         }
@@ -74,10 +63,7 @@ impl Core {
             return;
         };
         client.stage = Stage::Told { server, awaits: None, is_greeted: true };
-        if let Some(server) = self.servers.get_mut(&server) {
-            server.with_clients = server.with_clients.saturating_sub(1);
-            server.progress_at = self.turn.now;
-        }
+        self.servers.end_taken_back(server, self.turn.now);
     }
 
     /// A server has done what was left of a handshake, for a client that has left.
@@ -112,9 +98,9 @@ impl Core {
         };
         let mut domain = client.domain;
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
-        self.handshake_over(server, stage);
+        self.servers.handshake_over(server, stage.has_end());
         // A domain is forgotten whose only clients are on another one's server.
-        if self.domains.get(domain).is_none() {
+        if self.servers.domain(domain).is_none() {
             domain = self.domain_of_client(self.turn.now, peer, &identity);
             if let Some(client) = self.clients.connections.get_mut(&connection) {
                 client.domain = domain;

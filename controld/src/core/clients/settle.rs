@@ -89,7 +89,7 @@ impl Core {
     /// A server is about to be told of a client, and is asked how it is before that where the client needs to know. Gives
     /// the time of the question whose answer the client needs before it has its end.
     pub(in crate::core) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
-        let (client, server) = (self.clients.connections.get(&connection)?, self.servers.get(&epoch)?);
+        let (client, server) = (self.clients.connections.get(&connection)?, self.servers.get(epoch)?);
         let word = self.word_needed(client, server)?;
         if server.is_known_sound_since(word.since) {
             return None;
@@ -106,8 +106,8 @@ impl Core {
     /// The servers that waiting clients would go to, each with the time at which it should be asked how it is.
     fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
         // A crowd waits while no server can take any of it, and this is looked at after every event.
-        let is_any = self.servers.values().any(|server| self.is_open(server) && server.health_asked.is_none());
-        let waiting = self.domains.iter().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
+        let is_any = self.servers.iter().any(|server| self.is_open(server) && server.health_asked.is_none());
+        let waiting = self.servers.domains().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
         waiting.filter_map(|connection: ConnectionId| {
             let client = self.clients.get(connection)?;
             let is_free = |server: &&Server| self.is_open(server) && server.health_asked.is_none();
@@ -126,7 +126,7 @@ impl Core {
         let due: Vec<ServerEpoch> =
             self.questions_of_health().filter(|(_, at)| *at <= now).map(|(server, _)| server).collect();
         for epoch in due {
-            if self.servers.get(&epoch).is_some_and(|server| server.health_asked.is_none()) {
+            if self.servers.get(epoch).is_some_and(|server| server.health_asked.is_none()) {
                 self.ask_for_health(now, epoch);
             }
         }

@@ -178,7 +178,7 @@ impl Core {
     }
 
     fn part_answered(&mut self, key: usize, server: ServerEpoch, reply: Result<Reply, NoReply>) {
-        let pid = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
+        let pid = self.servers.get(server).and_then(|server| server.pid).unwrap_or_default();
         if let Some(gather) = self.commands.gathers.get_mut(key) {
             gather.due = gather.due.saturating_sub(1);
             gather.parts.insert(server, (pid, reply.ok()));
@@ -222,7 +222,7 @@ impl Core {
                 continue;
             };
             // A client that the daemon does not know is its server's user's, where a server has one.
-            let owner = self.servers.get(epoch).filter(|_| self.policy.sharing != Sharing::MultiUser);
+            let owner = self.servers.get(*epoch).filter(|_| self.policy.sharing != Sharing::MultiUser);
             let owner = owner.map(|server| server.uid);
             let is_shown =
                 |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));

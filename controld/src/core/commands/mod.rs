@@ -98,7 +98,7 @@ impl Core {
 
     fn server_by_pid(&self, pid: i32) -> Option<&Server> {
         let pid = Pid::try_from(pid).ok().filter(|&pid| pid != 0)?;
-        self.servers.values().find(|server| server.pid == Some(pid))
+        self.servers.iter().find(|server| server.pid == Some(pid))
     }
 
     /// Whether `asker` may change a server: the daemon's owner, or the user whose server it is, if he reaches everybody
@@ -200,15 +200,15 @@ impl Core {
                 self.answer(session, vec![]);
             }
             Command::GetServerList => {
-                let pids = self.servers.values().filter_map(|server| server.pid).map(|pid| pid.to_string()).collect();
+                let pids = self.servers.iter().filter_map(|server| server.pid).map(|pid| pid.to_string()).collect();
                 self.answer(session, pids);
             }
             // Who waits while no server can be started is shown too.
-            Command::Ps { server: None } if !self.servers.is_empty() || self.waiting() > 0 => {
+            Command::Ps { server: None } if !self.servers.are_none() || self.waiting() > 0 => {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::Ps { of: self.only_own(asker) }, &servers);
             }
-            Command::GetDeviceClientList { server: None } if !self.servers.is_empty() => {
+            Command::GetDeviceClientList { server: None } if !self.servers.are_none() => {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::DeviceClients, &servers);
             }
@@ -304,7 +304,7 @@ impl Core {
     }
 
     fn connected_servers(&self) -> Vec<ServerEpoch> {
-        self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch).collect()
+        self.servers.iter().filter(|server| server.is_connected()).map(|server| server.epoch).collect()
     }
 
     /// A new default priority reaches running servers at once.
@@ -320,13 +320,13 @@ impl Core {
         let (due, still): (Vec<Deferred>, Vec<Deferred>) =
             core::mem::take(&mut self.commands.deferred).into_iter().partition(|deferred| {
                 deferred.deadline <= now
-                    || self.servers.get(&deferred.server).is_none_or(|server| {
+                    || self.servers.get(deferred.server).is_none_or(|server| {
                         server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
                     })
             });
         self.commands.deferred = still;
         for Deferred { session, whose, server, command, .. } in due {
-            match self.servers.get(&server) {
+            match self.servers.get(server) {
                 Some(found) if found.ready_at.is_some() => {
                     self.server_command(now, session, whose, server, false, command);
                 }

@@ -88,7 +88,7 @@ impl Core {
         else {
             return;
         };
-        let policy = self.servers.get(&epoch).and_then(|server| self.domains.get(server.domain));
+        let policy = self.servers.get(epoch).and_then(|server| self.servers.domain(server.domain));
         if let Some(policy) = policy.map(|domain| domain.policy.faults.clone()) {
             self.sanction(now, &verdict, &process, &policy);
         }
@@ -187,7 +187,7 @@ impl Core {
         // What has become known just now counts.
         self.find_spared(epoch);
         let incident = self.faults.incidents.get(&epoch)?;
-        let server = self.servers.get(&epoch)?;
+        let server = self.servers.get(epoch)?;
         let who = culprit.map(|(key, _)| key);
         let culprit_pid = who.map(|key| key.pid);
         let victims = self.victims_of(epoch, who);

@@ -162,7 +162,7 @@ impl Core {
     pub(in crate::core) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
         self.faults.endings.remove(&key);
-        let server = self.servers.get(&process.server);
+        let server = self.servers.get(process.server);
         let (server_pid, domain) = server
             .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
         let incident = self.faults.incident_of(process.server);
@@ -194,16 +194,12 @@ impl Core {
 
     /// Ends a server whose last client has died suddenly, or that only the work of dead clients is left on.
     fn retire(&mut self, now: Duration, epoch: ServerEpoch) {
-        if self.servers.get(&epoch).is_none_or(|server| !server.is_connected()) {
+        if self.servers.get(epoch).is_none_or(|server| !server.is_connected()) {
             return;
         }
         self.taint(now, epoch, Cause::DeadClient);
-        if let Some(server) = self.servers.get_mut(&epoch)
-            && !server.has_hidden_clients
-            && let ServerState::Draining(drain) = &mut server.state
-        {
-            let soon = now + RETIREMENT;
-            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        if self.servers.get(epoch).is_some_and(|server| !server.has_hidden_clients) {
+            self.servers.hurry(epoch, now + RETIREMENT);
         }
     }
 
@@ -211,7 +207,7 @@ impl Core {
         let hold = match end {
             _ if !self.policy.funerals.hold => Duration::ZERO,
             // Nobody is there to be harmed.
-            _ if self.servers.get(&process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
+            _ if self.servers.get(process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
             // The patched module has given its work pages that can't fault.
             _ if process.condemned => Duration::ZERO,
             End::Exited(_) => Duration::ZERO,
@@ -250,7 +246,7 @@ impl Core {
     /// server. `false` when the server is gone, and nothing is to be kept.
     pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
         let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
-        let Some(domain) = self.servers.get(&server).map(|server| self.domain_name(server.domain)) else {
+        let Some(domain) = self.servers.get(server).map(|server| self.domain_name(server.domain)) else {
             return false;
         };
         let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });
@@ -301,7 +297,7 @@ impl Core {
 
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
     pub(in crate::core) fn has_clients(&self, server: ServerEpoch) -> bool {
-        self.clients.are_on(server) || self.servers.get(&server).is_some_and(|server| server.census_due)
+        self.clients.are_on(server) || self.servers.get(server).is_some_and(|server| server.census_due)
     }
 
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
@@ -312,7 +308,7 @@ impl Core {
 
     /// Whether a server that is left to the dead has been told to go.
     fn is_retired(&self, epoch: ServerEpoch) -> bool {
-        self.servers.get(&epoch).is_none_or(|server| match &server.state {
+        self.servers.get(epoch).is_none_or(|server| match &server.state {
             ServerState::Draining(drain) => {
                 server.tainted.is_some() && (server.has_hidden_clients || drain.force_at.is_some())
             }

@@ -233,7 +233,7 @@ impl Core {
     /// What all GPUs have, and what of it is in use that no process on them has.
     fn nobodys_memory(&self, gpus: &[GpuMemory]) -> Result<(u64, u64), String> {
         let mut servers =
-            self.servers.values().filter(|server: &&Server| server.is_connected() && server.ready_at.is_some());
+            self.servers.iter().filter(|server: &&Server| server.is_connected() && server.ready_at.is_some());
         let is_listed = |pid: Pid| gpus.iter().any(|gpu| gpu.pids.contains(&pid));
         if gpus.is_empty() || !servers.all(|server| server.pid.is_some_and(is_listed)) {
             return Err("the driver does not list the servers among the processes on the GPUs".to_owned());

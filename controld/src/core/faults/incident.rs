@@ -292,7 +292,7 @@ impl Core {
     }
 
     fn record_sign(&mut self, epoch: ServerEpoch, incident: u64, testimony: &Testimony) {
-        let Some(server) = self.servers.get(&epoch) else {
+        let Some(server) = self.servers.get(epoch) else {
             return;
         };
         let (pid, uid, domain) = (server.pid.unwrap_or_default(), server.uid, self.domain_name(server.domain));

@@ -39,7 +39,8 @@ impl Core {
     pub(in crate::core) fn quarantine_number(&mut self, offender: &Offender) -> u64 {
         let text = offender.to_string();
         let is_its = |domain: &&Domain| domain.offender().as_deref() == Some(text.as_str());
-        let of_domain = self.domains.values().find(is_its).and_then(|domain| domain.quarantine);
+        let of_domain =
+            self.servers.domains().map(|(_, domain)| domain).find(is_its).and_then(|domain| domain.quarantine);
         if let Some(number) = of_domain.or(self.faults.offenders.quarantine(offender)) {
             self.faults.offenders.set_quarantine(offender, number);
             return number;
@@ -55,20 +56,20 @@ impl Core {
     /// found by its label.
     pub(in crate::core) fn quarantine_group(&self, offender: Offender) -> Group {
         let taken_over = Group::Label(label(&offender));
-        let is_there = self.domains.values().any(|domain| domain.key.group == taken_over);
+        let is_there = self.servers.domains().map(|(_, domain)| domain).any(|domain| domain.key.group == taken_over);
         if is_there { taken_over } else { Group::Quarantine(offender) }
     }
 
     /// Gives a domain that was taken over the number that was noted of it, if it is a quarantine; 0 is one of a daemon
     /// that gave no numbers.
     pub(in crate::core) fn restore_quarantine(&mut self, id: DomainId, noted: u64) {
-        let Some(domain) = self.domains.get_mut(id) else {
+        let Some(domain) = self.servers.domain(id) else {
             return;
         };
         if domain.quarantine.is_some() || domain.offender().is_none() {
             return;
         }
-        domain.quarantine = Some(if noted == 0 { self.faults.next_quarantine } else { noted });
+        self.servers.set_quarantine(id, Some(if noted == 0 { self.faults.next_quarantine } else { noted }));
         if noted == 0 {
             self.faults.next_quarantine = self.faults.next_quarantine.saturating_add(1);
         }

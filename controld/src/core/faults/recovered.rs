@@ -51,7 +51,7 @@ impl Faults {
 impl Core {
     /// Asks a server whether it has got over its fault, as long as it has clients.
     pub(super) fn watch_aftermath(&mut self, now: Duration, epoch: ServerEpoch) {
-        let is_connected = self.servers.get(&epoch).is_some_and(Server::is_connected);
+        let is_connected = self.servers.get(epoch).is_some_and(Server::is_connected);
         let has_clients = self.clients.are_on(epoch);
         let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) else {
             return;
@@ -77,7 +77,7 @@ impl Core {
         reply: &Result<Reply, NoReply>,
     ) {
         let patience = if self.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
-        let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
+        let Some(server) = self.servers.get(epoch).filter(|server| server.is_lost()) else {
             return;
         };
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
@@ -85,7 +85,7 @@ impl Core {
         match reply {
             Ok(Reply::Active(true)) if aftermath.is_admitted || has_noticed => {
                 aftermath.sound_since.get_or_insert(now);
-                server.healthy_at = Some(now);
+                self.servers.is_sound_at(epoch, now);
                 self.ask(epoch, Request::DeviceClients, Purpose::Remaining);
             }
             Ok(_) | Err(NoReply::TimedOut) => {
@@ -116,7 +116,7 @@ impl Core {
 
     fn takes_clients_again(&mut self, epoch: ServerEpoch) {
         let has_spared = self.has_spared(epoch);
-        if let (Some(server), Some(aftermath)) = (self.servers.get(&epoch), self.faults.aftermaths.get_mut(&epoch))
+        if let (Some(server), Some(aftermath)) = (self.servers.get(epoch), self.faults.aftermaths.get_mut(&epoch))
             && has_spared
             && !core::mem::replace(&mut aftermath.is_announced, true)
         {

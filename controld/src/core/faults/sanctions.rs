@@ -229,7 +229,7 @@ impl Core {
         self.turn.log(format!("Client {} is ended", key.pid));
         let kill_at = now + self.policy.kill_timeout;
         self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
-        let reachable = self.servers.get(&process.server).is_some_and(Server::is_connected);
+        let reachable = self.servers.get(process.server).is_some_and(Server::is_connected);
         if reachable {
             self.ask(process.server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
         } else {

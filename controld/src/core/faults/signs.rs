@@ -100,10 +100,10 @@ impl Core {
                 statement.xid = Some(number);
                 statement.is_kernels_fault = pid.is_some() && class == XidClass::Application && number != CLEANUP_XID;
                 for server in self.servers_meant(pid, gpu.as_ref()) {
-                    let own = self.servers.get(&server).and_then(|server| server.pid);
+                    let own = self.servers.get(server).and_then(|server| server.pid);
                     statement.is_kernels_word = pid.is_some() && own == pid;
                     // What a GPU has to say of itself spoils no other one than that of the fault.
-                    let is_lost = self.servers.get(&server).is_some_and(Server::is_lost);
+                    let is_lost = self.servers.get(server).is_some_and(Server::is_lost);
                     let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
                     self.testify(now, server, statement.clone().on(on));
                     self.suspect(now, server);
@@ -132,10 +132,10 @@ impl Core {
     /// may have something on the GPU.
     fn servers_meant(&self, pid: Option<Pid>, gpu: Option<&Gpu>) -> Vec<ServerEpoch> {
         let Some(pid) = pid else {
-            let connected = self.servers.values().filter(|server| server.is_connected()).map(|server| server.epoch);
+            let connected = self.servers.iter().filter(|server| server.is_connected()).map(|server| server.epoch);
             return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
         };
-        let own = self.servers.values().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
+        let own = self.servers.iter().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
         let of_client = || self.clients.process(pid).map(|process| process.server);
         let of_dead = || {
             let mut late =
@@ -143,12 +143,12 @@ impl Core {
             late.find(|death| death.key.pid == pid).map(|death| death.process.server)
         };
         let named = own.or_else(of_client).or_else(of_dead);
-        named.filter(|server| self.servers.contains_key(server)).into_iter().collect()
+        named.filter(|server| self.servers.get(*server).is_some()).into_iter().collect()
     }
 
     /// The server in whose name a record of the log FIFO may be heard.
     fn server_of_log(&self, pid: Pid) -> Option<ServerEpoch> {
-        let known = self.servers.values().find(|known| known.pid == Some(pid) && known.ready_at.is_some());
+        let known = self.servers.iter().find(|known| known.pid == Some(pid) && known.ready_at.is_some());
         known.map(|server| server.epoch)
     }
 
@@ -165,11 +165,11 @@ impl Core {
     }
 
     fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        self.clients.known(process).map(|process| process.server).filter(|server| self.servers.contains_key(server))
+        self.clients.known(process).map(|process| process.server).filter(|server| self.servers.get(*server).is_some())
     }
 
     fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
         let death = self.faults.deaths.iter().rev().find(|death| death.key == process)?;
-        self.servers.contains_key(&death.process.server).then_some(death.process.server)
+        self.servers.get(death.process.server).is_some().then_some(death.process.server)
     }
 }

@@ -93,7 +93,7 @@ impl Faults {
 impl Core {
     /// Whether a fault has cost a client its contexts, as far as anybody knows.
     pub(in crate::core) fn is_hit(&self, process: &Process) -> bool {
-        !process.gpus.is_spared && self.servers.get(&process.server).is_some_and(Server::is_lost)
+        !process.gpus.is_spared && self.servers.get(process.server).is_some_and(Server::is_lost)
     }
 
     /// Whom the fault of this server has left alone.
@@ -116,9 +116,9 @@ impl Core {
 
     /// The signs of a server's incident name these GPUs. More of them may hit clients that were spared before.
     pub(super) fn spoil(&mut self, epoch: ServerEpoch, gpus: &GpuSet) {
-        let Some(server) = self.servers.get_mut(&epoch).filter(|server| server.is_lost()) else {
+        if !self.is_lost(epoch) {
             return;
-        };
+        }
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
         let before = aftermath.gpus.len();
         aftermath.gpus.extend(gpus.iter().cloned());
@@ -127,8 +127,8 @@ impl Core {
         }
         aftermath.is_admitted = false;
         // Those whom the first fault left alone have as long as those whom it hit.
-        if let Some(taint) = server.tainted.as_mut().filter(|_| before > 0) {
-            taint.at = self.turn.now;
+        if before > 0 {
+            self.servers.is_hit_again(epoch, self.turn.now);
         }
         self.clients.spare_nobody(epoch);
         self.find_spared(epoch);
@@ -156,7 +156,7 @@ impl Core {
     /// Servers that a fault has spoilt for some of their clients, and that have not decided to end.
     fn aftermaths(&self) -> impl Iterator<Item = &Server> {
         let is_there = |server: &&Server| server.is_lost() && !matches!(server.state, ServerState::Ending { .. });
-        self.servers.values().filter(is_there).filter(|server| self.may_spare(server))
+        self.servers.iter().filter(is_there).filter(|server| self.may_spare(server))
     }
 
     /// Whether the fault of a server may have left anybody alone.
@@ -166,7 +166,7 @@ impl Core {
 
     /// Until when contexts of spared clients wait for a server that is in its fault still.
     fn held_until(&self, server: &Server) -> Option<Duration> {
-        let patience = self.domains.get(server.domain)?.policy.faults.victims_timeout;
+        let patience = self.servers.domain(server.domain)?.policy.faults.victims_timeout;
         Some(server.tainted?.at + patience)
     }
 
@@ -194,7 +194,7 @@ impl Core {
         for epoch in epochs {
             self.find_spared(epoch);
             self.watch_aftermath(now, epoch);
-            let is_told = self.servers.get(&epoch).is_some_and(|server| !server.census_due);
+            let is_told = self.servers.get(epoch).is_some_and(|server| !server.census_due);
             if self.has_spared(epoch) {
                 self.keep(now, epoch);
             } else if is_told {
@@ -205,21 +205,13 @@ impl Core {
 
     /// The server stays, whatever was begun to end it on account of the fault.
     fn keep(&mut self, now: Duration, epoch: ServerEpoch) {
-        let patience = self.servers.get(&epoch).and_then(|server| self.held_until(server));
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let patience = self.servers.get(epoch).and_then(|server| self.held_until(server));
+        if self.servers.stays_after_fault(epoch) {
+            self.turn.save();
+        }
+        let Some(server) = self.servers.get(epoch) else {
             return;
         };
-        if let ServerState::Draining(drain) = &mut server.state {
-            drain.force_at = drain.ordered_force_at;
-            // Its answer may be that it ends, so one is waited for that was asked.
-            if !drain.is_ordered && drain.ask_at.is_some() {
-                server.state = ServerState::Serving;
-                server.end_wanted = false;
-                // A successor takes it for idle until it has named its clients.
-                server.idle_since = None;
-                self.turn.save();
-            }
-        }
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
         aftermath.is_kept = true;
         if !core::mem::replace(&mut aftermath.is_followed, true) {
@@ -241,8 +233,8 @@ impl Core {
 
     /// Nobody is left whom the fault has spared: the server goes as any other that has met one.
     fn let_go(&mut self, now: Duration, epoch: ServerEpoch) {
-        let force_at = self.servers.get(&epoch).and_then(|server| self.held_until(server));
-        let (Some(server), Some(aftermath)) = (self.servers.get(&epoch), self.faults.aftermaths.get_mut(&epoch)) else {
+        let force_at = self.servers.get(epoch).and_then(|server| self.held_until(server));
+        let (Some(server), Some(aftermath)) = (self.servers.get(epoch), self.faults.aftermaths.get_mut(&epoch)) else {
             return;
         };
         if core::mem::take(&mut aftermath.is_kept) {
@@ -270,7 +262,7 @@ impl Core {
             let spoilt: GpuSet = self.faults.spoilt_gpus(server.epoch).cloned().collect();
             seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, &spoilt))
         };
-        self.servers.values().filter(takes).find(|server| sees_none_of(server))
+        self.servers.iter().filter(takes).find(|server| sees_none_of(server))
     }
 
     /// Whether what a newcomer claims to see decides where it goes.

@@ -12,7 +12,7 @@ use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::journal::JournalEvent;
 use crate::core::policy::VictimAction;
 use crate::core::servers::domain::Swap;
-use crate::core::servers::server::{Role, ServerState, Taint};
+use crate::core::servers::server::{Role, Taint};
 use core::time::Duration;
 
 /// Why a server gets no newcomers any longer.
@@ -38,7 +38,7 @@ impl Cause {
 
 impl Core {
     pub(super) fn confirmed_by_status(&mut self, now: Duration, epoch: ServerEpoch) {
-        if self.servers.contains_key(&epoch) {
+        if self.servers.get(epoch).is_some() {
             let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
             self.taint(now, epoch, Cause::Fault(incident));
             self.faults.admits_fault(epoch);
@@ -49,29 +49,25 @@ impl Core {
 
     /// A server in a fault is ended after `victims_timeout`, also when it has said otherwise before.
     fn has_its_time(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
-            return;
-        };
-        let patience = self.domains.get(server.domain).map(|domain| domain.policy.faults.victims_timeout);
-        if let ServerState::Draining(drain) = &mut server.state
-            && drain.force_at.is_none()
-        {
-            drain.force_at = patience.map(|patience| now + patience);
+        let draining = self.servers.get(epoch).filter(|server| server.forced_at().is_none());
+        let domain = draining.and_then(|server| self.servers.domain(server.domain));
+        if let Some(patience) = domain.map(|domain| domain.policy.faults.victims_timeout) {
+            self.servers.hurry(epoch, now + patience);
         }
     }
 
     /// Nobody is sent to this server any more, and its domain gets another one.
     pub(in crate::core) fn taint(&mut self, now: Duration, epoch: ServerEpoch, cause: Cause) {
         let incident = cause.incident();
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.get(epoch) else {
             return;
         };
         // One that only got no newcomers may meet a fault all the same.
         if server.tainted.is_some_and(|taint| taint.incident != 0 || incident == 0) {
             return;
         }
-        server.tainted = Some(Taint { at: now, incident });
         let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
+        self.servers.is_tainted(epoch, Taint { at: now, incident });
         let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
         let gpus = gpus.unwrap_or_default();
         self.spoil(epoch, &gpus);
@@ -89,7 +85,8 @@ impl Core {
             gpus: on,
             spared,
         });
-        let patience = self.domains.get(domain).map(|domain| domain.policy.faults.victims_timeout).unwrap_or_default();
+        let patience =
+            self.servers.domain(domain).map(|domain| domain.policy.faults.victims_timeout).unwrap_or_default();
         // Work of a dead client that never ends harms nobody as long as its descriptors are held.
         let force_at = (incident != 0).then_some(now + patience);
         self.turn.log(format!(
@@ -108,10 +105,7 @@ impl Core {
         }
         self.recall_all(epoch);
         if role == Role::Active && self.quit.is_none() && self.active_server(domain).is_none() {
-            if let Some(domain) = self.domains.get_mut(domain) {
-                domain.swap.get_or_insert(Swap { incident, from: pid, since: now });
-                domain.requested = true;
-            }
+            self.servers.needs_another(domain, Swap { incident, from: pid, since: now });
             self.promote(now, domain);
         }
         self.turn.save();
@@ -119,7 +113,7 @@ impl Core {
 
     /// A tainted server's time is over: those who linger are named, and ended if the operator wants that.
     pub(in crate::core) fn list_victims(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some((taint, id)) = self.servers.get(&epoch).and_then(|server| Some((server.tainted?, server.domain)))
+        let Some((taint, id)) = self.servers.get(epoch).and_then(|server| Some((server.tainted?, server.domain)))
         else {
             return;
         };
@@ -128,10 +122,10 @@ impl Core {
             return;
         }
         let pids: Vec<String> = victims.iter().map(|(pid, _)| pid.to_string()).collect();
-        let server = self.servers.get(&epoch).and_then(|server| server.pid).unwrap_or_default();
+        let server = self.servers.get(epoch).and_then(|server| server.pid).unwrap_or_default();
         let is_ended = if self.has_spared(epoch) { "" } else { " and is ended" };
         self.turn.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
-        let action = self.domains.get(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
+        let action = self.servers.domain(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
         if action == VictimAction::Terminate {
             let domain = self.domain_name(id);
             for (pid, process) in victims {

@@ -32,7 +32,7 @@ impl Core {
     /// Whether a process is one of MPS, by what the daemon itself knows.
     fn is_of_mps(&self, pid: Pid) -> bool {
         self.clients.process(pid).is_some()
-            || self.servers.values().any(|server: &Server| server.pid == Some(pid))
+            || self.servers.iter().any(|server: &Server| server.pid == Some(pid))
             || self.clients.iter().any(|client| client.peer.pid == pid)
     }
 

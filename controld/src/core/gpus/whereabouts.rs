@@ -161,7 +161,7 @@ impl Core {
             return;
         }
         self.gpus.known.places = places;
-        let connected = self.servers.values().filter(|server| server.is_connected());
+        let connected = self.servers.iter().filter(|server| server.is_connected());
         let connected: Vec<ServerEpoch> = connected.map(|server| server.epoch).collect();
         connected.into_iter().for_each(|server| self.ask_for_devices(server));
         let clients: Vec<Pid> = self.clients.processes().map(|(pid, _)| pid).collect();
@@ -226,7 +226,7 @@ impl Core {
             }
             self.turn.push(Effect::FindGpus { process: key });
             // After a fault the lists of those that it has hit may be short.
-            let is_asked = self.servers.get(&server).is_some_and(|server| server.is_connected() && !server.is_lost());
+            let is_asked = self.servers.get(server).is_some_and(|server| server.is_connected() && !server.is_lost());
             if is_asked && self.gpus.known.listing.insert(server) {
                 self.ask(server, Request::DeviceClients, Purpose::Contexts);
             }
@@ -236,7 +236,7 @@ impl Core {
     /// A server has listed its contexts.
     pub(in crate::core) fn contexts_told(&mut self, server: ServerEpoch, reply: Result<Reply, NoReply>) {
         self.gpus.known.listing.remove(&server);
-        let is_sound = self.servers.get(&server).is_some_and(|server| !server.is_lost() && !server.suspected);
+        let is_sound = self.servers.get(server).is_some_and(|server| !server.is_lost() && !server.suspected);
         let (Ok(Reply::DeviceClients(devices)), true) = (reply, is_sound) else {
             return;
         };

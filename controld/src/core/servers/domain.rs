@@ -153,10 +153,6 @@ impl Domains {
         self.by_id.iter_mut().map(|(id, domain)| (*id, domain))
     }
 
-    pub(in crate::core) fn values(&self) -> impl Iterator<Item = &Domain> {
-        self.by_id.values()
-    }
-
     /// The domain of this key, made if it is new.
     pub(in crate::core) fn intern(
         &mut self,
@@ -201,18 +197,18 @@ impl Core {
     pub(in crate::core) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
         let key = DomainKey { uid: self.server_user(uid), group: Group::All, gpu: None, part: 0 };
         let own = self.policy.for_domain(uid, None, "").clone();
-        self.domains.intern(&self.policy, key, own, gid, Some(uid))
+        self.servers.domains.intern(&self.policy, key, own, gid, Some(uid))
     }
 
     /// A domain's name, as the operator reads it.
     #[must_use]
-    pub fn domain_name(&self, domain: DomainId) -> String {
-        self.domains.get(domain).map_or_else(String::new, Domain::name)
+    pub(in crate::core) fn domain_name(&self, domain: DomainId) -> String {
+        self.servers.domains.get(domain).map_or_else(String::new, Domain::name)
     }
 
     /// A domain's user.
     #[must_use]
-    pub fn domain_user(&self, domain: DomainId) -> Uid {
-        self.domains.get(domain).map_or(self.policy.owner, |domain| domain.key.uid)
+    pub(in crate::core) fn domain_user(&self, domain: DomainId) -> Uid {
+        self.servers.domains.get(domain).map_or(self.policy.owner, |domain| domain.key.uid)
     }
 }

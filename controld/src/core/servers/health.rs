@@ -13,7 +13,7 @@ use remps_proto::mps::server::{Reply, Request};
 impl Core {
     /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner.
     pub(in crate::core) fn suspect(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
+        if let Some(server) = self.servers.all.get_mut(&epoch) {
             server.ill_at = Some(now);
             self.ask_how_it_is(now, epoch);
         }
@@ -22,7 +22,7 @@ impl Core {
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
     pub(in crate::core) fn ask_how_it_is(&mut self, now: Duration, epoch: ServerEpoch) {
         self.faults.relapses(now, epoch);
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         if server.tainted.is_some() || !server.is_connected() {
@@ -43,7 +43,7 @@ impl Core {
         epoch: ServerEpoch,
         reply: &Result<Reply, NoReply>,
     ) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.suspected = false;
@@ -60,7 +60,7 @@ impl Core {
 
     /// Asks a server how it is, for newcomers that may go there then.
     pub(in crate::core) fn ask_for_health(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch) {
+        if let Some(server) = self.servers.all.get_mut(&epoch) {
             server.health_asked = Some(now);
             self.ask(epoch, Request::Status, Purpose::Health(now));
         }
@@ -74,7 +74,7 @@ impl Core {
         asked_at: Duration,
         reply: &Result<Reply, NoReply>,
     ) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         // A later question may be under way.

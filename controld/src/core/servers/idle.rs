@@ -10,11 +10,14 @@ impl Core {
     /// Whether a domain other than this one could not start a server and still needs one: on a GPU in compute mode
     /// `EXCLUSIVE_PROCESS` that is so as long as any other server lives. Or it is one too many of its user's.
     fn is_in_the_way(&self, server: &Server) -> bool {
-        let founder = self.domains.get(server.domain).and_then(|domain| domain.founder);
+        let founder = self.servers.domains.get(server.domain).and_then(|domain| domain.founder);
         let is_too_many =
             |domain: &Domain| domain.is_held_up && domain.founder == founder && server.role == Role::Active;
         let is_kept_out = |domain: &Domain| domain.starts.tries() > 0 || is_too_many(domain);
-        self.domains.iter().any(|(id, domain)| id != server.domain && is_kept_out(domain) && self.wants_server(id))
+        self.servers
+            .domains
+            .iter()
+            .any(|(id, domain)| id != server.domain && is_kept_out(domain) && self.wants_server(id))
     }
 
     /// Servers that are only kept for the next client of their user, with the time at which they have been long enough.
@@ -24,7 +27,7 @@ impl Core {
         if self.quit.is_some() {
             return Vec::new();
         }
-        let serving = self.servers.values().filter(|server| matches!(server.state, ServerState::Serving));
+        let serving = self.servers.all.values().filter(|server| matches!(server.state, ServerState::Serving));
         let in_the_way: Vec<(ServerEpoch, Duration)> = serving
             .filter(|server| self.is_in_the_way(server))
             .filter_map(|server| Some((server.epoch, server.idle_since?)))
@@ -35,7 +38,7 @@ impl Core {
         let Some(timeout) = self.policy.idle_timeout else {
             return Vec::new();
         };
-        let active = self.servers.values().filter(|server| server.is_active());
+        let active = self.servers.all.values().filter(|server| server.is_active());
         let idle = |server: &Server| server.idle_since.filter(|_| matches!(server.state, ServerState::Serving));
         let mut due: Vec<(ServerEpoch, Duration)> =
             active.clone().filter_map(|server| Some((server.epoch, idle(server)? + timeout))).collect();
@@ -53,7 +56,7 @@ impl Core {
     /// With several servers up, those that have been idle for long go: each holds some 66 MiB of GPU memory.
     pub(in crate::core) fn advance_idle(&mut self, now: Duration) {
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
-            if let Some(server) = self.servers.get(&epoch) {
+            if let Some(server) = self.servers.all.get(&epoch) {
                 let (pid, name) = (server.pid.unwrap_or_default(), self.domain_name(server.domain));
                 let why =
                     if self.is_in_the_way(server) { "another one can't start beside it" } else { "it has been idle" };

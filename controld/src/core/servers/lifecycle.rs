@@ -10,22 +10,6 @@ use crate::core::{Core, Effect, ExitCause, NoReply, ServerSignal};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
-/// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
-/// notice that itself.
-const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
-
-impl Server {
-    /// A client's process has ended: a drain that waits for that asks again soon.
-    pub(in crate::core) fn client_left(&mut self, now: Duration) {
-        if let ServerState::Draining(drain) = &mut self.state
-            && let Some(ask_at) = &mut drain.ask_at
-        {
-            *ask_at = (*ask_at).min(now + ASK_AFTER_EXIT);
-            drain.pauses.reset();
-        }
-    }
-}
-
 impl Core {
     /// Asks a server to end when it has no clients, again and again; by `force_at` it is forced.
     pub(in crate::core) fn drain(
@@ -36,7 +20,7 @@ impl Core {
         because_idle: bool,
     ) {
         self.begin_drain(now, epoch, force_at, because_idle);
-        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state) {
+        if let Some(ServerState::Draining(drain)) = self.servers.all.get_mut(&epoch).map(|server| &mut server.state) {
             drain.is_ordered |= !because_idle;
             drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
         }
@@ -48,7 +32,7 @@ impl Core {
     }
 
     fn begin_drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.end_wanted = true;
@@ -74,7 +58,7 @@ impl Core {
 
     /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
     pub(in crate::core) fn force(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.end_wanted = true;
@@ -93,7 +77,7 @@ impl Core {
     /// The answer to a request to end when idle.
     pub(super) fn shutdown_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
         let kill_at = now + self.policy.kill_timeout;
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         let ServerState::Draining(drain) = &mut server.state else {
@@ -130,7 +114,7 @@ impl Core {
     }
 
     pub(in crate::core) fn server_link_lost(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
-        let Some(server) = self.servers.get(&epoch) else {
+        let Some(server) = self.servers.all.get(&epoch) else {
             return;
         };
         if matches!(server.state, ServerState::Ending { .. }) {
@@ -141,14 +125,14 @@ impl Core {
             self.turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
         }
         self.force(now, epoch);
-        if let Some(server) = self.servers.get_mut(&epoch) {
+        if let Some(server) = self.servers.all.get_mut(&epoch) {
             server.end_wanted = wanted;
         }
     }
 
     pub(in crate::core) fn server_exited(&mut self, now: Duration, epoch: ServerEpoch, cause: ExitCause) {
         self.close_incident(now, epoch);
-        let Some(server) = self.servers.remove(&epoch) else {
+        let Some(server) = self.servers.all.remove(&epoch) else {
             return;
         };
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
@@ -181,7 +165,7 @@ impl Core {
         self.turn.save();
         // It may have been in the way of those that could not start.
         let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted.is_some();
-        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
+        for (_, domain) in self.servers.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
             domain.retry_at = domain.retry_at.map(|at| at.min(now));
         }
         // A fault is its clients' doing, and the replacement has its own tries.
@@ -224,7 +208,7 @@ impl Core {
 
     /// A domain's server has served or lived for long enough, or was asked to end: earlier failures don't count any longer.
     fn domain_is_sound(&mut self, id: DomainId) {
-        let Some(domain) = self.domains.get_mut(id) else {
+        let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
         domain.starts.reset();
@@ -238,9 +222,9 @@ impl Core {
 
     /// Acts on the deadlines of servers.
     pub(in crate::core) fn advance_servers(&mut self, now: Duration) {
-        let epochs: Vec<ServerEpoch> = self.servers.keys().copied().collect();
+        let epochs: Vec<ServerEpoch> = self.servers.all.keys().copied().collect();
         for epoch in epochs {
-            let Some(server) = self.servers.get_mut(&epoch) else {
+            let Some(server) = self.servers.all.get_mut(&epoch) else {
                 continue;
             };
             let pid = server.pid.unwrap_or_default();
@@ -248,7 +232,7 @@ impl Core {
                 ServerState::Starting { deadline } if *deadline <= now => {
                     self.turn.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
                     self.force(now, epoch);
-                    if let Some(server) = self.servers.get_mut(&epoch) {
+                    if let Some(server) = self.servers.all.get_mut(&epoch) {
                         server.end_wanted = false;
                     }
                 }

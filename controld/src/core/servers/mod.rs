@@ -17,6 +17,226 @@ pub(super) mod idle;
 pub(super) mod lifecycle;
 pub(super) mod questions;
 pub(super) mod replacement;
+mod restored;
 pub(super) mod server;
 pub(super) mod silence;
 pub(super) mod start;
+
+use crate::core::ids::{DomainId, RequestId, ServerEpoch, Uid};
+use crate::core::policy::{DomainPolicy, Policy};
+use core::time::Duration;
+use domain::{Domain, DomainKey, Domains, Swap};
+use questions::Question;
+use server::{Server, ServerState, Taint};
+use std::collections::BTreeMap;
+
+/// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
+/// notice that itself.
+const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
+
+/// All servers, and the domains that they serve.
+#[derive(Debug)]
+pub(super) struct Servers {
+    all: BTreeMap<ServerEpoch, Server>,
+    domains: Domains,
+    questions: BTreeMap<RequestId, Question>,
+    next_epoch: u64,
+    next_request: u64,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            domains: Domains::default(),
+            questions: BTreeMap::new(),
+            next_epoch: 1,
+            next_request: 1,
+        }
+    }
+}
+
+impl Servers {
+    pub(super) fn get(&self, epoch: ServerEpoch) -> Option<&Server> {
+        self.all.get(&epoch)
+    }
+
+    /// Oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.all.values()
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn domain(&self, id: DomainId) -> Option<&Domain> {
+        self.domains.get(id)
+    }
+
+    pub(super) fn domains(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
+        self.domains.iter()
+    }
+
+    /// The domain that is found by this.
+    pub(super) fn domain_by(&self, key: &DomainKey) -> Option<DomainId> {
+        self.domains.find(key)
+    }
+
+    /// The domain of this key, made if it is new.
+    pub(super) fn intern(
+        &mut self,
+        policy: &Policy,
+        key: DomainKey,
+        own: DomainPolicy,
+        gid: u32,
+        founder: Option<Uid>,
+    ) -> DomainId {
+        self.domains.intern(policy, key, own, gid, founder)
+    }
+
+    /// Says which quarantine a domain is.
+    pub(super) fn set_quarantine(&mut self, id: DomainId, number: Option<u64>) {
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.quarantine = number;
+        }
+    }
+
+    /// A fault has cost a domain its active server, and it needs another one, whether or not a client waits.
+    pub(super) fn needs_another(&mut self, id: DomainId, swap: Swap) {
+        if let Some(domain) = self.domains.get_mut(id) {
+            domain.swap.get_or_insert(swap);
+            domain.requested = true;
+        }
+    }
+
+    /// No server is to be started for nobody any more.
+    pub(super) fn forget_requests(&mut self) {
+        self.domains.iter_mut().for_each(|(_, domain)| domain.requested = false);
+    }
+
+    fn with(&mut self, epoch: ServerEpoch, change: impl FnOnce(&mut Server)) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            change(server);
+        }
+    }
+
+    /// A server that was taken over has named its clients, or can't; its user.
+    pub(super) fn census_over(&mut self, epoch: ServerEpoch) -> Option<Uid> {
+        let server = self.all.get_mut(&epoch)?;
+        server.census_due = false;
+        Some(server.uid)
+    }
+
+    /// A server was told of a client.
+    pub(super) fn handshake_begins(&mut self, epoch: ServerEpoch) {
+        self.with(epoch, |server| server.handshakes += 1);
+    }
+
+    /// A client is on its way to a server, one perhaps whose process nobody sees.
+    pub(super) fn is_used(&mut self, epoch: ServerEpoch, is_hidden: bool) {
+        self.with(epoch, |server| {
+            server.idle_since = None;
+            server.has_hidden_clients |= is_hidden;
+        });
+    }
+
+    /// A client that a server has greeted has its end, and may be waited for.
+    pub(super) fn client_has_end(&mut self, epoch: ServerEpoch) {
+        self.with(epoch, |server| {
+            server.with_clients += 1;
+            server.has_served = true;
+        });
+    }
+
+    /// The driver is in that client's place now.
+    pub(super) fn end_taken_back(&mut self, epoch: ServerEpoch, now: Duration) {
+        self.with(epoch, |server| {
+            server.with_clients = server.with_clients.saturating_sub(1);
+            server.progress_at = now;
+        });
+    }
+
+    /// A client's handshake is over, whatever came of it.
+    pub(super) fn handshake_over(&mut self, epoch: ServerEpoch, had_end: bool) {
+        self.with(epoch, |server| {
+            server.handshakes = server.handshakes.saturating_sub(1);
+            server.with_clients = server.with_clients.saturating_sub(usize::from(had_end));
+        });
+    }
+
+    /// A client's process has ended, the last one that is known perhaps: a drain that waits for that asks again soon.
+    pub(super) fn client_left(&mut self, now: Duration, epoch: ServerEpoch, is_last: bool) {
+        self.with(epoch, |server| {
+            if is_last {
+                server.idle_since = Some(now);
+            }
+            if let ServerState::Draining(drain) = &mut server.state
+                && let Some(ask_at) = &mut drain.ask_at
+            {
+                *ask_at = (*ask_at).min(now + ASK_AFTER_EXIT);
+                drain.pauses.reset();
+            }
+        });
+    }
+
+    /// One that drains is forced by then at the latest.
+    pub(super) fn hurry(&mut self, epoch: ServerEpoch, at: Duration) {
+        self.with(epoch, |server| {
+            if let ServerState::Draining(drain) = &mut server.state {
+                drain.force_at = Some(drain.force_at.map_or(at, |known| known.min(at)));
+            }
+        });
+    }
+
+    /// Nothing but an order ends a server any longer that a fault was to end; whether it serves again.
+    pub(super) fn stays_after_fault(&mut self, epoch: ServerEpoch) -> bool {
+        let Some(server) = self.all.get_mut(&epoch) else {
+            return false;
+        };
+        let ServerState::Draining(drain) = &mut server.state else {
+            return false;
+        };
+        drain.force_at = drain.ordered_force_at;
+        // Its answer may be that it ends, so one is waited for that was asked.
+        let is_called_off = !drain.is_ordered && drain.ask_at.is_some();
+        if is_called_off {
+            server.state = ServerState::Serving;
+            server.end_wanted = false;
+            // A successor takes it for idle until it has named its clients.
+            server.idle_since = None;
+        }
+        is_called_off
+    }
+
+    /// A server gets no client any more.
+    pub(super) fn is_tainted(&mut self, epoch: ServerEpoch, taint: Taint) {
+        self.with(epoch, |server| server.tainted = Some(taint));
+    }
+
+    /// A fault has reached more of a server than the one that spoilt it.
+    pub(super) fn is_hit_again(&mut self, epoch: ServerEpoch, now: Duration) {
+        self.with(epoch, |server| {
+            if let Some(taint) = &mut server.tainted {
+                taint.at = now;
+            }
+        });
+    }
+
+    /// A server is known to be in no fault at this time.
+    pub(super) fn is_sound_at(&mut self, epoch: ServerEpoch, now: Duration) {
+        self.with(epoch, |server| server.healthy_at = Some(now));
+    }
+
+    /// The epoch of the next server.
+    pub(super) fn next_epoch(&self) -> u64 {
+        self.next_epoch
+    }
+}
+
+#[cfg(test)]
+impl Servers {
+    pub(super) fn questions(&self) -> &BTreeMap<RequestId, Question> {
+        &self.questions
+    }
+}

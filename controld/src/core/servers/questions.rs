@@ -43,16 +43,16 @@ pub(in crate::core) struct Question {
 impl Core {
     /// Sends a request and remembers what its answer is for.
     pub(in crate::core) fn ask(&mut self, server: ServerEpoch, request: Request, purpose: Purpose) {
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
-        self.is_owed(server);
-        let pid = self.servers.get(&server).and_then(|server| server.pid).unwrap_or_default();
-        self.questions.insert(id, Question { server, pid, purpose });
+        let id = RequestId(self.servers.next_request);
+        self.servers.next_request += 1;
+        self.will_owe(server);
+        let pid = self.servers.all.get(&server).and_then(|server| server.pid).unwrap_or_default();
+        self.servers.questions.insert(id, Question { server, pid, purpose });
         self.turn.push(Effect::Ask { server, id, request });
     }
 
     pub(in crate::core) fn replied(&mut self, now: Duration, id: RequestId, reply: Result<Reply, NoReply>) {
-        let Some(Question { server, pid, purpose }) = self.questions.remove(&id) else {
+        let Some(Question { server, pid, purpose }) = self.servers.questions.remove(&id) else {
             return;
         };
         if reply.is_ok() {

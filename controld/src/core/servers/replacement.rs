@@ -15,6 +15,7 @@ impl Core {
         }
         let standby = self
             .servers
+            .all
             .values_mut()
             .find(|server| server.domain == domain && server.role == Role::Standby && server.is_up());
         let Some(server) = standby else {
@@ -31,11 +32,11 @@ impl Core {
 
     /// A domain has a sound server: if a fault had cost it the last one, that is over.
     pub(in crate::core) fn swapped(&mut self, now: Duration, epoch: ServerEpoch, standby: bool) {
-        let Some(server) = self.servers.get(&epoch) else {
+        let Some(server) = self.servers.all.get(&epoch) else {
             return;
         };
         let (uid, to, id) = (server.uid, server.pid.unwrap_or_default(), server.domain);
-        let Some(domain) = self.domains.get_mut(id) else {
+        let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
         domain.requested = false;
@@ -49,7 +50,7 @@ impl Core {
 
     /// Which start of a server this is.
     pub(in crate::core) fn start_reason(&self, id: DomainId) -> StartReason {
-        match self.domains.get(id) {
+        match self.servers.domains.get(id) {
             Some(domain) if domain.swap.is_some() => StartReason::Fault,
             Some(domain) if domain.starts.tries() > 0 => StartReason::Retry,
             Some(domain) if domain.requested && !self.clients.are_waiting(id) => StartReason::Command,
@@ -62,6 +63,7 @@ impl Core {
     pub(in crate::core) fn make_room_for_replacement(&mut self, now: Duration, domain: DomainId) {
         let tainted: Vec<ServerEpoch> = self
             .servers
+            .all
             .values()
             .filter(|server| server.domain == domain && server.is_lost() && !self.has_spared(server.epoch))
             .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
@@ -75,8 +77,8 @@ impl Core {
 
     /// Where a domain wants a server that stands by, and none is under way, one is started.
     pub(in crate::core) fn wants_standby(&self, domain: DomainId) -> bool {
-        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
-        let mut own = self.servers.values().filter(|server: &&Server| server.domain == domain && server.is_up());
+        let wanted = self.servers.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
+        let mut own = self.servers.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
             && self.quit.is_none()
             && !self.fits_one_server()

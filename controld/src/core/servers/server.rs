@@ -251,6 +251,15 @@ impl Server {
         self.census_due || self.suspected || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
     }
 
+    /// When it is forced if it has not ended by then; nothing is known of that unless it drains.
+    #[must_use]
+    pub fn forced_at(&self) -> Option<Duration> {
+        match &self.state {
+            ServerState::Draining(drain) => drain.force_at,
+            ServerState::Starting { .. } | ServerState::Serving | ServerState::Ending { .. } => None,
+        }
+    }
+
     /// The next time at which something must be done about it.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {

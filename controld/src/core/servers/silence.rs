@@ -45,10 +45,10 @@ const KERNELS_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Core {
     /// A server has been asked something, or told of a client. Call it before that is counted.
-    pub(in crate::core) fn is_owed(&mut self, epoch: ServerEpoch) {
-        let owes = self.servers.get(&epoch).is_some_and(|server| self.owes(server));
+    pub(in crate::core) fn will_owe(&mut self, epoch: ServerEpoch) {
+        let owes = self.servers.all.get(&epoch).is_some_and(|server| self.owes(server));
         let now = self.turn.now;
-        if let Some(server) = self.servers.get_mut(&epoch).filter(|_| !owes) {
+        if let Some(server) = self.servers.all.get_mut(&epoch).filter(|_| !owes) {
             server.progress_at = now;
         }
     }
@@ -56,7 +56,7 @@ impl Core {
     /// A server has done something that it owed, or a client no longer holds it up.
     pub(in crate::core) fn progress(&mut self, epoch: ServerEpoch) {
         let now = self.turn.now;
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.progress_at = now;
@@ -69,7 +69,7 @@ impl Core {
 
     fn owes(&self, server: &Server) -> bool {
         server.handshakes > server.with_clients
-            || self.questions.values().any(|question| question.server == server.epoch)
+            || self.servers.questions.values().any(|question| question.server == server.epoch)
     }
 
     /// Whether a client may be what the server waits for.
@@ -78,6 +78,7 @@ impl Core {
             |purpose: &Purpose| matches!(purpose, Purpose::Command(Asked::Terminate(_)) | Purpose::EndClient(_));
         server.with_clients > 0
             || self
+                .servers
                 .questions
                 .values()
                 .any(|question| question.server == server.epoch && waits_for_client(&question.purpose))
@@ -118,7 +119,7 @@ impl Core {
         // Without a sign of a fault it may as well be the machine that is slow, and its clients would die of that.
         let blocks =
             |server: &&Server| server.silent.is_some() && server.tainted.is_some_and(|taint| taint.incident != 0);
-        let silent = self.servers.values().filter(|server| server.domain == domain).filter(blocks);
+        let silent = self.servers.all.values().filter(|server| server.domain == domain).filter(blocks);
         let silent = silent.filter(|server| !self.has_spared(server.epoch));
         silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent)
     }
@@ -132,7 +133,7 @@ impl Core {
         if self.quit.is_some() {
             return None;
         }
-        self.servers.values().flat_map(|server| [self.asks_at(server), self.blocked_at(server)]).flatten().min()
+        self.servers.all.values().flat_map(|server| [self.asks_at(server), self.blocked_at(server)]).flatten().min()
     }
 
     /// Finds servers that seem to be silent, and those that block their replacement.
@@ -141,15 +142,15 @@ impl Core {
             return;
         }
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        let quiet = self.servers.values().filter(|server| is_due(self.asks_at(server)));
+        let quiet = self.servers.all.values().filter(|server| is_due(self.asks_at(server)));
         let quiet: Vec<ServerEpoch> = quiet.map(|server| server.epoch).collect();
         for epoch in quiet {
-            if let Some(server) = self.servers.get_mut(&epoch) {
+            if let Some(server) = self.servers.all.get_mut(&epoch) {
                 server.catching_up = Some(server.progress_at);
                 self.turn.push(Effect::CatchUp { server: epoch });
             }
         }
-        let blocked = self.servers.values().filter(|server| is_due(self.blocked_at(server)));
+        let blocked = self.servers.all.values().filter(|server| is_due(self.blocked_at(server)));
         let blocked: Vec<DomainId> = blocked.map(|server| server.domain).collect();
         for domain in blocked {
             self.end_first_silent(now, domain, "its replacement does not get ready");
@@ -158,11 +159,11 @@ impl Core {
 
     /// Everything has been told that had come when a server seemed to be silent.
     pub(in crate::core) fn caught_up(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(asked_for) = self.servers.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
+        let Some(asked_for) = self.servers.all.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
             return;
         };
         // What it has been asked, and has not done, since then is another silence, about which nothing is known.
-        let is_silent = self.servers.get(&epoch).is_some_and(|server| {
+        let is_silent = self.servers.all.get(&epoch).is_some_and(|server| {
             server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= now)
         });
         if is_silent && self.quit.is_none() {
@@ -181,20 +182,20 @@ impl Core {
     }
 
     fn is_silent(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(server) = self.servers.get(&epoch) else {
+        let Some(server) = self.servers.all.get(&epoch) else {
             return;
         };
         let (domain, has_sign) = (server.domain, self.has_sign(server));
-        let is_first = !self.servers.values().any(|other| other.domain == domain && other.silent.is_some());
+        let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent.is_some());
         if self.end_first_silent(now, domain, "so is the server in its place") || !is_first {
             // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
-            if let Some(server) = self.servers.get_mut(&epoch) {
+            if let Some(server) = self.servers.all.get_mut(&epoch) {
                 server.progress_at = now;
             }
             return;
         }
         let kernels_word = self.faults.has_kernels_word(epoch);
-        if let Some(server) = self.servers.get_mut(&epoch) {
+        if let Some(server) = self.servers.all.get_mut(&epoch) {
             server.silent = Some(now);
             server.fell_silent = true;
         }
@@ -203,7 +204,7 @@ impl Core {
         }
         let incident = self.testify(now, epoch, Statement::new("server-status", None, "no answer".to_owned()));
         self.taint(now, epoch, Cause::Fault(incident));
-        if let Some(ServerState::Draining(drain)) = self.servers.get_mut(&epoch).map(|server| &mut server.state)
+        if let Some(ServerState::Draining(drain)) = self.servers.all.get_mut(&epoch).map(|server| &mut server.state)
             && kernels_word
         {
             let soon = now + KERNELS_PATIENCE;
@@ -213,7 +214,7 @@ impl Core {
 
     /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
     pub(in crate::core) fn is_in_no_fault(&mut self, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.get_mut(&epoch)
+        if let Some(server) = self.servers.all.get_mut(&epoch)
             && server.fell_silent
             && let ServerState::Draining(drain) = &mut server.state
             && drain.force_at.take().is_some()

@@ -12,21 +12,21 @@ use remps_proto::mps::server::Configuration;
 impl Core {
     /// Asks for a server of a domain, as `start_server` does.
     pub(in crate::core) fn request_server(&mut self, domain: DomainId) {
-        if let Some(domain) = self.domains.get_mut(domain) {
+        if let Some(domain) = self.servers.domains.get_mut(domain) {
             domain.requested = true;
         }
     }
 
     /// Starts servers where clients wait, and makes room for them where only one may run.
     pub(in crate::core) fn advance_domains(&mut self, now: Duration) {
-        let domains: Vec<DomainId> = self.domains.iter().map(|(id, _)| id).collect();
+        let domains: Vec<DomainId> = self.servers.domains.iter().map(|(id, _)| id).collect();
         for domain in domains {
             self.dispatch_waiting(domain);
             self.start_if_wanted(now, domain);
         }
         // A domain that nobody needs is forgotten, its failures with it once they are old.
-        let (servers, clients) = (&self.servers, &self.clients);
-        self.domains.retain(|id, domain| {
+        let (servers, clients) = (&self.servers.all, &self.clients);
+        self.servers.domains.retain(|id, domain| {
             domain.requested
                 || clients.are_waiting(id)
                 || domain.retry_at.is_some_and(|at| at > now)
@@ -44,8 +44,8 @@ impl Core {
         }
         // Never two starts of one domain at a time.
         let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= now);
-        if self.wants_standby(id) && self.domains.get(id).is_some_and(is_time) {
-            if let Some(domain) = self.domains.get_mut(id) {
+        if self.wants_standby(id) && self.servers.domains.get(id).is_some_and(is_time) {
+            if let Some(domain) = self.servers.domains.get_mut(id) {
                 domain.standby_retry_at = None;
             }
             if self.has_room(id, Role::Standby) {
@@ -57,14 +57,14 @@ impl Core {
     fn start_active(&mut self, now: Duration, id: DomainId) {
         if let Some(server) = self.server_for_newcomers(id) {
             let is_active = server.is_active();
-            if let Some(domain) = self.domains.get_mut(id) {
+            if let Some(domain) = self.servers.domains.get_mut(id) {
                 domain.requested &= !is_active;
                 // Set by an earlier server's end, when this one was on its way already.
                 domain.retry_at = None;
             }
             return;
         }
-        let Some(domain) = self.domains.get_mut(id) else {
+        let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
         if domain.retry_at.is_some_and(|at| at > now) {
@@ -73,7 +73,7 @@ impl Core {
         domain.retry_at = None;
         // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
         let is_other = |server: &Server| server.tainted.is_none() || server.domain != id;
-        if self.policy.sharing == Sharing::Single && self.servers.values().any(is_other) {
+        if self.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
             self.queue_behind_others(now);
             return;
         }
@@ -83,7 +83,7 @@ impl Core {
         }
         let reason = self.start_reason(id);
         self.start_server(now, id, Role::Active, reason);
-        if let Some(domain) = self.domains.get_mut(id) {
+        if let Some(domain) = self.servers.domains.get_mut(id) {
             domain.requested = false;
             domain.is_held_up = false;
         }
@@ -91,14 +91,18 @@ impl Core {
 
     /// Whether the user for whom a domain was made may have another server.
     fn has_room(&self, id: DomainId, role: Role) -> bool {
-        let founder = self.domains.get(id).and_then(|domain| domain.founder);
+        let founder = self.servers.domains.get(id).and_then(|domain| domain.founder);
         let (Some(most), Some(founder)) = (self.policy.max_servers_per_user, founder) else {
             return true;
         };
         let is_own = |server: &&Server| {
-            self.domains.get(server.domain).and_then(|domain| domain.founder).is_some_and(|other| other == founder)
+            self.servers
+                .domains
+                .get(server.domain)
+                .and_then(|domain| domain.founder)
+                .is_some_and(|other| other == founder)
         };
-        let own = || self.servers.values().filter(is_own);
+        let own = || self.servers.all.values().filter(is_own);
         let sound = own().filter(|server| server.tainted.is_none());
         let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
         // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
@@ -106,7 +110,7 @@ impl Core {
     }
 
     fn waits_for_room(&mut self, id: DomainId) {
-        if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
+        if let Some(domain) = self.servers.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
             domain.is_held_up = true;
             let (name, most) = (domain.name(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
             self.turn.log(format!(
@@ -116,15 +120,15 @@ impl Core {
     }
 
     fn start_server(&mut self, now: Duration, id: DomainId, role: Role, reason: StartReason) {
-        let Some(domain) = self.domains.get(id) else {
+        let Some(domain) = self.servers.domains.get(id) else {
             return;
         };
         let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
-        let epoch = ServerEpoch(self.next_epoch);
-        self.next_epoch += 1;
+        let epoch = ServerEpoch(self.servers.next_epoch);
+        self.servers.next_epoch += 1;
         let state = ServerState::Starting { deadline: now + self.policy.start_timeout };
         let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
-        self.servers.insert(epoch, server);
+        self.servers.all.insert(epoch, server);
         let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
         let multi_user = self.policy.sharing == Sharing::MultiUser;
         self.turn.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
@@ -134,20 +138,21 @@ impl Core {
     fn queue_behind_others(&mut self, now: Duration) {
         let others: Vec<ServerEpoch> = self
             .servers
+            .all
             .values()
             .filter(|server| matches!(server.state, ServerState::Serving))
             .map(|server| server.epoch)
             .collect();
         for epoch in others {
             self.drain(now, epoch, None, false);
-            if let Some(server) = self.servers.get_mut(&epoch) {
+            if let Some(server) = self.servers.all.get_mut(&epoch) {
                 server.makes_room = true;
             }
         }
     }
 
     pub(in crate::core) fn server_spawned(&mut self, epoch: ServerEpoch, pid: Pid) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.pid = Some(pid);
@@ -159,7 +164,7 @@ impl Core {
     }
 
     pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
-        if let Some(server) = self.servers.remove(&epoch)
+        if let Some(server) = self.servers.all.remove(&epoch)
             && !server.end_wanted
         {
             let (uid, domain) = (server.uid, self.domain_name(server.domain));
@@ -173,7 +178,7 @@ impl Core {
     pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
         self.doubt_gpus(now);
         let (id, constants) = (server.domain, &self.policy.constants);
-        let Some(domain) = self.domains.get_mut(id) else {
+        let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
         let uid = domain.key.uid;
@@ -207,7 +212,7 @@ impl Core {
         }
         self.make_room_for_replacement(now, id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
-        for server in self.servers.values_mut().filter(|server| server.domain != id) {
+        for server in self.servers.all.values_mut().filter(|server| server.domain != id) {
             if matches!(server.state, ServerState::Serving) && !self.clients.are_on(server.epoch) {
                 server.idle_since.get_or_insert(now);
             }
@@ -217,6 +222,7 @@ impl Core {
     pub(in crate::core) fn server_hello(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
         let found = self
             .servers
+            .all
             .values_mut()
             .find(|server| server.pid == Some(peer.pid) && matches!(server.state, ServerState::Starting { .. }));
         let Some(server) = found else {
@@ -264,7 +270,7 @@ impl Core {
 
     /// What a server that stands by costs on the GPU is known, or can't be.
     pub(in crate::core) fn server_measured(&mut self, epoch: ServerEpoch, memory_bytes: Option<u64>) {
-        let Some(server) = self.servers.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         server.memory_bytes = memory_bytes;

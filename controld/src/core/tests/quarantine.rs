@@ -38,11 +38,11 @@ fn quarantined() -> Scene {
 }
 
 fn names(core: &Core) -> Vec<String> {
-    core.domains.values().map(|domain| domain.name()).collect()
+    core.servers.domains().map(|(_, domain)| domain.name()).collect()
 }
 
 fn offenders(core: &Core) -> Vec<String> {
-    core.domains.values().filter_map(|domain| domain.offender()).collect()
+    core.servers.domains().filter_map(|(_, domain)| domain.offender()).collect()
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Scene {
 
     /// The questions that no server has answered.
     pub(super) fn open_questions(&self) -> Vec<RequestId> {
-        self.core.questions.keys().copied().collect()
+        self.core.servers.questions().keys().copied().collect()
     }
 
     pub(super) fn dies(&mut self, peer: Peer, end: End) -> Vec<Effect> {

@@ -501,7 +501,12 @@ fn clients_that_see_one_gpu_by_its_name_have_a_server_for_it() {
     let effects = arrive(&mut scene, 800, 20, Some(&first));
     assert_eq!(visible_of(&effects), Some(Some(first.clone())));
     assert_eq!(
-        scene.core.domains.values().filter(|domain| domain.key.to_string() == format!("user 1000, {first}")).count(),
+        scene
+            .core
+            .servers
+            .domains()
+            .filter(|(_, domain)| domain.key.to_string() == format!("user 1000, {first}"))
+            .count(),
         1
     );
     scene.serve(&effects, SERVER + 1);
@@ -514,7 +519,7 @@ fn clients_that_see_one_gpu_by_its_name_have_a_server_for_it() {
     let saved = scene.core.saved();
     let alive: Vec<_> = saved.servers.iter().filter(|server| server.ready).cloned().collect();
     let (core, _) = Core::restored(scene.now, by_gpu(), &saved, &alive);
-    let names: Vec<_> = core.domains.values().map(|domain| domain.key.to_string()).collect();
+    let names: Vec<_> = core.servers.domains().map(|(_, domain)| domain.key.to_string()).collect();
     assert!(names.contains(&format!("user 1000, {first}")), "{names:?}");
 }
 

@@ -330,7 +330,7 @@ impl World {
             return;
         }
         let Asked { id, server, request, at } = self.asked.remove(index);
-        let is_look = self.core.questions.get(&id).is_some_and(|asked| asked.purpose == Purpose::Contexts);
+        let is_look = self.core.servers.questions().get(&id).is_some_and(|asked| asked.purpose == Purpose::Contexts);
         if silent {
             if request == Request::Clients {
                 self.untold.insert(server);

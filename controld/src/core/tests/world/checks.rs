@@ -81,7 +81,7 @@ impl World {
         for (connection, peer) in &self.waiting {
             assert_eq!(self.core.waiting_peer(*connection), Some(*peer));
         }
-        assert_eq!(self.core.questions.len(), self.asked.len(), "every request is waited for");
+        assert_eq!(self.core.servers.questions().len(), self.asked.len(), "every request is waited for");
         let mut catching_up = self.core.servers().filter(|server| server.catching_up.is_some());
         assert!(catching_up.all(|server| self.behind.contains(&server.epoch)), "nobody waits for what is not asked");
         if let Some(deadline) = self.core.next_deadline()

@@ -205,7 +205,7 @@ impl World {
             ever: BTreeSet::new(),
         };
         if self.policy.sharing == Sharing::Single {
-            let tainted = |epoch: &ServerEpoch| self.core.servers.get(epoch).is_some_and(|s| s.tainted.is_some());
+            let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted.is_some());
             let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
             assert_eq!(sound.count(), 0, "one server at a time");
         }

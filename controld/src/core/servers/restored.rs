@@ -1,0 +1,54 @@
+//! Servers and domains as an earlier daemon has left them.
+
+use super::Servers;
+use super::domain::{DomainKey, Group};
+use super::server::{Drain, Role, Server, ServerState, Taint};
+use crate::core::Sharing;
+use crate::core::ids::{DomainId, ServerEpoch};
+use crate::core::policy::Policy;
+use crate::core::saved::{SavedGroup, SavedServer};
+use core::time::Duration;
+
+impl Servers {
+    /// Gives servers to come epochs from this one on.
+    pub(in crate::core) fn begin_at(&mut self, epoch: u64) {
+        self.next_epoch = self.next_epoch.max(epoch);
+    }
+
+    /// Goes on with a server of an earlier daemon, of a domain that may be new here.
+    pub(in crate::core) fn restore(&mut self, now: Duration, policy: &Policy, old: &SavedServer) -> DomainId {
+        let epoch = ServerEpoch(old.epoch);
+        self.begin_at(old.epoch.saturating_add(1));
+        let group = old.group.as_ref().map_or(Group::All, SavedGroup::group);
+        let label = if let Group::Label(label) = &group { Some(label.as_str()) } else { None };
+        let cgroup = if let Group::Cgroup(path) = &group { path.as_str() } else { "" };
+        let own = policy.for_domain(old.domain, label, cgroup).clone();
+        let part = old.group.as_ref().map_or(0, |group| group.part);
+        let gpu = old.group.as_ref().map(|group| group.gpu.clone()).filter(|gpu| !gpu.is_empty());
+        let key = DomainKey { uid: old.domain, group, gpu, part };
+        let patience = own.faults.victims_timeout;
+        let founder = Some(old.domain).filter(|_| policy.sharing != Sharing::MultiUser);
+        let domain = self.intern(policy, key, own, old.gid, founder);
+        let state = if old.ending {
+            ServerState::Ending { kill_at: Some(now + policy.kill_timeout) }
+        } else if old.draining {
+            ServerState::Draining(Drain::starting(now, old.tainted.then_some(now + patience), false))
+        } else {
+            ServerState::Serving
+        };
+        let server = Server {
+            role: if old.standby { Role::Standby } else { Role::Active },
+            tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
+            pid: Some(old.pid),
+            end_wanted: !matches!(state, ServerState::Serving),
+            ready_at: Some(now),
+            census_due: true,
+            has_served: !old.standby,
+            // Those of an earlier daemon.
+            has_hidden_clients: true,
+            ..Server::new(epoch, domain, old.uid, now, state)
+        };
+        self.all.insert(epoch, server);
+        domain
+    }
+}
