@@ -148,11 +148,15 @@ impl Core {
             Input::RestAnswered { connection } => self.rest_answered(connection),
             Input::ClientDone { connection, status } => self.client_done(now, connection, status),
             Input::ProcessGone { process, end } => self.process_ended(now, process, end),
-            Input::ServerSpawned { server, pid } => self.server_spawned(server, pid),
+            Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => self.spawn_failed(now, server, &reason),
-            Input::ServerMeasured { server, memory_bytes } => self.server_measured(server, memory_bytes),
+            Input::ServerMeasured { server, memory_bytes } => {
+                self.servers.server_measured(&mut self.turn, server, memory_bytes)
+            }
             Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
-            Input::ServerLinkLost { server, reason } => self.server_link_lost(now, server, &reason),
+            Input::ServerLinkLost { server, reason } => {
+                self.servers.server_link_lost(&mut self.turn, &self.policy, now, server, &reason)
+            }
             Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
             Input::CaughtUp { server } => self.caught_up(now, server),
             Input::Replied { request, reply } => self.replied(now, request, reply),

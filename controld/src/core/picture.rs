@@ -98,7 +98,7 @@ impl Core {
             epoch: server.epoch,
             pid: server.pid,
             uid: server.uid,
-            domain: self.domain_name(server.domain),
+            domain: self.servers.domain_name(server.domain),
             phase,
             clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
@@ -137,7 +137,7 @@ impl Core {
         }
         for connections in of_pid.into_values() {
             let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
-            let domain = self.domain_name(client.domain);
+            let domain = self.servers.domain_name(client.domain);
             let facts = facts(client.process(), client.peer.uid, domain, &client.identity, ClientPhase::Waiting);
             all.push(ClientFacts { waited: Some(now.saturating_sub(client.came_at)), ..facts });
         }
@@ -150,7 +150,8 @@ impl Core {
     fn process_facts(&self, key: ProcessKey, process: &Process, phase: ClientPhase, end: Option<End>) -> ClientFacts {
         let server = self.servers.get(process.server);
         // The domain of one whose server is gone, too, is known by its user alone.
-        let domain = server.map_or_else(|| format!("user {}", process.uid), |server| self.domain_name(server.domain));
+        let domain =
+            server.map_or_else(|| format!("user {}", process.uid), |server| self.servers.domain_name(server.domain));
         let facts = facts(key, process.uid, domain, &process.identity, phase);
         // What is held for the dead is told with their funerals.
         let descriptors = if end.is_none() { process.copies } else { 0 };

@@ -37,7 +37,7 @@ impl Core {
         }
         let epochs: Vec<ServerEpoch> = self.servers.iter().map(|server| server.epoch).collect();
         for epoch in epochs {
-            self.drain(now, epoch, force_at, false);
+            self.servers.drain(&mut self.turn, &self.policy, now, epoch, force_at, false);
         }
         self.turn.save();
     }
@@ -81,7 +81,7 @@ impl Core {
                 .map(|server| server.epoch)
                 .collect();
             for epoch in epochs {
-                self.force(now, epoch);
+                self.servers.force(&mut self.turn, &self.policy, now, epoch);
             }
         }
         if self.servers.are_none() && !self.exited && self.modes_are_given_back() {

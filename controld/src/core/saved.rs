@@ -201,7 +201,7 @@ impl Core {
             .map(|server| SavedServer {
                 epoch: server.epoch.0,
                 pid: server.pid.unwrap_or_default(),
-                domain: self.domain_user(server.domain),
+                domain: self.servers.domain_user(&self.policy, server.domain),
                 uid: server.uid,
                 ready: server.ready_at.is_some(),
                 // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
@@ -253,7 +253,7 @@ impl Core {
                 core.restore_incident(now, epoch, old.incident);
             }
             core.turn.log(format!("Server {} is taken over from an earlier daemon", old.pid));
-            core.ask(epoch, Request::Clients, Purpose::Census);
+            core.servers.ask(&mut core.turn, epoch, Request::Clients, Purpose::Census);
         }
         let effects = core.turn.take();
         (core, effects)

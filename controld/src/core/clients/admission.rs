@@ -9,6 +9,7 @@ use super::Clients;
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
 use super::settle::BEFORE_CONTEXTS;
+use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::faults::evidence::{End, ProcessKey};
 use crate::core::faults::verdict::Identity;
@@ -132,6 +133,11 @@ impl Clients {
         turn.record(JournalEvent::ClientRefused { process, uid: peer.uid, domain, reason, status: None });
         turn.push(Effect::Close { connection });
     }
+
+    /// Whether a server can be told of another client now.
+    pub(in crate::core) fn is_open(&self, policy: &Policy, server: &Server) -> bool {
+        !server.is_deciding() && server.handshakes < policy.constants.max_handshakes
+    }
 }
 
 impl Core {
@@ -224,7 +230,7 @@ impl Core {
         if let Some(server) = server {
             self.servers.handshake_over(server, client.stage.has_end());
             if status.is_some() {
-                self.progress(server);
+                self.servers.progress(&mut self.turn, server);
             }
         }
         let (process, uid) = (client.process(), client.peer.uid);
@@ -242,12 +248,12 @@ impl Core {
                 }
                 self.clients.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(server).and_then(|server| server.pid).unwrap_or_default();
-                let (domain, waited) = (self.domain_name(client.domain), now.saturating_sub(client.came_at));
+                let (domain, waited) = (self.servers.domain_name(client.domain), now.saturating_sub(client.came_at));
                 self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
             }
             (Some(_), Some(status)) => {
                 self.turn.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
-                let (domain, reason) = (self.domain_name(client.domain), RefusalReason::Server);
+                let (domain, reason) = (self.servers.domain_name(client.domain), RefusalReason::Server);
                 self.turn.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
             }
             (Some(_), None) => {
@@ -290,14 +296,9 @@ impl Core {
         self.servers.domain(id).is_some_and(|domain| domain.requested) || self.clients.waiting(id).any(waits)
     }
 
-    /// Whether a server can be told of another client now.
-    pub(in crate::core) fn is_open(&self, server: &Server) -> bool {
-        !server.is_deciding() && server.handshakes < self.policy.constants.max_handshakes
-    }
-
     /// The server that a client would go to: its own, or that of its domain.
     pub(in crate::core) fn server_for(&self, client: &Client) -> Option<&Server> {
-        let census = self.server_user(client.peer.uid);
+        let census = self.servers.server_user(&self.policy, client.peer.uid);
         if let Some(own) = self.own_server(client) {
             return Some(own);
         }
@@ -316,7 +317,7 @@ impl Core {
             return Route::Wait;
         };
         match self.server_for(client) {
-            Some(server) if !self.is_open(server) || self.is_held_back(server) => Route::Wait,
+            Some(server) if !self.clients.is_open(&self.policy, server) || self.is_held_back(server) => Route::Wait,
             Some(server) if self.is_settled(client, server) => Route::To(server.epoch),
             Some(_) => Route::Settling,
             None => Route::Wait,
@@ -355,7 +356,7 @@ impl Core {
     }
 
     fn is_any_open(&self) -> bool {
-        self.servers.iter().any(|server| self.is_open(server))
+        self.servers.iter().any(|server| self.clients.is_open(&self.policy, server))
     }
 
     fn dispatch(&mut self, domain: DomainId, epoch: ServerEpoch, connection: ConnectionId) {
@@ -385,7 +386,7 @@ impl Core {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }
         }
-        self.will_owe(epoch);
+        self.servers.will_owe(self.turn.now, epoch);
         self.servers.handshake_begins(epoch);
         self.servers.is_used(epoch, peer.pid == 0);
     }

@@ -39,7 +39,7 @@ impl Core {
         let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
         let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
         let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
-        let mut key = DomainKey { uid: self.server_user(peer.uid), group, gpu, part: 0 };
+        let mut key = DomainKey { uid: self.servers.server_user(&self.policy, peer.uid), group, gpu, part: 0 };
         while let Some(id) = self.servers.domain_by(&key) {
             let Some(limit) = own.group.max_clients else {
                 return id;
@@ -76,7 +76,7 @@ impl Core {
             Grouping::Uid | Grouping::Client => false,
         };
         by_identity
-            || self.must_know_claims()
+            || self.faults.must_know_claims(&self.policy)
             || !self.policy.domains.overrides.is_empty()
             || self.faults.has_offenders()
     }

@@ -30,7 +30,7 @@ impl Core {
                 self.turn.push(Effect::HandOver { connection });
             }
         }
-        self.progress(epoch);
+        self.servers.progress(&mut self.turn, epoch);
     }
 
     /// A server has said how it is, or has not, when it was asked on newcomers' account: those that it was told of after
@@ -69,7 +69,7 @@ impl Core {
     /// A server has done what was left of a handshake, for a client that has left.
     pub(in crate::core) fn rest_answered(&mut self, connection: ConnectionId) {
         if let Some(epoch) = self.clients.get(connection).and_then(|client| client.stage.server()) {
-            self.progress(epoch);
+            self.servers.progress(&mut self.turn, epoch);
         }
     }
 

@@ -99,18 +99,22 @@ impl Core {
             return Some(at);
         }
         let now = self.turn.now;
-        self.ask_for_health(now, epoch);
+        self.servers.ask_for_health(&mut self.turn, now, epoch);
         Some(now)
     }
 
     /// The servers that waiting clients would go to, each with the time at which it should be asked how it is.
     fn questions_of_health(&self) -> impl Iterator<Item = (ServerEpoch, Duration)> {
         // A crowd waits while no server can take any of it, and this is looked at after every event.
-        let is_any = self.servers.iter().any(|server| self.is_open(server) && server.health_asked.is_none());
+        let is_any = self
+            .servers
+            .iter()
+            .any(|server| self.clients.is_open(&self.policy, server) && server.health_asked.is_none());
         let waiting = self.servers.domains().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
         waiting.filter_map(|connection: ConnectionId| {
             let client = self.clients.get(connection)?;
-            let is_free = |server: &&Server| self.is_open(server) && server.health_asked.is_none();
+            let is_free =
+                |server: &&Server| self.clients.is_open(&self.policy, server) && server.health_asked.is_none();
             let server = self.server_for(client).filter(is_free)?;
             let word = self.word_needed(client, server).filter(|word| word.first)?;
             (!server.is_known_sound_since(word.since)).then_some((server.epoch, word.since))
@@ -127,7 +131,7 @@ impl Core {
             self.questions_of_health().filter(|(_, at)| *at <= now).map(|(server, _)| server).collect();
         for epoch in due {
             if self.servers.get(epoch).is_some_and(|server| server.health_asked.is_none()) {
-                self.ask_for_health(now, epoch);
+                self.servers.ask_for_health(&mut self.turn, now, epoch);
             }
         }
     }

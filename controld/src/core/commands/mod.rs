@@ -89,7 +89,7 @@ impl Core {
 
     /// Asks a server something whose answer is a command's.
     fn ask_for(&mut self, server: ServerEpoch, request: Request, asked: Asked) {
-        self.ask(server, request, Purpose::Command(asked));
+        self.servers.ask(&mut self.turn, server, request, Purpose::Command(asked));
     }
 
     fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
@@ -194,8 +194,9 @@ impl Core {
             }
             Command::StartServer { uid: Some(uid), .. } => {
                 if self.quit.is_none() {
-                    let domain = self.domain_of_user(uid, if uid == peer.uid { peer.gid } else { uid });
-                    self.request_server(domain);
+                    let domain =
+                        self.servers.domain_of_user(&self.policy, uid, if uid == peer.uid { peer.gid } else { uid });
+                    self.servers.request_server(domain);
                 }
                 self.answer(session, vec![]);
             }
@@ -252,10 +253,10 @@ impl Core {
             }
             Command::ShutdownServer { force, .. } => {
                 if force {
-                    self.drain(now, epoch, None, false);
-                    self.force(now, epoch);
+                    self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, false);
+                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
                 } else {
-                    self.drain(now, epoch, None, false);
+                    self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, false);
                 }
                 self.answer(session, vec![]);
             }

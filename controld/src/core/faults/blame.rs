@@ -213,7 +213,7 @@ impl Core {
             incident: incident.id,
             server: server.pid.unwrap_or_default(),
             epoch,
-            domain: self.domain_name(server.domain),
+            domain: self.servers.domain_name(server.domain),
             culprit: culprit.map(|(process, known)| Suspect {
                 process,
                 uid: known.uid,

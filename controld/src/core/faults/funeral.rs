@@ -163,8 +163,9 @@ impl Core {
         let key = process.key(pid);
         self.faults.endings.remove(&key);
         let server = self.servers.get(process.server);
-        let (server_pid, domain) = server
-            .map_or((0, String::new()), |server| (server.pid.unwrap_or_default(), self.domain_name(server.domain)));
+        let (server_pid, domain) = server.map_or((0, String::new()), |server| {
+            (server.pid.unwrap_or_default(), self.servers.domain_name(server.domain))
+        });
         let incident = self.faults.incident_of(process.server);
         let (uid, name) = (process.uid, domain.clone());
         self.turn.record(JournalEvent::ClientEnded {
@@ -246,7 +247,7 @@ impl Core {
     /// server. `false` when the server is gone, and nothing is to be kept.
     pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
         let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
-        let Some(domain) = self.servers.get(server).map(|server| self.domain_name(server.domain)) else {
+        let Some(domain) = self.servers.get(server).map(|server| self.servers.domain_name(server.domain)) else {
             return false;
         };
         let identity = Arc::new(Identity { start_time: key.start_time, ..Identity::default() });

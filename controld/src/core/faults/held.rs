@@ -19,6 +19,7 @@
 use super::Faults;
 use super::evidence::ProcessKey;
 use super::funeral::Funeral;
+use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::ids::{Pid, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
@@ -180,6 +181,13 @@ impl Faults {
         }
         held
     }
+
+    /// What the dead of all users may hold: no more than half of what there is.
+    fn most_held(&self, policy: &Policy) -> Option<u64> {
+        let half = self.held.total.map(|total| total / 2);
+        let most = policy.funerals.hold_memory;
+        most.into_iter().chain(half).min().filter(|_| most.is_some())
+    }
 }
 
 impl Core {
@@ -244,13 +252,6 @@ impl Core {
         Ok((total, nobodys))
     }
 
-    /// What the dead of all users may hold: no more than half of what there is.
-    fn most_held(&self) -> Option<u64> {
-        let half = self.faults.held.total.map(|total| total / 2);
-        let most = self.policy.funerals.hold_memory;
-        most.into_iter().chain(half).min().filter(|_| most.is_some())
-    }
-
     /// Ends holds as long as there is too much.
     fn bound_holds(&mut self, now: Duration) {
         loop {
@@ -259,8 +260,10 @@ impl Core {
             let is_over = |(_, bytes): &(&Uid, &u64)| of_one.is_some_and(|most| **bytes > most);
             let over = held.iter().find(is_over).map(|(uid, bytes)| (*uid, *bytes, "hold_memory_per_user"));
             let all = held.values().sum::<u64>().max(self.faults.held.together.unwrap_or_default());
-            let most =
-                held.iter().max_by_key(|(_, bytes)| **bytes).filter(|_| self.most_held().is_some_and(|m| all > m));
+            let most = held
+                .iter()
+                .max_by_key(|(_, bytes)| **bytes)
+                .filter(|_| self.faults.most_held(&self.policy).is_some_and(|m| all > m));
             let Some((uid, bytes, bound)) = over.or(most.map(|(uid, _)| (*uid, all, "hold_memory"))) else {
                 return;
             };

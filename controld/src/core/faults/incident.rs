@@ -295,7 +295,7 @@ impl Core {
         let Some(server) = self.servers.get(epoch) else {
             return;
         };
-        let (pid, uid, domain) = (server.pid.unwrap_or_default(), server.uid, self.domain_name(server.domain));
+        let (pid, uid, domain) = (server.pid.unwrap_or_default(), server.uid, self.servers.domain_name(server.domain));
         let Testimony { witness, names, ref text, .. } = *testimony;
         let text = text.clone();
         self.turn.record(JournalEvent::FaultSign { incident, server: pid, uid, domain, witness, names, text });

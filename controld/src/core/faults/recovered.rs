@@ -65,7 +65,7 @@ impl Core {
             aftermath.ask_at = Some(now + FIRST_PAUSE);
         }
         if aftermath.ask_at.take_if(|at| *at <= now).is_some() && is_connected {
-            self.ask(epoch, Request::Status, Purpose::Recovered);
+            self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::Recovered);
         }
     }
 
@@ -86,7 +86,7 @@ impl Core {
             Ok(Reply::Active(true)) if aftermath.is_admitted || has_noticed => {
                 aftermath.sound_since.get_or_insert(now);
                 self.servers.is_sound_at(epoch, now);
-                self.ask(epoch, Request::DeviceClients, Purpose::Remaining);
+                self.servers.ask(&mut self.turn, epoch, Request::DeviceClients, Purpose::Remaining);
             }
             Ok(_) | Err(NoReply::TimedOut) => {
                 aftermath.is_admitted |= matches!(reply, Ok(Reply::Active(false)));

@@ -231,7 +231,12 @@ impl Core {
         self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
         let reachable = self.servers.get(process.server).is_some_and(Server::is_connected);
         if reachable {
-            self.ask(process.server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
+            self.servers.ask(
+                &mut self.turn,
+                process.server,
+                Request::TerminateClient(key.pid),
+                Purpose::EndClient(key),
+            );
         } else {
             self.faults.client_terminated(&mut self.turn, key);
         }

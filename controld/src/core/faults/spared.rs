@@ -18,6 +18,7 @@
 //! When the last spared client is gone, the server goes as any that a fault has tainted.
 
 use super::Faults;
+use crate::core::Policy;
 use crate::core::clients::admission::{Client, Process};
 use crate::core::gpu::{Gpu, GpuSet, are_apart};
 use crate::core::saved::{SavedServer, read};
@@ -87,6 +88,11 @@ impl Faults {
         let before = aftermath.remembered.len();
         aftermath.remembered.retain(|known| !is_it(known));
         aftermath.remembered.len() < before
+    }
+
+    /// Whether what a newcomer claims to see decides where it goes.
+    pub(in crate::core) fn must_know_claims(&self, policy: &Policy) -> bool {
+        policy.grouping().by_gpu || self.aftermaths.values().any(|aftermath| aftermath.is_kept)
     }
 }
 
@@ -242,7 +248,7 @@ impl Core {
             aftermath.victims_due = None;
             let pid = server.pid.unwrap_or_default();
             self.turn.log(format!("Server {pid} has no clients any more that its fault has left alone"));
-            self.drain_after_fault(now, epoch, force_at.map(|at| at.max(now)));
+            self.servers.drain_after_fault(&mut self.turn, &self.policy, now, epoch, force_at.map(|at| at.max(now)));
         }
     }
 
@@ -263,11 +269,6 @@ impl Core {
             seen.is_some_and(|seen| !seen.is_empty() && !spoilt.is_empty() && are_apart(&seen, &spoilt))
         };
         self.servers.iter().filter(takes).find(|server| sees_none_of(server))
-    }
-
-    /// Whether what a newcomer claims to see decides where it goes.
-    pub(in crate::core) fn must_know_claims(&self) -> bool {
-        self.policy.grouping().by_gpu || self.faults.aftermaths.values().any(|aftermath| aftermath.is_kept)
     }
 }
 

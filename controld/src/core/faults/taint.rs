@@ -73,7 +73,7 @@ impl Core {
         self.spoil(epoch, &gpus);
         let clients = self.hit_processes(epoch).len();
         let spared = self.clients.processes_of(epoch).len() - clients;
-        let name = self.domain_name(domain);
+        let name = self.servers.domain_name(domain);
         let on = gpus.iter().cloned().collect();
         self.turn.record(JournalEvent::ServerTainted {
             epoch,
@@ -98,7 +98,7 @@ impl Core {
             }
         ));
         if spared == 0 {
-            self.drain_after_fault(now, epoch, force_at);
+            self.servers.drain_after_fault(&mut self.turn, &self.policy, now, epoch, force_at);
         }
         if incident != 0 {
             self.confirm_incident(now, epoch);
@@ -127,7 +127,7 @@ impl Core {
         self.turn.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
         let action = self.servers.domain(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
         if action == VictimAction::Terminate {
-            let domain = self.domain_name(id);
+            let domain = self.servers.domain_name(id);
             for (pid, process) in victims {
                 let key = process.key(pid);
                 let (uid, domain) = (process.uid, domain.clone());

@@ -171,7 +171,7 @@ impl Core {
     /// Has a server describe its devices, where the machine has more than one.
     pub(in crate::core) fn ask_for_devices(&mut self, server: ServerEpoch) {
         if self.gpus.known.are_several() {
-            self.ask(server, Request::QueryDevices, Purpose::Devices);
+            self.servers.ask(&mut self.turn, server, Request::QueryDevices, Purpose::Devices);
         }
     }
 
@@ -228,7 +228,7 @@ impl Core {
             // After a fault the lists of those that it has hit may be short.
             let is_asked = self.servers.get(server).is_some_and(|server| server.is_connected() && !server.is_lost());
             if is_asked && self.gpus.known.listing.insert(server) {
-                self.ask(server, Request::DeviceClients, Purpose::Contexts);
+                self.servers.ask(&mut self.turn, server, Request::DeviceClients, Purpose::Contexts);
             }
         }
     }

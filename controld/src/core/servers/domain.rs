@@ -4,13 +4,14 @@
 //! has another part beside it, and a repeat offender has one of its own. Domains are named by a [`DomainId`] and
 //! found by a [`DomainKey`].
 
+use super::Servers;
 use super::backoff::Backoff;
 use crate::core::faults::evidence::ProcessKey;
 use crate::core::faults::quarantine;
 use crate::core::faults::sanctions::Offender;
 use crate::core::ids::{DomainId, Pid, Uid};
 use crate::core::policy::DomainPolicy;
-use crate::core::{Core, Policy, Sharing};
+use crate::core::{Policy, Sharing};
 use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -184,31 +185,31 @@ impl Domains {
     }
 }
 
-impl Core {
+impl Servers {
     /// The user whose servers serve this user's clients.
-    pub(in crate::core) fn server_user(&self, uid: Uid) -> Uid {
-        match self.policy.sharing {
+    pub(in crate::core) fn server_user(&self, policy: &Policy, uid: Uid) -> Uid {
+        match policy.sharing {
             Sharing::PerUser | Sharing::Single => uid,
-            Sharing::MultiUser => self.policy.owner,
+            Sharing::MultiUser => policy.owner,
         }
     }
 
     /// The domain of a user's clients that have nothing else in common, as `start_server -uid` means it.
-    pub(in crate::core) fn domain_of_user(&mut self, uid: Uid, gid: u32) -> DomainId {
-        let key = DomainKey { uid: self.server_user(uid), group: Group::All, gpu: None, part: 0 };
-        let own = self.policy.for_domain(uid, None, "").clone();
-        self.servers.domains.intern(&self.policy, key, own, gid, Some(uid))
+    pub(in crate::core) fn domain_of_user(&mut self, policy: &Policy, uid: Uid, gid: u32) -> DomainId {
+        let key = DomainKey { uid: self.server_user(policy, uid), group: Group::All, gpu: None, part: 0 };
+        let own = policy.for_domain(uid, None, "").clone();
+        self.domains.intern(policy, key, own, gid, Some(uid))
     }
 
     /// A domain's name, as the operator reads it.
     #[must_use]
     pub(in crate::core) fn domain_name(&self, domain: DomainId) -> String {
-        self.servers.domains.get(domain).map_or_else(String::new, Domain::name)
+        self.domains.get(domain).map_or_else(String::new, Domain::name)
     }
 
     /// A domain's user.
     #[must_use]
-    pub(in crate::core) fn domain_user(&self, domain: DomainId) -> Uid {
-        self.servers.domains.get(domain).map_or(self.policy.owner, |domain| domain.key.uid)
+    pub(in crate::core) fn domain_user(&self, policy: &Policy, domain: DomainId) -> Uid {
+        self.domains.get(domain).map_or(policy.owner, |domain| domain.key.uid)
     }
 }

@@ -3,12 +3,24 @@
 //! A sign of a fault that anybody could have forged makes the daemon ask, and send nobody there meanwhile. A newcomer's
 //! question ([`settle`](crate::core::clients::settle)) holds up nobody but those whom it is asked for.
 
+use super::Servers;
 use super::questions::Purpose;
+use crate::core::effect::Turn;
 use crate::core::faults::evidence::Evidence;
 use crate::core::ids::ServerEpoch;
 use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
+
+impl Servers {
+    /// Asks a server how it is, for newcomers that may go there then.
+    pub(in crate::core) fn ask_for_health(&mut self, turn: &mut Turn, now: Duration, epoch: ServerEpoch) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            server.health_asked = Some(now);
+            self.ask(turn, epoch, Request::Status, Purpose::Health(now));
+        }
+    }
+}
 
 impl Core {
     /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner.
@@ -34,7 +46,7 @@ impl Core {
             return;
         }
         server.suspected = true;
-        self.ask(epoch, Request::Status, Purpose::FaultCheck);
+        self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::FaultCheck);
     }
 
     pub(in crate::core) fn fault_check_answered(
@@ -53,16 +65,8 @@ impl Core {
         match reply {
             Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
             Ok(Reply::Active(true)) if is_old => self.ask_how_it_is(now, epoch),
-            Ok(Reply::Active(true)) => self.is_in_no_fault(epoch),
+            Ok(Reply::Active(true)) => self.servers.is_in_no_fault(&mut self.turn, epoch),
             Ok(_) | Err(_) => {}
-        }
-    }
-
-    /// Asks a server how it is, for newcomers that may go there then.
-    pub(in crate::core) fn ask_for_health(&mut self, now: Duration, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.all.get_mut(&epoch) {
-            server.health_asked = Some(now);
-            self.ask(epoch, Request::Status, Purpose::Health(now));
         }
     }
 

@@ -57,12 +57,12 @@ impl Core {
     pub(in crate::core) fn advance_idle(&mut self, now: Duration) {
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
             if let Some(server) = self.servers.all.get(&epoch) {
-                let (pid, name) = (server.pid.unwrap_or_default(), self.domain_name(server.domain));
+                let (pid, name) = (server.pid.unwrap_or_default(), self.servers.domain_name(server.domain));
                 let why =
                     if self.is_in_the_way(server) { "another one can't start beside it" } else { "it has been idle" };
                 self.turn.log(format!("Server {pid} of {name} has no clients and is shut down: {why}"));
             }
-            self.drain(now, epoch, None, true);
+            self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, true);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! When a server drains, is forced, and is given up, and what its end means.
 
+use super::Servers;
 use super::domain::Domain;
 use super::questions::Purpose;
 use super::server::{Drain, Server, ServerState};
+use crate::core::Policy;
+use crate::core::effect::Turn;
 use crate::core::faults::evidence::End;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::journal::{ExitReason, FuneralEnd, JournalEvent};
@@ -10,42 +13,59 @@ use crate::core::{Core, Effect, ExitCause, NoReply, ServerSignal};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
-impl Core {
+impl Servers {
     /// Asks a server to end when it has no clients, again and again; by `force_at` it is forced.
     pub(in crate::core) fn drain(
         &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
         now: Duration,
         epoch: ServerEpoch,
         force_at: Option<Duration>,
         because_idle: bool,
     ) {
-        self.begin_drain(now, epoch, force_at, because_idle);
-        if let Some(ServerState::Draining(drain)) = self.servers.all.get_mut(&epoch).map(|server| &mut server.state) {
+        self.begin_drain(turn, policy, now, epoch, force_at, because_idle);
+        if let Some(ServerState::Draining(drain)) = self.all.get_mut(&epoch).map(|server| &mut server.state) {
             drain.is_ordered |= !because_idle;
             drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
         }
     }
 
     /// The same for want of a sound server, which is called off when that is so for some of its clients only.
-    pub(in crate::core) fn drain_after_fault(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>) {
-        self.begin_drain(now, epoch, force_at, false);
+    pub(in crate::core) fn drain_after_fault(
+        &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
+        now: Duration,
+        epoch: ServerEpoch,
+        force_at: Option<Duration>,
+    ) {
+        self.begin_drain(turn, policy, now, epoch, force_at, false);
     }
 
-    fn begin_drain(&mut self, now: Duration, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
+    fn begin_drain(
+        &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
+        now: Duration,
+        epoch: ServerEpoch,
+        force_at: Option<Duration>,
+        because_idle: bool,
+    ) {
+        let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
         server.end_wanted = true;
         match &mut server.state {
-            ServerState::Starting { .. } => self.force(now, epoch),
+            ServerState::Starting { .. } => self.force(turn, policy, now, epoch),
             ServerState::Serving => {
                 server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle));
-                self.turn.save();
+                turn.save();
             }
             ServerState::Draining(drain) => {
                 if drain.because_idle && !because_idle {
                     drain.because_idle = false;
-                    self.turn.save();
+                    turn.save();
                 }
                 drain.force_at = [drain.force_at, force_at].into_iter().flatten().min();
                 if let Some(ask_at) = &mut drain.ask_at {
@@ -57,8 +77,8 @@ impl Core {
     }
 
     /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
-    pub(in crate::core) fn force(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
+    pub(in crate::core) fn force(&mut self, turn: &mut Turn, policy: &Policy, now: Duration, epoch: ServerEpoch) {
+        let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
         server.end_wanted = true;
@@ -66,18 +86,25 @@ impl Core {
             return;
         }
         server.forced = true;
-        server.state = ServerState::Ending { kill_at: Some(now + self.policy.kill_timeout) };
+        server.state = ServerState::Ending { kill_at: Some(now + policy.kill_timeout) };
         if let Some(pid) = server.pid {
-            self.turn.log(format!("Force shutting down server {pid}"));
+            turn.log(format!("Force shutting down server {pid}"));
         }
-        self.turn.save();
-        self.turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
+        turn.save();
+        turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Interrupt });
     }
 
     /// The answer to a request to end when idle.
-    pub(super) fn shutdown_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
-        let kill_at = now + self.policy.kill_timeout;
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
+    pub(super) fn shutdown_answered(
+        &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
+        now: Duration,
+        epoch: ServerEpoch,
+        reply: Result<Reply, NoReply>,
+    ) {
+        let kill_at = now + policy.kill_timeout;
+        let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
         let ServerState::Draining(drain) = &mut server.state else {
@@ -88,7 +115,7 @@ impl Core {
             Ok(Reply::ActiveWorkers(0)) => {
                 server.was_idle = drain.because_idle;
                 server.state = ServerState::Ending { kill_at: Some(kill_at) };
-                self.turn.save();
+                turn.save();
                 return;
             }
             Ok(Reply::ActiveWorkers(workers)) => Ok(workers),
@@ -106,15 +133,22 @@ impl Core {
         drain.ask_at = Some(now + pause);
         match workers {
             Ok(workers) => {
-                self.turn.log(format!("Server {pid} has {workers} active worker threads. Server will not shutdown."));
+                turn.log(format!("Server {pid} has {workers} active worker threads. Server will not shutdown."));
             }
-            Err(reason) => self.turn.log(format!("Server {pid} can't be asked to shut down: {reason}")),
+            Err(reason) => turn.log(format!("Server {pid} can't be asked to shut down: {reason}")),
         }
-        self.turn.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
+        turn.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
     }
 
-    pub(in crate::core) fn server_link_lost(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
-        let Some(server) = self.servers.all.get(&epoch) else {
+    pub(in crate::core) fn server_link_lost(
+        &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
+        now: Duration,
+        epoch: ServerEpoch,
+        reason: &str,
+    ) {
+        let Some(server) = self.all.get(&epoch) else {
             return;
         };
         if matches!(server.state, ServerState::Ending { .. }) {
@@ -122,14 +156,49 @@ impl Core {
         }
         let (pid, wanted) = (server.pid.unwrap_or_default(), server.end_wanted);
         if !wanted {
-            self.turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
+            turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
         }
-        self.force(now, epoch);
-        if let Some(server) = self.servers.all.get_mut(&epoch) {
+        self.force(turn, policy, now, epoch);
+        if let Some(server) = self.all.get_mut(&epoch) {
             server.end_wanted = wanted;
         }
     }
 
+    /// Why a server has ended that is gone now.
+    fn exit_reason(&self, server: &Server) -> ExitReason {
+        if server.tainted.is_some() {
+            return ExitReason::Fault;
+        }
+        if !server.end_wanted {
+            return if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
+        }
+        if server.was_idle {
+            ExitReason::Idle
+        } else if server.forced {
+            ExitReason::Forced
+        } else if server.makes_room {
+            ExitReason::UidSwitch
+        } else {
+            ExitReason::Asked
+        }
+    }
+
+    /// A domain's server has served or lived for long enough, or was asked to end: earlier failures don't count any longer.
+    fn domain_is_sound(&mut self, turn: &mut Turn, id: DomainId) {
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        domain.starts.reset();
+        domain.retry_at = None;
+        domain.failures.clear();
+        if core::mem::take(&mut domain.breaker_open) {
+            let (uid, domain) = (domain.key.uid, domain.name());
+            turn.record(JournalEvent::BreakerClosed { uid, domain });
+        }
+    }
+}
+
+impl Core {
     pub(in crate::core) fn server_exited(&mut self, now: Duration, epoch: ServerEpoch, cause: ExitCause) {
         self.close_incident(now, epoch);
         let Some(server) = self.servers.all.remove(&epoch) else {
@@ -156,7 +225,8 @@ impl Core {
             self.turn.log("Server encountered a fatal exception. Shutting down");
         }
         self.turn.log(format!("Server {pid} exited with status {status}{words}"));
-        let (uid, domain, reason) = (server.uid, self.domain_name(server.domain), self.exit_reason(&server));
+        let (uid, domain, reason) =
+            (server.uid, self.servers.domain_name(server.domain), self.servers.exit_reason(&server));
         self.turn.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
         if let Some(quit) = &mut self.quit {
             let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
@@ -176,7 +246,7 @@ impl Core {
         // One that has served can be started, and whoever its clients have brought down with them must not keep the next
         // ones waiting: some faults end it before it says so.
         if server.end_wanted || server.has_served || stable {
-            self.domain_is_sound(server.domain);
+            self.servers.domain_is_sound(&mut self.turn, server.domain);
         } else {
             let reason = match cause {
                 ExitCause::Exited(status) => format!("it exited with status {status}"),
@@ -184,39 +254,6 @@ impl Core {
                 ExitCause::Unknown => "it ended".to_owned(),
             };
             self.start_failed(now, &server, &reason);
-        }
-    }
-
-    /// Why a server has ended that is gone now.
-    fn exit_reason(&self, server: &Server) -> ExitReason {
-        if server.tainted.is_some() {
-            return ExitReason::Fault;
-        }
-        if !server.end_wanted {
-            return if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
-        }
-        if server.was_idle {
-            ExitReason::Idle
-        } else if server.forced {
-            ExitReason::Forced
-        } else if server.makes_room {
-            ExitReason::UidSwitch
-        } else {
-            ExitReason::Asked
-        }
-    }
-
-    /// A domain's server has served or lived for long enough, or was asked to end: earlier failures don't count any longer.
-    fn domain_is_sound(&mut self, id: DomainId) {
-        let Some(domain) = self.servers.domains.get_mut(id) else {
-            return;
-        };
-        domain.starts.reset();
-        domain.retry_at = None;
-        domain.failures.clear();
-        if core::mem::take(&mut domain.breaker_open) {
-            let (uid, domain) = (domain.key.uid, domain.name());
-            self.turn.record(JournalEvent::BreakerClosed { uid, domain });
         }
     }
 
@@ -231,14 +268,14 @@ impl Core {
             match &mut server.state {
                 ServerState::Starting { deadline } if *deadline <= now => {
                     self.turn.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
-                    self.force(now, epoch);
+                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
                     if let Some(server) = self.servers.all.get_mut(&epoch) {
                         server.end_wanted = false;
                     }
                 }
                 ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
                     self.list_victims(now, epoch);
-                    self.force(now, epoch);
+                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
                 }
                 ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
                     drain.ask_at = None;
@@ -247,7 +284,7 @@ impl Core {
                     if !quiet {
                         self.turn.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
                     }
-                    self.ask(epoch, Request::Shutdown, Purpose::Shutdown);
+                    self.servers.ask(&mut self.turn, epoch, Request::Shutdown, Purpose::Shutdown);
                 }
                 ServerState::Ending { kill_at } if kill_at.is_some_and(|at| at <= now) => {
                     *kill_at = None;

@@ -1,6 +1,8 @@
 //! Requests to servers whose answers somebody waits for.
 
+use super::Servers;
 use crate::core::commands::Asked;
+use crate::core::effect::Turn;
 use crate::core::faults::evidence::ProcessKey;
 use crate::core::ids::{Pid, RequestId, ServerEpoch};
 use crate::core::{Core, Effect, NoReply};
@@ -40,26 +42,28 @@ pub(in crate::core) struct Question {
     pub(in crate::core) purpose: Purpose,
 }
 
-impl Core {
+impl Servers {
     /// Sends a request and remembers what its answer is for.
-    pub(in crate::core) fn ask(&mut self, server: ServerEpoch, request: Request, purpose: Purpose) {
-        let id = RequestId(self.servers.next_request);
-        self.servers.next_request += 1;
-        self.will_owe(server);
-        let pid = self.servers.all.get(&server).and_then(|server| server.pid).unwrap_or_default();
-        self.servers.questions.insert(id, Question { server, pid, purpose });
-        self.turn.push(Effect::Ask { server, id, request });
+    pub(in crate::core) fn ask(&mut self, turn: &mut Turn, server: ServerEpoch, request: Request, purpose: Purpose) {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.will_owe(turn.now, server);
+        let pid = self.all.get(&server).and_then(|server| server.pid).unwrap_or_default();
+        self.questions.insert(id, Question { server, pid, purpose });
+        turn.push(Effect::Ask { server, id, request });
     }
+}
 
+impl Core {
     pub(in crate::core) fn replied(&mut self, now: Duration, id: RequestId, reply: Result<Reply, NoReply>) {
         let Some(Question { server, pid, purpose }) = self.servers.questions.remove(&id) else {
             return;
         };
         if reply.is_ok() {
-            self.progress(server);
+            self.servers.progress(&mut self.turn, server);
         }
         match purpose {
-            Purpose::Shutdown => self.shutdown_answered(now, server, reply),
+            Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, &self.policy, now, server, reply),
             Purpose::Census => self.census_answered(server, reply),
             Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
             Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),

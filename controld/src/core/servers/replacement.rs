@@ -1,11 +1,33 @@
 //! What takes the place of a server that is spoilt: one that stands by, or a new one.
 
+use super::Servers;
 use super::domain::Swap;
 use super::server::{Role, Server, ServerState};
+use crate::core::effect::Turn;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Core, Sharing};
 use core::time::Duration;
+
+impl Servers {
+    /// A domain has a sound server: if a fault had cost it the last one, that is over.
+    pub(in crate::core) fn swapped(&mut self, turn: &mut Turn, now: Duration, epoch: ServerEpoch, standby: bool) {
+        let Some(server) = self.all.get(&epoch) else {
+            return;
+        };
+        let (uid, to, id) = (server.uid, server.pid.unwrap_or_default(), server.domain);
+        let Some(domain) = self.domains.get_mut(id) else {
+            return;
+        };
+        domain.requested = false;
+        let name = domain.name();
+        if let Some(Swap { incident, from, since }) = domain.swap.take() {
+            let after = now.saturating_sub(since);
+            turn.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));
+            turn.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
+        }
+    }
+}
 
 impl Core {
     /// Lets a server that stands by serve its domain, if the domain has no active one.
@@ -25,27 +47,9 @@ impl Core {
         server.idle_since = server.ready_at.map(|_| now);
         let (epoch, is_ready) = (server.epoch, server.ready_at.is_some());
         if is_ready {
-            self.swapped(now, epoch, true);
+            self.servers.swapped(&mut self.turn, now, epoch, true);
         }
         self.turn.save();
-    }
-
-    /// A domain has a sound server: if a fault had cost it the last one, that is over.
-    pub(in crate::core) fn swapped(&mut self, now: Duration, epoch: ServerEpoch, standby: bool) {
-        let Some(server) = self.servers.all.get(&epoch) else {
-            return;
-        };
-        let (uid, to, id) = (server.uid, server.pid.unwrap_or_default(), server.domain);
-        let Some(domain) = self.servers.domains.get_mut(id) else {
-            return;
-        };
-        domain.requested = false;
-        let name = domain.name();
-        if let Some(Swap { incident, from, since }) = domain.swap.take() {
-            let after = now.saturating_sub(since);
-            self.turn.log(format!("Server {to} serves {name} in place of {from}, after {} ms", after.as_millis()));
-            self.turn.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
-        }
     }
 
     /// Which start of a server this is.
@@ -71,7 +75,7 @@ impl Core {
             .collect();
         for epoch in tainted {
             self.turn.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
-            self.force(now, epoch);
+            self.servers.force(&mut self.turn, &self.policy, now, epoch);
         }
     }
 

@@ -23,10 +23,12 @@
 //! answers after all and is in no fault is left to its clients. When the replacement can't start or is silent, too, a
 //! first one with such a sign may block the GPU, and is ended.
 
+use super::Servers;
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
 use crate::core::clients::admission::{Client, Stage};
 use crate::core::commands::Asked;
+use crate::core::effect::Turn;
 use crate::core::faults::incident::Statement;
 use crate::core::faults::taint::Cause;
 use crate::core::ids::ServerEpoch;
@@ -43,33 +45,33 @@ const BLOCKED: Duration = Duration::from_secs(2);
 /// How long a silent server of which the kernel itself says that it met an error may still take to drain.
 const KERNELS_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Core {
+impl Servers {
     /// A server has been asked something, or told of a client. Call it before that is counted.
-    pub(in crate::core) fn will_owe(&mut self, epoch: ServerEpoch) {
-        let owes = self.servers.all.get(&epoch).is_some_and(|server| self.owes(server));
-        let now = self.turn.now;
-        if let Some(server) = self.servers.all.get_mut(&epoch).filter(|_| !owes) {
+    pub(in crate::core) fn will_owe(&mut self, now: Duration, epoch: ServerEpoch) {
+        let owes = self.all.get(&epoch).is_some_and(|server| self.owes(server));
+        let now = now;
+        if let Some(server) = self.all.get_mut(&epoch).filter(|_| !owes) {
             server.progress_at = now;
         }
     }
 
     /// A server has done something that it owed, or a client no longer holds it up.
-    pub(in crate::core) fn progress(&mut self, epoch: ServerEpoch) {
-        let now = self.turn.now;
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
+    pub(in crate::core) fn progress(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        let now = turn.now;
+        let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
         server.progress_at = now;
         if server.silent.take().is_some() {
             let pid = server.pid.unwrap_or_default();
-            self.turn.log(format!("Server {pid} answers again"));
-            self.ask(epoch, Request::Status, Purpose::FaultCheck);
+            turn.log(format!("Server {pid} answers again"));
+            self.ask(turn, epoch, Request::Status, Purpose::FaultCheck);
         }
     }
 
     fn owes(&self, server: &Server) -> bool {
         server.handshakes > server.with_clients
-            || self.servers.questions.values().any(|question| question.server == server.epoch)
+            || self.questions.values().any(|question| question.server == server.epoch)
     }
 
     /// Whether a client may be what the server waits for.
@@ -78,19 +80,40 @@ impl Core {
             |purpose: &Purpose| matches!(purpose, Purpose::Command(Asked::Terminate(_)) | Purpose::EndClient(_));
         server.with_clients > 0
             || self
-                .servers
                 .questions
                 .values()
                 .any(|question| question.server == server.epoch && waits_for_client(&question.purpose))
     }
 
+    fn has_sign(&self, server: &Server) -> bool {
+        server.ill_at.is_some_and(|at| at + SIGN_REACH >= server.progress_at)
+    }
+
+    /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
+    pub(in crate::core) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        if let Some(server) = self.all.get_mut(&epoch)
+            && server.fell_silent
+            && let ServerState::Draining(drain) = &mut server.state
+            && drain.force_at.take().is_some()
+        {
+            let pid = server.pid.unwrap_or_default();
+            turn.log(format!("Server {pid} is in no fault after all: its clients may stay"));
+        }
+    }
+}
+
+impl Core {
     /// When a server has been silent for too long if it goes on like this.
     fn silent_at(&self, server: &Server) -> Option<Duration> {
-        if !server.is_connected() || server.silent.is_some() || !self.owes(server) || self.is_held_up(server) {
+        if !server.is_connected()
+            || server.silent.is_some()
+            || !self.servers.owes(server)
+            || self.servers.is_held_up(server)
+        {
             return None;
         }
         let constants = &self.policy.constants;
-        let patience = if self.has_sign(server) { constants.suspected_silence } else { constants.silence };
+        let patience = if self.servers.has_sign(server) { constants.suspected_silence } else { constants.silence };
         let factor = if self.may_be_in_handshakes(server) { IN_HANDSHAKES } else { 1 };
         Some(server.progress_at + patience * factor)
     }
@@ -103,10 +126,6 @@ impl Core {
             Stage::Told { .. } | Stage::Waiting => false,
         };
         server.handshakes > 0 && self.clients.iter().any(begins)
-    }
-
-    fn has_sign(&self, server: &Server) -> bool {
-        server.ill_at.is_some_and(|at| at + SIGN_REACH >= server.progress_at)
     }
 
     /// When to find out whether it is: not again while that is being found out, however late it is.
@@ -177,7 +196,7 @@ impl Core {
         };
         self.turn.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
         self.list_victims(now, epoch);
-        self.force(now, epoch);
+        self.servers.force(&mut self.turn, &self.policy, now, epoch);
         true
     }
 
@@ -185,7 +204,7 @@ impl Core {
         let Some(server) = self.servers.all.get(&epoch) else {
             return;
         };
-        let (domain, has_sign) = (server.domain, self.has_sign(server));
+        let (domain, has_sign) = (server.domain, self.servers.has_sign(server));
         let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent.is_some());
         if self.end_first_silent(now, domain, "so is the server in its place") || !is_first {
             // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
@@ -209,18 +228,6 @@ impl Core {
         {
             let soon = now + KERNELS_PATIENCE;
             drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
-        }
-    }
-
-    /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
-    pub(in crate::core) fn is_in_no_fault(&mut self, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.all.get_mut(&epoch)
-            && server.fell_silent
-            && let ServerState::Draining(drain) = &mut server.state
-            && drain.force_at.take().is_some()
-        {
-            let pid = server.pid.unwrap_or_default();
-            self.turn.log(format!("Server {pid} is in no fault after all: its clients may stay"));
         }
     }
 }

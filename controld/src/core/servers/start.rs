@@ -1,7 +1,10 @@
 //! When a server is started for a domain, when it is ready, and what becomes of starts that fail.
 
+use super::Servers;
 use super::domain::Domain;
 use super::server::{Role, Server, ServerState};
+use crate::core::Policy;
+use crate::core::effect::Turn;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Core, Effect, Peer, Sharing};
@@ -9,14 +12,105 @@ use core::time::Duration;
 use remps_proto::mps::device::DeviceKey;
 use remps_proto::mps::server::Configuration;
 
-impl Core {
+impl Servers {
     /// Asks for a server of a domain, as `start_server` does.
     pub(in crate::core) fn request_server(&mut self, domain: DomainId) {
-        if let Some(domain) = self.servers.domains.get_mut(domain) {
+        if let Some(domain) = self.domains.get_mut(domain) {
             domain.requested = true;
         }
     }
 
+    /// Whether the user for whom a domain was made may have another server.
+    fn has_room(&self, policy: &Policy, id: DomainId, role: Role) -> bool {
+        let founder = self.domains.get(id).and_then(|domain| domain.founder);
+        let (Some(most), Some(founder)) = (policy.max_servers_per_user, founder) else {
+            return true;
+        };
+        let is_own = |server: &&Server| {
+            self.domains.get(server.domain).and_then(|domain| domain.founder).is_some_and(|other| other == founder)
+        };
+        let own = || self.all.values().filter(is_own);
+        let sound = own().filter(|server| server.tainted.is_none());
+        let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
+        // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
+        counted < most && own().count() < most.saturating_mul(2)
+    }
+
+    fn waits_for_room(&mut self, turn: &mut Turn, policy: &Policy, id: DomainId) {
+        if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
+            domain.is_held_up = true;
+            let (name, most) = (domain.name(), policy.max_servers_per_user.unwrap_or(usize::MAX));
+            turn.log(format!(
+                "No server is started for {name} until another one of its user's has ended: {most} are allowed"
+            ));
+        }
+    }
+
+    fn start_server(
+        &mut self,
+        turn: &mut Turn,
+        policy: &Policy,
+        now: Duration,
+        id: DomainId,
+        role: Role,
+        reason: StartReason,
+    ) {
+        let Some(domain) = self.domains.get(id) else {
+            return;
+        };
+        let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
+        let epoch = ServerEpoch(self.next_epoch);
+        self.next_epoch += 1;
+        let state = ServerState::Starting { deadline: now + policy.start_timeout };
+        let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
+        self.all.insert(epoch, server);
+        let gid = if uid == policy.owner { policy.owner_gid } else { gid };
+        let multi_user = policy.sharing == Sharing::MultiUser;
+        turn.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
+    }
+
+    /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
+    fn queue_behind_others(&mut self, turn: &mut Turn, policy: &Policy, now: Duration) {
+        let others: Vec<ServerEpoch> = self
+            .all
+            .values()
+            .filter(|server| matches!(server.state, ServerState::Serving))
+            .map(|server| server.epoch)
+            .collect();
+        for epoch in others {
+            self.drain(turn, policy, now, epoch, None, false);
+            if let Some(server) = self.all.get_mut(&epoch) {
+                server.makes_room = true;
+            }
+        }
+    }
+
+    pub(in crate::core) fn server_spawned(&mut self, turn: &mut Turn, epoch: ServerEpoch, pid: Pid) {
+        let Some(server) = self.all.get_mut(&epoch) else {
+            return;
+        };
+        server.pid = Some(pid);
+        let (uid, domain, reason) = (server.uid, server.domain, server.reason);
+        turn.log(format!("Starting new server {pid} for user {uid}"));
+        let domain = self.domain_name(domain);
+        turn.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
+        turn.save();
+    }
+
+    /// What a server that stands by costs on the GPU is known, or can't be.
+    pub(in crate::core) fn server_measured(&mut self, turn: &mut Turn, epoch: ServerEpoch, memory_bytes: Option<u64>) {
+        let Some(server) = self.all.get_mut(&epoch) else {
+            return;
+        };
+        server.memory_bytes = memory_bytes;
+        let (pid, uid, id) = (server.pid.unwrap_or_default(), server.uid, server.domain);
+        let start = server.ready_at.unwrap_or_default().saturating_sub(server.started_at);
+        let domain = self.domain_name(id);
+        turn.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
+    }
+}
+
+impl Core {
     /// Starts servers where clients wait, and makes room for them where only one may run.
     pub(in crate::core) fn advance_domains(&mut self, now: Duration) {
         let domains: Vec<DomainId> = self.servers.domains.iter().map(|(id, _)| id).collect();
@@ -48,8 +142,8 @@ impl Core {
             if let Some(domain) = self.servers.domains.get_mut(id) {
                 domain.standby_retry_at = None;
             }
-            if self.has_room(id, Role::Standby) {
-                self.start_server(now, id, Role::Standby, StartReason::Standby);
+            if self.servers.has_room(&self.policy, id, Role::Standby) {
+                self.servers.start_server(&mut self.turn, &self.policy, now, id, Role::Standby, StartReason::Standby);
             }
         }
     }
@@ -74,100 +168,26 @@ impl Core {
         // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
         let is_other = |server: &Server| server.tainted.is_none() || server.domain != id;
         if self.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
-            self.queue_behind_others(now);
+            self.servers.queue_behind_others(&mut self.turn, &self.policy, now);
             return;
         }
-        if !self.has_room(id, Role::Active) {
-            self.waits_for_room(id);
+        if !self.servers.has_room(&self.policy, id, Role::Active) {
+            self.servers.waits_for_room(&mut self.turn, &self.policy, id);
             return;
         }
         let reason = self.start_reason(id);
-        self.start_server(now, id, Role::Active, reason);
+        self.servers.start_server(&mut self.turn, &self.policy, now, id, Role::Active, reason);
         if let Some(domain) = self.servers.domains.get_mut(id) {
             domain.requested = false;
             domain.is_held_up = false;
         }
     }
 
-    /// Whether the user for whom a domain was made may have another server.
-    fn has_room(&self, id: DomainId, role: Role) -> bool {
-        let founder = self.servers.domains.get(id).and_then(|domain| domain.founder);
-        let (Some(most), Some(founder)) = (self.policy.max_servers_per_user, founder) else {
-            return true;
-        };
-        let is_own = |server: &&Server| {
-            self.servers
-                .domains
-                .get(server.domain)
-                .and_then(|domain| domain.founder)
-                .is_some_and(|other| other == founder)
-        };
-        let own = || self.servers.all.values().filter(is_own);
-        let sound = own().filter(|server| server.tainted.is_none());
-        let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
-        // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
-        counted < most && own().count() < most.saturating_mul(2)
-    }
-
-    fn waits_for_room(&mut self, id: DomainId) {
-        if let Some(domain) = self.servers.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
-            domain.is_held_up = true;
-            let (name, most) = (domain.name(), self.policy.max_servers_per_user.unwrap_or(usize::MAX));
-            self.turn.log(format!(
-                "No server is started for {name} until another one of its user's has ended: {most} are allowed"
-            ));
-        }
-    }
-
-    fn start_server(&mut self, now: Duration, id: DomainId, role: Role, reason: StartReason) {
-        let Some(domain) = self.servers.domains.get(id) else {
-            return;
-        };
-        let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
-        let epoch = ServerEpoch(self.servers.next_epoch);
-        self.servers.next_epoch += 1;
-        let state = ServerState::Starting { deadline: now + self.policy.start_timeout };
-        let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
-        self.servers.all.insert(epoch, server);
-        let gid = if uid == self.policy.owner { self.policy.owner_gid } else { gid };
-        let multi_user = self.policy.sharing == Sharing::MultiUser;
-        self.turn.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
-    }
-
-    /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
-    fn queue_behind_others(&mut self, now: Duration) {
-        let others: Vec<ServerEpoch> = self
-            .servers
-            .all
-            .values()
-            .filter(|server| matches!(server.state, ServerState::Serving))
-            .map(|server| server.epoch)
-            .collect();
-        for epoch in others {
-            self.drain(now, epoch, None, false);
-            if let Some(server) = self.servers.all.get_mut(&epoch) {
-                server.makes_room = true;
-            }
-        }
-    }
-
-    pub(in crate::core) fn server_spawned(&mut self, epoch: ServerEpoch, pid: Pid) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
-            return;
-        };
-        server.pid = Some(pid);
-        let (uid, domain, reason) = (server.uid, server.domain, server.reason);
-        self.turn.log(format!("Starting new server {pid} for user {uid}"));
-        let domain = self.domain_name(domain);
-        self.turn.record(JournalEvent::ServerStarted { epoch, server: pid, uid, domain, reason });
-        self.turn.save();
-    }
-
     pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
         if let Some(server) = self.servers.all.remove(&epoch)
             && !server.end_wanted
         {
-            let (uid, domain) = (server.uid, self.domain_name(server.domain));
+            let (uid, domain) = (server.uid, self.servers.domain_name(server.domain));
             let text = reason.to_owned();
             self.turn.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
             self.start_failed(now, &server, reason);
@@ -207,7 +227,7 @@ impl Core {
             delay.as_millis(),
         ));
         if opened {
-            let domain = self.domain_name(id);
+            let domain = self.servers.domain_name(id);
             self.turn.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
         }
         self.make_room_for_replacement(now, id);
@@ -249,11 +269,11 @@ impl Core {
         };
         self.turn.push(Effect::AdoptLink { server: epoch, connection, configuration });
         self.turn.log(format!("NEW SERVER {}: Ready", peer.pid));
-        let (server, domain) = (peer.pid, self.domain_name(id));
+        let (server, domain) = (peer.pid, self.servers.domain_name(id));
         match role {
             Role::Active => {
                 self.turn.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
-                self.swapped(now, epoch, false);
+                self.servers.swapped(&mut self.turn, now, epoch, false);
             }
             Role::Standby => {
                 // What it costs is told with its being ready.
@@ -264,19 +284,8 @@ impl Core {
         self.turn.save();
         self.ask_for_devices(epoch);
         if self.quit.is_some() {
-            self.drain(now, epoch, self.quit_deadline(), false);
+            let force_at = self.quit_deadline();
+            self.servers.drain(&mut self.turn, &self.policy, now, epoch, force_at, false);
         }
-    }
-
-    /// What a server that stands by costs on the GPU is known, or can't be.
-    pub(in crate::core) fn server_measured(&mut self, epoch: ServerEpoch, memory_bytes: Option<u64>) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
-            return;
-        };
-        server.memory_bytes = memory_bytes;
-        let (pid, uid, id) = (server.pid.unwrap_or_default(), server.uid, server.domain);
-        let start = server.ready_at.unwrap_or_default().saturating_sub(server.started_at);
-        let domain = self.domain_name(id);
-        self.turn.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
     }
 }
