@@ -167,7 +167,7 @@ impl Core {
             Input::GpusWatched { modes, may_end } => self.watch_gpus(now, modes, may_end),
             Input::GpusSeen(seen) => self.gpus_seen(now, seen),
             Input::MemorySeen { memory, asked } => self.memory_seen(now, memory, asked),
-            Input::ModesChanged(outcomes) => self.modes_changed(outcomes),
+            Input::ModesChanged(outcomes) => self.gpus.modes_changed(&mut self.turn, outcomes),
             Input::Terminate => self.terminate(now),
             Input::Tick => {}
         }
@@ -187,9 +187,10 @@ impl Core {
         let commands = self.commands.deadline();
         let faults =
             [self.faults.incidents_deadline(), self.faults.funerals_deadline(), self.faults.endings_deadline()];
-        let own = [self.quit_deadline(), self.idle_deadline(), self.faults.remains_deadline(), self.gpus_deadline()];
+        let own =
+            [self.quit_deadline(), self.idle_deadline(), self.faults.remains_deadline(), self.gpus.gpus_deadline()];
         let sound = [self.silence_deadline(), self.settle_deadline(), self.faults.offenders_deadline()];
-        let after_faults = [self.whereabouts_deadline(), self.spared_deadline(), self.faults.held_deadline()];
+        let after_faults = [self.gpus.whereabouts_deadline(), self.spared_deadline(), self.faults.held_deadline()];
         let own = own.into_iter().chain(sound).chain(after_faults);
         servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
     }
@@ -237,7 +238,7 @@ impl Core {
             self.advance_settling(now);
             self.advance_servers(now);
             self.advance_deferred(now);
-            self.advance_gpus(now);
+            self.gpus.advance_gpus(&mut self.turn, now);
             self.faults.advance_held(&mut self.turn, now);
             self.advance_quit(now);
             if self.exited || self.next_deadline().is_none_or(|at| at > now) {

@@ -44,8 +44,8 @@ impl Core {
             regions: Vec::new(),
             funerals: self.faults.funeral_facts(now),
             witnesses,
-            gpus: self.gpu_facts(),
-            strangers: self.stranger_facts(now),
+            gpus: self.gpus.gpu_facts(),
+            strangers: self.gpus.stranger_facts(now),
         }
     }
 

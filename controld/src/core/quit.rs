@@ -84,7 +84,7 @@ impl Core {
                 self.servers.force(&mut self.turn, &self.policy, now, epoch);
             }
         }
-        if self.servers.are_none() && !self.exited && self.modes_are_given_back() {
+        if self.servers.are_none() && !self.exited && self.gpus.modes_are_given_back(&mut self.turn) {
             self.exited = true;
             let status = self.quit.as_ref().map_or(0, |quit| quit.status);
             self.turn.log(format!("Exit with status {status}"));

@@ -19,6 +19,7 @@ pub(crate) use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
 
 use super::ids::Uid;
 use super::{Core, Effect, ProcessKey};
+use crate::core::effect::Turn;
 use core::fmt;
 use core::time::Duration;
 use modes::Modes;
@@ -130,6 +131,54 @@ impl Gpus {
     pub(super) fn known(&self) -> &KnownGpus {
         &self.known
     }
+
+    pub(super) fn gpus_deadline(&self) -> Option<Duration> {
+        self.look_at.filter(|_| self.is_watched && !self.is_looking)
+    }
+
+    pub(super) fn advance_gpus(&mut self, turn: &mut Turn, now: Duration) {
+        if self.gpus_deadline().is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.looked_at = Some(now);
+            self.is_looking = true;
+            turn.push(Effect::LookAtGpus);
+        }
+    }
+
+    /// A server has failed to start, which a changed compute mode would explain.
+    pub(super) fn doubt_gpus(&mut self, now: Duration) {
+        let soon = self.looked_at.map_or(now, |at| now.max(at + SELDOM));
+        self.look_at.get_or_insert(soon);
+    }
+
+    /// The GPUs that take one server at a time.
+    fn exclusive(&self) -> impl Iterator<Item = &GpuSeen> {
+        self.seen.iter().filter(|gpu| gpu.mode.is_some_and(ComputeMode::is_exclusive))
+    }
+
+    /// Whether a second server can't start beside a first one.
+    pub(super) fn fits_one_server(&self) -> bool {
+        self.exclusive().next().is_some()
+    }
+
+    /// Says once what does not work on GPUs that stay exclusive.
+    fn tell_exclusive(&mut self, turn: &mut Turn) {
+        if self.is_changing {
+            // Their modes are being changed.
+            return;
+        }
+        let found: Vec<String> = self.exclusive().map(|gpu| gpu.uuid.clone()).collect();
+        if found != self.told_exclusive && !found.is_empty() {
+            let names: Vec<String> = self.exclusive().map(GpuSeen::name).collect();
+            turn.log(format!(
+                "Exclusive compute mode on {}: one server at a time has contexts there, so servers of several domains \
+                 don't run side by side, none stands by, and one that a fault has tainted ends before another starts; \
+                 [gpu] compute_mode = \"manage\" or nvidia-smi -c DEFAULT changes that",
+                names.join(", ")
+            ));
+        }
+        self.told_exclusive = found;
+    }
 }
 
 impl Core {
@@ -140,25 +189,6 @@ impl Core {
         self.gpus.may_end = may_end;
         self.gpus.modes = Modes::found(modes);
         self.gpus.look_at = Some(now);
-    }
-
-    pub(super) fn gpus_deadline(&self) -> Option<Duration> {
-        self.gpus.look_at.filter(|_| self.gpus.is_watched && !self.gpus.is_looking)
-    }
-
-    pub(super) fn advance_gpus(&mut self, now: Duration) {
-        if self.gpus_deadline().is_some_and(|at| at <= now) {
-            self.gpus.look_at = None;
-            self.gpus.looked_at = Some(now);
-            self.gpus.is_looking = true;
-            self.turn.push(Effect::LookAtGpus);
-        }
-    }
-
-    /// A server has failed to start, which a changed compute mode would explain.
-    pub(super) fn doubt_gpus(&mut self, now: Duration) {
-        let soon = self.gpus.looked_at.map_or(now, |at| now.max(at + SELDOM));
-        self.gpus.look_at.get_or_insert(soon);
     }
 
     pub(super) fn gpus_seen(&mut self, now: Duration, seen: Result<Vec<GpuSeen>, String>) {
@@ -176,7 +206,7 @@ impl Core {
                     self.look_for_strangers(now, &seen);
                 }
                 self.gpus.seen = seen;
-                self.tell_exclusive();
+                self.gpus.tell_exclusive(&mut self.turn);
             }
             Err(reason) => {
                 if self.gpus.unseen.as_ref() != Some(&reason) && manages {
@@ -186,41 +216,12 @@ impl Core {
                     ));
                 }
                 self.gpus.unseen = Some(reason);
-                self.give_back_unwanted();
+                self.gpus.give_back_unwanted(&mut self.turn, &self.policy);
             }
         }
-        let is_left = self.exclusive().next().is_some();
+        let is_left = self.gpus.exclusive().next().is_some();
         let again = if manages { Some(self.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
         self.gpus.look_at = again.map(|pause| now + pause);
-    }
-
-    /// The GPUs that take one server at a time.
-    fn exclusive(&self) -> impl Iterator<Item = &GpuSeen> {
-        self.gpus.seen.iter().filter(|gpu| gpu.mode.is_some_and(ComputeMode::is_exclusive))
-    }
-
-    /// Whether a second server can't start beside a first one.
-    pub(super) fn fits_one_server(&self) -> bool {
-        self.exclusive().next().is_some()
-    }
-
-    /// Says once what does not work on GPUs that stay exclusive.
-    fn tell_exclusive(&mut self) {
-        if self.gpus.is_changing {
-            // Their modes are being changed.
-            return;
-        }
-        let found: Vec<String> = self.exclusive().map(|gpu| gpu.uuid.clone()).collect();
-        if found != self.gpus.told_exclusive && !found.is_empty() {
-            let names: Vec<String> = self.exclusive().map(GpuSeen::name).collect();
-            self.turn.log(format!(
-                "Exclusive compute mode on {}: one server at a time has contexts there, so servers of several domains \
-                 don't run side by side, none stands by, and one that a fault has tainted ends before another starts; \
-                 [gpu] compute_mode = \"manage\" or nvidia-smi -c DEFAULT changes that",
-                names.join(", ")
-            ));
-        }
-        self.gpus.told_exclusive = found;
     }
 }
 

@@ -5,7 +5,10 @@
 //! anything is changed, so that a successor goes on with it, and the holder gives it back when none comes. Of several
 //! daemons of a machine the last one to end gives it back, which the driver finds out.
 
+use super::Gpus;
 use super::{ComputeMode, GpuSeen};
+use crate::core::Policy;
+use crate::core::effect::Turn;
 use crate::core::journal::ModeCause;
 use crate::core::{Core, Effect, JournalEvent};
 use std::collections::BTreeMap;
@@ -99,34 +102,9 @@ impl Modes {
     }
 }
 
-impl Core {
-    /// Takes in the modes that a look has found.
-    pub(super) fn look_at_modes(&mut self, seen: &[GpuSeen]) {
-        if !self.policy.gpus.manages() {
-            return self.give_back_unwanted();
-        }
-        if self.gpus.is_changing || self.quit.is_some() {
-            return;
-        }
-        let (before, mut changes) = (self.gpus.modes.noted(), Vec::new());
-        for gpu in seen {
-            let Some(mode) = gpu.mode else { continue };
-            changes.extend(match self.gpus.modes.gpus.contains_key(&gpu.uuid) {
-                true => self.look_at_managed(gpu, mode),
-                false => self.meet(gpu, mode),
-            });
-        }
-        if self.gpus.modes.noted() != before {
-            self.hold_modes();
-        }
-        if !changes.is_empty() {
-            self.gpus.is_changing = true;
-            self.turn.push(Effect::ChangeModes(changes));
-        }
-    }
-
+impl Gpus {
     /// A GPU is seen for the first time.
-    fn meet(&mut self, gpu: &GpuSeen, mode: ComputeMode) -> Option<ModeChange> {
+    fn meet(&mut self, turn: &mut Turn, gpu: &GpuSeen, mode: ComputeMode) -> Option<ModeChange> {
         let why_left = if !mode.is_exclusive() {
             (mode != WANTED).then_some("nobody may use it, and that is not for the daemon to change")
         } else if !gpu.whole {
@@ -135,19 +113,19 @@ impl Core {
             None
         };
         if let Some(why) = why_left {
-            self.turn.log(format!("{} stays in compute mode {mode}: {why}", gpu.name()));
+            turn.log(format!("{} stays in compute mode {mode}: {why}", gpu.name()));
         }
         let is_sound = why_left.is_none();
         if let Some(original) =
             gpu.before.filter(|before| is_sound && gpu.whole && mode == WANTED && before.is_exclusive())
         {
-            self.turn.log(format!(
+            turn.log(format!(
                 "{} has compute mode {mode} since another daemon changed it from {original}; whichever ends last gives it \
                  back",
                 gpu.name()
             ));
             let managed = Managed { original, stage: ModeStage::Set, is_tried: false };
-            self.gpus.modes.gpus.insert(gpu.uuid.clone(), managed);
+            self.modes.gpus.insert(gpu.uuid.clone(), managed);
             return None;
         }
         let stage = match (is_sound, mode == WANTED) {
@@ -156,13 +134,13 @@ impl Core {
             (true, false) => ModeStage::Planned,
         };
         let managed = Managed { original: mode, stage, is_tried: stage == ModeStage::Planned };
-        self.gpus.modes.gpus.insert(gpu.uuid.clone(), managed);
+        self.modes.gpus.insert(gpu.uuid.clone(), managed);
         (stage == ModeStage::Planned).then(|| ModeChange { uuid: gpu.uuid.clone(), from: mode, to: WANTED })
     }
 
     /// A GPU is seen again, by this daemon or after an earlier one.
-    fn look_at_managed(&mut self, gpu: &GpuSeen, mode: ComputeMode) -> Option<ModeChange> {
-        let managed = self.gpus.modes.gpus.get_mut(&gpu.uuid)?;
+    fn look_at_managed(&mut self, turn: &mut Turn, gpu: &GpuSeen, mode: ComputeMode) -> Option<ModeChange> {
+        let managed = self.modes.gpus.get_mut(&gpu.uuid)?;
         match managed.stage {
             ModeStage::Planned if mode == managed.original && !managed.is_tried => {
                 // The earlier daemon did not come to it.
@@ -178,36 +156,36 @@ impl Core {
             ModeStage::Set | ModeStage::Planned if mode != WANTED => {
                 managed.stage = ModeStage::Left;
                 let name = gpu.name();
-                self.turn.log(format!("{name} has been given compute mode {mode} by somebody else, and is left alone"));
+                turn.log(format!("{name} has been given compute mode {mode} by somebody else, and is left alone"));
                 let (gpu, cause) = (gpu.uuid.clone(), ModeCause::SomebodyElse);
-                self.turn.record(JournalEvent::ComputeModeChanged { gpu, from: WANTED, to: mode, cause });
+                turn.record(JournalEvent::ComputeModeChanged { gpu, from: WANTED, to: mode, cause });
                 None
             }
             ModeStage::Left | ModeStage::Set | ModeStage::Planned => None,
         }
     }
 
-    pub(in crate::core) fn modes_changed(&mut self, outcomes: Result<Vec<ModeOutcome>, String>) {
-        self.gpus.is_changing = false;
-        self.gpus.is_outdated = self.gpus.is_looking;
-        let gives_back = self.gpus.modes.is_giving_back;
+    pub(in crate::core) fn modes_changed(&mut self, turn: &mut Turn, outcomes: Result<Vec<ModeOutcome>, String>) {
+        self.is_changing = false;
+        self.is_outdated = self.is_looking;
+        let gives_back = self.modes.is_giving_back;
         match outcomes {
             Ok(outcomes) => outcomes.into_iter().for_each(|outcome| match gives_back {
-                true => self.given_back(outcome),
-                false => self.mode_set(outcome),
+                true => self.given_back(turn, outcome),
+                false => self.mode_set(turn, outcome),
             }),
-            Err(reason) if gives_back => self.turn.log(format!("Compute modes may not have been given back: {reason}")),
-            Err(reason) => self.turn.log(format!("Compute modes may not have been changed: {reason}")),
+            Err(reason) if gives_back => turn.log(format!("Compute modes may not have been given back: {reason}")),
+            Err(reason) => turn.log(format!("Compute modes may not have been changed: {reason}")),
         }
         if gives_back {
-            self.gpus.modes = Modes::default();
+            self.modes = Modes::default();
         }
-        self.hold_modes();
-        self.tell_exclusive();
+        self.hold_modes(turn);
+        self.tell_exclusive(turn);
     }
 
-    fn mode_set(&mut self, ModeOutcome { uuid, mode, is_others: _ }: ModeOutcome) {
-        let Some(managed) = self.gpus.modes.gpus.get_mut(&uuid) else { return };
+    fn mode_set(&mut self, turn: &mut Turn, ModeOutcome { uuid, mode, is_others: _ }: ModeOutcome) {
+        let Some(managed) = self.modes.gpus.get_mut(&uuid) else { return };
         let original = managed.original;
         managed.stage = if mode == Ok(WANTED) { ModeStage::Set } else { ModeStage::Left };
         match mode {
@@ -215,51 +193,51 @@ impl Core {
                 self.mode_is(&uuid, mode);
                 let cause = if mode == WANTED { ModeCause::Daemon } else { ModeCause::SomebodyElse };
                 let said = if mode == WANTED { "while the daemon runs" } else { "by somebody else, and is left alone" };
-                self.turn.log(format!("GPU {uuid} has compute mode {mode} {said}; it was {original}"));
-                self.turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: original, to: mode, cause });
+                turn.log(format!("GPU {uuid} has compute mode {mode} {said}; it was {original}"));
+                turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: original, to: mode, cause });
             }
-            Err(reason) => self.turn.log(format!(
+            Err(reason) => turn.log(format!(
                 "GPU {uuid} stays in compute mode {original}, which can't be changed: {reason}; the daemon goes on as \
                  with compute_mode = \"leave\""
             )),
         }
     }
 
-    fn given_back(&mut self, ModeOutcome { uuid, mode, is_others }: ModeOutcome) {
-        let Some(managed) = self.gpus.modes.gpus.get(&uuid) else { return };
+    fn given_back(&mut self, turn: &mut Turn, ModeOutcome { uuid, mode, is_others }: ModeOutcome) {
+        let Some(managed) = self.modes.gpus.get(&uuid) else { return };
         let original = managed.original;
         if is_others {
             let line = "stays as it is for another daemon of this machine, which gives it back";
-            return self.turn.log(format!("The compute mode of GPU {uuid} {line}; it was {original}"));
+            return turn.log(format!("The compute mode of GPU {uuid} {line}; it was {original}"));
         }
         match mode {
             Ok(mode) => {
                 self.mode_is(&uuid, mode);
                 let is_back = mode == original;
                 let said = if is_back { "again" } else { "from somebody else, and is left alone" };
-                self.turn.log(format!("GPU {uuid} has compute mode {mode} {said}"));
+                turn.log(format!("GPU {uuid} has compute mode {mode} {said}"));
                 let cause = if is_back { ModeCause::Daemon } else { ModeCause::SomebodyElse };
-                self.turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: WANTED, to: mode, cause });
+                turn.record(JournalEvent::ComputeModeChanged { gpu: uuid, from: WANTED, to: mode, cause });
             }
-            Err(reason) => self.turn.log(format!("GPU {uuid} is not given back its compute mode {original}: {reason}")),
+            Err(reason) => turn.log(format!("GPU {uuid} is not given back its compute mode {original}: {reason}")),
         }
     }
 
     fn mode_is(&mut self, uuid: &str, mode: ComputeMode) {
-        for gpu in self.gpus.seen.iter_mut().filter(|gpu| gpu.uuid == uuid) {
+        for gpu in self.seen.iter_mut().filter(|gpu| gpu.uuid == uuid) {
             gpu.mode = Some(mode);
         }
     }
 
     /// What an earlier daemon has set and this one is not to manage goes back at once.
-    pub(super) fn give_back_unwanted(&mut self) {
-        if !self.policy.gpus.manages() && !self.gpus.is_changing && !self.gpus.modes.gpus.is_empty() {
-            self.give_back();
+    pub(super) fn give_back_unwanted(&mut self, turn: &mut Turn, policy: &Policy) {
+        if !policy.gpus.manages() && !self.is_changing && !self.modes.gpus.is_empty() {
+            self.give_back(turn);
         }
     }
 
-    fn give_back(&mut self) {
-        let modes = &mut self.gpus.modes;
+    fn give_back(&mut self, turn: &mut Turn) {
+        let modes = &mut self.modes;
         let owed = modes.gpus.iter().filter(|(_, managed)| managed.is_owed());
         let back = |(uuid, managed): (&String, &Managed)| ModeChange {
             uuid: uuid.clone(),
@@ -268,30 +246,57 @@ impl Core {
         };
         let changes: Vec<ModeChange> = owed.map(back).collect();
         if changes.is_empty() {
-            self.gpus.modes = Modes::default();
-            self.hold_modes();
+            self.modes = Modes::default();
+            self.hold_modes(turn);
         } else {
             modes.is_giving_back = true;
             // Whoever follows a daemon that dies now finds either mode, and neither is somebody else's doing.
             for managed in modes.gpus.values_mut().filter(|managed| managed.is_owed()) {
                 managed.stage = ModeStage::Planned;
             }
-            self.hold_modes();
-            self.gpus.is_changing = true;
-            self.turn.push(Effect::ChangeModes(changes));
+            self.hold_modes(turn);
+            self.is_changing = true;
+            turn.push(Effect::ChangeModes(changes));
         }
     }
 
     /// At the daemon's end: gives back what is to be given back; whether that is done.
-    pub(in crate::core) fn modes_are_given_back(&mut self) -> bool {
-        if !self.gpus.is_changing && !self.gpus.modes.gpus.is_empty() {
-            self.give_back();
+    pub(in crate::core) fn modes_are_given_back(&mut self, turn: &mut Turn) -> bool {
+        if !self.is_changing && !self.modes.gpus.is_empty() {
+            self.give_back(turn);
         }
-        !self.gpus.is_changing
+        !self.is_changing
     }
 
-    fn hold_modes(&mut self) {
-        self.turn.push(Effect::HoldModes(self.gpus.modes.noted()));
+    fn hold_modes(&mut self, turn: &mut Turn) {
+        turn.push(Effect::HoldModes(self.modes.noted()));
+    }
+}
+
+impl Core {
+    /// Takes in the modes that a look has found.
+    pub(super) fn look_at_modes(&mut self, seen: &[GpuSeen]) {
+        if !self.policy.gpus.manages() {
+            return self.gpus.give_back_unwanted(&mut self.turn, &self.policy);
+        }
+        if self.gpus.is_changing || self.quit.is_some() {
+            return;
+        }
+        let (before, mut changes) = (self.gpus.modes.noted(), Vec::new());
+        for gpu in seen {
+            let Some(mode) = gpu.mode else { continue };
+            changes.extend(match self.gpus.modes.gpus.contains_key(&gpu.uuid) {
+                true => self.gpus.look_at_managed(&mut self.turn, gpu, mode),
+                false => self.gpus.meet(&mut self.turn, gpu, mode),
+            });
+        }
+        if self.gpus.modes.noted() != before {
+            self.gpus.hold_modes(&mut self.turn);
+        }
+        if !changes.is_empty() {
+            self.gpus.is_changing = true;
+            self.turn.push(Effect::ChangeModes(changes));
+        }
     }
 
     /// What the holder is to keep, for one that knows nothing yet.

@@ -5,7 +5,9 @@
 //! by a mistake of ours. Where the operator wants strangers ended, one is told first, at the second look that finds it,
 //! and killed at the third.
 
+use super::Gpus;
 use super::{GpuSeen, Outsider};
+use crate::core::effect::Turn;
 use crate::core::picture::{GpuFacts, StrangerFacts};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, JournalEvent, Pid, ProcessKey};
@@ -26,6 +28,59 @@ pub(super) struct Stranger {
     /// Looks in a row that have found it.
     looks: u32,
     since: Duration,
+}
+
+impl Gpus {
+    fn stranger_found(&mut self, turn: &mut Turn, stranger: &Stranger) {
+        let Outsider { process, uid, command, is_server, .. } = stranger.first.clone();
+        let gpus: Vec<String> = stranger.gpus.keys().cloned().collect();
+        let what = if is_server { "a server of another daemon, it seems, has" } else { "has" };
+        turn.log(format!(
+            "Process {} of user {uid} ({command}) {what} a context on {} outside of this daemon's MPS",
+            process.pid,
+            gpus.join(", ")
+        ));
+        let bytes = stranger.bytes();
+        turn.record(JournalEvent::StrangerFound { process, uid, command, gpus, bytes, server: is_server });
+    }
+
+    fn end_stranger(&mut self, turn: &mut Turn, stranger: &Stranger) {
+        let Outsider { process, uid, is_server, .. } = stranger.first;
+        let force = match stranger.looks {
+            _ if is_server => return,
+            LOOKS_TO_TERMINATE => false,
+            LOOKS_TO_KILL => true,
+            _ => return,
+        };
+        let how = if force { "killed" } else { "asked to end" };
+        turn.log(format!("Process {} of user {uid} uses a GPU outside MPS and is {how}", process.pid));
+        turn.record(JournalEvent::StrangerEnded { process, uid, force });
+        turn.push(Effect::EndStranger { process, force });
+    }
+
+    pub(in crate::core) fn gpu_facts(&self) -> Vec<GpuFacts> {
+        let fact = |gpu: &GpuSeen| GpuFacts {
+            index: gpu.index,
+            uuid: gpu.uuid.clone(),
+            compute_mode: gpu.mode,
+            restored: self.modes.original(&gpu.uuid),
+        };
+        self.seen.iter().map(fact).collect()
+    }
+
+    pub(in crate::core) fn stranger_facts(&self, now: Duration) -> Vec<StrangerFacts> {
+        let fact = |stranger: &Stranger| StrangerFacts {
+            process: stranger.first.process,
+            uid: stranger.first.uid,
+            command: stranger.first.command.clone(),
+            server: stranger.first.is_server,
+            gpus: stranger.gpus.keys().cloned().collect(),
+            instance: stranger.first.instance,
+            bytes: stranger.bytes(),
+            since: now.saturating_sub(stranger.since),
+        };
+        self.strangers.values().map(fact).collect()
+    }
 }
 
 impl Core {
@@ -58,7 +113,7 @@ impl Core {
                 Some(known) => (stranger.looks, stranger.since) = (known.looks + 1, known.since),
                 None => {
                     stranger.looks = 1;
-                    self.stranger_found(stranger);
+                    self.gpus.stranger_found(&mut self.turn, stranger);
                 }
             }
         }
@@ -69,60 +124,9 @@ impl Core {
             }
         }
         if self.policy.gpus.ends_strangers() && self.gpus.may_end {
-            found.values().for_each(|stranger| self.end_stranger(stranger));
+            found.values().for_each(|stranger| self.gpus.end_stranger(&mut self.turn, stranger));
         }
         self.gpus.strangers = found;
-    }
-
-    fn stranger_found(&mut self, stranger: &Stranger) {
-        let Outsider { process, uid, command, is_server, .. } = stranger.first.clone();
-        let gpus: Vec<String> = stranger.gpus.keys().cloned().collect();
-        let what = if is_server { "a server of another daemon, it seems, has" } else { "has" };
-        self.turn.log(format!(
-            "Process {} of user {uid} ({command}) {what} a context on {} outside of this daemon's MPS",
-            process.pid,
-            gpus.join(", ")
-        ));
-        let bytes = stranger.bytes();
-        self.turn.record(JournalEvent::StrangerFound { process, uid, command, gpus, bytes, server: is_server });
-    }
-
-    fn end_stranger(&mut self, stranger: &Stranger) {
-        let Outsider { process, uid, is_server, .. } = stranger.first;
-        let force = match stranger.looks {
-            _ if is_server => return,
-            LOOKS_TO_TERMINATE => false,
-            LOOKS_TO_KILL => true,
-            _ => return,
-        };
-        let how = if force { "killed" } else { "asked to end" };
-        self.turn.log(format!("Process {} of user {uid} uses a GPU outside MPS and is {how}", process.pid));
-        self.turn.record(JournalEvent::StrangerEnded { process, uid, force });
-        self.turn.push(Effect::EndStranger { process, force });
-    }
-
-    pub(in crate::core) fn gpu_facts(&self) -> Vec<GpuFacts> {
-        let fact = |gpu: &GpuSeen| GpuFacts {
-            index: gpu.index,
-            uuid: gpu.uuid.clone(),
-            compute_mode: gpu.mode,
-            restored: self.gpus.modes.original(&gpu.uuid),
-        };
-        self.gpus.seen.iter().map(fact).collect()
-    }
-
-    pub(in crate::core) fn stranger_facts(&self, now: Duration) -> Vec<StrangerFacts> {
-        let fact = |stranger: &Stranger| StrangerFacts {
-            process: stranger.first.process,
-            uid: stranger.first.uid,
-            command: stranger.first.command.clone(),
-            server: stranger.first.is_server,
-            gpus: stranger.gpus.keys().cloned().collect(),
-            instance: stranger.first.instance,
-            bytes: stranger.bytes(),
-            since: now.saturating_sub(stranger.since),
-        };
-        self.gpus.strangers.values().map(fact).collect()
     }
 }
 

@@ -12,6 +12,7 @@
 //! Clients are looked at soon after each of their contexts is made and once more a while later, and until then nobody
 //! knows where they are. How many contexts a client has of which an earlier daemon knew, nobody has counted. On a machine with one GPU without instances there is nothing to find out, and nobody is asked.
 
+use super::Gpus;
 use crate::core::clients::admission::Process;
 use crate::core::clients::settle::BEFORE_CONTEXTS;
 use crate::core::gpu::{Gpu, GpuSet, Instance, are_apart};
@@ -152,6 +153,32 @@ fn mig_name(uuid: DeviceUuid) -> String {
     uuid.to_string().replacen("GPU-", "MIG-", 1)
 }
 
+impl Gpus {
+    pub(in crate::core) fn devices_told(&mut self, server: ServerEpoch, reply: &Result<Reply, NoReply>) {
+        let Ok(Reply::Devices(records)) = reply else {
+            return;
+        };
+        let known = |record: &DeviceRecord| {
+            let gpu = self.known.described(record)?;
+            Some(Device { ordinal: record.ordinal, uuid: record.uuid, gpu })
+        };
+        // One that can't be told from others is any of them.
+        if let Some(devices) = records.iter().map(known).collect::<Option<Vec<_>>>() {
+            self.known.devices.insert(server, devices);
+        }
+    }
+
+    /// A server is gone.
+    pub(in crate::core) fn forget_devices_of(&mut self, server: ServerEpoch) {
+        self.known.devices.remove(&server);
+        self.known.listing.remove(&server);
+    }
+
+    pub(in crate::core) fn whereabouts_deadline(&self) -> Option<Duration> {
+        self.known.looks.values().map(|look| look.at).min()
+    }
+}
+
 impl Core {
     /// The GPUs that the machine has.
     pub(in crate::core) fn gpus_found(&mut self, now: Duration, mut places: Vec<GpuPlace>) {
@@ -175,26 +202,6 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn devices_told(&mut self, server: ServerEpoch, reply: &Result<Reply, NoReply>) {
-        let Ok(Reply::Devices(records)) = reply else {
-            return;
-        };
-        let known = |record: &DeviceRecord| {
-            let gpu = self.gpus.known.described(record)?;
-            Some(Device { ordinal: record.ordinal, uuid: record.uuid, gpu })
-        };
-        // One that can't be told from others is any of them.
-        if let Some(devices) = records.iter().map(known).collect::<Option<Vec<_>>>() {
-            self.gpus.known.devices.insert(server, devices);
-        }
-    }
-
-    /// A server is gone.
-    pub(in crate::core) fn forget_devices_of(&mut self, server: ServerEpoch) {
-        self.gpus.known.devices.remove(&server);
-        self.gpus.known.listing.remove(&server);
-    }
-
     /// A client may have another context than before: where it is has to be found out.
     pub(in crate::core) fn look_at(&mut self, now: Duration, pid: Pid) {
         if !self.gpus.known.are_several() {
@@ -206,10 +213,6 @@ impl Core {
             own.spaces = None;
             self.gpus.known.looks.insert(pid, Look { at: now + LOOKS[0], since: now, done: 0 });
         }
-    }
-
-    pub(in crate::core) fn whereabouts_deadline(&self) -> Option<Duration> {
-        self.gpus.known.looks.values().map(|look| look.at).min()
     }
 
     /// Looks at the clients whose time has come.

@@ -207,7 +207,7 @@ impl Core {
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
         self.faults.end_funerals_of(&mut self.turn, now, epoch, reason);
         self.faults.server_gone(epoch);
-        self.forget_devices_of(epoch);
+        self.gpus.forget_devices_of(epoch);
         for (pid, process) in self.clients.server_gone(epoch) {
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
             // brings new ones.

@@ -68,7 +68,7 @@ impl Core {
             Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
             Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),
             Purpose::Recovered => self.recovery_answered(now, server, &reply),
-            Purpose::Devices => self.devices_told(server, &reply),
+            Purpose::Devices => self.gpus.devices_told(server, &reply),
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),
             Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),

@@ -85,7 +85,7 @@ impl Core {
         let mut own = self.servers.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
             && self.quit.is_none()
-            && !self.fits_one_server()
+            && !self.gpus.fits_one_server()
             && self.policy.sharing != Sharing::Single
             && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())
             && own.all(|server| server.role == Role::Active && !server.is_starting())

@@ -196,7 +196,7 @@ impl Core {
 
     /// Waits before the next try, and says once a try what is wrong and what happens next.
     pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
-        self.doubt_gpus(now);
+        self.gpus.doubt_gpus(now);
         let (id, constants) = (server.domain, &self.policy.constants);
         let Some(domain) = self.servers.domains.get_mut(id) else {
             return;

@@ -287,7 +287,7 @@ fn strangers_are_told_when_they_come_and_go_and_not_ended() {
         let effects = story.sees_again(there());
         assert_eq!((words(&effects), lines(&effects)), (Vec::new(), Vec::new()));
     }
-    assert_eq!(story.core.stranger_facts(story.now)[0].since, INTERVAL * 5);
+    assert_eq!(story.core.gpus.stranger_facts(story.now)[0].since, INTERVAL * 5);
     assert_eq!(words(&story.sees_again(gpu(Mode::DEFAULT, Vec::new()))), ["stranger-left"]);
 }
 
