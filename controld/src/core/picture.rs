@@ -89,7 +89,7 @@ impl Core {
             _ if server.is_lost() => ServerPhase::Fault,
             ServerState::Draining(_) => ServerPhase::Draining,
             // It keeps its clients and gets no others, since a dead client's work may never end there.
-            ServerState::Serving if server.tainted.is_some() => ServerPhase::Draining,
+            ServerState::Serving if server.tainted().is_some() => ServerPhase::Draining,
             ServerState::Starting { .. } => ServerPhase::Initializing,
             ServerState::Serving if server.role == Role::Standby => ServerPhase::Standby,
             ServerState::Serving => ServerPhase::Active,

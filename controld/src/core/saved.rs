@@ -207,13 +207,13 @@ impl Core {
                 // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
                 // And one that was only to go because it was idle may as well stay.
                 draining: matches!(&server.state, ServerState::Draining(drain) if !drain.because_idle)
-                    && (self.quit.is_none() || server.tainted.is_some()),
+                    && (self.quit.is_none() || server.tainted().is_some()),
                 ending: matches!(server.state, ServerState::Ending { .. }),
                 gid: self.servers.domain(server.domain).map_or(server.uid, |domain| domain.gid),
                 group: self.servers.domain(server.domain).and_then(SavedGroup::of),
                 standby: server.role == Role::Standby,
-                tainted: server.tainted.is_some(),
-                incident: server.tainted.map_or(0, |taint| taint.incident),
+                tainted: server.tainted().is_some(),
+                incident: server.tainted().map_or(0, |taint| taint.incident),
                 gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
                 spared: self.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.faults.is_unjudged(server.epoch),

@@ -331,7 +331,7 @@ impl Core {
             self.servers.iter().find(|server| {
                 server.domain == domain
                     && server.role == Role::Active
-                    && server.tainted.is_none()
+                    && server.tainted().is_none()
                     && matches!(&server.state, ServerState::Draining(drain)
                         if drain.because_idle || self.policy.sharing == Sharing::Single)
             })

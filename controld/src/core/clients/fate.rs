@@ -82,7 +82,7 @@ impl Core {
         let known = self.clients.processes.get(&process.pid).filter(|known| known.is(process))?;
         let fate = match self.servers.get(known.server) {
             None | Some(Server { state: ServerState::Ending { .. }, .. }) => Fate::Ending,
-            Some(Server { tainted: Some(_), .. }) if !known.gpus.is_spared => Fate::Tainted,
+            Some(server) if server.tainted().is_some() && !known.gpus.is_spared => Fate::Tainted,
             Some(_) => Fate::Healthy,
         };
         Some((known.server, fate))
@@ -93,11 +93,11 @@ impl Core {
     pub fn fate_of_server(&self, server: ServerEpoch) -> Option<(Fate, bool)> {
         let server = self.servers.get(server)?;
         let fate = match server {
-            Server { tainted: Some(_), .. } => Fate::Tainted,
+            _ if server.tainted().is_some() => Fate::Tainted,
             Server { state: ServerState::Ending { .. }, .. } => Fate::Ending,
             _ => Fate::Healthy,
         };
-        Some((fate, server.suspected))
+        Some((fate, server.is_suspected()))
     }
 
     /// Whether a fault has cost the clients of a server their contexts. One whose process is reaped has no clients.

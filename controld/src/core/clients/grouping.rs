@@ -58,7 +58,7 @@ impl Core {
     /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't
     /// count.
     fn processes_of_domain(&self, domain: DomainId) -> BTreeSet<Pid> {
-        let is_sound = |server: &Server| server.domain == domain && server.tainted.is_none();
+        let is_sound = |server: &Server| server.domain == domain && server.tainted().is_none();
         let served = self
             .clients
             .processes()

@@ -18,7 +18,7 @@ impl Core {
         let Some(epoch) = client.stage.server() else {
             return;
         };
-        let is_suspected = self.servers.get(epoch).is_some_and(|server| server.suspected);
+        let is_suspected = self.servers.get(epoch).is_some_and(|server| server.is_suspected());
         // Anybody can make a server suspect again and again, and nobody must wait for ever because of that.
         if is_suspected && client.recalled_from != Some(epoch) {
             self.recall(connection);

@@ -44,7 +44,7 @@ impl Core {
     /// Whether anything says that a client of this server may have faulted shortly before this one came, or since.
     fn is_in_doubt(&self, client: &Client, server: &Server, settle: Duration) -> bool {
         let is_recent = |at: Duration| at + settle > client.came_at;
-        server.tainted.is_some()
+        server.tainted().is_some()
             || server.ill_at.is_some_and(is_recent)
             || self.faults.has_funerals(server.epoch)
             || self.ended_badly(server.epoch).any(is_recent)

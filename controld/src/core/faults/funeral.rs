@@ -311,7 +311,7 @@ impl Core {
     fn is_retired(&self, epoch: ServerEpoch) -> bool {
         self.servers.get(epoch).is_none_or(|server| match &server.state {
             ServerState::Draining(drain) => {
-                server.tainted.is_some() && (server.has_hidden_clients || drain.force_at.is_some())
+                server.tainted().is_some() && (server.has_hidden_clients || drain.force_at.is_some())
             }
             ServerState::Ending { .. } => true,
             ServerState::Starting { .. } | ServerState::Serving => false,

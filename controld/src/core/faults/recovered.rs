@@ -81,7 +81,7 @@ impl Core {
             return;
         };
         let aftermath = self.faults.aftermaths.entry(epoch).or_default();
-        let has_noticed = server.tainted.is_some_and(|taint| now >= taint.at + patience);
+        let has_noticed = server.tainted().is_some_and(|taint| now >= taint.at + patience);
         match reply {
             Ok(Reply::Active(true)) if aftermath.is_admitted || has_noticed => {
                 aftermath.sound_since.get_or_insert(now);

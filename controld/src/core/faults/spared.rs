@@ -173,7 +173,7 @@ impl Core {
     /// Until when contexts of spared clients wait for a server that is in its fault still.
     fn held_until(&self, server: &Server) -> Option<Duration> {
         let patience = self.servers.domain(server.domain)?.policy.faults.victims_timeout;
-        Some(server.tainted?.at + patience)
+        Some(server.tainted()?.at + patience)
     }
 
     /// Whether a client had better not go to its own server now, which would refuse it.

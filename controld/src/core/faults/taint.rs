@@ -12,7 +12,7 @@ use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::journal::JournalEvent;
 use crate::core::policy::VictimAction;
 use crate::core::servers::domain::Swap;
-use crate::core::servers::server::{Role, Taint};
+use crate::core::servers::server::Role;
 use core::time::Duration;
 
 /// Why a server gets no newcomers any longer.
@@ -63,11 +63,11 @@ impl Core {
             return;
         };
         // One that only got no newcomers may meet a fault all the same.
-        if server.tainted.is_some_and(|taint| taint.incident != 0 || incident == 0) {
+        if server.tainted().is_some_and(|taint| taint.incident != 0 || incident == 0) {
             return;
         }
         let (domain, uid, pid, role) = (server.domain, server.uid, server.pid.unwrap_or_default(), server.role);
-        self.servers.is_tainted(epoch, Taint { at: now, incident });
+        self.servers.is_tainted(epoch, now, incident);
         let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
         let gpus = gpus.unwrap_or_default();
         self.spoil(epoch, &gpus);
@@ -113,7 +113,7 @@ impl Core {
 
     /// A tainted server's time is over: those who linger are named, and ended if the operator wants that.
     pub(in crate::core) fn list_victims(&mut self, now: Duration, epoch: ServerEpoch) {
-        let Some((taint, id)) = self.servers.get(epoch).and_then(|server| Some((server.tainted?, server.domain)))
+        let Some((taint, id)) = self.servers.get(epoch).and_then(|server| Some((server.tainted()?, server.domain)))
         else {
             return;
         };

@@ -239,7 +239,7 @@ impl Core {
     /// A server has listed its contexts.
     pub(in crate::core) fn contexts_told(&mut self, server: ServerEpoch, reply: Result<Reply, NoReply>) {
         self.gpus.known.listing.remove(&server);
-        let is_sound = self.servers.get(server).is_some_and(|server| !server.is_lost() && !server.suspected);
+        let is_sound = self.servers.get(server).is_some_and(|server| !server.is_lost() && !server.is_suspected());
         let (Ok(Reply::DeviceClients(devices)), true) = (reply, is_sound) else {
             return;
         };

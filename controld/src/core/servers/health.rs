@@ -1,16 +1,130 @@
-//! What a server is asked about itself, and what it is taken for until it has answered.
+//! What a server is taken for, and what it is asked about itself.
 //!
 //! A sign of a fault that anybody could have forged makes the daemon ask, and send nobody there meanwhile. A newcomer's
 //! question ([`settle`](crate::core::clients::settle)) holds up nobody but those whom it is asked for.
 
 use super::Servers;
 use super::questions::Purpose;
+use super::server::Server;
 use crate::core::effect::Turn;
 use crate::core::faults::evidence::Evidence;
 use crate::core::ids::ServerEpoch;
 use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
+
+/// What a server is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing speaks against it.
+    Sound,
+    /// It was asked for its status because of a sign of a fault that anybody could have forged; until it has answered
+    /// nobody is sent there.
+    Suspected(Suspicion),
+    /// It never serves a newcomer again.
+    Tainted(Taint),
+}
+
+/// A question whether a server is in a fault that has no answer yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Whether another sign has come since it was asked.
+    pub is_anew: bool,
+    /// Whether it is asked for the second time because of that.
+    pub is_second: bool,
+}
+
+/// Whether a server owes something and does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// It was never silent.
+    Never,
+    /// It has been since then.
+    Since(Duration),
+    /// It was, and has answered since.
+    Over,
+}
+
+/// Since when, and in which incident, a server's clients are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taint {
+    /// When the daemon knew.
+    pub at: Duration,
+    /// The incident; 0 for a server whose clients have lost nothing: in which the work of a dead client may still run,
+    /// or that says nothing and shows no sign of a fault.
+    pub incident: u64,
+    /// What it was asked before, and has not answered.
+    pub suspicion: Option<Suspicion>,
+    /// Whether it says nothing. A server that falls silent is tainted.
+    pub silence: Silence,
+}
+
+impl Taint {
+    /// One of this time and this incident.
+    #[must_use]
+    pub fn new(at: Duration, incident: u64) -> Self {
+        Self { at, incident, suspicion: None, silence: Silence::Never }
+    }
+}
+
+impl Server {
+    /// Whether, and since when, it gets no newcomer any more.
+    #[must_use]
+    pub fn tainted(&self) -> Option<Taint> {
+        match self.health {
+            Health::Tainted(taint) => Some(taint),
+            Health::Sound | Health::Suspected(_) => None,
+        }
+    }
+
+    /// Whether it was asked whether it is in a fault, and has not answered.
+    #[must_use]
+    pub fn is_suspected(&self) -> bool {
+        match self.health {
+            Health::Sound => false,
+            Health::Suspected(_) => true,
+            Health::Tainted(taint) => taint.suspicion.is_some(),
+        }
+    }
+
+    /// Since when it has owed something and done nothing.
+    #[must_use]
+    pub fn silent(&self) -> Option<Duration> {
+        match self.tainted()?.silence {
+            Silence::Since(at) => Some(at),
+            Silence::Never | Silence::Over => None,
+        }
+    }
+
+    /// It gets no newcomer any more.
+    pub(super) fn taint(&mut self, at: Duration, incident: u64) {
+        self.health = Health::Tainted(match self.health {
+            Health::Sound => Taint::new(at, incident),
+            Health::Suspected(suspicion) => Taint { suspicion: Some(suspicion), ..Taint::new(at, incident) },
+            Health::Tainted(before) => Taint { at, incident, ..before },
+        });
+    }
+
+    /// It has answered, or has not, whether it is in a fault; what it was asked on account of.
+    pub(super) fn answers_suspicion(&mut self) -> Option<Suspicion> {
+        match &mut self.health {
+            Health::Sound => None,
+            Health::Suspected(suspicion) => {
+                let suspicion = *suspicion;
+                self.health = Health::Sound;
+                Some(suspicion)
+            }
+            Health::Tainted(taint) => taint.suspicion.take(),
+        }
+    }
+
+    /// It says nothing from now on, or answers again; it is tainted.
+    pub(super) fn set_silence(&mut self, silence: Silence) {
+        if let Health::Tainted(taint) = &mut self.health {
+            taint.silence = silence;
+        }
+    }
+}
 
 impl Servers {
     /// Asks a server how it is, for newcomers that may go there then.
@@ -33,20 +147,23 @@ impl Core {
 
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
     pub(in crate::core) fn ask_how_it_is(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.ask_on_suspicion(now, epoch, false);
+    }
+
+    fn ask_on_suspicion(&mut self, now: Duration, epoch: ServerEpoch, is_second: bool) {
         self.faults.relapses(now, epoch);
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
+        let Some(server) = self.servers.all.get_mut(&epoch).filter(|server| server.is_connected()) else {
             return;
         };
-        if server.tainted.is_some() || !server.is_connected() {
-            return;
-        }
-        if server.suspected {
+        match &mut server.health {
+            Health::Sound => {
+                server.health = Health::Suspected(Suspicion { is_anew: false, is_second });
+                self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::FaultCheck);
+            }
             // It may have answered already, before this came.
-            server.suspected_anew = true;
-            return;
+            Health::Suspected(suspicion) => suspicion.is_anew = true,
+            Health::Tainted(_) => {}
         }
-        server.suspected = true;
-        self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::FaultCheck);
     }
 
     pub(in crate::core) fn fault_check_answered(
@@ -58,13 +175,11 @@ impl Core {
         let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
-        server.suspected = false;
         // Once: whoever makes signs without end must not keep newcomers away.
-        let is_old = std::mem::take(&mut server.suspected_anew) && !server.asked_again;
-        server.asked_again = is_old;
+        let is_old = server.answers_suspicion().is_some_and(|suspicion| suspicion.is_anew && !suspicion.is_second);
         match reply {
             Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
-            Ok(Reply::Active(true)) if is_old => self.ask_how_it_is(now, epoch),
+            Ok(Reply::Active(true)) if is_old => self.ask_on_suspicion(now, epoch, true),
             Ok(Reply::Active(true)) => self.servers.is_in_no_fault(&mut self.turn, epoch),
             Ok(_) | Err(_) => {}
         }

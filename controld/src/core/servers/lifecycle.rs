@@ -3,7 +3,7 @@
 use super::Servers;
 use super::domain::Domain;
 use super::questions::Purpose;
-use super::server::{Drain, Server, ServerState};
+use super::server::{Drain, Leaving, Server, ServerState};
 use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::faults::evidence::End;
@@ -55,7 +55,6 @@ impl Servers {
         let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
-        server.end_wanted = true;
         match &mut server.state {
             ServerState::Starting { .. } => self.force(turn, policy, now, epoch),
             ServerState::Serving => {
@@ -72,21 +71,35 @@ impl Servers {
                     *ask_at = now;
                 }
             }
-            ServerState::Ending { .. } => {}
+            ServerState::Ending { leaving, .. } => {
+                if *leaving == Leaving::Lost {
+                    *leaving = Leaving::Forced;
+                }
+            }
         }
     }
 
     /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
     pub(in crate::core) fn force(&mut self, turn: &mut Turn, policy: &Policy, now: Duration, epoch: ServerEpoch) {
+        self.end(turn, policy, now, epoch, Leaving::Forced);
+    }
+
+    fn end(&mut self, turn: &mut Turn, policy: &Policy, now: Duration, epoch: ServerEpoch, leaving: Leaving) {
         let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
-        server.end_wanted = true;
-        if matches!(server.state, ServerState::Ending { kill_at: None }) {
-            return;
+        if let ServerState::Ending { kill_at, leaving: why } = &mut server.state {
+            // Who had been idle goes for that, however long it takes.
+            if *why != Leaving::Idle && (kill_at.is_some() || *why == Leaving::Lost) {
+                *why = leaving;
+            }
+            if kill_at.is_none() {
+                return;
+            }
+            *kill_at = Some(now + policy.kill_timeout);
+        } else {
+            server.state = ServerState::Ending { kill_at: Some(now + policy.kill_timeout), leaving };
         }
-        server.forced = true;
-        server.state = ServerState::Ending { kill_at: Some(now + policy.kill_timeout) };
         if let Some(pid) = server.pid {
             turn.log(format!("Force shutting down server {pid}"));
         }
@@ -113,8 +126,12 @@ impl Servers {
         let pid = server.pid.unwrap_or_default();
         let workers = match reply {
             Ok(Reply::ActiveWorkers(0)) => {
-                server.was_idle = drain.because_idle;
-                server.state = ServerState::Ending { kill_at: Some(kill_at) };
+                let leaving = match drain {
+                    Drain { because_idle: true, .. } => Leaving::Idle,
+                    Drain { makes_room: true, .. } => Leaving::MakingRoom,
+                    Drain { .. } => Leaving::Drained,
+                };
+                server.state = ServerState::Ending { kill_at: Some(kill_at), leaving };
                 turn.save();
                 return;
             }
@@ -125,7 +142,6 @@ impl Servers {
         };
         if drain.because_idle {
             server.state = ServerState::Serving;
-            server.end_wanted = false;
             server.idle_since = None;
             return;
         }
@@ -154,32 +170,31 @@ impl Servers {
         if matches!(server.state, ServerState::Ending { .. }) {
             return;
         }
-        let (pid, wanted) = (server.pid.unwrap_or_default(), server.end_wanted);
-        if !wanted {
+        let leaving = if server.is_told_to_end() { Leaving::Forced } else { Leaving::Lost };
+        if leaving == Leaving::Lost {
+            let pid = server.pid.unwrap_or_default();
             turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
         }
-        self.force(turn, policy, now, epoch);
-        if let Some(server) = self.all.get_mut(&epoch) {
-            server.end_wanted = wanted;
-        }
+        self.end(turn, policy, now, epoch, leaving);
     }
 
     /// Why a server has ended that is gone now.
     fn exit_reason(&self, server: &Server) -> ExitReason {
-        if server.tainted.is_some() {
+        if server.tainted().is_some() {
             return ExitReason::Fault;
         }
-        if !server.end_wanted {
-            return if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
-        }
-        if server.was_idle {
-            ExitReason::Idle
-        } else if server.forced {
-            ExitReason::Forced
-        } else if server.makes_room {
-            ExitReason::UidSwitch
-        } else {
-            ExitReason::Asked
+        let by_itself = if server.ready_at.is_none() { ExitReason::ExecFailed } else { ExitReason::Crash };
+        match &server.state {
+            ServerState::Starting { .. } | ServerState::Serving => by_itself,
+            ServerState::Draining(Drain { makes_room: true, .. }) => ExitReason::UidSwitch,
+            ServerState::Draining(_) => ExitReason::Asked,
+            ServerState::Ending { leaving, .. } => match leaving {
+                Leaving::Lost => by_itself,
+                Leaving::Idle => ExitReason::Idle,
+                Leaving::Forced => ExitReason::Forced,
+                Leaving::MakingRoom => ExitReason::UidSwitch,
+                Leaving::Drained => ExitReason::Asked,
+            },
         }
     }
 
@@ -221,7 +236,7 @@ impl Core {
             ExitCause::Signaled(signal) => (0, format!(" (ended by signal {signal})"), End::Signaled(signal)),
             ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned(), End::Unknown),
         };
-        if !server.end_wanted && server.ready_at.is_some() {
+        if !server.is_told_to_end() && server.ready_at.is_some() {
             self.turn.log("Server encountered a fatal exception. Shutting down");
         }
         self.turn.log(format!("Server {pid} exited with status {status}{words}"));
@@ -234,18 +249,18 @@ impl Core {
         }
         self.turn.save();
         // It may have been in the way of those that could not start.
-        let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted.is_some();
+        let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted().is_some();
         for (_, domain) in self.servers.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
             domain.retry_at = domain.retry_at.map(|at| at.min(now));
         }
         // A fault is its clients' doing, and the replacement has its own tries.
-        if server.tainted.is_some() {
+        if server.tainted().is_some() {
             return;
         }
         let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.constants.stable_after);
         // One that has served can be started, and whoever its clients have brought down with them must not keep the next
         // ones waiting: some faults end it before it says so.
-        if server.end_wanted || server.has_served || stable {
+        if server.is_told_to_end() || server.has_served || stable {
             self.servers.domain_is_sound(&mut self.turn, server.domain);
         } else {
             let reason = match cause {
@@ -268,10 +283,7 @@ impl Core {
             match &mut server.state {
                 ServerState::Starting { deadline } if *deadline <= now => {
                     self.turn.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
-                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
-                    if let Some(server) = self.servers.all.get_mut(&epoch) {
-                        server.end_wanted = false;
-                    }
+                    self.servers.end(&mut self.turn, &self.policy, now, epoch, Leaving::Lost);
                 }
                 ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
                     self.list_victims(now, epoch);
@@ -286,7 +298,7 @@ impl Core {
                     }
                     self.servers.ask(&mut self.turn, epoch, Request::Shutdown, Purpose::Shutdown);
                 }
-                ServerState::Ending { kill_at } if kill_at.is_some_and(|at| at <= now) => {
+                ServerState::Ending { kill_at, .. } if kill_at.is_some_and(|at| at <= now) => {
                     *kill_at = None;
                     self.turn.log(format!("Server {pid} did not end, killing it"));
                     self.turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });

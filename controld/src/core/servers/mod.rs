@@ -26,8 +26,9 @@ use crate::core::ids::{DomainId, RequestId, ServerEpoch, Uid};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
+use health::Health;
 use questions::Question;
-use server::{Server, ServerState, Taint};
+use server::{Server, ServerState};
 use std::collections::BTreeMap;
 
 /// How soon a draining server is asked again when the process of one of its clients has ended: it needs a moment to
@@ -202,7 +203,6 @@ impl Servers {
         let is_called_off = !drain.is_ordered && drain.ask_at.is_some();
         if is_called_off {
             server.state = ServerState::Serving;
-            server.end_wanted = false;
             // A successor takes it for idle until it has named its clients.
             server.idle_since = None;
         }
@@ -210,14 +210,14 @@ impl Servers {
     }
 
     /// A server gets no client any more.
-    pub(super) fn is_tainted(&mut self, epoch: ServerEpoch, taint: Taint) {
-        self.with(epoch, |server| server.tainted = Some(taint));
+    pub(super) fn is_tainted(&mut self, epoch: ServerEpoch, now: Duration, incident: u64) {
+        self.with(epoch, |server| server.taint(now, incident));
     }
 
     /// A fault has reached more of a server than the one that spoilt it.
     pub(super) fn is_hit_again(&mut self, epoch: ServerEpoch, now: Duration) {
         self.with(epoch, |server| {
-            if let Some(taint) = &mut server.tainted {
+            if let Health::Tainted(taint) = &mut server.health {
                 taint.at = now;
             }
         });

@@ -2,7 +2,8 @@
 
 use super::Servers;
 use super::domain::{DomainKey, Group};
-use super::server::{Drain, Role, Server, ServerState, Taint};
+use super::health::{Health, Taint};
+use super::server::{Drain, Leaving, Role, Server, ServerState};
 use crate::core::Sharing;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::policy::Policy;
@@ -30,7 +31,7 @@ impl Servers {
         let founder = Some(old.domain).filter(|_| policy.sharing != Sharing::MultiUser);
         let domain = self.intern(policy, key, own, old.gid, founder);
         let state = if old.ending {
-            ServerState::Ending { kill_at: Some(now + policy.kill_timeout) }
+            ServerState::Ending { kill_at: Some(now + policy.kill_timeout), leaving: Leaving::Drained }
         } else if old.draining {
             ServerState::Draining(Drain::starting(now, old.tainted.then_some(now + patience), false))
         } else {
@@ -38,9 +39,8 @@ impl Servers {
         };
         let server = Server {
             role: if old.standby { Role::Standby } else { Role::Active },
-            tainted: old.tainted.then_some(Taint { at: now, incident: old.incident }),
+            health: if old.tainted { Health::Tainted(Taint::new(now, old.incident)) } else { Health::Sound },
             pid: Some(old.pid),
-            end_wanted: !matches!(state, ServerState::Serving),
             ready_at: Some(now),
             census_due: true,
             has_served: !old.standby,

@@ -11,6 +11,7 @@
 //! server is forgotten when its process is gone.
 
 use super::backoff::Backoff;
+use super::health::Health;
 use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
 use crate::core::journal::StartReason;
 use core::time::Duration;
@@ -36,6 +37,8 @@ pub enum ServerState {
     Ending {
         /// When it gets SIGKILL; `None` once it has it.
         kill_at: Option<Duration>,
+        /// Why.
+        leaving: Leaving,
     },
 }
 
@@ -50,6 +53,8 @@ pub struct Drain {
     pub force_at: Option<Duration>,
     /// Whether only its having been idle asked for this, so that one client calls it off.
     pub because_idle: bool,
+    /// Whether it is asked to go so that another user's can start.
+    pub makes_room: bool,
     /// Whether anything else than a fault asked for it, and when to force it for that.
     pub is_ordered: bool,
     /// When to force it whatever becomes of the fault.
@@ -65,6 +70,7 @@ impl Drain {
             pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN),
             force_at,
             because_idle,
+            makes_room: false,
             is_ordered: false,
             ordered_force_at: None,
         }
@@ -80,14 +86,19 @@ pub enum Role {
     Standby,
 }
 
-/// Since when, and in which incident, a server's clients are lost. It never serves a newcomer again.
+/// Why a server ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taint {
-    /// When the daemon knew.
-    pub at: Duration,
-    /// The incident; 0 for a server whose clients have lost nothing: in which the work of a dead client may still run,
-    /// or that says nothing and shows no sign of a fault.
-    pub incident: u64,
+pub enum Leaving {
+    /// It was asked to, and had no clients.
+    Drained,
+    /// The same because it had been idle.
+    Idle,
+    /// The same so that another user's can start.
+    MakingRoom,
+    /// It had to, whatever its clients did.
+    Forced,
+    /// Nobody wanted that: it did not get ready, or can't be controlled any longer.
+    Lost,
 }
 
 /// One server.
@@ -103,25 +114,14 @@ pub struct Server {
     pub reason: StartReason,
     /// When it was started, or taken over.
     pub started_at: Duration,
-    /// Whether a fault has spoilt it.
-    pub tainted: Option<Taint>,
-    /// A status was asked for, because of a sign of a fault that anybody could have forged; until it is known nobody
-    /// is sent there.
-    pub suspected: bool,
-    /// Whether another sign has come since it was asked.
-    pub suspected_anew: bool,
-    /// Whether it is asked for the second time because of that.
-    pub asked_again: bool,
+    /// What it is taken for.
+    pub health: Health,
     /// When the last sign came that a client of it may have faulted, from somebody who is no stranger to it.
     pub ill_at: Option<Duration>,
     /// When it last did anything that was asked of it; where it owed nothing, when it was asked again.
     pub progress_at: Duration,
     /// For which `progress_at` the driver was asked to tell all that has come; `None` when it is not asked.
     pub catching_up: Option<Duration>,
-    /// Since when it counts as silent: it owes something and does nothing.
-    pub silent: Option<Duration>,
-    /// Whether it was silent at any time.
-    pub fell_silent: bool,
     /// A moment at which it is known to have been in no fault, the latest.
     pub healthy_at: Option<Duration>,
     /// When it was last asked for its status on a newcomer's account, and has not answered yet; it holds up nobody else.
@@ -148,14 +148,6 @@ pub struct Server {
     pub has_hidden_clients: bool,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
-    /// Whether anybody asked for its end, so that its exit is no surprise.
-    pub end_wanted: bool,
-    /// Whether it was ended whatever its clients did.
-    pub forced: bool,
-    /// Whether it ended because it had been idle.
-    pub was_idle: bool,
-    /// Whether it was asked to go so that another user's can start.
-    pub makes_room: bool,
 }
 
 impl Server {
@@ -173,15 +165,10 @@ impl Server {
             role: Role::Active,
             reason: StartReason::Client,
             started_at: now,
-            tainted: None,
-            suspected: false,
-            suspected_anew: false,
-            asked_again: false,
+            health: Health::Sound,
             ill_at: None,
             progress_at: now,
             catching_up: None,
-            silent: None,
-            fell_silent: false,
             healthy_at: None,
             health_asked: None,
             uid,
@@ -194,11 +181,7 @@ impl Server {
             with_clients: 0,
             has_served: false,
             has_hidden_clients: false,
-            end_wanted: false,
             memory_bytes: None,
-            forced: false,
-            was_idle: false,
-            makes_room: false,
         }
     }
 
@@ -211,13 +194,23 @@ impl Server {
     /// Whether it starts or takes clients, or could.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.tainted.is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
+        self.tainted().is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
     }
 
     /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.tainted.is_some_and(|taint| taint.incident != 0)
+        self.tainted().is_some_and(|taint| taint.incident != 0)
+    }
+
+    /// Whether anybody asked for its end, so that its exit is no surprise.
+    #[must_use]
+    pub fn is_told_to_end(&self) -> bool {
+        match &self.state {
+            ServerState::Starting { .. } | ServerState::Serving => false,
+            ServerState::Draining(_) => true,
+            ServerState::Ending { leaving, .. } => *leaving != Leaving::Lost,
+        }
     }
 
     /// Whether it is known to have been in no fault then, or later.
@@ -241,14 +234,16 @@ impl Server {
     /// Whether a process without a context there goes to another server with its next connection.
     #[must_use]
     pub fn can_be_left(&self) -> bool {
-        self.tainted.is_some() || !self.is_connected()
+        self.tainted().is_some() || !self.is_connected()
     }
 
     /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
     /// the clients it has.
     #[must_use]
     pub fn is_deciding(&self) -> bool {
-        self.census_due || self.suspected || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
+        self.census_due
+            || self.is_suspected()
+            || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
     }
 
     /// When it is forced if it has not ended by then; nothing is known of that unless it drains.
@@ -267,7 +262,7 @@ impl Server {
             ServerState::Starting { deadline } => Some(*deadline),
             ServerState::Serving => None,
             ServerState::Draining(drain) => [drain.ask_at, drain.force_at].into_iter().flatten().min(),
-            ServerState::Ending { kill_at } => *kill_at,
+            ServerState::Ending { kill_at, .. } => *kill_at,
         }
     }
 }

@@ -24,6 +24,7 @@
 //! first one with such a sign may block the GPU, and is ended.
 
 use super::Servers;
+use super::health::Silence;
 use super::questions::Purpose;
 use super::server::{Server, ServerState};
 use crate::core::clients::admission::{Client, Stage};
@@ -62,7 +63,8 @@ impl Servers {
             return;
         };
         server.progress_at = now;
-        if server.silent.take().is_some() {
+        if server.silent().is_some() {
+            server.set_silence(Silence::Over);
             let pid = server.pid.unwrap_or_default();
             turn.log(format!("Server {pid} answers again"));
             self.ask(turn, epoch, Request::Status, Purpose::FaultCheck);
@@ -92,7 +94,7 @@ impl Servers {
     /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
     pub(in crate::core) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
         if let Some(server) = self.all.get_mut(&epoch)
-            && server.fell_silent
+            && server.tainted().is_some_and(|taint| taint.silence != Silence::Never)
             && let ServerState::Draining(drain) = &mut server.state
             && drain.force_at.take().is_some()
         {
@@ -106,7 +108,7 @@ impl Core {
     /// When a server has been silent for too long if it goes on like this.
     fn silent_at(&self, server: &Server) -> Option<Duration> {
         if !server.is_connected()
-            || server.silent.is_some()
+            || server.silent().is_some()
             || !self.servers.owes(server)
             || self.servers.is_held_up(server)
         {
@@ -137,10 +139,10 @@ impl Core {
     fn first_silent(&self, domain: DomainId) -> Option<&Server> {
         // Without a sign of a fault it may as well be the machine that is slow, and its clients would die of that.
         let blocks =
-            |server: &&Server| server.silent.is_some() && server.tainted.is_some_and(|taint| taint.incident != 0);
+            |server: &&Server| server.silent().is_some() && server.tainted().is_some_and(|taint| taint.incident != 0);
         let silent = self.servers.all.values().filter(|server| server.domain == domain).filter(blocks);
         let silent = silent.filter(|server| !self.has_spared(server.epoch));
-        silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent)
+        silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent())
     }
 
     /// When the start of this server has taken so long that a silent one may be what blocks it.
@@ -205,7 +207,7 @@ impl Core {
             return;
         };
         let (domain, has_sign) = (server.domain, self.servers.has_sign(server));
-        let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent.is_some());
+        let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent().is_some());
         if self.end_first_silent(now, domain, "so is the server in its place") || !is_first {
             // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
             if let Some(server) = self.servers.all.get_mut(&epoch) {
@@ -214,20 +216,16 @@ impl Core {
             return;
         }
         let kernels_word = self.faults.has_kernels_word(epoch);
-        if let Some(server) = self.servers.all.get_mut(&epoch) {
-            server.silent = Some(now);
-            server.fell_silent = true;
-        }
-        if !has_sign {
-            return self.taint(now, epoch, Cause::Silence);
-        }
-        let incident = self.testify(now, epoch, Statement::new("server-status", None, "no answer".to_owned()));
-        self.taint(now, epoch, Cause::Fault(incident));
-        if let Some(ServerState::Draining(drain)) = self.servers.all.get_mut(&epoch).map(|server| &mut server.state)
-            && kernels_word
-        {
-            let soon = now + KERNELS_PATIENCE;
-            drain.force_at = Some(drain.force_at.map_or(soon, |at| at.min(soon)));
+        let cause = if has_sign {
+            let statement = Statement::new("server-status", None, "no answer".to_owned());
+            Cause::Fault(self.testify(now, epoch, statement))
+        } else {
+            Cause::Silence
+        };
+        self.taint(now, epoch, cause);
+        self.servers.with(epoch, |server| server.set_silence(Silence::Since(now)));
+        if has_sign && kernels_word {
+            self.servers.hurry(epoch, now + KERNELS_PATIENCE);
         }
     }
 }

@@ -30,7 +30,7 @@ impl Servers {
             self.domains.get(server.domain).and_then(|domain| domain.founder).is_some_and(|other| other == founder)
         };
         let own = || self.all.values().filter(is_own);
-        let sound = own().filter(|server| server.tainted.is_none());
+        let sound = own().filter(|server| server.tainted().is_none());
         let counted = sound.filter(|server| role == Role::Standby || server.role == Role::Active).count();
         // A server that a fault has spoilt is replaced though it may stay for its clients for a while.
         counted < most && own().count() < most.saturating_mul(2)
@@ -79,8 +79,8 @@ impl Servers {
             .collect();
         for epoch in others {
             self.drain(turn, policy, now, epoch, None, false);
-            if let Some(server) = self.all.get_mut(&epoch) {
-                server.makes_room = true;
+            if let Some(ServerState::Draining(drain)) = self.all.get_mut(&epoch).map(|server| &mut server.state) {
+                drain.makes_room = true;
             }
         }
     }
@@ -166,7 +166,7 @@ impl Core {
         }
         domain.retry_at = None;
         // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
-        let is_other = |server: &Server| server.tainted.is_none() || server.domain != id;
+        let is_other = |server: &Server| server.tainted().is_none() || server.domain != id;
         if self.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
             self.servers.queue_behind_others(&mut self.turn, &self.policy, now);
             return;
@@ -185,7 +185,7 @@ impl Core {
 
     pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
         if let Some(server) = self.servers.all.remove(&epoch)
-            && !server.end_wanted
+            && !server.is_told_to_end()
         {
             let (uid, domain) = (server.uid, self.servers.domain_name(server.domain));
             let text = reason.to_owned();

@@ -110,5 +110,5 @@ fn of_two_servers_that_seem_silent_each_is_judged_by_itself() {
     assert!(!scene.is_tainted());
     catches_up(&mut scene);
     assert!(scene.is_tainted());
-    assert!(scene.core.servers().all(|server| server.epoch != other || server.tainted.is_none()));
+    assert!(scene.core.servers().all(|server| server.epoch != other || server.tainted().is_none()));
 }

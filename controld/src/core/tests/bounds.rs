@@ -66,7 +66,7 @@ impl Story {
     }
 
     fn standing(&self, role: Role) -> usize {
-        self.core.servers().filter(|server| server.role == role && server.tainted.is_none()).count()
+        self.core.servers().filter(|server| server.role == role && server.tainted().is_none()).count()
     }
 
     fn exits(&mut self, server: ServerEpoch) {

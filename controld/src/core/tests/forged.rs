@@ -162,7 +162,7 @@ fn a_server_that_says_nothing_is_no_worse_off_for_forged_records() {
     assert!(!scene.is_tainted());
     scene.pass(Duration::from_millis(1));
     assert!(scene.is_tainted());
-    let taint = scene.core.servers().find(|server| server.epoch == scene.server).and_then(|server| server.tainted);
+    let taint = scene.core.servers().find(|server| server.epoch == scene.server).and_then(|server| server.tainted());
     assert_eq!(taint.map(|taint| taint.incident), Some(0), "it only gets no newcomers");
     let effects = scene.pass(Duration::from_secs(600));
     let own = scene.server;

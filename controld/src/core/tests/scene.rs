@@ -163,7 +163,7 @@ impl Scene {
     }
 
     pub(super) fn is_tainted(&self) -> bool {
-        self.core.servers().any(|server| server.epoch == self.server && server.tainted.is_some())
+        self.core.servers().any(|server| server.epoch == self.server && server.tainted().is_some())
     }
 }
 

@@ -77,7 +77,7 @@ impl Core {
             incident.judge_at = None;
             let (is_confirmed, is_judged, given) = (incident.is_confirmed, incident.is_judged(), incident.verdict);
             let ends_at = incident.first + LONGEST_OPEN;
-            let is_asked = self.servers.get(epoch).is_some_and(|server| server.suspected);
+            let is_asked = self.servers.get(epoch).is_some_and(|server| server.is_suspected());
             if is_confirmed {
                 if !is_judged {
                     self.note_clients_left(epoch);
@@ -124,7 +124,8 @@ impl Core {
             return;
         };
         // One that ends without having been told to takes its clients along.
-        let is_crash = self.servers.get(epoch).is_some_and(|server| !server.end_wanted && server.ready_at.is_some());
+        let is_crash =
+            self.servers.get(epoch).is_some_and(|server| !server.is_told_to_end() && server.ready_at.is_some());
         let mut lost = Vec::new();
         if is_crash && !is_confirmed {
             self.note_clients(epoch);

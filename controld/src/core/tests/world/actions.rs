@@ -373,7 +373,7 @@ impl World {
     /// What a server lists of its clients' contexts: some name all, some the first one of each client.
     fn list(&mut self, server: ServerEpoch, clients: &BTreeSet<u32>, is_look: bool) -> Reply {
         let names_all = server.0.is_multiple_of(2);
-        let is_heard = |known: &Server| known.epoch == server && !known.is_lost() && !known.suspected;
+        let is_heard = |known: &Server| known.epoch == server && !known.is_lost() && !known.is_suspected();
         let is_heard = is_look && self.core.servers().any(is_heard);
         let mut rows = Vec::new();
         for pid in clients {

@@ -205,7 +205,7 @@ impl World {
             ever: BTreeSet::new(),
         };
         if self.policy.sharing == Sharing::Single {
-            let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted.is_some());
+            let tainted = |epoch: &ServerEpoch| self.core.servers.get(*epoch).is_some_and(|s| s.tainted().is_some());
             let sound = self.servers.iter().filter(|(epoch, other)| other.alive && !tainted(epoch));
             assert_eq!(sound.count(), 0, "one server at a time");
         }
@@ -235,7 +235,7 @@ impl World {
             let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);
             let is_unharmed = self.servers.get(home).is_some_and(|process| !process.hit.contains(&peer.pid))
                 && self.is_left_alone(*home, peer.pid);
-            let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (s.tainted.is_none() || has_contexts);
+            let keeps = |s: &Server| (!s.is_lost() || is_unharmed) && (s.tainted().is_none() || has_contexts);
             let works = |s: &Server| s.epoch == *home && s.is_connected() && keeps(s);
             let home_works = self.core.servers().any(works);
             let home_told = !self.untold.contains(home);
@@ -246,7 +246,7 @@ impl World {
         // A fault that no sign has told of has hit its clients unknown to anybody.
         let is_unharmed = is_own && (!process.hit.contains(&peer.pid) || self.is_left_alone(server, peer.pid));
         let may_go = self.has_gpus && (is_unharmed || (claims_another && process.hit.is_empty()));
-        let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted.is_some() && !s.is_lost() && !is_own);
+        let spoilt = |s: &Server| (s.is_lost() && !may_go) || (s.tainted().is_some() && !s.is_lost() && !is_own);
         let spoilt = self.core.servers().any(|s| s.epoch == server && spoilt(s));
         assert!(!spoilt, "no newcomer is routed to a server that a fault has spoilt, and nobody to a lost one");
         let joins = process.clients.iter().any(|other| *other != peer.pid);
