@@ -97,7 +97,6 @@ pub struct Core {
     commands: Commands,
     gpus: Gpus,
     quit: Option<Quit>,
-    exited: bool,
     turn: Turn,
 }
 
@@ -114,7 +113,6 @@ impl Core {
             commands: Commands::default(),
             gpus: Gpus::default(),
             quit: None,
-            exited: false,
             turn: Turn::default(),
         }
     }
@@ -151,11 +149,11 @@ impl Core {
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
             Input::SpawnFailed { server, reason } => self.spawn_failed(now, server, &reason),
             Input::ServerMeasured { server, memory_bytes } => {
-                self.servers.server_measured(&mut self.turn, server, memory_bytes)
+                self.servers.server_measured(&mut self.turn, server, memory_bytes);
             }
             Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
             Input::ServerLinkLost { server, reason } => {
-                self.servers.server_link_lost(&mut self.turn, &self.policy, now, server, &reason)
+                self.servers.server_link_lost(&mut self.turn, &self.policy, now, server, &reason);
             }
             Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
             Input::CaughtUp { server } => self.caught_up(now, server),
@@ -184,15 +182,11 @@ impl Core {
         let wants_standby =
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
         let standbys = self.servers.domains().filter_map(wants_standby);
-        let commands = self.commands.deadline();
-        let faults =
-            [self.faults.incidents_deadline(), self.faults.funerals_deadline(), self.faults.endings_deadline()];
-        let own =
-            [self.quit_deadline(), self.idle_deadline(), self.faults.remains_deadline(), self.gpus.gpus_deadline()];
-        let sound = [self.silence_deadline(), self.settle_deadline(), self.faults.offenders_deadline()];
-        let after_faults = [self.gpus.whereabouts_deadline(), self.spared_deadline(), self.faults.held_deadline()];
-        let own = own.into_iter().chain(sound).chain(after_faults);
-        servers.chain(retries).chain(standbys).chain(commands).chain(faults.into_iter().chain(own).flatten()).min()
+        let rooms = [self.commands.deadline(), self.faults.deadline(), self.gpus.deadline()];
+        let across = [self.silence_deadline(), self.settle_deadline(), self.spared_deadline()];
+        let ends = [self.idle_deadline(), self.quit_deadline()];
+        let others = rooms.into_iter().chain(across).chain(ends).flatten();
+        servers.chain(retries).chain(standbys).chain(others).min()
     }
 
     /// The values that servers to come start with.
@@ -220,7 +214,7 @@ impl Core {
 
     /// Everything that follows from the state and the time and not from one input alone.
     fn advance(&mut self, now: Duration) {
-        if self.exited {
+        if self.is_over() {
             return;
         }
         // One step may make another one due that came before it: a server that is forced leaves clients without one.
@@ -241,7 +235,7 @@ impl Core {
             self.gpus.advance_gpus(&mut self.turn, now);
             self.faults.advance_held(&mut self.turn, now);
             self.advance_quit(now);
-            if self.exited || self.next_deadline().is_none_or(|at| at > now) {
+            if self.is_over() || self.next_deadline().is_none_or(|at| at > now) {
                 break;
             }
         }

@@ -18,9 +18,16 @@ pub(super) struct Quit {
     pub(super) force_at: Option<Duration>,
     /// The worst status of a server so far.
     pub(super) status: u8,
+    /// Whether the daemon was told to exit.
+    is_over: bool,
 }
 
 impl Core {
+    /// Whether the daemon was told to exit: nothing follows any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.quit.as_ref().is_some_and(|quit| quit.is_over)
+    }
+
     /// `quit`, with or without a time after which servers are forced.
     pub(super) fn quit(&mut self, now: Duration, session: Option<SessionId>, timeout: Option<Duration>) {
         let force_at = timeout.and_then(|timeout| now.checked_add(timeout));
@@ -30,7 +37,7 @@ impl Core {
                 quit.force_at = [quit.force_at, force_at].into_iter().flatten().min();
             }
             None => {
-                self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0 });
+                self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0, is_over: false });
                 self.turn.push(Effect::CloseSessions);
                 self.refuse_waiting();
             }
@@ -84,9 +91,13 @@ impl Core {
                 self.servers.force(&mut self.turn, &self.policy, now, epoch);
             }
         }
-        if self.servers.are_none() && !self.exited && self.gpus.modes_are_given_back(&mut self.turn) {
-            self.exited = true;
-            let status = self.quit.as_ref().map_or(0, |quit| quit.status);
+        if self.servers.are_none()
+            && !self.is_over()
+            && self.gpus.modes_are_given_back(&mut self.turn)
+            && let Some(quit) = &mut self.quit
+        {
+            quit.is_over = true;
+            let status = quit.status;
             self.turn.log(format!("Exit with status {status}"));
             self.turn.push(Effect::Exit { status });
         }

@@ -135,7 +135,7 @@ impl Clients {
     }
 
     /// Whether a server can be told of another client now.
-    pub(in crate::core) fn is_open(&self, policy: &Policy, server: &Server) -> bool {
+    pub(super) fn is_open(&self, policy: &Policy, server: &Server) -> bool {
         !server.is_deciding() && server.handshakes < policy.constants.max_handshakes
     }
 }
@@ -297,7 +297,7 @@ impl Core {
     }
 
     /// The server that a client would go to: its own, or that of its domain.
-    pub(in crate::core) fn server_for(&self, client: &Client) -> Option<&Server> {
+    pub(super) fn server_for(&self, client: &Client) -> Option<&Server> {
         let census = self.servers.server_user(&self.policy, client.peer.uid);
         if let Some(own) = self.own_server(client) {
             return Some(own);

@@ -23,7 +23,7 @@ impl Clients {
 
 impl Core {
     /// The domain of a client that has just come.
-    pub(in crate::core) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
+    pub(super) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
         let quarantine = self.faults.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
         let group = if quarantine.is_some() {

@@ -81,14 +81,14 @@ impl Core {
     }
 
     /// Whether the server may be told of this client now, as far as the server's state is known.
-    pub(in crate::core) fn is_settled(&self, client: &Client, server: &Server) -> bool {
+    pub(super) fn is_settled(&self, client: &Client, server: &Server) -> bool {
         let word = self.word_needed(client, server).filter(|word| word.first);
         word.is_none_or(|word| server.is_known_sound_since(word.since))
     }
 
     /// A server is about to be told of a client, and is asked how it is before that where the client needs to know. Gives
     /// the time of the question whose answer the client needs before it has its end.
-    pub(in crate::core) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
+    pub(super) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
         let (client, server) = (self.clients.connections.get(&connection)?, self.servers.get(epoch)?);
         let word = self.word_needed(client, server)?;
         if server.is_known_sound_since(word.since) {

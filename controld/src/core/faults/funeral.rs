@@ -138,7 +138,7 @@ impl Faults {
         }
     }
 
-    pub(in crate::core) fn funerals_deadline(&self) -> Option<Duration> {
+    pub(super) fn funerals_deadline(&self) -> Option<Duration> {
         self.funerals.values().filter_map(|funeral| funeral.act_at).min()
     }
 }

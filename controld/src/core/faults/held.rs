@@ -82,7 +82,7 @@ impl HeldMemory {
     }
 
     /// What no process had when nothing was held.
-    pub(in crate::core) fn base(&self) -> Option<u64> {
+    pub(super) fn base(&self) -> Option<u64> {
         self.base
     }
 
@@ -111,7 +111,7 @@ impl Faults {
         }
     }
 
-    pub(in crate::core) fn held_deadline(&self) -> Option<Duration> {
+    pub(super) fn held_deadline(&self) -> Option<Duration> {
         self.held.look_at.filter(|_| self.held.looking_since.is_none())
     }
 

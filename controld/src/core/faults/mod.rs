@@ -124,6 +124,13 @@ impl Faults {
         self.remains.retain(|_, remains| remains.server != server);
     }
 
+    /// When something must be done on account of them alone.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let signs = [self.incidents_deadline(), self.offenders_deadline(), self.endings_deadline()];
+        let dead = [self.funerals_deadline(), self.held_deadline(), self.remains_deadline()];
+        signs.into_iter().chain(dead).flatten().min()
+    }
+
     /// The clients that died lately, oldest first.
     pub(super) fn deaths(&self) -> impl DoubleEndedIterator<Item = &Death> {
         self.deaths.iter()

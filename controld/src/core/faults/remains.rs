@@ -101,7 +101,7 @@ impl Faults {
         }
     }
 
-    pub(in crate::core) fn remains_deadline(&self) -> Option<Duration> {
+    pub(super) fn remains_deadline(&self) -> Option<Duration> {
         self.remains.values().map(|remains| remains.since + PATIENCE).min()
     }
 

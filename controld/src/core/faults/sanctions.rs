@@ -158,11 +158,11 @@ impl Faults {
         self.offenders.0.retain(|_, record| record.forgotten_at() > now);
     }
 
-    pub(in crate::core) fn offenders_deadline(&self) -> Option<Duration> {
+    pub(super) fn offenders_deadline(&self) -> Option<Duration> {
         self.offenders.0.values().map(Record::forgotten_at).min()
     }
 
-    pub(in crate::core) fn endings_deadline(&self) -> Option<Duration> {
+    pub(super) fn endings_deadline(&self) -> Option<Duration> {
         self.endings.values().map(|ending| ending.kill_at).min()
     }
 }

@@ -73,7 +73,7 @@ impl Faults {
     }
 
     /// Whether a server that has met a fault is known to be in none any more.
-    pub(in crate::core) fn has_recovered(&self, server: ServerEpoch) -> bool {
+    pub(super) fn has_recovered(&self, server: ServerEpoch) -> bool {
         self.aftermaths.get(&server).is_some_and(|aftermath| aftermath.sound_since.is_some())
     }
 

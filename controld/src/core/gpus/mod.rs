@@ -127,6 +127,11 @@ pub(super) struct Gpus {
 }
 
 impl Gpus {
+    /// When one of them, or a client on one of them, is to be looked at.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        [self.gpus_deadline(), self.whereabouts_deadline()].into_iter().flatten().min()
+    }
+
     /// Which GPUs the machine and its servers have.
     pub(super) fn known(&self) -> &KnownGpus {
         &self.known

@@ -85,7 +85,7 @@ pub(in crate::core) struct Domain {
     pub(in crate::core) gid: u32,
     /// Whose clients it was made for, by whose number of servers its own is bounded; `None` after a change of daemons
     /// where servers serve all users.
-    pub(in crate::core) founder: Option<Uid>,
+    pub(super) founder: Option<Uid>,
     /// Whether it needs a server and its founder has as many as a user may have.
     pub(super) is_held_up: bool,
     /// `start_server` asked for a server, or a fault did, whether or not a client waits.

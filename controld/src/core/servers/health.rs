@@ -166,12 +166,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn fault_check_answered(
-        &mut self,
-        now: Duration,
-        epoch: ServerEpoch,
-        reply: &Result<Reply, NoReply>,
-    ) {
+    pub(super) fn fault_check_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
         let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
@@ -186,7 +181,7 @@ impl Core {
     }
 
     /// The answer to a question of that time.
-    pub(in crate::core) fn health_answered(
+    pub(super) fn health_answered(
         &mut self,
         now: Duration,
         epoch: ServerEpoch,

@@ -53,7 +53,7 @@ impl Core {
     }
 
     /// Which start of a server this is.
-    pub(in crate::core) fn start_reason(&self, id: DomainId) -> StartReason {
+    pub(super) fn start_reason(&self, id: DomainId) -> StartReason {
         match self.servers.domains.get(id) {
             Some(domain) if domain.swap.is_some() => StartReason::Fault,
             Some(domain) if domain.starts.tries() > 0 => StartReason::Retry,
@@ -64,7 +64,7 @@ impl Core {
 
     /// When a domain's replacement can't start beside the tainted server (compute mode `EXCLUSIVE_PROCESS`), the
     /// tainted one goes first: its clients are lost already.
-    pub(in crate::core) fn make_room_for_replacement(&mut self, now: Duration, domain: DomainId) {
+    pub(super) fn make_room_for_replacement(&mut self, now: Duration, domain: DomainId) {
         let tainted: Vec<ServerEpoch> = self
             .servers
             .all

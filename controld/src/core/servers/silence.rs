@@ -50,7 +50,6 @@ impl Servers {
     /// A server has been asked something, or told of a client. Call it before that is counted.
     pub(in crate::core) fn will_owe(&mut self, now: Duration, epoch: ServerEpoch) {
         let owes = self.all.get(&epoch).is_some_and(|server| self.owes(server));
-        let now = now;
         if let Some(server) = self.all.get_mut(&epoch).filter(|_| !owes) {
             server.progress_at = now;
         }
@@ -92,7 +91,7 @@ impl Servers {
     }
 
     /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
-    pub(in crate::core) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+    pub(super) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
         if let Some(server) = self.all.get_mut(&epoch)
             && server.tainted().is_some_and(|taint| taint.silence != Silence::Never)
             && let ServerState::Draining(drain) = &mut server.state
