@@ -5,6 +5,7 @@ use super::gpus::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 use super::input::Peer;
 use super::journal::JournalEvent;
+use super::policy::Policy;
 use core::time::Duration;
 use remps_proto::admin::Report;
 use remps_proto::admin::reply::ClientRow;
@@ -198,15 +199,21 @@ pub enum Effect {
     },
 }
 
-/// The time of the input that is being handled, and what is to be done on its account so far.
-#[derive(Debug, Default)]
+/// What every decision is made with: the operator's policy, the time of the input that is being handled, and what is to
+/// be done on its account so far.
+#[derive(Debug)]
 pub(super) struct Turn {
+    pub(super) policy: Policy,
     /// Since the daemon's start.
     pub(super) now: Duration,
     effects: Vec<Effect>,
 }
 
 impl Turn {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, now: Duration::ZERO, effects: Vec::new() }
+    }
+
     /// Has something done after all that was asked for before.
     pub(super) fn push(&mut self, effect: Effect) {
         self.effects.push(effect);

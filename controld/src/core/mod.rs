@@ -16,6 +16,10 @@
 //! | [`policy`] | what the operator chose |
 //! | [`saved`] | what a successor must know to go on where a killed daemon stopped |
 //!
+//! A room owns its state, and the others reach that by its methods alone. A decision that takes more than one room is a
+//! method of [`Core`], in the folder of the room whose matter it is. All are passed one [`Turn`]: the operator's policy,
+//! the time of the input, and the effects that it has so far.
+//!
 //! # Invariants
 //! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
 //! request to a server has one purpose and is answered once. After `quit` nothing is spawned. Nothing is routed to a
@@ -89,7 +93,6 @@ const MAX_ROUNDS: usize = 8;
 /// The daemon's whole state that decides anything.
 #[derive(Debug)]
 pub struct Core {
-    policy: Policy,
     defaults: Defaults,
     servers: Servers,
     clients: Clients,
@@ -105,7 +108,6 @@ impl Core {
     #[must_use]
     pub fn new(policy: Policy, defaults: Defaults) -> Self {
         Self {
-            policy,
             defaults,
             servers: Servers::default(),
             clients: Clients::default(),
@@ -113,7 +115,7 @@ impl Core {
             commands: Commands::default(),
             gpus: Gpus::default(),
             quit: None,
-            turn: Turn::default(),
+            turn: Turn::new(policy),
         }
     }
 
@@ -133,12 +135,12 @@ impl Core {
                 self.clients.channels_mut().add(process, channel, facts);
             }
             Input::ChannelRemoved { channel } => drop(self.clients.channels_mut().remove(&channel)),
-            Input::AddressSpaceGone { va_space, process } => self.address_space_gone(now, va_space, process),
+            Input::AddressSpaceGone { va_space, process } => self.address_space_gone(va_space, process),
             Input::AddressSpaceAdded { va_space, process, condemned } => {
                 self.address_space_added(now, va_space, process, condemned);
             }
             Input::HardwareForgotten => self.hardware_forgotten(),
-            Input::HardwareKnown => self.faults.hardware_known(&mut self.turn, now),
+            Input::HardwareKnown => self.faults.hardware_known(&mut self.turn),
             Input::GpusFound(places) => self.gpus_found(now, places),
             Input::SpacesFound { process, gpus } => self.spaces_found(process, gpus.as_deref()),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
@@ -153,7 +155,7 @@ impl Core {
             }
             Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
             Input::ServerLinkLost { server, reason } => {
-                self.servers.server_link_lost(&mut self.turn, &self.policy, now, server, &reason);
+                self.servers.server_link_lost(&mut self.turn, server, &reason);
             }
             Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
             Input::CaughtUp { server } => self.caught_up(now, server),
@@ -224,16 +226,16 @@ impl Core {
             self.advance_incidents(now);
             self.advance_funerals(now);
             self.advance_spared(now);
-            self.faults.advance_remains(&mut self.turn, now);
-            self.faults.advance_endings(&mut self.turn, now);
+            self.faults.advance_remains(&mut self.turn);
+            self.faults.advance_endings(&mut self.turn);
             self.faults.advance_offenders(now);
             self.advance_idle(now);
             self.advance_domains(now);
             self.advance_settling(now);
             self.advance_servers(now);
             self.advance_deferred(now);
-            self.gpus.advance_gpus(&mut self.turn, now);
-            self.faults.advance_held(&mut self.turn, now);
+            self.gpus.advance_gpus(&mut self.turn);
+            self.faults.advance_held(&mut self.turn);
             self.advance_quit(now);
             if self.is_over() || self.next_deadline().is_none_or(|at| at > now) {
                 break;

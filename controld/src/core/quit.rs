@@ -44,7 +44,7 @@ impl Core {
         }
         let epochs: Vec<ServerEpoch> = self.servers.iter().map(|server| server.epoch).collect();
         for epoch in epochs {
-            self.servers.drain(&mut self.turn, &self.policy, now, epoch, force_at, false);
+            self.servers.drain(&mut self.turn, epoch, force_at, false);
         }
         self.turn.save();
     }
@@ -64,7 +64,7 @@ impl Core {
             self.turn.log("A second signal to end: servers are forced");
             self.quit(now, None, Some(Duration::ZERO));
         } else {
-            let timeout = self.policy.drain_timeout;
+            let timeout = self.turn.policy.drain_timeout;
             self.turn.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
             self.quit(now, None, Some(timeout));
         }
@@ -88,7 +88,7 @@ impl Core {
                 .map(|server| server.epoch)
                 .collect();
             for epoch in epochs {
-                self.servers.force(&mut self.turn, &self.policy, now, epoch);
+                self.servers.force(&mut self.turn, epoch);
             }
         }
         if self.servers.are_none()

@@ -201,7 +201,7 @@ impl Core {
             .map(|server| SavedServer {
                 epoch: server.epoch.0,
                 pid: server.pid.unwrap_or_default(),
-                domain: self.servers.domain_user(&self.policy, server.domain),
+                domain: self.servers.domain_user(&self.turn.policy, server.domain),
                 uid: server.uid,
                 ready: server.ready_at.is_some(),
                 // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
@@ -247,7 +247,7 @@ impl Core {
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);
-            let domain = core.servers.restore(now, &core.policy, old);
+            let domain = core.servers.restore(now, &core.turn.policy, old);
             core.restore_quarantine(domain, old.group.as_ref().map_or(0, |group| group.quarantine));
             if old.unjudged && old.incident != 0 {
                 core.restore_incident(now, epoch, old.incident);

@@ -207,7 +207,7 @@ impl Core {
         }
         let domain = self.domain_of_client(now, peer, &identity);
         let waits = |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting;
-        let most = self.policy.constants.max_waiting_per_user;
+        let most = self.turn.policy.constants.max_waiting_per_user;
         if self.clients.connections.values().filter(waits).count() >= most {
             let words = format!("{most} clients wait already");
             self.clients.refuse(&mut self.turn, connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
@@ -298,7 +298,7 @@ impl Core {
 
     /// The server that a client would go to: its own, or that of its domain.
     pub(super) fn server_for(&self, client: &Client) -> Option<&Server> {
-        let census = self.servers.server_user(&self.policy, client.peer.uid);
+        let census = self.servers.server_user(&self.turn.policy, client.peer.uid);
         if let Some(own) = self.own_server(client) {
             return Some(own);
         }
@@ -317,7 +317,9 @@ impl Core {
             return Route::Wait;
         };
         match self.server_for(client) {
-            Some(server) if !self.clients.is_open(&self.policy, server) || self.is_held_back(server) => Route::Wait,
+            Some(server) if !self.clients.is_open(&self.turn.policy, server) || self.is_held_back(server) => {
+                Route::Wait
+            }
             Some(server) if self.is_settled(client, server) => Route::To(server.epoch),
             Some(_) => Route::Settling,
             None => Route::Wait,
@@ -333,7 +335,7 @@ impl Core {
                     && server.role == Role::Active
                     && server.tainted().is_none()
                     && matches!(&server.state, ServerState::Draining(drain)
-                        if drain.because_idle || self.policy.sharing == Sharing::Single)
+                        if drain.because_idle || self.turn.policy.sharing == Sharing::Single)
             })
         })
     }
@@ -356,7 +358,7 @@ impl Core {
     }
 
     fn is_any_open(&self) -> bool {
-        self.servers.iter().any(|server| self.clients.is_open(&self.policy, server))
+        self.servers.iter().any(|server| self.clients.is_open(&self.turn.policy, server))
     }
 
     fn dispatch(&mut self, domain: DomainId, epoch: ServerEpoch, connection: ConnectionId) {

@@ -45,6 +45,7 @@ impl Core {
         identity: Arc<Identity>,
         server: ServerEpoch,
     ) -> Option<Effect> {
+        self.turn.now = now;
         let domain = self.servers.get(server)?.domain;
         self.servers.handshake_begins(server);
         self.servers.client_has_end(server);

@@ -29,17 +29,17 @@ impl Core {
         let group = if quarantine.is_some() {
             self.quarantine_group(offender)
         } else {
-            match self.policy.grouping().by {
+            match self.turn.policy.grouping().by {
                 Grouping::Uid => Group::All,
                 Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
                 Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
                 Grouping::Client => Group::Process(ProcessKey { pid: peer.pid, start_time: identity.start_time }),
             }
         };
-        let own = self.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
-        let gpu = identity.visible.as_deref().filter(|_| self.policy.grouping().by_gpu);
+        let own = self.turn.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
+        let gpu = identity.visible.as_deref().filter(|_| self.turn.policy.grouping().by_gpu);
         let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
-        let mut key = DomainKey { uid: self.servers.server_user(&self.policy, peer.uid), group, gpu, part: 0 };
+        let mut key = DomainKey { uid: self.servers.server_user(&self.turn.policy, peer.uid), group, gpu, part: 0 };
         while let Some(id) = self.servers.domain_by(&key) {
             let Some(limit) = own.group.max_clients else {
                 return id;
@@ -50,7 +50,7 @@ impl Core {
             }
             key.part += 1;
         }
-        let id = self.servers.intern(&self.policy, key, own, peer.gid, Some(peer.uid));
+        let id = self.servers.intern(&self.turn.policy, key, own, peer.gid, Some(peer.uid));
         self.servers.set_quarantine(id, quarantine);
         id
     }
@@ -71,13 +71,13 @@ impl Core {
     /// Whether a newcomer's domain depends on more than its user and its process.
     #[must_use]
     pub fn must_know_clients(&self) -> bool {
-        let by_identity = match self.policy.grouping().by {
+        let by_identity = match self.turn.policy.grouping().by {
             Grouping::Cgroup | Grouping::Label => true,
             Grouping::Uid | Grouping::Client => false,
         };
         by_identity
-            || self.faults.must_know_claims(&self.policy)
-            || !self.policy.domains.overrides.is_empty()
+            || self.faults.must_know_claims(&self.turn.policy)
+            || !self.turn.policy.domains.overrides.is_empty()
             || self.faults.has_offenders()
     }
 

@@ -58,7 +58,7 @@ impl Core {
 
     /// What this client must know of the server; `None` when that is nothing.
     fn word_needed(&self, client: &Client, server: &Server) -> Option<Word> {
-        let settle = self.policy.constants.settle_time;
+        let settle = self.turn.policy.constants.settle_time;
         let own = self.clients.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
         let connections = own.map_or(0, |process| process.connections);
         if settle.is_zero() || connections > BEFORE_CONTEXTS {
@@ -99,7 +99,7 @@ impl Core {
             return Some(at);
         }
         let now = self.turn.now;
-        self.servers.ask_for_health(&mut self.turn, now, epoch);
+        self.servers.ask_for_health(&mut self.turn, epoch);
         Some(now)
     }
 
@@ -109,12 +109,12 @@ impl Core {
         let is_any = self
             .servers
             .iter()
-            .any(|server| self.clients.is_open(&self.policy, server) && server.health_asked.is_none());
+            .any(|server| self.clients.is_open(&self.turn.policy, server) && server.health_asked.is_none());
         let waiting = self.servers.domains().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
         waiting.filter_map(|connection: ConnectionId| {
             let client = self.clients.get(connection)?;
             let is_free =
-                |server: &&Server| self.clients.is_open(&self.policy, server) && server.health_asked.is_none();
+                |server: &&Server| self.clients.is_open(&self.turn.policy, server) && server.health_asked.is_none();
             let server = self.server_for(client).filter(is_free)?;
             let word = self.word_needed(client, server).filter(|word| word.first)?;
             (!server.is_known_sound_since(word.since)).then_some((server.epoch, word.since))
@@ -131,7 +131,7 @@ impl Core {
             self.questions_of_health().filter(|(_, at)| *at <= now).map(|(server, _)| server).collect();
         for epoch in due {
             if self.servers.get(epoch).is_some_and(|server| server.health_asked.is_none()) {
-                self.servers.ask_for_health(&mut self.turn, now, epoch);
+                self.servers.ask_for_health(&mut self.turn, epoch);
             }
         }
     }

@@ -222,7 +222,7 @@ impl Core {
                 continue;
             };
             // A client that the daemon does not know is its server's user's, where a server has one.
-            let owner = self.servers.get(*epoch).filter(|_| self.policy.sharing != Sharing::MultiUser);
+            let owner = self.servers.get(*epoch).filter(|_| self.turn.policy.sharing != Sharing::MultiUser);
             let owner = owner.map(|server| server.uid);
             let is_shown =
                 |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));

@@ -83,7 +83,7 @@ impl Core {
     pub(super) fn command(&mut self, now: Duration, session: SessionId, asker: &Asker, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
-        let command = Command::parse(line, self.policy.personality);
+        let command = Command::parse(line, self.turn.policy.personality);
         self.perform(now, session, asker, command);
     }
 
@@ -93,7 +93,7 @@ impl Core {
     }
 
     fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
-        rights.privileged && (peer.uid == 0 || peer.uid == self.policy.owner)
+        rights.privileged && (peer.uid == 0 || peer.uid == self.turn.policy.owner)
     }
 
     fn server_by_pid(&self, pid: i32) -> Option<&Server> {
@@ -106,7 +106,7 @@ impl Core {
     fn may_change(&self, asker: &Asker, server: i32) -> bool {
         let is_his = |server: &Server| {
             server.uid == asker.peer.uid
-                && self.policy.sharing != Sharing::MultiUser
+                && self.turn.policy.sharing != Sharing::MultiUser
                 && self.clients.on(server.epoch).all(|(_, it)| asker.reaches(it))
         };
         self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
@@ -118,7 +118,7 @@ impl Core {
     }
 
     fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
-        reply::refusal(command, peer.uid, self.policy.personality)
+        reply::refusal(command, peer.uid, self.turn.policy.personality)
     }
 
     /// Whether the command may be used by `asker`.
@@ -181,7 +181,7 @@ impl Core {
             self.answer(session, applied.answer);
             return;
         }
-        if let Some(lines) = answer_before_server(&command, self.policy.personality) {
+        if let Some(lines) = answer_before_server(&command, self.turn.policy.personality) {
             self.answer(session, lines);
             return;
         }
@@ -194,8 +194,11 @@ impl Core {
             }
             Command::StartServer { uid: Some(uid), .. } => {
                 if self.quit.is_none() {
-                    let domain =
-                        self.servers.domain_of_user(&self.policy, uid, if uid == peer.uid { peer.gid } else { uid });
+                    let domain = self.servers.domain_of_user(
+                        &self.turn.policy,
+                        uid,
+                        if uid == peer.uid { peer.gid } else { uid },
+                    );
                     self.servers.request_server(domain);
                 }
                 self.answer(session, vec![]);
@@ -253,15 +256,15 @@ impl Core {
             }
             Command::ShutdownServer { force, .. } => {
                 if force {
-                    self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, false);
-                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
+                    self.servers.drain(&mut self.turn, epoch, None, false);
+                    self.servers.force(&mut self.turn, epoch);
                 } else {
-                    self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, false);
+                    self.servers.drain(&mut self.turn, epoch, None, false);
                 }
                 self.answer(session, vec![]);
             }
             command if starting => {
-                let deadline = now + self.policy.constants.command_patience;
+                let deadline = now + self.turn.policy.constants.command_patience;
                 self.commands.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
             }
             Command::GetServerStatus { .. } => self.ask_for(epoch, Request::Status, Asked::Status(session)),

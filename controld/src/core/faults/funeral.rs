@@ -111,7 +111,8 @@ impl Faults {
         self.funerals.values().any(|funeral| funeral.process.server == server)
     }
 
-    pub(super) fn end_funeral(&mut self, turn: &mut Turn, now: Duration, key: ProcessKey, reason: FuneralEnd) {
+    pub(super) fn end_funeral(&mut self, turn: &mut Turn, key: ProcessKey, reason: FuneralEnd) {
+        let now = turn.now;
         let Some(funeral) = self.funerals.remove(&key) else {
             return;
         };
@@ -124,17 +125,11 @@ impl Faults {
         self.hold_ends(now, is_looked_at && pinned.is_none());
     }
 
-    pub(in crate::core) fn end_funerals_of(
-        &mut self,
-        turn: &mut Turn,
-        now: Duration,
-        server: ServerEpoch,
-        reason: FuneralEnd,
-    ) {
+    pub(in crate::core) fn end_funerals_of(&mut self, turn: &mut Turn, server: ServerEpoch, reason: FuneralEnd) {
         let own = self.funerals.iter().filter(|(_, funeral)| funeral.process.server == server);
         let keys: Vec<ProcessKey> = own.map(|(key, _)| *key).collect();
         for key in keys {
-            self.end_funeral(turn, now, key, reason);
+            self.end_funeral(turn, key, reason);
         }
     }
 
@@ -189,7 +184,7 @@ impl Core {
             self.bury(now, key, process, domain.clone(), end);
         }
         if process.condemned {
-            self.faults.await_last_trace(&mut self.turn, now, pid, process, domain);
+            self.faults.await_last_trace(&mut self.turn, pid, process, domain);
         }
     }
 
@@ -206,14 +201,14 @@ impl Core {
 
     fn bury(&mut self, now: Duration, key: ProcessKey, process: &Process, domain: String, end: End) {
         let hold = match end {
-            _ if !self.policy.funerals.hold => Duration::ZERO,
+            _ if !self.turn.policy.funerals.hold => Duration::ZERO,
             // Nobody is there to be harmed.
             _ if self.servers.get(process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
             // The patched module has given its work pages that can't fault.
             _ if process.condemned => Duration::ZERO,
             End::Exited(_) => Duration::ZERO,
-            End::Unknown => self.policy.funerals.hold_timeout.min(UNKNOWN_END_HOLD),
-            End::Signaled(_) | End::OutOfMemory => self.policy.funerals.hold_timeout,
+            End::Unknown => self.turn.policy.funerals.hold_timeout.min(UNKNOWN_END_HOLD),
+            End::Signaled(_) | End::OutOfMemory => self.turn.policy.funerals.hold_timeout,
         };
         if hold.is_zero() {
             self.faults.renew_death(now, key);
@@ -221,7 +216,7 @@ impl Core {
             return;
         }
         if self.faults.funerals.len() >= MAX_FUNERALS {
-            self.make_room_for_hold(now);
+            self.make_room_for_hold();
         }
         let (uid, descriptors) = (process.uid, process.copies);
         let begun =
@@ -246,6 +241,7 @@ impl Core {
     /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
     /// server. `false` when the server is gone, and nothing is to be kept.
     pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
+        self.turn.now = now;
         let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
         let Some(domain) = self.servers.get(server).map(|server| self.servers.domain_name(server.domain)) else {
             return false;
@@ -293,7 +289,7 @@ impl Core {
     /// How long copies are kept after a sudden death; `None` is not at all.
     #[must_use]
     pub fn hold_timeout(&self) -> Option<Duration> {
-        self.policy.funerals.hold.then_some(self.policy.funerals.hold_timeout)
+        self.turn.policy.funerals.hold.then_some(self.turn.policy.funerals.hold_timeout)
     }
 
     /// Whether a server has a client that lives, or has still to say so after it was taken over.
@@ -330,17 +326,17 @@ impl Core {
         let due: Vec<(ProcessKey, ServerEpoch, bool)> =
             due.map(|(key, funeral)| (*key, funeral.process.server, funeral.is_endless)).collect();
         for (key, server, is_endless) in due {
-            if is_endless || self.policy.funerals.endless_hold == Some(Duration::ZERO) {
-                self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::TimedOut);
+            if is_endless || self.turn.policy.funerals.endless_hold == Some(Duration::ZERO) {
+                self.faults.end_funeral(&mut self.turn, key, FuneralEnd::TimedOut);
                 continue;
             }
             self.turn.log(format!(
                 "Client {} died {} s ago and its work may never end: its descriptors stay open while others are on \
                  its server",
                 key.pid,
-                self.policy.funerals.hold_timeout.as_secs()
+                self.turn.policy.funerals.hold_timeout.as_secs()
             ));
-            let until = self.policy.funerals.endless_hold.map(|hold| now + hold);
+            let until = self.turn.policy.funerals.endless_hold.map(|hold| now + hold);
             if let Some(funeral) = self.faults.funerals.get_mut(&key) {
                 funeral.is_endless = true;
                 funeral.act_at = until;

@@ -115,7 +115,8 @@ impl Faults {
         self.held.look_at.filter(|_| self.held.looking_since.is_none())
     }
 
-    pub(in crate::core) fn advance_held(&mut self, turn: &mut Turn, now: Duration) {
+    pub(in crate::core) fn advance_held(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         if self.held_deadline().is_some_and(|at| at <= now) {
             self.held.look_at = None;
             self.held.looking_since = Some(now);
@@ -139,7 +140,8 @@ impl Faults {
     }
 
     /// The dead hold this much together: what nobody was known to hold is of those who have died since.
-    fn share_out(&mut self, turn: &mut Turn, now: Duration, since: Duration, held: u64) {
+    fn share_out(&mut self, turn: &mut Turn, since: Duration, held: u64) {
+        let now = turn.now;
         let known: u64 = self.funerals.values().filter_map(|funeral| funeral.pinned).sum();
         let is_new = |funeral: &Funeral| !funeral.is_looked_at && funeral.since + LOOK_AFTER <= since;
         let new: Vec<(ProcessKey, Uid)> = self
@@ -196,7 +198,7 @@ impl Core {
         if self.faults.held.is_watched {
             self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
         }
-        self.bound_holds(now);
+        self.bound_holds();
     }
 
     /// The GPUs' memory was looked at: because it was asked for, or on another occasion.
@@ -217,7 +219,7 @@ impl Core {
                     ));
                     self.faults.held.unknown = Some(reason);
                 }
-                return self.bound_holds(now);
+                return self.bound_holds();
             }
         };
         self.faults.held.unknown = None;
@@ -232,10 +234,10 @@ impl Core {
                 // What was closed may have been in use still, or not.
                 self.faults.held.look_at = Some(now + FREED_AFTER);
             } else {
-                self.faults.share_out(&mut self.turn, now, since, nobodys.saturating_sub(base));
+                self.faults.share_out(&mut self.turn, since, nobodys.saturating_sub(base));
             }
         }
-        self.bound_holds(now);
+        self.bound_holds();
     }
 
     /// What all GPUs have, and what of it is in use that no process on them has.
@@ -253,17 +255,17 @@ impl Core {
     }
 
     /// Ends holds as long as there is too much.
-    fn bound_holds(&mut self, now: Duration) {
+    fn bound_holds(&mut self) {
         loop {
             let held = self.faults.held_by_users();
-            let of_one = self.policy.funerals.hold_memory_per_user;
+            let of_one = self.turn.policy.funerals.hold_memory_per_user;
             let is_over = |(_, bytes): &(&Uid, &u64)| of_one.is_some_and(|most| **bytes > most);
             let over = held.iter().find(is_over).map(|(uid, bytes)| (*uid, *bytes, "hold_memory_per_user"));
             let all = held.values().sum::<u64>().max(self.faults.held.together.unwrap_or_default());
             let most = held
                 .iter()
                 .max_by_key(|(_, bytes)| **bytes)
-                .filter(|_| self.faults.most_held(&self.policy).is_some_and(|m| all > m));
+                .filter(|_| self.faults.most_held(&self.turn.policy).is_some_and(|m| all > m));
             let Some((uid, bytes, bound)) = over.or(most.map(|(uid, _)| (*uid, all, "hold_memory"))) else {
                 return;
             };
@@ -275,7 +277,7 @@ impl Core {
                 bytes >> 20,
                 key.pid
             ));
-            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Evicted);
+            self.faults.end_funeral(&mut self.turn, key, FuneralEnd::Evicted);
         }
     }
 
@@ -286,14 +288,14 @@ impl Core {
     }
 
     /// Makes room for one more among very many: of the user who has the most.
-    pub(super) fn make_room_for_hold(&mut self, now: Duration) {
+    pub(super) fn make_room_for_hold(&mut self) {
         let mut count: BTreeMap<Uid, usize> = BTreeMap::new();
         for funeral in self.faults.funerals.values() {
             *count.entry(funeral.process.uid).or_default() += 1;
         }
         let most = count.into_iter().max_by_key(|(_, count)| *count).map(|(uid, _)| uid);
         if let Some(key) = most.and_then(|uid| self.hold_to_end(uid)) {
-            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Evicted);
+            self.faults.end_funeral(&mut self.turn, key, FuneralEnd::Evicted);
         }
     }
 }

@@ -206,7 +206,7 @@ impl Faults {
 impl Core {
     /// Adds a statement to its server's incident, which begins with its first sign. Returns the incident's number.
     pub(in crate::core) fn testify(&mut self, now: Duration, epoch: ServerEpoch, statement: Statement) -> u64 {
-        let window = self.policy.constants.evidence_window;
+        let window = self.turn.policy.constants.evidence_window;
         if !self.faults.incidents.contains_key(&epoch) {
             let mut incident = Incident::new(self.faults.next_incident, now, now + window);
             incident.own_words = OwnWords::after(self.faults.talked_of.get(&epoch).copied(), now);
@@ -303,7 +303,7 @@ impl Core {
 
     /// The server of an incident is known to be lost.
     pub(super) fn confirm_incident(&mut self, now: Duration, epoch: ServerEpoch) {
-        let window = self.policy.constants.evidence_window;
+        let window = self.turn.policy.constants.evidence_window;
         let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return;
         };
@@ -322,7 +322,7 @@ impl Core {
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.
     pub(in crate::core) fn restore_incident(&mut self, now: Duration, epoch: ServerEpoch, id: u64) {
-        let mut incident = Incident::new(id, now, now + self.policy.constants.evidence_window);
+        let mut incident = Incident::new(id, now, now + self.turn.policy.constants.evidence_window);
         incident.is_confirmed = true;
         let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());
         incident.testimonies.push(Testimony { witness, names: None, after: Duration::ZERO, text });

@@ -1,4 +1,5 @@
-//! Faults, from the first sign to what becomes of everybody: sign, incident, verdict, and what follows.
+//! Faults. Their way is one line: a sign belongs to an incident, that has a verdict, and from the verdict it follows what
+//! becomes of everybody.
 //!
 //! | part | decides |
 //! |---|---|

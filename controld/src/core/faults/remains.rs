@@ -63,38 +63,33 @@ pub(in crate::core) struct Remains {
 
 impl Faults {
     /// The module has told of everything that there is.
-    pub(in crate::core) fn hardware_known(&mut self, turn: &mut Turn, now: Duration) {
+    pub(in crate::core) fn hardware_known(&mut self, turn: &mut Turn) {
         self.spaces.is_complete = true;
-        self.settle_remains(turn, now);
+        self.settle_remains(turn);
     }
 
     /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
-    pub(super) fn await_last_trace(
-        &mut self,
-        turn: &mut Turn,
-        now: Duration,
-        pid: Pid,
-        process: &Process,
-        domain: String,
-    ) {
+    pub(super) fn await_last_trace(&mut self, turn: &mut Turn, pid: Pid, process: &Process, domain: String) {
+        let now = turn.now;
         let oldest = self.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
         if let Some(oldest) = oldest.filter(|_| self.remains.len() >= MAX_REMAINS) {
-            self.end_waiting(turn, now, oldest, false);
+            self.end_waiting(turn, oldest, false);
         }
         let (server, uid) = (process.server, process.uid);
         self.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
-        self.settle_remains(turn, now);
+        self.settle_remains(turn);
     }
 
     /// Tells of those of whom nothing is left.
-    fn settle_remains(&mut self, turn: &mut Turn, now: Duration) {
+    fn settle_remains(&mut self, turn: &mut Turn) {
         let gone: Vec<ProcessKey> = self.remains.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
         for key in gone {
-            self.end_waiting(turn, now, key, true);
+            self.end_waiting(turn, key, true);
         }
     }
 
-    fn end_waiting(&mut self, turn: &mut Turn, now: Duration, process: ProcessKey, complete: bool) {
+    fn end_waiting(&mut self, turn: &mut Turn, process: ProcessKey, complete: bool) {
+        let now = turn.now;
         if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
             let after = now.saturating_sub(since);
             turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
@@ -105,7 +100,8 @@ impl Faults {
         self.remains.values().map(|remains| remains.since + PATIENCE).min()
     }
 
-    pub(in crate::core) fn advance_remains(&mut self, turn: &mut Turn, now: Duration) {
+    pub(in crate::core) fn advance_remains(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         let due = self.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
         let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
         for key in due {
@@ -116,7 +112,7 @@ impl Faults {
             };
             let (pid, seconds) = (key.pid, PATIENCE.as_secs());
             turn.log(format!("Client {pid} ended {seconds} s ago after a fault that was isolated, and {what}"));
-            self.end_waiting(turn, now, key, false);
+            self.end_waiting(turn, key, false);
         }
     }
 }
@@ -141,13 +137,13 @@ impl Core {
     }
 
     /// The module says that nothing is left of an address space.
-    pub(in crate::core) fn address_space_gone(&mut self, now: Duration, va_space: u64, process: Option<ProcessKey>) {
+    pub(in crate::core) fn address_space_gone(&mut self, va_space: u64, process: Option<ProcessKey>) {
         self.clients.channels_mut().remove_va_space(va_space);
         self.faults.spaces.owners.remove(&va_space);
         if let Some(key) = process.filter(|key| self.clients.known(*key).is_none()) {
-            self.faults.end_funeral(&mut self.turn, now, key, FuneralEnd::Drained);
+            self.faults.end_funeral(&mut self.turn, key, FuneralEnd::Drained);
         }
-        self.faults.settle_remains(&mut self.turn, now);
+        self.faults.settle_remains(&mut self.turn);
     }
 
     /// What the module told is void; all of it follows, or it is no longer read.

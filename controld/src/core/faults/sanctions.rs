@@ -144,7 +144,8 @@ impl Faults {
     }
 
     /// Kills those that did not end.
-    pub(in crate::core) fn advance_endings(&mut self, turn: &mut Turn, now: Duration) {
+    pub(in crate::core) fn advance_endings(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         let due: Vec<ProcessKey> =
             self.endings.iter().filter(|(_, ending)| ending.kill_at <= now).map(|(key, _)| *key).collect();
         for key in due {
@@ -227,7 +228,7 @@ impl Core {
             return;
         }
         self.turn.log(format!("Client {} is ended", key.pid));
-        let kill_at = now + self.policy.kill_timeout;
+        let kill_at = now + self.turn.policy.kill_timeout;
         self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
         let reachable = self.servers.get(process.server).is_some_and(Server::is_connected);
         if reachable {

@@ -248,7 +248,7 @@ impl Core {
             aftermath.victims_due = None;
             let pid = server.pid.unwrap_or_default();
             self.turn.log(format!("Server {pid} has no clients any more that its fault has left alone"));
-            self.servers.drain_after_fault(&mut self.turn, &self.policy, now, epoch, force_at.map(|at| at.max(now)));
+            self.servers.drain_after_fault(&mut self.turn, epoch, force_at.map(|at| at.max(now)));
         }
     }
 

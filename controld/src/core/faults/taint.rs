@@ -98,7 +98,7 @@ impl Core {
             }
         ));
         if spared == 0 {
-            self.servers.drain_after_fault(&mut self.turn, &self.policy, now, epoch, force_at);
+            self.servers.drain_after_fault(&mut self.turn, epoch, force_at);
         }
         if incident != 0 {
             self.confirm_incident(now, epoch);

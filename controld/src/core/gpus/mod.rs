@@ -141,7 +141,8 @@ impl Gpus {
         self.look_at.filter(|_| self.is_watched && !self.is_looking)
     }
 
-    pub(super) fn advance_gpus(&mut self, turn: &mut Turn, now: Duration) {
+    pub(super) fn advance_gpus(&mut self, turn: &mut Turn) {
+        let now = turn.now;
         if self.gpus_deadline().is_some_and(|at| at <= now) {
             self.look_at = None;
             self.looked_at = Some(now);
@@ -202,7 +203,7 @@ impl Core {
             self.gpus.look_at = Some(now);
             return;
         }
-        let manages = self.policy.gpus.manages();
+        let manages = self.turn.policy.gpus.manages();
         match seen {
             Ok(seen) => {
                 self.gpus.unseen = None;
@@ -221,11 +222,11 @@ impl Core {
                     ));
                 }
                 self.gpus.unseen = Some(reason);
-                self.gpus.give_back_unwanted(&mut self.turn, &self.policy);
+                self.gpus.give_back_unwanted(&mut self.turn);
             }
         }
         let is_left = self.gpus.exclusive().next().is_some();
-        let again = if manages { Some(self.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
+        let again = if manages { Some(self.turn.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
         self.gpus.look_at = again.map(|pause| now + pause);
     }
 }

@@ -7,7 +7,6 @@
 
 use super::Gpus;
 use super::{ComputeMode, GpuSeen};
-use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::journal::ModeCause;
 use crate::core::{Core, Effect, JournalEvent};
@@ -230,8 +229,8 @@ impl Gpus {
     }
 
     /// What an earlier daemon has set and this one is not to manage goes back at once.
-    pub(super) fn give_back_unwanted(&mut self, turn: &mut Turn, policy: &Policy) {
-        if !policy.gpus.manages() && !self.is_changing && !self.modes.gpus.is_empty() {
+    pub(super) fn give_back_unwanted(&mut self, turn: &mut Turn) {
+        if !turn.policy.gpus.manages() && !self.is_changing && !self.modes.gpus.is_empty() {
             self.give_back(turn);
         }
     }
@@ -276,8 +275,8 @@ impl Gpus {
 impl Core {
     /// Takes in the modes that a look has found.
     pub(super) fn look_at_modes(&mut self, seen: &[GpuSeen]) {
-        if !self.policy.gpus.manages() {
-            return self.gpus.give_back_unwanted(&mut self.turn, &self.policy);
+        if !self.turn.policy.gpus.manages() {
+            return self.gpus.give_back_unwanted(&mut self.turn);
         }
         if self.gpus.is_changing || self.quit.is_some() {
             return;

@@ -123,7 +123,7 @@ impl Core {
                 self.turn.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
             }
         }
-        if self.policy.gpus.ends_strangers() && self.gpus.may_end {
+        if self.turn.policy.gpus.ends_strangers() && self.gpus.may_end {
             found.values().for_each(|stranger| self.gpus.end_stranger(&mut self.turn, stranger));
         }
         self.gpus.strangers = found;

@@ -128,7 +128,8 @@ impl Server {
 
 impl Servers {
     /// Asks a server how it is, for newcomers that may go there then.
-    pub(in crate::core) fn ask_for_health(&mut self, turn: &mut Turn, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn ask_for_health(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        let now = turn.now;
         if let Some(server) = self.all.get_mut(&epoch) {
             server.health_asked = Some(now);
             self.ask(turn, epoch, Request::Status, Purpose::Health(now));

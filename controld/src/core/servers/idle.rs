@@ -35,7 +35,7 @@ impl Core {
         if !in_the_way.is_empty() {
             return in_the_way;
         }
-        let Some(timeout) = self.policy.idle_timeout else {
+        let Some(timeout) = self.turn.policy.idle_timeout else {
             return Vec::new();
         };
         let active = self.servers.all.values().filter(|server| server.is_active());
@@ -62,7 +62,7 @@ impl Core {
                     if self.is_in_the_way(server) { "another one can't start beside it" } else { "it has been idle" };
                 self.turn.log(format!("Server {pid} of {name} has no clients and is shut down: {why}"));
             }
-            self.servers.drain(&mut self.turn, &self.policy, now, epoch, None, true);
+            self.servers.drain(&mut self.turn, epoch, None, true);
         }
     }
 }

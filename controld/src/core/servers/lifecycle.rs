@@ -4,7 +4,6 @@ use super::Servers;
 use super::domain::Domain;
 use super::questions::Purpose;
 use super::server::{Drain, Leaving, Server, ServerState};
-use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::faults::evidence::End;
 use crate::core::ids::{DomainId, ServerEpoch};
@@ -18,13 +17,11 @@ impl Servers {
     pub(in crate::core) fn drain(
         &mut self,
         turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
         epoch: ServerEpoch,
         force_at: Option<Duration>,
         because_idle: bool,
     ) {
-        self.begin_drain(turn, policy, now, epoch, force_at, because_idle);
+        self.begin_drain(turn, epoch, force_at, because_idle);
         if let Some(ServerState::Draining(drain)) = self.all.get_mut(&epoch).map(|server| &mut server.state) {
             drain.is_ordered |= !because_idle;
             drain.ordered_force_at = [drain.ordered_force_at, force_at].into_iter().flatten().min();
@@ -35,28 +32,19 @@ impl Servers {
     pub(in crate::core) fn drain_after_fault(
         &mut self,
         turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
         epoch: ServerEpoch,
         force_at: Option<Duration>,
     ) {
-        self.begin_drain(turn, policy, now, epoch, force_at, false);
+        self.begin_drain(turn, epoch, force_at, false);
     }
 
-    fn begin_drain(
-        &mut self,
-        turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
-        epoch: ServerEpoch,
-        force_at: Option<Duration>,
-        because_idle: bool,
-    ) {
+    fn begin_drain(&mut self, turn: &mut Turn, epoch: ServerEpoch, force_at: Option<Duration>, because_idle: bool) {
+        let now = turn.now;
         let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
         match &mut server.state {
-            ServerState::Starting { .. } => self.force(turn, policy, now, epoch),
+            ServerState::Starting { .. } => self.force(turn, epoch),
             ServerState::Serving => {
                 server.state = ServerState::Draining(Drain::starting(now, force_at, because_idle));
                 turn.save();
@@ -80,11 +68,12 @@ impl Servers {
     }
 
     /// Ends a server whatever its clients do: SIGINT now, as the vendor, and SIGKILL when that did not help.
-    pub(in crate::core) fn force(&mut self, turn: &mut Turn, policy: &Policy, now: Duration, epoch: ServerEpoch) {
-        self.end(turn, policy, now, epoch, Leaving::Forced);
+    pub(in crate::core) fn force(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        self.end(turn, epoch, Leaving::Forced);
     }
 
-    fn end(&mut self, turn: &mut Turn, policy: &Policy, now: Duration, epoch: ServerEpoch, leaving: Leaving) {
+    fn end(&mut self, turn: &mut Turn, epoch: ServerEpoch, leaving: Leaving) {
+        let now = turn.now;
         let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
@@ -96,9 +85,9 @@ impl Servers {
             if kill_at.is_none() {
                 return;
             }
-            *kill_at = Some(now + policy.kill_timeout);
+            *kill_at = Some(now + turn.policy.kill_timeout);
         } else {
-            server.state = ServerState::Ending { kill_at: Some(now + policy.kill_timeout), leaving };
+            server.state = ServerState::Ending { kill_at: Some(now + turn.policy.kill_timeout), leaving };
         }
         if let Some(pid) = server.pid {
             turn.log(format!("Force shutting down server {pid}"));
@@ -108,15 +97,9 @@ impl Servers {
     }
 
     /// The answer to a request to end when idle.
-    pub(super) fn shutdown_answered(
-        &mut self,
-        turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
-        epoch: ServerEpoch,
-        reply: Result<Reply, NoReply>,
-    ) {
-        let kill_at = now + policy.kill_timeout;
+    pub(super) fn shutdown_answered(&mut self, turn: &mut Turn, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
+        let now = turn.now;
+        let kill_at = now + turn.policy.kill_timeout;
         let Some(server) = self.all.get_mut(&epoch) else {
             return;
         };
@@ -156,14 +139,7 @@ impl Servers {
         turn.log(format!("Control will try shutting down server {pid} again in at most {}ms", pause.as_millis()));
     }
 
-    pub(in crate::core) fn server_link_lost(
-        &mut self,
-        turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
-        epoch: ServerEpoch,
-        reason: &str,
-    ) {
+    pub(in crate::core) fn server_link_lost(&mut self, turn: &mut Turn, epoch: ServerEpoch, reason: &str) {
         let Some(server) = self.all.get(&epoch) else {
             return;
         };
@@ -175,7 +151,7 @@ impl Servers {
             let pid = server.pid.unwrap_or_default();
             turn.log(format!("Server {pid} can't be controlled any longer: {reason}"));
         }
-        self.end(turn, policy, now, epoch, leaving);
+        self.end(turn, epoch, leaving);
     }
 
     /// Why a server has ended that is gone now.
@@ -220,7 +196,7 @@ impl Core {
             return;
         };
         let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
-        self.faults.end_funerals_of(&mut self.turn, now, epoch, reason);
+        self.faults.end_funerals_of(&mut self.turn, epoch, reason);
         self.faults.server_gone(epoch);
         self.gpus.forget_devices_of(epoch);
         for (pid, process) in self.clients.server_gone(epoch) {
@@ -257,7 +233,7 @@ impl Core {
         if server.tainted().is_some() {
             return;
         }
-        let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.policy.constants.stable_after);
+        let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.turn.policy.constants.stable_after);
         // One that has served can be started, and whoever its clients have brought down with them must not keep the next
         // ones waiting: some faults end it before it says so.
         if server.is_told_to_end() || server.has_served || stable {
@@ -282,12 +258,12 @@ impl Core {
             let pid = server.pid.unwrap_or_default();
             match &mut server.state {
                 ServerState::Starting { deadline } if *deadline <= now => {
-                    self.turn.log(format!("Server {pid} did not become ready in {:?}", self.policy.start_timeout));
-                    self.servers.end(&mut self.turn, &self.policy, now, epoch, Leaving::Lost);
+                    self.turn.log(format!("Server {pid} did not become ready in {:?}", self.turn.policy.start_timeout));
+                    self.servers.end(&mut self.turn, epoch, Leaving::Lost);
                 }
                 ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
                     self.list_victims(now, epoch);
-                    self.servers.force(&mut self.turn, &self.policy, now, epoch);
+                    self.servers.force(&mut self.turn, epoch);
                 }
                 ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
                     drain.ask_at = None;

@@ -63,7 +63,7 @@ impl Core {
             self.servers.progress(&mut self.turn, server);
         }
         match purpose {
-            Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, &self.policy, now, server, reply),
+            Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, server, reply),
             Purpose::Census => self.census_answered(server, reply),
             Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
             Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),

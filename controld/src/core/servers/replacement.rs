@@ -11,7 +11,8 @@ use core::time::Duration;
 
 impl Servers {
     /// A domain has a sound server: if a fault had cost it the last one, that is over.
-    pub(in crate::core) fn swapped(&mut self, turn: &mut Turn, now: Duration, epoch: ServerEpoch, standby: bool) {
+    pub(in crate::core) fn swapped(&mut self, turn: &mut Turn, epoch: ServerEpoch, standby: bool) {
+        let now = turn.now;
         let Some(server) = self.all.get(&epoch) else {
             return;
         };
@@ -47,7 +48,7 @@ impl Core {
         server.idle_since = server.ready_at.map(|_| now);
         let (epoch, is_ready) = (server.epoch, server.ready_at.is_some());
         if is_ready {
-            self.servers.swapped(&mut self.turn, now, epoch, true);
+            self.servers.swapped(&mut self.turn, epoch, true);
         }
         self.turn.save();
     }
@@ -64,7 +65,7 @@ impl Core {
 
     /// When a domain's replacement can't start beside the tainted server (compute mode `EXCLUSIVE_PROCESS`), the
     /// tainted one goes first: its clients are lost already.
-    pub(super) fn make_room_for_replacement(&mut self, now: Duration, domain: DomainId) {
+    pub(super) fn make_room_for_replacement(&mut self, domain: DomainId) {
         let tainted: Vec<ServerEpoch> = self
             .servers
             .all
@@ -75,7 +76,7 @@ impl Core {
             .collect();
         for epoch in tainted {
             self.turn.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
-            self.servers.force(&mut self.turn, &self.policy, now, epoch);
+            self.servers.force(&mut self.turn, epoch);
         }
     }
 
@@ -86,7 +87,7 @@ impl Core {
         wanted
             && self.quit.is_none()
             && !self.gpus.fits_one_server()
-            && self.policy.sharing != Sharing::Single
+            && self.turn.policy.sharing != Sharing::Single
             && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())
             && own.all(|server| server.role == Role::Active && !server.is_starting())
     }

@@ -113,7 +113,7 @@ impl Core {
         {
             return None;
         }
-        let constants = &self.policy.constants;
+        let constants = &self.turn.policy.constants;
         let patience = if self.servers.has_sign(server) { constants.suspected_silence } else { constants.silence };
         let factor = if self.may_be_in_handshakes(server) { IN_HANDSHAKES } else { 1 };
         Some(server.progress_at + patience * factor)
@@ -197,7 +197,7 @@ impl Core {
         };
         self.turn.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
         self.list_victims(now, epoch);
-        self.servers.force(&mut self.turn, &self.policy, now, epoch);
+        self.servers.force(&mut self.turn, epoch);
         true
     }
 

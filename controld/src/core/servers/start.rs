@@ -36,41 +36,34 @@ impl Servers {
         counted < most && own().count() < most.saturating_mul(2)
     }
 
-    fn waits_for_room(&mut self, turn: &mut Turn, policy: &Policy, id: DomainId) {
+    fn waits_for_room(&mut self, turn: &mut Turn, id: DomainId) {
         if let Some(domain) = self.domains.get_mut(id).filter(|domain| !domain.is_held_up) {
             domain.is_held_up = true;
-            let (name, most) = (domain.name(), policy.max_servers_per_user.unwrap_or(usize::MAX));
+            let (name, most) = (domain.name(), turn.policy.max_servers_per_user.unwrap_or(usize::MAX));
             turn.log(format!(
                 "No server is started for {name} until another one of its user's has ended: {most} are allowed"
             ));
         }
     }
 
-    fn start_server(
-        &mut self,
-        turn: &mut Turn,
-        policy: &Policy,
-        now: Duration,
-        id: DomainId,
-        role: Role,
-        reason: StartReason,
-    ) {
+    fn start_server(&mut self, turn: &mut Turn, id: DomainId, role: Role, reason: StartReason) {
+        let now = turn.now;
         let Some(domain) = self.domains.get(id) else {
             return;
         };
         let (uid, gid, gpu) = (domain.key.uid, domain.gid, domain.key.gpu.clone());
         let epoch = ServerEpoch(self.next_epoch);
         self.next_epoch += 1;
-        let state = ServerState::Starting { deadline: now + policy.start_timeout };
+        let state = ServerState::Starting { deadline: now + turn.policy.start_timeout };
         let server = Server { role, reason, ..Server::new(epoch, id, uid, now, state) };
         self.all.insert(epoch, server);
-        let gid = if uid == policy.owner { policy.owner_gid } else { gid };
-        let multi_user = policy.sharing == Sharing::MultiUser;
+        let gid = if uid == turn.policy.owner { turn.policy.owner_gid } else { gid };
+        let multi_user = turn.policy.sharing == Sharing::MultiUser;
         turn.push(Effect::SpawnServer { server: epoch, uid, gid, multi_user, gpu });
     }
 
     /// The vendor's rule: the other user's server is asked to go as soon as its clients have left.
-    fn queue_behind_others(&mut self, turn: &mut Turn, policy: &Policy, now: Duration) {
+    fn queue_behind_others(&mut self, turn: &mut Turn) {
         let others: Vec<ServerEpoch> = self
             .all
             .values()
@@ -78,7 +71,7 @@ impl Servers {
             .map(|server| server.epoch)
             .collect();
         for epoch in others {
-            self.drain(turn, policy, now, epoch, None, false);
+            self.drain(turn, epoch, None, false);
             if let Some(ServerState::Draining(drain)) = self.all.get_mut(&epoch).map(|server| &mut server.state) {
                 drain.makes_room = true;
             }
@@ -142,8 +135,8 @@ impl Core {
             if let Some(domain) = self.servers.domains.get_mut(id) {
                 domain.standby_retry_at = None;
             }
-            if self.servers.has_room(&self.policy, id, Role::Standby) {
-                self.servers.start_server(&mut self.turn, &self.policy, now, id, Role::Standby, StartReason::Standby);
+            if self.servers.has_room(&self.turn.policy, id, Role::Standby) {
+                self.servers.start_server(&mut self.turn, id, Role::Standby, StartReason::Standby);
             }
         }
     }
@@ -167,16 +160,16 @@ impl Core {
         domain.retry_at = None;
         // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
         let is_other = |server: &Server| server.tainted().is_none() || server.domain != id;
-        if self.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
-            self.servers.queue_behind_others(&mut self.turn, &self.policy, now);
+        if self.turn.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
+            self.servers.queue_behind_others(&mut self.turn);
             return;
         }
-        if !self.servers.has_room(&self.policy, id, Role::Active) {
-            self.servers.waits_for_room(&mut self.turn, &self.policy, id);
+        if !self.servers.has_room(&self.turn.policy, id, Role::Active) {
+            self.servers.waits_for_room(&mut self.turn, id);
             return;
         }
         let reason = self.start_reason(id);
-        self.servers.start_server(&mut self.turn, &self.policy, now, id, Role::Active, reason);
+        self.servers.start_server(&mut self.turn, id, Role::Active, reason);
         if let Some(domain) = self.servers.domains.get_mut(id) {
             domain.requested = false;
             domain.is_held_up = false;
@@ -197,7 +190,7 @@ impl Core {
     /// Waits before the next try, and says once a try what is wrong and what happens next.
     pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
         self.gpus.doubt_gpus(now);
-        let (id, constants) = (server.domain, &self.policy.constants);
+        let (id, constants) = (server.domain, &self.turn.policy.constants);
         let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
@@ -230,7 +223,7 @@ impl Core {
             let domain = self.servers.domain_name(id);
             self.turn.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
         }
-        self.make_room_for_replacement(now, id);
+        self.make_room_for_replacement(id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
         for server in self.servers.all.values_mut().filter(|server| server.domain != id) {
             if matches!(server.state, ServerState::Serving) && !self.clients.are_on(server.epoch) {
@@ -273,7 +266,7 @@ impl Core {
         match role {
             Role::Active => {
                 self.turn.record(JournalEvent::ServerReady { epoch, server, uid, domain, start });
-                self.servers.swapped(&mut self.turn, now, epoch, false);
+                self.servers.swapped(&mut self.turn, epoch, false);
             }
             Role::Standby => {
                 // What it costs is told with its being ready.
@@ -285,7 +278,7 @@ impl Core {
         self.ask_for_devices(epoch);
         if self.quit.is_some() {
             let force_at = self.quit_deadline();
-            self.servers.drain(&mut self.turn, &self.policy, now, epoch, force_at, false);
+            self.servers.drain(&mut self.turn, epoch, force_at, false);
         }
     }
 }
