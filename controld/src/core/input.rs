@@ -1,10 +1,10 @@
 //! Everything that can happen to the core.
 
 use super::clients::channels::{Channel, Facts};
+use super::clients::identity::Identity;
 use super::clients::place::Rights;
 use super::faults::evidence::{End, Evidence, ProcessKey};
 use super::faults::held::GpuMemory;
-use super::faults::verdict::Identity;
 use super::gpus::whereabouts::GpuPlace;
 use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};

@@ -45,6 +45,7 @@ pub(crate) mod vault;
 
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
+pub use clients::identity::Identity;
 pub use clients::place::Place;
 pub(crate) use clients::place::{Namespace, Rights};
 pub use effect::Effect;
@@ -53,7 +54,6 @@ pub(crate) use faults::evidence::Isolation;
 pub use faults::evidence::{Access, End, Evidence, MemoryFault, ProcessKey, XidClass};
 pub(crate) use faults::funeral::Mourned;
 pub(crate) use faults::held::GpuMemory;
-pub use faults::verdict::Identity;
 pub(crate) use faults::verdict::{Confidence, SuspectIdentity, Verdict};
 pub(crate) use gpu::Gpu;
 pub(crate) use gpus::whereabouts::GpuPlace;

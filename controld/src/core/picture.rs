@@ -4,8 +4,9 @@
 mod facts;
 
 use super::clients::admission::{Client, Process};
+use super::clients::identity::Identity;
 use super::faults::evidence::{End, ProcessKey};
-use super::faults::verdict::{Identity, SuspectIdentity};
+use super::faults::verdict::SuspectIdentity;
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};

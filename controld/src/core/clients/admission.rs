@@ -8,11 +8,11 @@
 use super::Clients;
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
+use super::identity::Identity;
 use super::settle::BEFORE_CONTEXTS;
 use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::faults::evidence::{End, ProcessKey};
-use crate::core::faults::verdict::Identity;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
 use crate::core::journal::{JournalEvent, RefusalReason};

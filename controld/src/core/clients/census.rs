@@ -7,8 +7,8 @@
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
 use super::admission::{Client, Process, Stage};
+use super::identity::Identity;
 use crate::core::faults::evidence::ProcessKey;
-use crate::core::faults::verdict::Identity;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
 use crate::core::{Core, Effect, NoReply, Peer};

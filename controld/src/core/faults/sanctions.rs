@@ -7,9 +7,10 @@
 //! its process to end, and kills after `kill_timeout`: a client that is killed at work takes the others along.
 
 use super::evidence::ProcessKey;
-use super::verdict::{Identity, Verdict};
+use super::verdict::Verdict;
 use super::{Faults, quarantine};
 use crate::core::clients::admission::Process;
+use crate::core::clients::identity::Identity;
 use crate::core::effect::Turn;
 use crate::core::ids::Uid;
 use crate::core::journal::{JournalEvent, Sanction};

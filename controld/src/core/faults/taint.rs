@@ -27,7 +27,7 @@ pub(in crate::core) enum Cause {
 }
 
 impl Cause {
-    /// As in [`Taint`].
+    /// As in [`Taint`](crate::core::servers::health::Taint).
     fn incident(self) -> u64 {
         match self {
             Self::Fault(incident) => incident,

@@ -1,36 +1,11 @@
 //! Who caused a fault, and who says so.
 
 use super::evidence::{MemoryFault, ProcessKey};
-use crate::core::clients::place::Place;
 use crate::core::gpu::Gpu;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
-
-/// What is known of a client's process besides its pid: read from `/proc` when it came.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Identity {
-    /// When it was started, in clock ticks since boot; 0 when that could not be read.
-    pub start_time: u64,
-    /// Its cgroup (version 2), as `/kubepods.slice/…`; empty when that could not be read.
-    pub cgroup: String,
-    /// The container, if the cgroup names one.
-    pub container: Option<String>,
-    /// The pod's UID, if the cgroup names one.
-    pub pod: Option<String>,
-    /// `MPS_DOMAIN` of its environment.
-    pub label: Option<String>,
-    /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.
-    pub visible: Option<String>,
-    /// Its command line, cut at 256 bytes; its name in brackets when the line is empty.
-    pub command: String,
-    /// The first word of its command line, as `ps` shows it; empty when that could not be read.
-    pub program: String,
-    /// Where it stands.
-    #[serde(skip)]
-    pub place: Place,
-}
 
 /// A process that a verdict speaks of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -45,7 +20,7 @@ pub struct Suspect {
     pub identity: SuspectIdentity,
 }
 
-/// The parts of an [`Identity`] that a verdict repeats.
+/// The parts of an [`Identity`](crate::core::Identity) that a verdict repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SuspectIdentity {
     /// Its cgroup.

@@ -1,0 +1,28 @@
+//! Who a client is.
+
+use super::place::Place;
+use serde::Serialize;
+
+/// What is known of a client's process besides its pid: read from `/proc` when it came.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Identity {
+    /// When it was started, in clock ticks since boot; 0 when that could not be read.
+    pub start_time: u64,
+    /// Its cgroup (version 2), as `/kubepods.slice/…`; empty when that could not be read.
+    pub cgroup: String,
+    /// The container, if the cgroup names one.
+    pub container: Option<String>,
+    /// The pod's UID, if the cgroup names one.
+    pub pod: Option<String>,
+    /// `MPS_DOMAIN` of its environment.
+    pub label: Option<String>,
+    /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.
+    pub visible: Option<String>,
+    /// Its command line, cut at 256 bytes; its name in brackets when the line is empty.
+    pub command: String,
+    /// The first word of its command line, as `ps` shows it; empty when that could not be read.
+    pub program: String,
+    /// Where it stands.
+    #[serde(skip)]
+    pub place: Place,
+}
