@@ -2,19 +2,22 @@
 //!
 //! | part | is |
 //! |---|---|
-//! | this file | who may do what, and what is done at once |
+//! | this file | what is done at once |
+//! | [`rights`] | who may do what |
 //! | [`answers`] | what servers say to it |
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 mod answers;
+mod rights;
 
 pub(super) use answers::Asked;
+pub(super) use rights::Asker;
 
-use super::clients::admission::{Process, Stage};
+use super::clients::admission::Stage;
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
 use super::servers::questions::Purpose;
 use super::servers::server::{Server, ServerState};
-use super::{Core, Effect, Peer, PsRow, Rights, Sharing};
+use super::{Core, Effect, PsRow};
 use crate::devices::Device;
 use answers::{Gather, GatherKind};
 use core::time::Duration;
@@ -24,25 +27,6 @@ use remps_proto::admin::reply::{self, ClientRow, PciAddress, ServerStatus, SmDev
 use remps_proto::mps::device::{DeviceInfo, DeviceKey};
 use remps_proto::mps::server::Request;
 use slab::Slab;
-
-/// Who types commands.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Asker {
-    pub(super) peer: Peer,
-    pub(super) rights: Rights,
-}
-
-impl Asker {
-    fn reaches(&self, process: &Process) -> bool {
-        self.rights.place.reaches(&process.identity.place)
-    }
-
-    /// Whether a client is his to end: of his user, or, for root of a container, of that container.
-    fn may_end(&self, client: &Process) -> bool {
-        let is_containers_root = self.peer.uid == 0 && !self.rights.place.is_the_daemons();
-        self.reaches(client) && (client.uid == self.peer.uid || is_containers_root)
-    }
-}
 
 /// A command for a server that is still starting.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,73 +76,9 @@ impl Core {
         self.servers.ask(&mut self.turn, server, request, Purpose::Command(asked));
     }
 
-    fn is_owner(&self, Asker { peer, rights }: &Asker) -> bool {
-        rights.privileged && (peer.uid == 0 || peer.uid == self.turn.policy.owner)
-    }
-
     fn server_by_pid(&self, pid: i32) -> Option<&Server> {
         let pid = Pid::try_from(pid).ok().filter(|&pid| pid != 0)?;
         self.servers.iter().find(|server| server.pid == Some(pid))
-    }
-
-    /// Whether `asker` may change a server: the daemon's owner, or the user whose server it is, if he reaches everybody
-    /// whom it serves.
-    fn may_change(&self, asker: &Asker, server: i32) -> bool {
-        let is_his = |server: &Server| {
-            server.uid == asker.peer.uid
-                && self.turn.policy.sharing != Sharing::MultiUser
-                && self.clients.on(server.epoch).all(|(_, it)| asker.reaches(it))
-        };
-        self.is_owner(asker) || self.server_by_pid(server).is_some_and(is_his)
-    }
-
-    /// Whether `asker` may start a server for this user.
-    fn may_start(&self, asker: &Asker, uid: Uid) -> bool {
-        self.is_owner(asker) || uid == asker.peer.uid
-    }
-
-    fn refusal(&self, peer: Peer, command: &Command) -> Vec<String> {
-        reply::refusal(command, peer.uid, self.turn.policy.personality)
-    }
-
-    /// Whether the command may be used by `asker`.
-    fn is_permitted(&self, asker: &Asker, command: &Command) -> bool {
-        match command {
-            Command::Quit { .. }
-            | Command::SetDefaultActiveThreadPercentage { .. }
-            | Command::SetDefaultDevicePinnedMemLimit { .. }
-            | Command::SetDefaultClientPriority { .. }
-            | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(asker),
-            Command::StartServer { uid: Some(uid), .. } => self.may_start(asker, *uid),
-            Command::SetActiveThreadPercentage { server, .. }
-            | Command::SetDevicePinnedMemLimit { server, .. }
-            | Command::ShutdownServer { server, .. } => {
-                self.server_by_pid(*server).is_none() || self.may_change(asker, *server)
-            }
-            // A user may terminate its own client where its server is not its own: in multi-user mode, and in a container.
-            Command::TerminateClient { server, client } => {
-                let client = Pid::try_from(*client).ok().and_then(|pid| self.clients.process(pid));
-                self.server_by_pid(*server).is_none()
-                    || self.may_change(asker, *server)
-                    || client.is_some_and(|client| asker.may_end(client))
-            }
-            Command::GetServerList
-            | Command::GetServerStatus { .. }
-            | Command::StartServer { uid: None, .. }
-            | Command::GetClientList { .. }
-            | Command::GetDeviceClientList { .. }
-            | Command::GetDefaultActiveThreadPercentage
-            | Command::GetActiveThreadPercentage { .. }
-            | Command::GetDefaultDevicePinnedMemLimit { .. }
-            | Command::GetDevicePinnedMemLimit { .. }
-            | Command::GetDefaultClientPriority
-            | Command::Ps { .. }
-            | Command::DeviceQuery { .. }
-            | Command::SmPartition(SmPartition::Invalid)
-            | Command::Lspart
-            | Command::Report(_)
-            | Command::Unknown(_) => true,
-        }
     }
 
     fn perform(&mut self, now: Duration, session: SessionId, asker: &Asker, command: Command) {
@@ -338,11 +258,6 @@ impl Core {
                 None => self.answer(session, answer_without_server(&command).unwrap_or_default()),
             }
         }
-    }
-
-    /// Whose clients `asker` may see; `None` is everybody's.
-    fn only_own(&self, asker: &Asker) -> Option<Uid> {
-        (!self.is_owner(asker)).then_some(asker.peer.uid)
     }
 
     /// The clients that wait for a server, as rows of `ps`, of this user or of all.
