@@ -8,7 +8,7 @@
 __u32 uvm_mps_window(unsigned int level)
 {
 	static const __u32 sizes[UVM_MPS_LEVELS] = {
-		UVM_MPS_WINDOW_0, UVM_MPS_WINDOW_1, UVM_MPS_WINDOW_2,
+		UVM_MPS_WINDOW_0, UVM_MPS_WINDOW_1, UVM_MPS_WINDOW_2, UVM_MPS_WINDOW_3,
 	};
 
 	return sizes[level < UVM_MPS_LEVELS ? level : UVM_MPS_LEVELS - 1];
@@ -46,7 +46,10 @@ static __u8 class_by_type(const struct uvm_mps_facts *f)
 		return 'Q';
 	}
 
-	return f->prefetch ? 'M' : 0;
+	if (f->prefetch)
+		return 'M';
+	/* Zeros as instructions are illegal, and that ends everybody. */
+	return f->fetch ? 'N' : 0;
 }
 
 static __u8 class_by_place(const struct uvm_mps_facts *f)
@@ -79,7 +82,9 @@ static void plan_insert(const struct uvm_mps_facts *f, struct uvm_mps_decision *
 {
 	unsigned int level = 0;
 
-	if (f->sinks >= UVM_MPS_LEVEL_2_AFTER)
+	if (f->sinks >= UVM_MPS_LEVEL_3_AFTER)
+		level = 3;
+	else if (f->sinks >= UVM_MPS_LEVEL_2_AFTER)
 		level = 2;
 	else if (f->sinks >= UVM_MPS_LEVEL_1_AFTER)
 		level = 1;
@@ -88,6 +93,10 @@ static void plan_insert(const struct uvm_mps_facts *f, struct uvm_mps_decision *
 		level--;
 
 	d->action = UVM_MPS_ACT_INSERT;
+	/* The last resort, be it because there may be no more sinks. */
+	if (d->fault_class == 'A' && !f->whole &&
+	    (f->sinks >= UVM_MPS_WHOLE_AFTER || f->sinks >= f->max_sinks))
+		d->action = UVM_MPS_ACT_WHOLE;
 	if (f->free_windows & (1u << level)) {
 		d->size = uvm_mps_window(level);
 		d->sink = UVM_MPS_SINK_SPARSE;
@@ -129,6 +138,8 @@ static int over_limit(const struct uvm_mps_facts *f, const struct uvm_mps_decisi
 		return f->hits >= UVM_MPS_MAX_HITS;
 	case UVM_MPS_ACT_INSERT:
 		return f->sinks >= f->max_sinks;
+	case UVM_MPS_ACT_WHOLE:
+		return !f->max_sinks;
 	default:
 		return f->retries >= UVM_MPS_MAX_RETRIES;
 	}
@@ -167,7 +178,7 @@ void uvm_mps_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d)
 		return;
 
 	/* Several faults of one batch, or one on its way when the sink came. */
-	if (f->covered && d->action == UVM_MPS_ACT_INSERT) {
+	if (f->covered && d->action != UVM_MPS_ACT_PERMIT) {
 		refuse(d, UVM_MPS_REPEAT);
 		d->action = UVM_MPS_ACT_RETRY;
 	}

@@ -49,16 +49,18 @@ struct uvm_mps_facts {
 	__u8 range;		/* enum uvm_mps_range */
 	__u8 replayable;
 	__u8 prefetch;
+	__u8 fetch;		/* by the cache of instructions and constants (GCC) */
 	__u8 known;		/* the module has an entry for the client */
 	__u8 shared;		/* another client has a subcontext in the TSG */
 	__u8 alone;		/* policy: isolate unshared clients too */
 	__u8 condemned;
 	__u8 ats;		/* the CPU's page tables translate for the GPU */
 	__u8 addressable;	/* the driver's page tree can reach the address */
-	__u8 covered;		/* a sink of this client already translates the address */
-	__u8 free_windows;	/* bit n: the window of level n holds nothing else */
-	__u32 hits;		/* faults so far on the covering sink */
-	__u32 sinks;		/* of this client */
+	__u8 covered;		/* a sink or a rewritten mapping of this client already translates the address */
+	__u8 whole;		/* all that was free of the address space is a sink already */
+	__u8 free_windows;	/* bit n: a window of level n finds room around the address */
+	__u32 hits;		/* faults so far on what covers it */
+	__u32 sinks;		/* of this client so far */
 	__u32 max_sinks;
 	__u32 retries;		/* remaps and permits so far, this client */
 };
@@ -67,6 +69,7 @@ enum uvm_mps_action {
 	UVM_MPS_ACT_PASS,	/* leave it to the driver: cancel */
 	UVM_MPS_ACT_RETRY,	/* the address translates by now: only replay */
 	UVM_MPS_ACT_INSERT,	/* map a sink of decision.size bytes */
+	UVM_MPS_ACT_WHOLE,	/* all that is free in one step; decision.size if the address is not in it */
 	UVM_MPS_ACT_REMAP,	/* rewrite the external mapping */
 	UVM_MPS_ACT_PERMIT,	/* let the driver serve the access on the replay */
 };
@@ -76,22 +79,33 @@ struct uvm_mps_decision {
 	__u8 action;		/* enum uvm_mps_action */
 	__u8 sink;		/* enum uvm_mps_sink */
 	__u8 fault_class;	/* 'A'... */
-	__u32 size;		/* INSERT: bytes, a power of two; the window is aligned to it */
+	__u32 size;		/* INSERT, WHOLE: bytes, a power of two; the window is aligned to it */
 };
 
-#define UVM_MPS_LEVELS		3u
+#define UVM_MPS_LEVELS		4u
 #define UVM_MPS_PAGE		0x1000u
 #define UVM_MPS_WINDOW_0	0x10000u	/* 64 KiB */
 #define UVM_MPS_WINDOW_1	0x200000u	/* 2 MiB */
 #define UVM_MPS_WINDOW_2	0x2000000u	/* 32 MiB */
+#define UVM_MPS_WINDOW_3	0x40000000u	/* 1 GiB: what is free of it, in entries of 2 MiB */
 
-/* A sweep over unmapped memory gets larger windows the longer it lasts. */
+/*
+ * A sweep over unmapped memory gets larger windows the longer it lasts. An
+ * index that is a wild int32 spans 16 GiB: 16 windows of the last level. One
+ * that is a wild int64 spans everything, and so does its sink in the end.
+ */
 #define UVM_MPS_LEVEL_1_AFTER	8u		/* sinks */
 #define UVM_MPS_LEVEL_2_AFTER	32u
+#define UVM_MPS_LEVEL_3_AFTER	64u
+#define UVM_MPS_WHOLE_AFTER	128u
 
-#define UVM_MPS_MAX_HITS	4096u		/* on one sink: then it does not help */
-#define UVM_MPS_MAX_RETRIES	4096u		/* remaps and permits of one client */
-#define UVM_MPS_DEFAULT_SINKS	256u
+/*
+ * Far beyond what is on its way when a sink comes: a fault buffer holds some
+ * thousand packets. More on one sink says that it does not help.
+ */
+#define UVM_MPS_MAX_HITS	1048576u
+#define UVM_MPS_MAX_RETRIES	1048576u	/* remaps and permits of one client */
+#define UVM_MPS_DEFAULT_SINKS	1024u
 
 __u32 uvm_mps_window(unsigned int level);
 void uvm_mps_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d);

@@ -8,7 +8,8 @@
 #include <linux/slab.h>
 #include "uvm_mps_internal.h"
 
-#define GRAVES 64u	/* dead subcontexts remembered, to name them in zombie faults */
+#define GRAVES		64u	/* dead subcontexts remembered, to name them in zombie faults */
+#define GRAVES_EACH	4u	/* of one process, which cannot take everybody's */
 
 /* Usable before uvm_mps_init(): the driver's device exists a little earlier. Mode is off until then. */
 struct uvm_mps_state uvm_mps = {
@@ -16,13 +17,14 @@ struct uvm_mps_state uvm_mps = {
 	.clients = LIST_HEAD_INIT(uvm_mps.clients),
 	.holds = LIST_HEAD_INIT(uvm_mps.holds),
 };
-DEFINE_STATIC_KEY_FALSE(uvm_mps_any_condemned);
+atomic_t uvm_mps_condemned = ATOMIC_INIT(0);
 
 static struct {
 	struct uvm_mps_record rec;
 	struct pid *pid;
+	u64 number;		/* in order of burial; 0: empty */
 } graves[GRAVES];
-static unsigned int next_grave;
+static u64 buried;
 
 static struct uvm_mps_client *find_locked(const uvm_va_space_t *va_space)
 {
@@ -55,15 +57,6 @@ static void push_event(struct uvm_mps_client *client, u32 type)
 	uvm_mps_record_push(&rec, client->pid);
 }
 
-/* Outside the fault path: switching a jump label takes locks of the CPU hotplug. */
-static void condemn_work(struct work_struct *work)
-{
-	struct uvm_mps_client *client = container_of(work, struct uvm_mps_client, condemn_work);
-
-	if (!test_and_set_bit(CLIENT_REFUSING, &client->state))
-		static_branch_inc(&uvm_mps_any_condemned);
-}
-
 static void kill_work(struct work_struct *work)
 {
 	struct uvm_mps_client *client = container_of(to_delayed_work(work), struct uvm_mps_client, kill_work);
@@ -81,7 +74,7 @@ void uvm_mps_condemn(struct uvm_mps_client *client)
 
 	if (test_and_set_bit(CLIENT_CONDEMNED, &client->state))
 		return;
-	queue_work(uvm_mps.queue, &client->condemn_work);
+	atomic_inc(&uvm_mps_condemned);
 	if (kill_ms != UVM_MPS_NEVER)
 		queue_delayed_work(uvm_mps.queue, &client->kill_work, msecs_to_jiffies(kill_ms));
 }
@@ -96,8 +89,8 @@ void uvm_mps_va_space_add(uvm_va_space_t *va_space)
 	INIT_LIST_HEAD(&client->channels);
 	INIT_LIST_HEAD(&client->sinks);
 	INIT_LIST_HEAD(&client->pages);
+	INIT_LIST_HEAD(&client->wholes);
 	mutex_init(&client->lock);
-	INIT_WORK(&client->condemn_work, condemn_work);
 	INIT_DELAYED_WORK(&client->kill_work, kill_work);
 	uvm_mps_meter_init(&client->meter, ktime_get_boottime_ns());
 	client->va_space = va_space;
@@ -125,11 +118,10 @@ void uvm_mps_va_space_del(uvm_va_space_t *va_space)
 	if (!client)
 		return;
 
-	cancel_work_sync(&client->condemn_work);
 	cancel_delayed_work_sync(&client->kill_work);
-	if (test_bit(CLIENT_REFUSING, &client->state))
-		static_branch_dec(&uvm_mps_any_condemned);
-	WARN_ON(!list_empty(&client->sinks) || !list_empty(&client->pages));
+	if (test_bit(CLIENT_CONDEMNED, &client->state))
+		atomic_dec(&uvm_mps_condemned);
+	WARN_ON(!list_empty(&client->sinks) || !list_empty(&client->pages) || !list_empty(&client->wholes));
 
 	atomic64_dec(&uvm_mps.stats[STAT_CLIENTS]);
 	if (uvm_mps_feeding() && client->meter.suppressed) {
@@ -183,13 +175,39 @@ void uvm_mps_channel_add(uvm_va_space_t *va_space, uvm_user_channel_t *channel)
 	spin_unlock(&uvm_mps.lock);
 }
 
+
+static bool same_tsg(const struct uvm_mps_record *a, const struct uvm_mps_record *b)
+{
+	return a->tsg_id == b->tsg_id && a->runlist_id == b->runlist_id &&
+	       !memcmp(a->gpu_uuid, b->gpu_uuid, sizeof(a->gpu_uuid));
+}
+
+static bool same_subcontext(const struct uvm_mps_record *a, const struct uvm_mps_record *b)
+{
+	return same_tsg(a, b) && a->ve_id == b->ve_id;
+}
+
+/* In the process's own grave of this subcontext, else its oldest if it has its share, else in the oldest of all. */
 static void bury(const struct uvm_mps_channel *channel, struct pid *pid)
 {
-	unsigned int slot = next_grave++ % GRAVES;
+	unsigned int oldest = 0, own = 0, owned = 0, slot;
 
+	for (slot = 0; slot < GRAVES; slot++) {
+		if (graves[slot].pid == pid) {
+			if (same_subcontext(&graves[slot].rec, &channel->rec))
+				goto found;
+			if (!owned++ || graves[slot].number < graves[own].number)
+				own = slot;
+		}
+		if (graves[slot].number < graves[oldest].number)
+			oldest = slot;
+	}
+	slot = owned < GRAVES_EACH ? oldest : own;
+found:
 	put_pid(graves[slot].pid);
 	graves[slot].rec = channel->rec;
 	graves[slot].pid = get_pid(pid);
+	graves[slot].number = ++buried;
 }
 
 void uvm_mps_channel_del(uvm_user_channel_t *channel)
@@ -219,12 +237,6 @@ out:
 	spin_unlock(&uvm_mps.lock);
 }
 
-static bool same_tsg(const struct uvm_mps_record *a, const struct uvm_mps_record *b)
-{
-	return a->tsg_id == b->tsg_id && a->runlist_id == b->runlist_id &&
-	       !memcmp(a->gpu_uuid, b->gpu_uuid, sizeof(a->gpu_uuid));
-}
-
 /* The living channel, of any client, that a fault's instance pointer belongs to. */
 static const struct uvm_mps_channel *channel_by_instance(u64 instance_ptr)
 {
@@ -244,11 +256,11 @@ static const struct uvm_mps_channel *channel_by_instance(u64 instance_ptr)
  * A zombie fault names a living channel of the TSG and a dead VEID: the last
  * client that had this VEID in this TSG is the one that was buried too early.
  */
-bool uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid)
+void uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid)
 {
 	const struct uvm_mps_channel *alive;
 	unsigned int i;
-	bool found = false;
+	u64 youngest = 0;
 
 	spin_lock(&uvm_mps.lock);
 	alive = channel_by_instance(rec->instance_ptr);
@@ -258,17 +270,15 @@ bool uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid)
 		rec->runlist_id = alive->rec.runlist_id;
 		memcpy(rec->gpu_uuid, alive->rec.gpu_uuid, sizeof(rec->gpu_uuid));
 	}
-	for (i = 1; alive && i <= GRAVES && !found; i++) {
-		unsigned int slot = (next_grave - i) % GRAVES;
-
-		found = graves[slot].pid && same_tsg(&graves[slot].rec, rec) && graves[slot].rec.ve_id == rec->ve_id;
-		if (found) {
-			rec->va_space_id = graves[slot].rec.va_space_id;
-			*pid = get_pid(graves[slot].pid);
-		}
+	for (i = 0; alive && i < GRAVES; i++) {
+		if (graves[i].number <= youngest || !same_subcontext(&graves[i].rec, rec))
+			continue;
+		youngest = graves[i].number;
+		rec->va_space_id = graves[i].rec.va_space_id;
+		*pid = graves[i].pid;
 	}
+	get_pid(*pid);
 	spin_unlock(&uvm_mps.lock);
-	return found;
 }
 
 /* The caller of these two holds uvm_mps.lock. */
@@ -319,6 +329,9 @@ static bool is_mapping_command(unsigned int cmd)
 	case UVM_ALLOC_SEMAPHORE_POOL:
 	case UVM_REGISTER_GPU_VASPACE:
 	case UVM_REGISTER_CHANNEL:
+#ifdef UVM_ALLOC_DEVICE_P2P
+	case UVM_ALLOC_DEVICE_P2P:
+#endif
 		return true;
 	default:
 		return false;
@@ -340,15 +353,9 @@ bool uvm_mps_refuses(struct file *filp, unsigned int cmd)
 
 	uvm_mps_count(STAT_REFUSED);
 	if (uvm_mps_feeding()) {
-		bool room;
-
 		uvm_mps_record_init(&rec, UVM_MPS_REFUSED, client, NULL);
 		rec.address = cmd;
-		spin_lock(&uvm_mps.lock);
-		room = uvm_mps_meter_take(&client->meter, rec.time_ns);
-		spin_unlock(&uvm_mps.lock);
-		if (room)
-			uvm_mps_record_push(&rec, client->pid);
+		uvm_mps_tell(client, &rec, client->pid);
 	}
 	return true;
 }

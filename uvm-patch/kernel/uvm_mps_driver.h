@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Everything that differs between the driver branches 535 to 595, in one
- * place. uvm_mps_build.h is written by tools/apply: UVM_MPS_DRIVER, the major
- * version, and UVM_MPS_TESTED, whether the version is on the tested list.
+ * place. Two files are written by tools/apply: uvm_mps_build.h with
+ * UVM_MPS_DRIVER, the major version, and uvm_mps_tested.h with UVM_MPS_TESTED,
+ * whether the version is on the tested list.
  */
 #ifndef UVM_MPS_DRIVER_H
 #define UVM_MPS_DRIVER_H
@@ -26,6 +27,12 @@
 #define uvm_mps_gpu_uuid(gpu)		(uvm_gpu_uuid(gpu))
 #else
 #define uvm_mps_gpu_uuid(gpu)		(&(gpu)->uuid)
+#endif
+
+#if UVM_MPS_DRIVER < 580
+#define uvm_mps_pdb(tree)		(uvm_page_tree_pdb(tree)->addr)
+#else
+#define uvm_mps_pdb(tree)		(uvm_page_tree_pdb_address(tree))
 #endif
 
 #if UVM_MPS_DRIVER < 570

@@ -8,10 +8,14 @@
 /* Where the fault is: held from the facts to the act, so that they stay true. */
 struct place {
 	uvm_va_range_t *va_range;
-	uvm_mps_external_t *external;	/* its range-tree lock is held */
+	struct uvm_mps_room room;
 	uvm_ext_gpu_map_t *map;
-	struct uvm_mps_sink_map *sink;
+	struct uvm_mps_sink_map *sink;	/* that covers the address */
+	struct uvm_mps_whole *whole;	/* the same */
 };
+
+/* NV_PFAULT_CLIENT_GPC_GCC of every dev_fault.h from Volta to Blackwell; tools/check compares them. */
+#define GPC_CLIENT_GCC	0x11
 
 static u8 kind_of(const uvm_fault_buffer_entry_t *entry)
 {
@@ -83,9 +87,11 @@ static bool tsg_is_shared(uvm_gpu_va_space_t *gpu_va_space, bool replayable, str
 
 static u8 external_range(struct place *place, uvm_gpu_va_space_t *gpu_va_space, u64 address)
 {
-	place->external = uvm_mps_external(place->va_range);
-	uvm_mutex_lock(&uvm_ext_gpu_range_tree(place->external, gpu_va_space->gpu)->lock);
-	place->map = uvm_ext_gpu_map_iter_first(place->external, gpu_va_space->gpu, address, address);
+	uvm_mps_external_t *external = uvm_mps_external(place->va_range);
+
+	place->room = (struct uvm_mps_room) { external, place->va_range->node.start, place->va_range->node.end };
+	uvm_mutex_lock(&uvm_ext_gpu_range_tree(external, gpu_va_space->gpu)->lock);
+	place->map = uvm_ext_gpu_map_iter_first(external, gpu_va_space->gpu, address, address);
 	if (!place->map)
 		return UVM_MPS_RANGE_EXTERNAL_HOLE;
 	return place->map->pt_range_vec.page_size < UVM_PAGE_SIZE_64K ?
@@ -97,6 +103,7 @@ static u8 find_place(struct place *place, uvm_gpu_va_space_t *gpu_va_space, u64 
 	uvm_va_space_t *va_space = gpu_va_space->va_space;
 	uvm_va_block_t *hmm_block;
 
+	place->room.end = ~0ull;
 	place->va_range = uvm_va_range_find(va_space, address);
 	if (!place->va_range) {
 		if (uvm_hmm_is_enabled(va_space) && uvm_hmm_va_block_find(va_space, address, &hmm_block) == NV_OK)
@@ -115,27 +122,42 @@ static u8 find_place(struct place *place, uvm_gpu_va_space_t *gpu_va_space, u64 
 
 static void leave_place(struct place *place, uvm_gpu_t *gpu)
 {
-	if (place->external)
-		uvm_mutex_unlock(&uvm_ext_gpu_range_tree(place->external, gpu)->lock);
+	if (place->room.external)
+		uvm_mutex_unlock(&uvm_ext_gpu_range_tree(place->room.external, gpu)->lock);
 }
 
 /* Whether a sink of this size would meet nothing else of the client's. */
 static bool window_is_free(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space,
 			   const struct place *place, u64 start, u64 size)
 {
-	uvm_va_space_t *va_space = gpu_va_space->va_space;
 	u64 end = start + size - 1;
 
-	if (!uvm_gpu_can_address(gpu_va_space->gpu, start, size) ||
-	    uvm_mps_sink_overlaps(client, gpu_va_space, start, end))
-		return false;
-	if (place->external)
-		return start >= place->va_range->node.start && end <= place->va_range->node.end &&
-		       !uvm_ext_gpu_map_iter_first(place->external, gpu_va_space->gpu, start, end);
 	/* HMM makes blocks of 2 MiB wherever the process has memory: stay small. */
-	if (uvm_hmm_is_enabled(va_space) && size > UVM_MPS_WINDOW_0)
+	if (!place->room.external && uvm_hmm_is_enabled(gpu_va_space->va_space) && size > UVM_MPS_WINDOW_0)
 		return false;
-	return uvm_va_space_range_empty(va_space, start, end);
+	return start >= place->room.start && end <= place->room.end &&
+	       uvm_gpu_can_address(gpu_va_space->gpu, start, size) &&
+	       !uvm_mps_obstacle(client, gpu_va_space, &place->room, &start, &end);
+}
+
+/* The levels whose window finds room: the largest needs only that of its entries which has the address. */
+static u8 free_windows(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space,
+		       const struct place *place, u64 address)
+{
+	unsigned int level;
+	u8 free = 0;
+
+	for (level = 0; level < 3; level++) {
+		u64 size = uvm_mps_window(level);
+
+		if (!window_is_free(client, gpu_va_space, place, UVM_ALIGN_DOWN(address, size), size))
+			break; /* A larger one holds the smaller. */
+		free |= 1u << level;
+	}
+	if (free & 2 && uvm_gpu_can_address(gpu_va_space->gpu, UVM_ALIGN_DOWN(address, (u64)UVM_MPS_WINDOW_3),
+					    UVM_MPS_WINDOW_3))
+		free |= 8;
+	return free;
 }
 
 /* The caller holds client->lock if there is a client. */
@@ -143,11 +165,12 @@ static void gather(struct uvm_mps_facts *facts, struct place *place, struct uvm_
 		   uvm_gpu_va_space_t *gpu_va_space, const uvm_fault_buffer_entry_t *entry)
 {
 	u64 address = entry->fault_address;
-	unsigned int level;
 
 	facts->kind = kind_of(entry);
 	facts->reason = reason_of(entry);
 	facts->prefetch = entry->fault_access_type == UVM_FAULT_ACCESS_TYPE_PREFETCH;
+	facts->fetch = entry->fault_source.client_type == UVM_FAULT_CLIENT_TYPE_GPC &&
+		       entry->fault_source.client_id == GPC_CLIENT_GCC;
 	facts->ats = g_uvm_global.ats.enabled;
 	facts->addressable = uvm_gpu_can_address(gpu_va_space->gpu, UVM_ALIGN_DOWN(address, UVM_PAGE_SIZE_4K),
 						 UVM_PAGE_SIZE_4K);
@@ -158,18 +181,32 @@ static void gather(struct uvm_mps_facts *facts, struct place *place, struct uvm_
 	facts->condemned = test_bit(CLIENT_CONDEMNED, &client->state);
 	facts->sinks = client->num_sinks;
 	facts->retries = (u32)atomic_read(&client->retries);
-	place->sink = uvm_mps_sink_at(client, gpu_va_space, address);
-	facts->covered = place->sink != NULL;
-	facts->hits = place->sink ? place->sink->hits : 0;
-	if (facts->covered || place->map)
-		return;
-	for (level = 0; level < UVM_MPS_LEVELS; level++) {
-		u64 size = uvm_mps_window(level);
+	place->sink = place->map ? uvm_mps_sink_of_map(client, place->map) :
+				   uvm_mps_sink_at(client, gpu_va_space, address);
+	place->whole = uvm_mps_whole_of(client, gpu_va_space);
+	facts->whole = place->whole != NULL;
+	if (place->sink || !uvm_mps_whole_in(place->whole, address, address))
+		place->whole = NULL;
+	facts->covered = place->sink || place->whole;
+	facts->hits = place->sink ? place->sink->hits : place->whole ? place->whole->hits : 0;
+	if (!facts->covered && !place->map)
+		facts->free_windows = free_windows(client, gpu_va_space, place, address);
+}
 
-		if (!window_is_free(client, gpu_va_space, place, UVM_ALIGN_DOWN(address, size), size))
-			break; /* A larger one holds the smaller. */
-		facts->free_windows |= 1u << level;
-	}
+/* An ordinary sink, or the last resort where that is decided or no memory is left for another. */
+static NV_STATUS insert(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space, u64 address,
+			const struct place *place, const struct uvm_mps_decision *decision, bool whole)
+{
+	NV_STATUS status = NV_ERR_NO_MEMORY;
+
+	if (!whole)
+		status = uvm_mps_sink_insert(client, gpu_va_space, &place->room, address, decision);
+	if (status != NV_ERR_NO_MEMORY || place->room.external || uvm_mps_whole_of(client, gpu_va_space))
+		return status;
+	if (uvm_mps_whole_insert(client, gpu_va_space) == NV_OK &&
+	    uvm_mps_whole_in(uvm_mps_whole_of(client, gpu_va_space), address, address))
+		return NV_OK;
+	return whole ? uvm_mps_sink_insert(client, gpu_va_space, &place->room, address, decision) : status;
 }
 
 static NV_STATUS perform(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space, u64 address,
@@ -177,10 +214,14 @@ static NV_STATUS perform(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_
 {
 	switch (decision->action) {
 	case UVM_MPS_ACT_RETRY:
-		place->sink->hits++;
+		if (place->sink)
+			place->sink->hits++;
+		else
+			uvm_mps_whole_hit(client, place->whole);
 		return NV_OK;
 	case UVM_MPS_ACT_INSERT:
-		return uvm_mps_sink_insert(client, gpu_va_space, address, decision);
+	case UVM_MPS_ACT_WHOLE:
+		return insert(client, gpu_va_space, address, place, decision, decision->action == UVM_MPS_ACT_WHOLE);
 	case UVM_MPS_ACT_REMAP:
 		atomic_inc(&client->retries);
 		return uvm_mps_sink_remap(client, gpu_va_space, place->map, decision);
@@ -208,7 +249,7 @@ static void fault_record(struct uvm_mps_record *rec, struct uvm_mps_client *clie
 }
 
 /* Writes the record unless the client's share of the ring is used up. */
-static void tell(struct uvm_mps_client *client, struct uvm_mps_record *rec, struct pid *pid)
+void uvm_mps_tell(struct uvm_mps_client *client, struct uvm_mps_record *rec, struct pid *pid)
 {
 	struct uvm_mps_meter *meter = client ? &client->meter : &uvm_mps.stray_meter;
 	struct uvm_mps_record gap;
@@ -287,7 +328,7 @@ static bool fatal_fault(uvm_gpu_va_space_t *gpu_va_space, uvm_user_channel_t *ch
 	rec.sink = decision.sink;
 	rec.nv_status = status;
 	uvm_mps_count(STAT_FAULTS);
-	tell(client, &rec, client ? client->pid : NULL);
+	uvm_mps_tell(client, &rec, client ? client->pid : NULL);
 	return decision.action != UVM_MPS_ACT_PASS;
 }
 
@@ -338,6 +379,6 @@ void uvm_mps_zombie_fault(uvm_fault_buffer_entry_t *entry)
 	rec.flags |= UVM_MPS_F_REPLAYABLE | UVM_MPS_F_SUBCONTEXT;
 	uvm_mps_blame_grave(&rec, &pid);
 	uvm_mps_count(STAT_ZOMBIES);
-	tell(NULL, &rec, pid);
+	uvm_mps_tell(NULL, &rec, pid);
 	put_pid(pid);
 }

@@ -7,6 +7,7 @@
  * as usual. What an endless kernel does after that time is what it does today.
  */
 #include <linux/file.h>
+#include <linux/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include "uvm_mps_internal.h"
@@ -18,13 +19,55 @@ struct uvm_mps_hold {
 	struct uvm_mps_client *client;	/* lives as long as its files */
 };
 
-static void push_hold(struct uvm_mps_client *client, u32 type)
+/*
+ * MiB of the process's memory on the host that are held, too: the driver keeps
+ * an address space whole as long as it may have to look into it. None of a
+ * client in the driver's mode for several processes, which is bound to none.
+ */
+static u32 host_memory(uvm_va_space_t *va_space)
+{
+	struct mm_struct *mm = uvm_va_space_mm_retain(va_space);
+	u64 pages = mm ? get_mm_rss(mm) : 0;
+
+	if (mm)
+		uvm_va_space_mm_release(va_space);
+	return (u32)((pages * PAGE_SIZE + (1u << 20) - 1) >> 20);
+}
+
+static void put_now(struct file *file)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 1, 0)
+	__fput_sync(file);
+#else
+	fput(file);
+#endif
+}
+
+/*
+ * In the thread that ends the hold: the system's own work for it is everybody's,
+ * and a teardown takes long. The descriptor of a process's address space holds
+ * the one of its VA space, whose turn therefore comes afterwards.
+ */
+static void put_file(struct file *file)
+{
+	struct file *owner = NULL;
+	void *ptr = NULL;
+
+	if (uvm_fd_type(file, &ptr) == UVM_FD_MM)
+		owner = get_file((struct file *)ptr);
+	put_now(file);
+	if (owner)
+		put_now(owner);
+}
+
+static void push_hold(struct uvm_mps_client *client, u32 type, u32 count)
 {
 	struct uvm_mps_record rec;
 
 	if (!uvm_mps_feeding())
 		return;
 	uvm_mps_record_init(&rec, type, client, NULL);
+	rec.count = count;
 	uvm_mps_record_push(&rec, client->pid);
 }
 
@@ -35,10 +78,10 @@ static void hold_end(struct work_struct *work)
 	spin_lock(&uvm_mps.lock);
 	list_del(&hold->node);
 	if (--hold->client->holds == 0)
-		push_hold(hold->client, UVM_MPS_HOLD_END);
+		push_hold(hold->client, UVM_MPS_HOLD_END, 0);
 	spin_unlock(&uvm_mps.lock);
 
-	fput(hold->file);
+	put_file(hold->file);
 	kfree(hold);
 }
 
@@ -79,6 +122,7 @@ int uvm_mps_flush(struct file *filp, fl_owner_t id)
 	struct uvm_mps_client *client;
 	struct uvm_mps_hold *hold;
 	uvm_va_space_t *va_space;
+	u32 kept;
 
 	if (!dies_suddenly() || uvm_mps_mode() != UVM_MPS_ISOLATE || !hold_ms)
 		return 0;
@@ -92,6 +136,7 @@ int uvm_mps_flush(struct file *filp, fl_owner_t id)
 		return 0;
 	INIT_DELAYED_WORK(&hold->work, hold_end);
 	hold->client = client;
+	kept = host_memory(va_space);
 
 	spin_lock(&uvm_mps.lock);
 	if (!has_shared_channel(client)) {
@@ -103,7 +148,7 @@ int uvm_mps_flush(struct file *filp, fl_owner_t id)
 	list_add_tail(&hold->node, &uvm_mps.holds);
 	if (client->holds++ == 0) {
 		uvm_mps_count(STAT_HELD);
-		push_hold(client, UVM_MPS_HELD);
+		push_hold(client, UVM_MPS_HELD, kept);
 	}
 	queue_delayed_work(uvm_mps.queue, &hold->work, msecs_to_jiffies(hold_ms));
 	spin_unlock(&uvm_mps.lock);

@@ -2,14 +2,13 @@
 /*
  * What the hooks in nvidia-uvm call. Everything here is reached only on paths
  * that create, register, destroy or have already failed; the refusal test on
- * the ioctl and mmap paths is a jump label that is a no-op until some client
- * has been condemned.
+ * the ioctl and mmap paths is one load until some client has been condemned.
  */
 #ifndef UVM_MPS_HOOKS_H
 #define UVM_MPS_HOOKS_H
 
+#include <linux/atomic.h>
 #include <linux/fs.h>
-#include <linux/jump_label.h>
 #include "uvm_forward_decl.h"
 #include "uvm_hal_types.h"
 #include "uvm_user_channel.h"
@@ -50,13 +49,13 @@ void uvm_mps_zombie_fault(uvm_fault_buffer_entry_t *entry);
 /* A descriptor is being closed. Keeps a suddenly dead client's page tables. */
 int uvm_mps_flush(struct file *filp, fl_owner_t id);
 
-DECLARE_STATIC_KEY_FALSE(uvm_mps_any_condemned);
+extern atomic_t uvm_mps_condemned;	/* clients */
 bool uvm_mps_refuses(struct file *filp, unsigned int cmd);
 
 /* Whether the owner of the descriptor may map no more. cmd: the ioctl, 0 for mmap. */
 static inline bool uvm_mps_refused(struct file *filp, unsigned int cmd)
 {
-	return static_branch_unlikely(&uvm_mps_any_condemned) && uvm_mps_refuses(filp, cmd);
+	return unlikely(atomic_read(&uvm_mps_condemned)) && uvm_mps_refuses(filp, cmd);
 }
 
 #endif

@@ -34,12 +34,31 @@ struct uvm_mps_channel {
 	bool shared_tsg;		/* has a subcontext table, so may be shared */
 };
 
-/* One mapping of ours in a client's page tree. */
+/* One mapping of ours in a client's page tree, or one of the client's that was rewritten. */
 struct uvm_mps_sink_map {
 	struct list_head node;
 	uvm_gpu_va_space_t *gpu_va_space;
-	uvm_page_table_range_vec_t vec;
+	const uvm_ext_gpu_map_t *map;		/* the client's, only compared: it may be gone; NULL for our own */
+	uvm_page_table_range_vec_t vec;		/* our own */
 	unsigned int hits;
+};
+
+/* All that is free of a client's address space on one GPU, as one sink. */
+struct uvm_mps_extent {
+	u64 start, end;		/* inclusive */
+};
+
+struct uvm_mps_whole {
+	struct list_head node;
+	uvm_gpu_va_space_t *gpu_va_space;
+	unsigned int hits, count;
+	struct uvm_mps_extent *extents;
+};
+
+/* Where a sink may grow: in a hole of an external range, whose range-tree lock is held, or where no range is. */
+struct uvm_mps_room {
+	uvm_mps_external_t *external;
+	u64 start, end;		/* inclusive */
 };
 
 /* The private page of one client on one GPU. Sharing it would be a covert channel. */
@@ -61,15 +80,15 @@ struct uvm_mps_client {
 	struct mutex lock;
 	struct list_head sinks;
 	struct list_head pages;
-	unsigned int num_sinks;
+	struct list_head wholes;
+	unsigned int num_sinks;		/* so far */
 
 	atomic_t retries;
 	unsigned long state;		/* bits below */
-	struct work_struct condemn_work;
 	struct delayed_work kill_work;
 };
 
-enum { CLIENT_CONDEMNED, CLIENT_REFUSING, CLIENT_KILLED };
+enum { CLIENT_CONDEMNED, CLIENT_KILLED };
 
 struct uvm_mps_state {
 	spinlock_t lock;
@@ -97,7 +116,7 @@ static inline u32 uvm_mps_mode(void)
 /* uvm_mps_client.c */
 struct uvm_mps_client *uvm_mps_client_find(uvm_va_space_t *va_space);
 void uvm_mps_condemn(struct uvm_mps_client *client);
-bool uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid);
+void uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid);
 size_t uvm_mps_state_count(void);
 size_t uvm_mps_state_fill(struct uvm_mps_record *recs, struct pid **pids, size_t max);
 int uvm_mps_claim(const struct uvm_mps_claim *claim);
@@ -105,13 +124,25 @@ int uvm_mps_claim(const struct uvm_mps_claim *claim);
 /* uvm_mps_hold.c */
 int uvm_mps_release(u64 va_space_id);
 
+/* uvm_mps_fault.c */
+void uvm_mps_tell(struct uvm_mps_client *client, struct uvm_mps_record *rec, struct pid *pid);
+
 /* uvm_mps_sink.c */
 struct uvm_mps_sink_map *uvm_mps_sink_at(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space, u64 address);
-bool uvm_mps_sink_overlaps(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space, u64 start, u64 end);
+struct uvm_mps_sink_map *uvm_mps_sink_of_map(struct uvm_mps_client *client, const uvm_ext_gpu_map_t *map);
+bool uvm_mps_obstacle(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space, const struct uvm_mps_room *room,
+		      u64 *start, u64 *end);
 NV_STATUS uvm_mps_sink_insert(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space,
-			      u64 address, const struct uvm_mps_decision *decision);
+			      const struct uvm_mps_room *room, u64 address, const struct uvm_mps_decision *decision);
 NV_STATUS uvm_mps_sink_remap(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space,
 			     uvm_ext_gpu_map_t *map, const struct uvm_mps_decision *decision);
+
+/* uvm_mps_whole.c */
+struct uvm_mps_whole *uvm_mps_whole_of(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space);
+const struct uvm_mps_extent *uvm_mps_whole_in(const struct uvm_mps_whole *whole, u64 start, u64 end);
+void uvm_mps_whole_hit(struct uvm_mps_client *client, struct uvm_mps_whole *whole);
+NV_STATUS uvm_mps_whole_insert(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space);
+void uvm_mps_whole_fini(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space);
 
 /* uvm_mps_notice.c */
 int uvm_mps_notice_init(void);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * /dev/nvidia-uvm-mps: a ring of records that a writer never waits for, a
- * cursor for each reader, a snapshot of what is alive before its first event,
+ * /dev/nvidia-uvm-mps: records in rings that a writer never waits for, a place
+ * in them for each reader, a snapshot of what is alive before its first event,
  * and the ioctls for the policy.
  */
 #include <linux/miscdevice.h>
@@ -13,8 +13,9 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include "uvm_mps_internal.h"
+#include "uvm_mps_tested.h"
 
-#define RING_RECORDS	4096u
+#define RING_RECORDS	4096u	/* of each ring */
 #define KILL_MS		3000u
 #define HOLD_MS		3000u
 #define HOLD_MS_MAX	60000u	/* a dead client's memory is not kept longer */
@@ -43,14 +44,23 @@ struct slot {
 
 static DEFINE_SPINLOCK(ring_lock);
 static DECLARE_WAIT_QUEUE_HEAD(ring_wait);
-static struct slot *ring;
-static u64 ring_head;		/* number of the next record; written under ring_lock */
+/*
+ * Who comes and goes, as often as any user likes, and what happens to clients,
+ * which is metered: nobody's coming and going pushes out a fault's record.
+ */
+enum { RING_STATE, RING_EVENTS, RINGS };
+static struct {
+	struct slot *slots;
+	u64 head;		/* records so far */
+} rings[RINGS];
+static u64 next_seq;		/* of the next record in whichever ring; written under ring_lock */
 static bool registered;
 
 /* What one open file has still to be told. */
 struct reader {
 	struct mutex lock;
-	u64 next;
+	u64 next;			/* the number of the record that is due */
+	u64 at[RINGS];
 	struct uvm_mps_record *state;	/* the snapshot, and the pids of its records */
 	struct pid **pids;
 	size_t state_len, state_next;
@@ -86,18 +96,29 @@ void uvm_mps_record_init(struct uvm_mps_record *rec, u32 type, const struct uvm_
 		memcpy(rec->gpu_uuid, uvm_mps_gpu_uuid(gpu), sizeof(rec->gpu_uuid));
 }
 
+static unsigned int ring_of(u32 type)
+{
+	return type >= UVM_MPS_CHANNEL_ADD && type <= UVM_MPS_VASPACE_DEL ? RING_STATE : RING_EVENTS;
+}
+
+static struct slot *slot_at(unsigned int ring, u64 n)
+{
+	return &rings[ring].slots[n % RING_RECORDS];
+}
+
 void uvm_mps_record_push(struct uvm_mps_record *rec, struct pid *pid)
 {
+	unsigned int ring = ring_of(rec->type);
 	struct slot *slot;
 	struct pid *old;
 
 	spin_lock(&ring_lock);
-	slot = &ring[ring_head % RING_RECORDS];
+	slot = slot_at(ring, rings[ring].head++);
 	old = slot->pid;
-	rec->seq = ring_head;
+	rec->seq = next_seq;
 	slot->rec = *rec;
 	slot->pid = get_pid(pid);
-	WRITE_ONCE(ring_head, ring_head + 1);
+	WRITE_ONCE(next_seq, next_seq + 1);
 	spin_unlock(&ring_lock);
 
 	uvm_mps_count(STAT_RECORDS);
@@ -145,7 +166,9 @@ static int take_snapshot(struct reader *reader)
 	count = uvm_mps_state_fill(reader->state, reader->pids, count);
 	uvm_mps_record_init(&reader->state[count], UVM_MPS_SNAPSHOT_END, NULL, NULL);
 	spin_lock(&ring_lock);
-	reader->next = ring_head;
+	reader->next = next_seq;
+	for (i = 0; i < RINGS; i++)
+		reader->at[i] = rings[i].head;
 	spin_unlock(&ring_lock);
 	spin_unlock(&uvm_mps.lock);
 
@@ -187,35 +210,38 @@ static void name_process(struct uvm_mps_record *rec, struct pid *pid)
 {
 	rec->tgid_init = pid_nr(pid);
 	rec->tgid = pid_nr_ns(pid, task_active_pid_ns(current));
-	put_pid(pid);
 }
 
-/* The next record for this reader; false if there is none. */
+/* The next record for this reader, which stays the next until it is taken; false if there is none. */
 static bool next_record(struct reader *reader, struct uvm_mps_record *rec)
 {
+	const struct slot *first = NULL;
 	struct pid *pid = NULL;
 	bool got = true;
-	u64 lost;
+	unsigned int i;
+	u64 found;
 
 	if (reader->state_next < reader->state_len) {
 		*rec = reader->state[reader->state_next];
-		name_process(rec, reader->pids[reader->state_next++]);
+		name_process(rec, reader->pids[reader->state_next]);
 		return true;
 	}
 
 	spin_lock(&ring_lock);
-	lost = uvm_mps_ring_lost(ring_head, reader->next, RING_RECORDS);
-	if (lost) {
+	for (i = 0; i < RINGS; i++) {
+		reader->at[i] += uvm_mps_ring_lost(rings[i].head, reader->at[i], RING_RECORDS);
+		if (reader->at[i] != rings[i].head && (!first || slot_at(i, reader->at[i])->rec.seq < first->rec.seq))
+			first = slot_at(i, reader->at[i]);
+	}
+	/* A number that is in no ring any more is lost. */
+	found = first ? first->rec.seq : next_seq;
+	if (found != reader->next) {
 		uvm_mps_record_init(rec, UVM_MPS_OVERRUN, NULL, NULL);
 		rec->seq = reader->next;
-		rec->count = (u32)min_t(u64, lost, U32_MAX);
-		reader->next += rec->count;
-		atomic64_add(rec->count, &uvm_mps.stats[STAT_LOST]);
-	} else if (reader->next != ring_head) {
-		const struct slot *slot = &ring[reader->next++ % RING_RECORDS];
-
-		*rec = slot->rec;
-		pid = get_pid(slot->pid);
+		rec->count = (u32)min_t(u64, found - reader->next, U32_MAX);
+	} else if (first) {
+		*rec = first->rec;
+		pid = get_pid(first->pid);
 	} else {
 		got = false;
 	}
@@ -223,12 +249,27 @@ static bool next_record(struct reader *reader, struct uvm_mps_record *rec)
 
 	if (got)
 		name_process(rec, pid);
+	put_pid(pid);
 	return got;
+}
+
+/* The reader has it. */
+static void take_record(struct reader *reader, const struct uvm_mps_record *rec)
+{
+	if (reader->state_next < reader->state_len) {
+		put_pid(reader->pids[reader->state_next++]);
+	} else if (rec->type == UVM_MPS_OVERRUN) {
+		reader->next += rec->count;
+		atomic64_add(rec->count, &uvm_mps.stats[STAT_LOST]);
+	} else {
+		reader->next = rec->seq + 1;
+		reader->at[ring_of(rec->type)]++;
+	}
 }
 
 static bool is_readable(struct reader *reader)
 {
-	return reader->state_next < reader->state_len || READ_ONCE(ring_head) != reader->next;
+	return reader->state_next < reader->state_len || READ_ONCE(next_seq) != reader->next;
 }
 
 static ssize_t read_some(struct reader *reader, char __user *buf, size_t len)
@@ -239,6 +280,7 @@ static ssize_t read_some(struct reader *reader, char __user *buf, size_t len)
 	while (len - done >= sizeof(rec) && next_record(reader, &rec)) {
 		if (copy_to_user(buf + done, &rec, sizeof(rec)))
 			return done ? (ssize_t)done : -EFAULT;
+		take_record(reader, &rec);
 		done += sizeof(rec);
 		cond_resched();
 	}
@@ -433,18 +475,20 @@ static void apply_parameters(void)
 
 int uvm_mps_notice_init(void)
 {
+	struct slot *slots;
 	int ret;
 
 	BUILD_BUG_ON(sizeof(struct uvm_mps_record) != UVM_MPS_RECORD_SIZE);
 	BUILD_BUG_ON(sizeof(struct uvm_mps_stats) != STAT_COUNT * sizeof(u64));
 
-	ring = vzalloc(RING_RECORDS * sizeof(*ring));
-	if (!ring)
+	slots = vzalloc(RINGS * RING_RECORDS * sizeof(*slots));
+	if (!slots)
 		return -ENOMEM;
+	rings[RING_STATE].slots = slots;
+	rings[RING_EVENTS].slots = slots + RING_RECORDS;
 	ret = misc_register(&mps_misc);
 	if (ret) {
-		vfree(ring);
-		ring = NULL;
+		vfree(slots);
 		return ret;
 	}
 	apply_parameters();
@@ -454,12 +498,12 @@ int uvm_mps_notice_init(void)
 
 void uvm_mps_notice_exit(void)
 {
+	struct slot *slots = rings[RING_STATE].slots;
 	unsigned int i;
 
 	WRITE_ONCE(registered, false);
 	misc_deregister(&mps_misc);
-	for (i = 0; i < RING_RECORDS; i++)
-		put_pid(ring[i].pid);
-	vfree(ring);
-	ring = NULL;
+	for (i = 0; i < RINGS * RING_RECORDS; i++)
+		put_pid(slots[i].pid);
+	vfree(slots);
 }

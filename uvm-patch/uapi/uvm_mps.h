@@ -29,9 +29,9 @@ enum uvm_mps_record_type {
 	UVM_MPS_FATAL_FAULT = 6,	/* verdict: what was done about it */
 	UVM_MPS_ZOMBIE_FAULT = 7,	/* a dead subcontext: the driver cancels the whole TSG */
 	UVM_MPS_SNAPSHOT_END = 8,
-	UVM_MPS_SUPPRESSED = 9,		/* count: fault records of this client left out */
+	UVM_MPS_SUPPRESSED = 9,		/* count: records of this client's faults and refusals left out */
 	UVM_MPS_KILLED = 10,		/* the kernel sent SIGKILL */
-	UVM_MPS_HELD = 11,		/* a client died with channels: its page tables are kept */
+	UVM_MPS_HELD = 11,		/* a client died with channels: its page tables are kept; count: see there */
 	UVM_MPS_HOLD_END = 12,
 	UVM_MPS_REFUSED = 13,		/* a condemned client asked for a mapping; address: the ioctl */
 };
@@ -78,7 +78,7 @@ struct uvm_mps_record {
 	__u64 time_ns;		/* CLOCK_BOOTTIME */
 	__u64 gpu_time_ns;	/* the fault's own time stamp, 0 if none */
 	__u32 type;
-	__u32 count;		/* OVERRUN, SUPPRESSED: records; FATAL_FAULT: merged faults */
+	__u32 count;		/* OVERRUN, SUPPRESSED: records; FATAL_FAULT: merged faults; HELD: MiB of host memory kept */
 	__u32 tgid;		/* in the reader's PID namespace, 0 if not visible there */
 	__u32 tgid_init;	/* in the initial PID namespace */
 	__u64 va_space_id;	/* never reused while the module is loaded, 0 if unknown */

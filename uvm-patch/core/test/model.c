@@ -16,6 +16,7 @@ static char class_of(const struct uvm_mps_facts *f)
 		{ f->reason == UVM_MPS_REASON_FAULT_TYPE, 'I' },
 		{ f->reason != UVM_MPS_REASON_ADDRESS && f->reason != UVM_MPS_REASON_PERMISSIONS, 'Q' },
 		{ f->prefetch, 'M' },
+		{ f->fetch, 'N' },
 		{ f->ats, 'F' },
 		{ !f->addressable, 'G' },
 		{ f->range >= UVM_MPS_RANGE_DRIVER, 'L' },
@@ -30,8 +31,8 @@ static char class_of(const struct uvm_mps_facts *f)
 
 static __u32 size_of(const struct uvm_mps_facts *f)
 {
-	const int want = (f->sinks >= 8) + (f->sinks >= 32);
-	const __u32 sizes[] = { 64u << 10, 2u << 20, 32u << 20 };
+	const int want = (f->sinks >= 8) + (f->sinks >= 32) + (f->sinks >= 64);
+	const __u32 sizes[] = { 64u << 10, 2u << 20, 32u << 20, 1u << 30 };
 	int level;
 
 	for (level = want; level >= 0; level--)
@@ -47,8 +48,11 @@ void model_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d)
 	const int dead = cls == 'D' && f->range == UVM_MPS_RANGE_ZOMBIE && f->replayable;
 	const int can = hole || cls == 'C' || dead;
 	const int company = f->shared || f->alone;
-	const int replay = hole && f->covered;
-	const int spent = replay ? f->hits >= 4096 : hole ? f->sinks >= f->max_sinks : f->retries >= 4096;
+	const int replay = (hole || cls == 'C') && f->covered;
+	const int whole = cls == 'A' && !f->whole && (f->sinks >= 128 || f->sinks >= f->max_sinks);
+	const int spent = replay ? f->hits >= 1 << 20 :
+			  hole && whole ? f->max_sinks == 0 :
+			  hole ? f->sinks >= f->max_sinks : f->retries >= 1 << 20;
 	const int insert = hole && !replay;
 	const int good = f->mode == UVM_MPS_ISOLATE && f->known && company && can && !spent;
 
@@ -61,7 +65,7 @@ void model_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d)
 		     f->condemned ? UVM_MPS_REPEAT : UVM_MPS_ISOLATED;
 	d->action = !good ? UVM_MPS_ACT_PASS :
 		    replay ? UVM_MPS_ACT_RETRY :
-		    hole ? UVM_MPS_ACT_INSERT :
+		    hole ? (whole ? UVM_MPS_ACT_WHOLE : UVM_MPS_ACT_INSERT) :
 		    cls == 'C' ? UVM_MPS_ACT_REMAP : UVM_MPS_ACT_PERMIT;
 	d->size = good && insert ? size_of(f) : 0;
 	d->sink = !good || replay ? UVM_MPS_SINK_NONE :

@@ -23,7 +23,7 @@ static struct uvm_mps_facts wild_store(void)
 	f.reason = UVM_MPS_REASON_ADDRESS;
 	f.range = UVM_MPS_RANGE_NONE;
 	f.replayable = f.known = f.shared = f.addressable = 1;
-	f.free_windows = 7;
+	f.free_windows = 15;
 	f.max_sinks = UVM_MPS_DEFAULT_SINKS;
 	return f;
 }
@@ -89,6 +89,44 @@ static void class_c_a_denied_store_rewrites_the_mapping(void)
 	acts(&f, 'C', UVM_MPS_ACT_REMAP, UVM_MPS_SINK_REMAP_SPARSE, 0);
 	f.range = UVM_MPS_RANGE_EXTERNAL_4K;
 	acts(&f, 'C', UVM_MPS_ACT_REMAP, UVM_MPS_SINK_REMAP_PAGE, 0);
+}
+
+/* One storm on one mapping: whatever the fault buffer held is replayed, and no retry of the client's is used up. */
+static void class_c_a_mapping_is_rewritten_once_and_then_only_replayed(void)
+{
+	struct uvm_mps_facts f = wild_store();
+
+	f.kind = UVM_MPS_KIND_PERMISSION;
+	f.reason = UVM_MPS_REASON_PERMISSIONS;
+	f.range = UVM_MPS_RANGE_EXTERNAL_64K;
+	f.condemned = f.covered = 1;
+	f.retries = UVM_MPS_MAX_RETRIES;
+	for (f.hits = 0; f.hits < 16 * 8192; f.hits += 8192)
+		acts(&f, 'C', UVM_MPS_ACT_RETRY, UVM_MPS_SINK_NONE, 0);
+	f.range = UVM_MPS_RANGE_EXTERNAL_4K;
+	acts(&f, 'C', UVM_MPS_ACT_RETRY, UVM_MPS_SINK_NONE, 0);
+	f.hits = UVM_MPS_MAX_HITS;
+	passes(&f, 'C', UVM_MPS_LIMIT);
+}
+
+static void class_n_a_fetch_is_left_alone_whatever_could_be_mapped(void)
+{
+	unsigned int range;
+
+	for (range = 0; range <= UVM_MPS_RANGE_COUNT; range++) {
+		struct uvm_mps_facts f = wild_store();
+
+		f.fetch = 1;
+		f.range = (__u8)range;
+		passes(&f, 'N', UVM_MPS_CLASS);
+		f.covered = 1;
+		passes(&f, 'N', UVM_MPS_CLASS);
+		f.prefetch = 1;
+		passes(&f, 'M', UVM_MPS_CLASS);
+		f.prefetch = 0;
+		f.mode = UVM_MPS_OBSERVE;
+		passes(&f, 'N', UVM_MPS_PASSED);
+	}
 }
 
 static void class_d_only_dead_managed_memory_is_permitted_and_only_to_an_sm(void)
@@ -179,6 +217,12 @@ static void windows_grow_with_the_number_of_sinks_and_shrink_to_what_is_free(voi
 	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_1);
 	f.sinks = UVM_MPS_LEVEL_2_AFTER;
 	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_2);
+	f.sinks = UVM_MPS_LEVEL_3_AFTER - 1;
+	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_2);
+	f.sinks = UVM_MPS_LEVEL_3_AFTER;
+	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_3);
+	f.free_windows = 7;
+	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_2);
 	f.free_windows = 3;
 	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_1);
 	f.free_windows = 1;
@@ -186,14 +230,45 @@ static void windows_grow_with_the_number_of_sinks_and_shrink_to_what_is_free(voi
 	f.free_windows = 0;
 	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_PAGE, UVM_MPS_PAGE);
 	CHECK(uvm_mps_window(0) == UVM_MPS_WINDOW_0);
-	CHECK(uvm_mps_window(99) == UVM_MPS_WINDOW_2);
+	CHECK(uvm_mps_window(99) == UVM_MPS_WINDOW_3);
+}
+
+static void the_last_resort_is_all_that_is_free_and_only_once(void)
+{
+	struct uvm_mps_facts f = wild_store();
+
+	f.condemned = 1;
+	f.sinks = UVM_MPS_WHOLE_AFTER - 1;
+	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_3);
+	f.sinks = UVM_MPS_WHOLE_AFTER;
+	acts(&f, 'A', UVM_MPS_ACT_WHOLE, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_3);
+	f.whole = 1;
+	acts(&f, 'A', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_3);
+	/* A hole in an external range is not free: it is the client's. */
+	f.whole = 0;
+	f.range = UVM_MPS_RANGE_EXTERNAL_HOLE;
+	acts(&f, 'B', UVM_MPS_ACT_INSERT, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_3);
+	/* Before a client is given up, wherever the limit is. */
+	f = wild_store();
+	f.max_sinks = f.sinks = 3;
+	acts(&f, 'A', UVM_MPS_ACT_WHOLE, UVM_MPS_SINK_SPARSE, UVM_MPS_WINDOW_0);
+	f.whole = 1;
+	passes(&f, 'A', UVM_MPS_LIMIT);
+}
+
+/* Wild int32 and int64 indexes: what a client may have by default is enough by far. */
+static void no_ordinary_bug_reaches_the_limit(void)
+{
+	CHECK(UVM_MPS_LEVEL_3_AFTER + (16ull << 30) / UVM_MPS_WINDOW_3 < UVM_MPS_WHOLE_AFTER);
+	CHECK(UVM_MPS_WHOLE_AFTER < UVM_MPS_DEFAULT_SINKS / 4);
+	CHECK(UVM_MPS_MAX_HITS >= 100 * 8192);
 }
 
 static void a_covered_address_is_only_replayed_until_that_stops_helping(void)
 {
 	struct uvm_mps_facts f = wild_store();
 
-	f.condemned = f.covered = 1;
+	f.condemned = f.covered = f.whole = 1;
 	f.sinks = f.max_sinks;
 	acts(&f, 'A', UVM_MPS_ACT_RETRY, UVM_MPS_SINK_NONE, 0);
 	f.hits = UVM_MPS_MAX_HITS - 1;
@@ -206,6 +281,7 @@ static void the_number_of_sinks_and_of_retries_is_limited(void)
 {
 	struct uvm_mps_facts f = wild_store();
 
+	f.whole = 1;
 	f.sinks = f.max_sinks - 1;
 	CHECK(decide(&f).action == UVM_MPS_ACT_INSERT);
 	f.sinks = f.max_sinks;
@@ -302,8 +378,10 @@ static void random_facts(struct uvm_mps_facts *f)
 	f->ats = !((r >> 33) & 7);
 	f->addressable = !!((r >> 36) & 7);
 	f->covered = !((r >> 39) & 3);
-	f->free_windows = (r >> 41) & 7;
-	f->max_sinks = (__u32)(s & 0xff);
+	f->free_windows = (r >> 41) & 15;
+	f->fetch = !((r >> 45) & 7);
+	f->whole = (r >> 48) & 1;
+	f->max_sinks = (__u32)(s & 0xff) * ((r >> 49) & 3);
 	f->sinks = near_limit((s >> 8) & 0xffff, f->max_sinks ? f->max_sinks : 1);
 	f->hits = near_limit((s >> 24) & 0xfffff, UVM_MPS_MAX_HITS);
 	f->retries = near_limit((s >> 44) & 0xfffff, UVM_MPS_MAX_RETRIES);
@@ -354,11 +432,15 @@ int main(int argc, char **argv)
 	RUN(class_a_a_hole_gets_a_sparse_window);
 	RUN(class_b_the_unmapped_part_of_an_external_range_is_a_hole);
 	RUN(class_c_a_denied_store_rewrites_the_mapping);
+	RUN(class_c_a_mapping_is_rewritten_once_and_then_only_replayed);
 	RUN(class_d_only_dead_managed_memory_is_permitted_and_only_to_an_sm);
 	RUN(classes_e_f_g_l_are_left_alone);
 	RUN(classes_h_i_j_k_m_q_are_settled_by_type_wherever_they_are);
+	RUN(class_n_a_fetch_is_left_alone_whatever_could_be_mapped);
 	RUN(nothing_is_isolated_unless_asked_for_a_known_client_in_company);
 	RUN(windows_grow_with_the_number_of_sinks_and_shrink_to_what_is_free);
+	RUN(the_last_resort_is_all_that_is_free_and_only_once);
+	RUN(no_ordinary_bug_reaches_the_limit);
 	RUN(a_covered_address_is_only_replayed_until_that_stops_helping);
 	RUN(the_number_of_sinks_and_of_retries_is_limited);
 	RUN(the_meter_allows_a_burst_then_a_rate_and_counts_the_rest);

@@ -26,7 +26,7 @@
 #define EMU_VIDMEM	(96ull << 20)
 #define EMU_USER_MEM	(16ull << 20)	/* at the top, for external allocations; the rest is UVM's */
 #define EMU_CHUNK	(2ull << 20)
-#define EMU_FAULTS	256u		/* entries of the replayable fault buffer */
+#define EMU_FAULTS	8192u		/* entries of each fault buffer, as many as real ones have */
 #define EMU_PACKET	32u		/* bytes of a fault packet */
 #define EMU_SUBCONTEXTS	64u
 
@@ -86,6 +86,7 @@ struct emu_access {
 	enum { EMU_READY, EMU_FAULTED, EMU_DONE, EMU_DEAD } state;
 	bool posted;		/* its packet is in the buffer */
 	u32 faults;
+	u64 value;		/* what a load found */
 	u64 first_fault_ns, done_ns;
 	u32 result;		/* enum emu_result */
 	struct completion *done;
@@ -98,6 +99,9 @@ struct emu {
 	u64 next_va;
 	u32 next_chid;
 	u64 chunk_used;		/* bit n: chunk n is allocated */
+	bool no_chunks;		/* there are none to be had */
+	bool paused;		/* repeating programs wait, and so do interrupts */
+	enum { EMU_RUNS, EMU_STOPS_AT_SINK, EMU_STOPPED } stall;
 	UvmPmaStatistics pma;
 	uvmEventIsrTopHalf_t isr;
 	bool have_isr;
@@ -125,8 +129,14 @@ struct emu_user_channel *emu_user_channel(u32 handle);
 bool emu_run_channels(void);
 
 /* emu_mmu.c */
+/* Where an address leads. */
+struct emu_page {
+	u64 pte, size;
+};
+
 void *emu_phys_ptr(bool vid, u64 addr);
-u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out);
+void *emu_page_ptr(const struct emu_page *page, u64 va);
+u32 emu_walk(struct emu_space *space, u64 va, u32 type, struct emu_page *page);
 void emu_try(struct emu_access *access);
 void emu_replay(void);
 void emu_cancel_va(u64 pdb, u64 va);

@@ -20,7 +20,8 @@
 /* hMemory of an external allocation: size in 64 KiB, small pages or not. */
 #define EMU_MEMORY(units, small)	(0x40000000u | ((small) << 16) | (units))
 
-enum emu_access_type { EMU_READ, EMU_WRITE, EMU_ATOMIC, EMU_PREFETCH };
+/* A fetch is of instructions: where it finds zeros, the program ends with an exception that ends its whole TSG. */
+enum emu_access_type { EMU_READ, EMU_WRITE, EMU_ATOMIC, EMU_PREFETCH, EMU_FETCH };
 
 enum emu_result {
 	EMU_OK,			/* reached memory */
@@ -44,7 +45,10 @@ struct emu_access_request {
 	__u32 results[4];	/* how many ended as which enum emu_result */
 	__u32 faults;		/* packets sent for them */
 	__u64 total_ns;		/* first packet to the end, summed */
+	__u64 value;		/* what the last load found; video memory that nobody has cleared has EMU_DIRT in each byte */
 };
+
+#define EMU_DIRT	0xa5
 
 struct emu_walk_request {
 	__u32 handle;
@@ -66,11 +70,16 @@ struct emu_status {
 	__u32 spaces, user_channels, mems;
 	__u32 tsg_dead;		/* bit n */
 	__u32 running;		/* accesses not yet ended */
+	__u32 stopped;		/* see EMU_IOC_STALL */
+	__u32 torn_down_by_system;	/* address spaces that a work of the system's destroyed, not UVM's */
 };
 
 #define EMU_IOC_ACCESS	_IOWR('E', 1, struct emu_access_request)
 #define EMU_IOC_WALK	_IOWR('E', 2, struct emu_walk_request)
 #define EMU_IOC_STATUS	_IOR('E', 3, struct emu_status)
+#define EMU_IOC_STALL	_IO('E', 5)	/* 1: stop the copy engine that next writes a sparse entry, before it does; 0: go on */
+#define EMU_IOC_CHUNKS	_IO('E', 6)	/* 0: no memory for UVM any more; 1: again */
+#define EMU_IOC_PAUSE	_IO('E', 7)	/* 1: programs that repeat an access wait, and so do interrupts; 0: all go on */
 #define EMU_IOC_REVIVE	_IO('E', 4)	/* a new TSG in place of every dead one */
 
 #endif

@@ -12,7 +12,7 @@
 static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
 {
 	struct emu_space *space;
-	u64 pte;
+	struct emu_page page;
 	void *p;
 
 	if (physical)
@@ -22,9 +22,9 @@ static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
 		return p;
 	/* UVM's own address space is the first that was made. */
 	space = list_last_entry(&emu.spaces, struct emu_space, node);
-	if (emu_walk(space, addr, EMU_READ, &pte) != EMU_OK)
+	if (emu_walk(space, addr, EMU_READ, &page) != EMU_OK)
 		return NULL;
-	return emu_phys_ptr(((pte >> 1) & 3) == 0, ((pte >> 8) & ((1ull << 46) - 1)) << 12 | (addr & 0xfff));
+	return emu_phys_ptr(((page.pte >> 1) & 3) == 0, ((page.pte >> 8) & ((1ull << 46) - 1)) << 12 | (addr & 0xfff));
 }
 
 static void ce_fill(struct emu_channel *c, u8 *dst)
@@ -42,7 +42,20 @@ static void ce_fill(struct emu_channel *c, u8 *dst)
 	}
 }
 
-static void ce_launch(struct emu_channel *c, u32 launch)
+/* Whether this transfer is to wait: see EMU_IOC_STALL. */
+static bool stalls(struct emu_channel *c, const u8 *src)
+{
+	bool sparse = src ? c->length >= sizeof(u64) && *(u64 *)src == 1 << 3 : c->remap_a == 1 << 3;
+
+	if (!sparse || emu.stall == EMU_RUNS)
+		return false;
+	emu.stall = EMU_STOPPED;
+	emu.status.stopped = 1;
+	return true;
+}
+
+/* False: it has not been done. */
+static bool ce_launch(struct emu_channel *c, u32 launch)
 {
 	u32 element = launch & (1 << 10) ? (((c->remap >> 16) & 3) + 1) * (((c->remap >> 24) & 3) + 1) : 1;
 	size_t size = (size_t)c->length * element;
@@ -51,6 +64,8 @@ static void ce_launch(struct emu_channel *c, u32 launch)
 		u8 *dst = ce_ptr(launch & (1 << 13), c->dst_mode, c->out, size);
 		u8 *src = launch & (1 << 10) ? NULL : ce_ptr(launch & (1 << 12), c->src_mode, c->in, size);
 
+		if (stalls(c, src))
+			return false;
 		if (!dst || (!src && !(launch & (1 << 10))))
 			pr_err("emu: channel %u: copy engine address %llx or %llx unknown\n", c->id, c->out, c->in);
 		else if (src)
@@ -73,6 +88,7 @@ static void ce_launch(struct emu_channel *c, u32 launch)
 			WRITE_ONCE(*sem, c->ce_sem_payload);
 		}
 	}
+	return true;
 }
 
 static void mem_op(struct emu_channel *c)
@@ -156,7 +172,7 @@ static bool host_method(struct emu_channel *c, u32 method, u32 data)
 	}
 }
 
-static void ce_method(struct emu_channel *c, u32 method, u32 data)
+static bool ce_method(struct emu_channel *c, u32 method, u32 data)
 {
 	switch (method) {
 	case 0x240: c->ce_sem_addr = (u64)data << 32 | (u32)c->ce_sem_addr; break;
@@ -164,7 +180,7 @@ static void ce_method(struct emu_channel *c, u32 method, u32 data)
 	case 0x248: c->ce_sem_payload = data; break;
 	case 0x260: c->src_mode = data; break;
 	case 0x264: c->dst_mode = data; break;
-	case 0x300: ce_launch(c, data); break;
+	case 0x300: return ce_launch(c, data);
 	case 0x400: c->in = (u64)data << 32 | (u32)c->in; break;
 	case 0x404: c->in = (c->in & ~0xffffffffull) | data; break;
 	case 0x408: c->out = (u64)data << 32 | (u32)c->out; break;
@@ -175,6 +191,7 @@ static void ce_method(struct emu_channel *c, u32 method, u32 data)
 	case 0x708: c->remap = data; break;
 	default: break;
 	}
+	return true;
 }
 
 static void sw_method(struct emu_channel *c, u32 method, u32 data)
@@ -195,8 +212,7 @@ static bool method(struct emu_channel *c, u32 subchannel, u32 addr, u32 data)
 		/* Below 0x100 are the host's methods, whatever the subchannel. */
 		if (addr < 0x100)
 			return host_method(c, addr, data);
-		ce_method(c, addr, data);
-		return true;
+		return ce_method(c, addr, data);
 	case SUBCHANNEL_SW:
 		sw_method(c, addr, data);
 		return true;

@@ -42,16 +42,39 @@ static u32 check_pte(u64 pte, u32 type)
 	return EMU_OK;
 }
 
+static u32 end_walk(struct emu_page *page, u64 pte, u64 size, u32 type)
+{
+	u32 r = check_pte(pte, type);
+
+	*page = (struct emu_page) { pte, size };
+	return r == EMU_OK || r == EMU_WALK_SPARSE ? r : r + 1;
+}
+
+/* A directory's entry without a table below it. */
+static u32 no_table(struct emu_page *page, u64 entry, u32 shift)
+{
+	*page = (struct emu_page) { entry, 1ull << shift };
+	return entry & (1 << 3) ? EMU_WALK_SPARSE : NV_PFAULT_FAULT_TYPE_PDE + 1;
+}
+
+/* The memory of a page; NULL if it is not the GPU's own. */
+void *emu_page_ptr(const struct emu_page *page, u64 va)
+{
+	u64 frame = ((page->pte >> 8) & ((1ull << 46) - 1)) << 12;
+
+	return (page->pte >> 1) & 3 ? NULL : emu_phys_ptr(true, (frame & ~(page->size - 1)) | (va & (page->size - 1)));
+}
+
 /* EMU_OK, EMU_WALK_SPARSE, or a fault type plus one (type 0 is a fault, too). */
-u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out)
+u32 emu_walk(struct emu_space *space, u64 va, u32 type, struct emu_page *page)
 {
 	static const struct level upper[] = { { 47, 2, 8 }, { 38, 9, 8 }, { 29, 9, 8 } };
 	static const struct level pde0 = { 21, 8, 16 }, big = { 16, 5, 8 }, small = { 12, 9, 8 };
 	u64 table, *e, pte;
 	bool vid;
-	u32 i, r;
+	u32 i;
 
-	*pte_out = 0;
+	*page = (struct emu_page) { 0 };
 	if (!space || !space->pdb_set)
 		return NV_PFAULT_FAULT_TYPE_PDE + 1;
 	table = space->pdb;
@@ -59,37 +82,31 @@ u32 emu_walk(struct emu_space *space, u64 va, u32 type, u64 *pte_out)
 	for (i = 0; i < ARRAY_SIZE(upper); i++) {
 		e = entry_at(vid, table, va, &upper[i]);
 		if (!e || !(*e & 6))
-			return NV_PFAULT_FAULT_TYPE_PDE + 1;
+			return no_table(page, e ? *e : 0, upper[i].shift);
 		vid = ((*e >> 1) & 3) == 1;
 		table = ((*e >> 8) & ((1ull << 46) - 1)) << 12;
 	}
 	e = entry_at(vid, table, va, &pde0);
 	if (!e)
 		return NV_PFAULT_FAULT_TYPE_PDE + 1;
-	if (e[0] & 1) {		/* A 2 MiB page. */
-		*pte_out = e[0];
-		r = check_pte(e[0], type);
-		return r == EMU_OK || r == EMU_WALK_SPARSE ? r : r + 1;
-	}
+	if (e[0] & 1)		/* A 2 MiB page. */
+		return end_walk(page, e[0], 2 << 20, type);
+	if (!(e[0] & 6) && !(e[1] & 6))
+		return no_table(page, e[0], pde0.shift);
 	if (e[0] & 6) {
 		u64 *p = entry_at(((e[0] >> 1) & 3) == 1, ((e[0] >> 4) & ((1ull << 50) - 1)) << 8, va, &big);
 
 		pte = p ? *p : 0;
 		/* Valid, sparse, or the pattern that hides the small pages. */
-		if (pte & (1 | 1 << 3 | 1 << 5)) {
-			*pte_out = pte;
-			r = check_pte(pte, type);
-			return r == EMU_OK || r == EMU_WALK_SPARSE ? r : r + 1;
-		}
+		if (pte & (1 | 1 << 3 | 1 << 5))
+			return end_walk(page, pte, 64 << 10, type);
 	}
 	if (e[1] & 6) {
 		u64 *p = entry_at(((e[1] >> 1) & 3) == 1, ((e[1] >> 8) & ((1ull << 46) - 1)) << 12, va, &small);
 
-		*pte_out = p ? *p : 0;
-		r = check_pte(*pte_out, type);
-		return r == EMU_OK || r == EMU_WALK_SPARSE ? r : r + 1;
+		return end_walk(page, p ? *p : 0, 4 << 10, type);
 	}
-	return (e[0] & 6 ? NV_PFAULT_FAULT_TYPE_PTE : NV_PFAULT_FAULT_TYPE_PDE) + 1;
+	return NV_PFAULT_FAULT_TYPE_PTE + 1;
 }
 
 void emu_finish(struct emu_access *access, u32 result)
@@ -139,7 +156,8 @@ static struct emu_user_channel *reported_channel(const struct emu_access *access
 
 static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u32 fault)
 {
-	static const u8 access_types[] = { 0, 1, 2, 3 };
+	static const u8 access_types[] = { 0, 1, 2, 3, 0 };
+	u32 unit = access->type == EMU_FETCH ? NV_PFAULT_CLIENT_GPC_GCC : NV_PFAULT_CLIENT_GPC_T1_0;
 	u32 client = access->host ? NV_PFAULT_CLIENT_HUB_HOST : NV_PFAULT_CLIENT_HUB_CE0;
 	bool hub = by_hub(access);
 	u64 now = ktime_get_ns();
@@ -153,7 +171,7 @@ static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u
 	w[6] = access->host ? NV_PFAULT_MMU_ENG_ID_HOST0 : hub ? NV_PFAULT_MMU_ENG_ID_CE0 :
 	       NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(access->handle) + EMU_CHANNEL_VE(access->handle);
 	smp_wmb();
-	WRITE_ONCE(w[7], fault | (hub ? 0 : 1 << 7) | (hub ? client : NV_PFAULT_CLIENT_GPC_T1_0) << 8 |
+	WRITE_ONCE(w[7], fault | (hub ? 0 : 1 << 7) | (hub ? client : unit) << 8 |
 		   (u32)access_types[access->type] << 16 | (hub ? 1u << 20 : 0) | 1u << 30 | 1u << 31);
 }
 
@@ -189,9 +207,20 @@ static void post(struct emu_access *access, u32 fault)
 		access->first_fault_ns = ktime_get_ns();
 }
 
+/* What an access that was translated does: false if it ends its program. */
+static bool perform(struct emu_access *access, const struct emu_page *page, bool sparse)
+{
+	u64 *at = sparse ? NULL : emu_page_ptr(page, access->va & ~7ull);
+
+	access->value = at ? *at : 0;
+	if (at && (access->type == EMU_WRITE || access->type == EMU_ATOMIC))
+		*at = access->handle;
+	return access->type != EMU_FETCH || access->value;
+}
+
 void emu_try(struct emu_access *access)
 {
-	u64 pte;
+	struct emu_page page;
 	u32 r;
 
 	if (emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)]) {
@@ -202,13 +231,20 @@ void emu_try(struct emu_access *access)
 		post(access, access->force_type);
 		return;
 	}
-	r = emu_walk(access->space, access->va, access->type, &pte);
+	r = emu_walk(access->space, access->va, access->type, &page);
 	if (r != EMU_OK && r != EMU_WALK_SPARSE) {
 		if (access->type == EMU_PREFETCH && access->faults) {
 			emu_finish(access, EMU_OK);	/* A prefetch does not insist. */
 			return;
 		}
 		post(access, r - 1);
+		return;
+	}
+	if (!perform(access, &page, r == EMU_WALK_SPARSE)) {
+		/* Its neighbours end at the next tick. */
+		emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)] = true;
+		emu.status.tsg_dead |= 1u << EMU_CHANNEL_TSG(access->handle);
+		emu_finish(access, EMU_RC);
 		return;
 	}
 	access->state = EMU_READY;
@@ -296,10 +332,12 @@ bool emu_interrupt(void)
 
 	mutex_lock(&emu.lock);
 	list_for_each_entry_safe(access, next, &emu.accesses, node) {
-		if (access->state == EMU_READY || (access->state == EMU_FAULTED && !access->posted))
+		if ((access->state == EMU_READY && !emu.paused) || (access->state == EMU_FAULTED && !access->posted) ||
+		    emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)])
 			emu_try(access);
 	}
 	pending = emu.fb_put != (READ_ONCE(emu.fb_get) & PTR_MASK) || emu.shadow_count;
+	pending = pending && !emu.paused;
 	mutex_unlock(&emu.lock);
 
 	if (pending && READ_ONCE(emu.have_isr) && READ_ONCE(emu.own_intr))

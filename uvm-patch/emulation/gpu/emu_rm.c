@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* The part of nvidia.ko: objects, memory, channels, and module init. */
-#include <linux/kthread.h>
 #include <linux/delay.h>
+#include <linux/kallsyms.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/pci.h>
+#include <linux/workqueue.h>
 #include "ctrl2080mc.h"
 #include "clc46f.h"
 #include "clc5b5.h"
@@ -175,6 +177,18 @@ NV_STATUS nvUvmInterfaceDupAddressSpace(uvmGpuDeviceHandle device, NvHandle clie
 	return new_space(handle, info);
 }
 
+/* Whether the work that runs here is the system's, of closing files. */
+static bool in_systems_work(void)
+{
+	struct work_struct *work = current_work();
+	char name[KSYM_SYMBOL_LEN];
+
+	if (!work)
+		return false;
+	sprint_symbol(name, (unsigned long)work->func);
+	return !strncmp(name, "delayed_fput", 12);
+}
+
 void nvUvmInterfaceAddressSpaceDestroy(uvmGpuAddressSpaceHandle handle)
 {
 	struct emu_space *space = (void *)handle;
@@ -183,6 +197,7 @@ void nvUvmInterfaceAddressSpaceDestroy(uvmGpuAddressSpaceHandle handle)
 	mutex_lock(&emu.lock);
 	list_del(&space->node);
 	emu.status.spaces--;
+	emu.status.torn_down_by_system += in_systems_work();
 	/* Work of a dead client runs on, without an address space. */
 	list_for_each_entry(access, &emu.accesses, node) {
 		if (access->space == space)
@@ -331,7 +346,7 @@ NV_STATUS nvUvmInterfacePmaAllocPages(void *pma, NvLength count, NvU64 page_size
 	if (page_size != EMU_CHUNK)
 		return NV_ERR_NOT_SUPPORTED;
 	mutex_lock(&emu.lock);
-	for (i = 0; i < chunks && got < count; i++) {
+	for (i = 0; i < chunks && got < count && !emu.no_chunks; i++) {
 		if (emu.chunk_used & (1ull << i))
 			continue;
 		emu.chunk_used |= 1ull << i;
@@ -656,6 +671,7 @@ static int __init emu_init(void)
 	emu.fb = vzalloc(EMU_FAULTS * EMU_PACKET);
 	if (!emu.pci || !emu.vidmem || !emu.fb)
 		return -ENODEV;
+	memset(emu.vidmem, EMU_DIRT, EMU_VIDMEM);
 	ret = dma_set_mask_and_coherent(&emu.pci->dev, DMA_BIT_MASK(64));
 	if (ret)
 		return ret;

@@ -6,8 +6,8 @@
 #include <linux/uaccess.h>
 #include "emu.h"
 
-#define MAX_COUNT	4096u
-#define TIMEOUT_MS	20000u
+#define MAX_COUNT	(2 * EMU_FAULTS)
+#define TIMEOUT_MS	240000u	/* on a machine with much else to do */
 
 static struct emu_access *new_access(const struct emu_access_request *r, u32 n, struct completion *done)
 {
@@ -57,6 +57,7 @@ static void collect(struct emu_access_request *r, struct emu_access *access, u64
 	}
 	r->results[access->result]++;
 	r->faults += access->faults;
+	r->value = access->value;
 	if (access->first_fault_ns)
 		r->total_ns += access->done_ns - access->first_fault_ns;
 }
@@ -72,7 +73,7 @@ static long do_access(void __user *arg)
 
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
-	if (!r.count || r.count > MAX_COUNT || r.type > EMU_PREFETCH || r.host > 1)
+	if (!r.count || r.count > MAX_COUNT || r.type > EMU_FETCH || r.host > 1)
 		return -EINVAL;
 	memset(r.results, 0, sizeof(r.results));
 	r.faults = 0;
@@ -105,12 +106,14 @@ static long do_walk(void __user *arg)
 {
 	struct emu_user_channel *channel;
 	struct emu_walk_request r;
+	struct emu_page page = { 0 };
 
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
 	mutex_lock(&emu.lock);
 	channel = emu_user_channel(r.handle);
-	r.result = channel ? emu_walk(channel->space, r.va, EMU_READ, &r.pte) : ~0u;
+	r.result = channel ? emu_walk(channel->space, r.va, EMU_READ, &page) : ~0u;
+	r.pte = page.pte;
 	mutex_unlock(&emu.lock);
 	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
 }
@@ -129,6 +132,22 @@ static long emu_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 		status = emu.status;
 		mutex_unlock(&emu.lock);
 		return copy_to_user((void __user *)arg, &status, sizeof(status)) ? -EFAULT : 0;
+	case EMU_IOC_STALL:
+		mutex_lock(&emu.lock);
+		emu.stall = arg ? EMU_STOPS_AT_SINK : EMU_RUNS;
+		emu.status.stopped = 0;
+		mutex_unlock(&emu.lock);
+		return 0;
+	case EMU_IOC_PAUSE:
+		mutex_lock(&emu.lock);
+		emu.paused = arg;
+		mutex_unlock(&emu.lock);
+		return 0;
+	case EMU_IOC_CHUNKS:
+		mutex_lock(&emu.lock);
+		emu.no_chunks = !arg;
+		mutex_unlock(&emu.lock);
+		return 0;
 	case EMU_IOC_REVIVE:
 		mutex_lock(&emu.lock);
 		memset(emu.tsg_dead, 0, sizeof(emu.tsg_dead));

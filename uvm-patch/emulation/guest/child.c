@@ -97,6 +97,29 @@ static int self_test(int uvm, struct order *o)
 	return r;
 }
 
+static int host_memory(uint64_t length)
+{
+	void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return at == MAP_FAILED ? errno : 0;
+}
+
+static int channels(int uvm, uint32_t gr, uint64_t count)
+{
+	int r = 0;
+
+	while (r == 0 && count--) {
+		UVM_UNREGISTER_CHANNEL_PARAMS old = { 0 };
+		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1, .hChannel = gr };
+
+		old.hChannel = gr;
+		r = UVM(uvm, UVM_UNREGISTER_CHANNEL, old);
+		if (r == 0)
+			r = UVM(uvm, UVM_REGISTER_CHANNEL, channel);
+	}
+	return r;
+}
+
 void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 {
 	int uvm, mm, device = open("/dev/emu-gpu", O_RDWR);
@@ -107,6 +130,7 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 		_exit(1);
 	while (read(sock, &o, sizeof(o)) == sizeof(o)) {
 		UVM_CREATE_EXTERNAL_RANGE_PARAMS range = { .base = o.base, .length = o.length };
+		UVM_FREE_PARAMS gone = { .base = o.base, .length = o.length };
 
 		switch (o.verb) {
 		case DO_ACCESS:
@@ -123,6 +147,18 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 			break;
 		case DO_SELF_TEST:
 			o.result = self_test(uvm, &o);
+			break;
+		case DO_FREE:
+			o.result = UVM(uvm, UVM_FREE, gone);
+			break;
+		case DO_HOST_MEMORY:
+			o.result = host_memory(o.length);
+			break;
+		case DO_CHANNELS:
+			o.result = channels(uvm, gr, o.length);
+			break;
+		case DO_COMMAND:
+			o.result = ioctl(uvm, (unsigned long)o.length, NULL) ? errno : 0;
 			break;
 		case DO_END:
 			unregister(uvm, gr, ce);

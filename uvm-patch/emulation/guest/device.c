@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "scene.h"
@@ -108,6 +109,116 @@ void a_process_has_the_number_of_the_readers_namespace(void)
 	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec) && rec.tgid > 1 && rec.tgid == rec.tgid_init);
 	client_end(&a, ENDS_CLEANLY);
 	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* Without the right to administer the system, whatever the mode of the descriptor: its exit status, 0 if as it must be. */
+static int try_without_rights(int fd, uint64_t va_space_id)
+{
+	struct uvm_mps_policy p = { UVM_MPS_ABI_VERSION, UVM_MPS_OFF, 0, 0, SINKS, 0 };
+	struct uvm_mps_claim claim = { .va_space_id = va_space_id };
+	int wrong = setresuid(65534, 65534, 65534) ? 1 : 0;
+
+	wrong |= ioctl(fd, UVM_MPS_IOC_SET_POLICY, &p) == -1 && errno == EPERM ? 0 : 2;
+	wrong |= ioctl(fd, UVM_MPS_IOC_CLAIM, &claim) == -1 && errno == EPERM ? 0 : 4;
+	wrong |= ioctl(fd, UVM_MPS_IOC_RELEASE, &claim) == -1 && errno == EPERM ? 0 : 8;
+	wrong |= ioctl(fd, UVM_MPS_IOC_GET_POLICY, &p) == 0 && p.mode == UVM_MPS_ISOLATE ? 0 : 16;
+	wrong |= mps_open(O_RDWR) < 0 && errno == EACCES ? 0 : 32;
+	return wrong;
+}
+
+void only_an_administrator_decides(void)
+{
+	struct uvm_mps_record rec;
+	struct client a;
+	pid_t child;
+	int status;
+
+	NEEDS(patched, "the stock module has no such device");
+	a = client_start(fresh_tsg(), 1);
+	CHECK(notices_wait(UVM_MPS_VASPACE_ADD, a.pid, PATIENCE_MS, &rec));
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(try_without_rights(mps_fd(), rec.va_space_id));
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	if (WEXITSTATUS(status))
+		printf("  without rights: %#x\n", WEXITSTATUS(status));
+	client_end(&a, ENDS_CLEANLY);
+	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* A reader that names no memory to put a record into has not got it. */
+void a_record_that_could_not_be_handed_over_is_not_lost(void)
+{
+	struct uvm_mps_record r[2];
+	uint64_t first, lost = mps_stats().lost;
+	int fd;
+
+	NEEDS(patched, "the stock module has no such device");
+	fd = mps_open(O_RDONLY | O_NONBLOCK);
+	CHECK(syscall(SYS_read, fd, NULL, sizeof(r)) == -1 && errno == EFAULT);
+	CHECK(read(fd, r, sizeof(r[0])) == sizeof(r[0]) && r[0].type == UVM_MPS_SNAPSHOT_END);
+	first = r[0].seq;
+	CHECK(churn(1));
+	CHECK(syscall(SYS_read, fd, NULL, sizeof(r)) == -1 && errno == EFAULT);
+	CHECK(read(fd, r, sizeof(r)) == sizeof(r));
+	CHECK(r[0].type == UVM_MPS_VASPACE_ADD && r[0].seq == first);
+	CHECK(r[1].type == UVM_MPS_VASPACE_DEL && r[1].seq == first + 1);
+	CHECK(mps_stats().lost == lost);
+	close(fd);
+}
+
+/* Address spaces that any user opens and closes push out their own records, and no fault's. */
+void a_flood_of_address_spaces_does_not_wash_a_fault_away(void)
+{
+	uint64_t expected = 0, lost = 0;
+	struct uvm_mps_record *recs;
+	struct client a, b;
+	bool begun = false;
+	size_t n, i;
+
+	NEEDS(patched, "the stock module has no such device");
+	two_clients(&a, &b);
+	CHECK(client_access(&a, false, EMU_WRITE, WILD, 1, 0).results[EMU_SPARSE] == 1);
+	CHECK(churn(CHURN));
+	recs = notices_read(&n);
+	CHECK(notices_count(recs, n, UVM_MPS_FATAL_FAULT, a.pid) == 1);
+	/* Every number is told or counted as lost, in order. */
+	for (i = 0; i < n; i++) {
+		CHECK(!begun || recs[i].seq == expected);
+		begun = true;
+		expected = recs[i].seq + (recs[i].type == UVM_MPS_OVERRUN ? recs[i].count : 1);
+		lost += recs[i].type == UVM_MPS_OVERRUN ? recs[i].count : 0;
+	}
+	CHECK(lost == 2 * CHURN - RING);
+	end_both(&a, &b);
+}
+
+/* A driver that is on no list observes, and says so, whatever it is asked for. */
+void a_driver_on_no_list_only_observes(void)
+{
+	struct uvm_mps_policy p = { UVM_MPS_ABI_VERSION, UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0 }, now;
+	struct uvm_mps_info info = { .tested = 1 };
+	int fd;
+
+	NEEDS(patched, "the stock module has no such device");
+	NEEDS(access("/nvidia-uvm-unlisted.ko", F_OK) == 0, "there is no such module in this machine");
+	CHECK(module_unload());
+	CHECK(module_load_unlisted("uvm_mps_untested=0 uvm_mps_mode=2"));
+	fd = mps_open(O_RDWR);
+	CHECK(ioctl(fd, UVM_MPS_IOC_INFO, &info) == 0 && info.tested == 0);
+	CHECK(ioctl(fd, UVM_MPS_IOC_GET_POLICY, &now) == 0 && now.mode == UVM_MPS_OBSERVE);
+	CHECK(ioctl(fd, UVM_MPS_IOC_SET_POLICY, &p) == -1 && errno == EOPNOTSUPP);
+	close(fd);
+	CHECK(module_unload());
+	CHECK(module_load_unlisted("uvm_mps_untested=1 uvm_mps_mode=2"));
+	fd = mps_open(O_RDWR);
+	CHECK(ioctl(fd, UVM_MPS_IOC_GET_POLICY, &now) == 0 && now.mode == UVM_MPS_ISOLATE);
+	close(fd);
+	CHECK(module_unload());
+	CHECK(module_load(""));
+	notices_open();
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
 }
 
 /* What tools/emulate does with the list of tested versions, UVM_MPS_TESTED_LIST. */

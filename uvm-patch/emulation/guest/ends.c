@@ -2,6 +2,7 @@
 /* The end of a client: condemned, killed, dead in the middle of a kernel, in every order. */
 #include <errno.h>
 #include <sys/ioctl.h>
+#include "uvm_linux_ioctl.h"
 #include "scene.h"
 
 void a_condemned_client_maps_nothing_new(void)
@@ -13,21 +14,43 @@ void a_condemned_client_maps_nothing_new(void)
 	two_clients(&a, &b);
 	CHECK(client_range(&a, RANGE + 64 * MIB, MIB) == 0);
 	CHECK(client_access(&a, false, EMU_WRITE, WILD, 1, 0).results[EMU_SPARSE] == 1);
-	{
-		/* The refusal starts a moment later, outside the fault path. */
-		uint64_t deadline = now_ms() + PATIENCE_MS, base = RANGE + 128 * MIB;
-		int r;
-
-		do {
-			r = client_range(&a, base, MIB);
-			base += MIB;
-		} while (r == 0 && now_ms() < deadline);
-		CHECK(r == EIO);
-	}
+	/* From the moment on at which its access goes on. */
+	CHECK(client_range(&a, RANGE + 128 * MIB, MIB) == EIO);
 	CHECK(notices_wait(UVM_MPS_REFUSED, a.pid, PATIENCE_MS, &rec));
 	CHECK(client_map(&a, RANGE + 64 * MIB, 64 * KIB, false, false) == EIO);
+#ifdef UVM_ALLOC_DEVICE_P2P
+	CHECK(client_command(&a, UVM_ALLOC_DEVICE_P2P) == EIO);
+#endif
 	CHECK(client_range(&b, RANGE + 64 * MIB, MIB) == 0);
 	end_both(&a, &b);
+}
+
+void refusals_that_are_not_told_are_counted(void)
+{
+	struct uvm_mps_stats before, after;
+	unsigned long told = 0, left_out = 0;
+	struct uvm_mps_record *recs;
+	struct client a, b;
+	unsigned int i;
+	size_t n;
+
+	NEEDS(patched, "the stock module condemns nobody");
+	two_clients(&a, &b);
+	CHECK(client_access(&a, false, EMU_WRITE, WILD, 1, 0).results[EMU_SPARSE] == 1);
+	notices_read(&n);
+	before = mps_stats();
+	for (i = 0; i < 4000; i++)
+		CHECK(client_range(&a, RANGE + 128 * MIB, MIB) == EIO);
+	after = mps_stats();
+	end_both(&a, &b);
+	recs = notices_read(&n);
+	for (i = 0; i < n; i++) {
+		told += recs[i].type == UVM_MPS_REFUSED;
+		left_out += recs[i].type == UVM_MPS_SUPPRESSED ? recs[i].count : 0;
+	}
+	printf("  %lu told, %lu left out\n", told, left_out);
+	CHECK(after.refused - before.refused == 4000 && told + left_out == 4000 && left_out > 0);
+	CHECK(after.suppressed - before.suppressed == left_out);
 }
 
 void the_kernel_kills_at_the_deadline_without_a_daemon(void)
@@ -110,6 +133,64 @@ void sudden_death_harms_nobody_while_the_tables_are_held(void)
 	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec));
 	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
 	client_end(&b, ENDS_CLEANLY);
+	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* A hold keeps the process's memory on the host, where the driver is bound to its address space, and says how much. */
+void a_hold_says_what_it_keeps_and_ends_in_its_own_thread(void)
+{
+	uint32_t by_system = gpu_status().torn_down_by_system;
+	struct uvm_mps_record rec;
+	struct client a, b;
+
+	NEEDS(patched, "the stock module holds nobody");
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 60000, SINKS, 0);
+	two_clients(&a, &b);
+	CHECK(client_host_memory(&a, 64 * MIB) == 0);
+	client_end(&a, ENDS_BY_SIGNAL);
+	CHECK(notices_wait(UVM_MPS_HELD, a.pid, PATIENCE_MS, &rec));
+	printf("  %u MiB of the host\n", rec.count);
+	CHECK(rec.count >= 64 && rec.count < 80);
+	CHECK(release(rec.va_space_id) == 0);
+	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec));
+	CHECK(gpu_status().torn_down_by_system == by_system);
+
+	a = client_start_sharing(EMU_CHANNEL_TSG(b.gr), 3);
+	CHECK(client_host_memory(&a, 64 * MIB) == 0);
+	client_end(&a, ENDS_BY_SIGNAL);
+	CHECK(notices_wait(UVM_MPS_HELD, a.pid, PATIENCE_MS, &rec) && rec.count == 0);
+	CHECK(release(rec.va_space_id) == 0);
+	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec));
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
+	client_end(&b, ENDS_CLEANLY);
+	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* One that leaves and takes channels all the time, in its own group, does not make others forgotten. */
+void one_client_does_not_take_the_graves_of_others(void)
+{
+	struct uvm_mps_record rec;
+	struct client a, b, c;
+	uint64_t id;
+
+	NEEDS(patched, "the stock module names nobody");
+	two_clients(&a, &b);
+	c = client_start(EMU_CHANNEL_TSG(b.gr), 3);
+	client_program(&a, RANGE, PATIENCE_MS);
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 60000, SINKS, 0);
+	client_end(&a, ENDS_BY_SIGNAL);
+	CHECK(notices_wait(UVM_MPS_HELD, a.pid, PATIENCE_MS, &rec));
+	id = rec.va_space_id;
+	gpu_pause(true);
+	CHECK(release(id) == 0);
+	CHECK(notices_wait(UVM_MPS_VASPACE_DEL, 0, PATIENCE_MS, &rec) && rec.va_space_id == id);
+	CHECK(client_channels(&c, 70) == 0);
+	gpu_pause(false);
+	CHECK(notices_wait(UVM_MPS_ZOMBIE_FAULT, 0, PATIENCE_MS, &rec));
+	CHECK(rec.ve_id == 1 && rec.va_space_id == id);
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
+	client_end(&c, ENDS_BY_SIGNAL);
+	client_end(&b, ENDS_BY_SIGNAL);
 	CHECK(gpu_wait_idle(PATIENCE_MS));
 }
 

@@ -139,6 +139,44 @@ void a_hole_beside_small_pages_gets_the_private_page(void)
 	end_both(&a, &b);
 }
 
+/* What a client reads where it has nothing was nobody's, and nobody else's private page is the same one. */
+void a_private_page_holds_nothing_of_anybody(void)
+{
+	struct emu_access_request r;
+	struct client a, b;
+
+	NEEDS(patched, "the stock module has no private pages");
+	two_clients(&a, &b);
+	CHECK(client_map(&a, RANGE + MIB, 12 * KIB, true, false) == 0);
+	CHECK(client_map(&b, RANGE + MIB, 12 * KIB, true, false) == 0);
+	r = client_access(&a, false, EMU_READ, RANGE + MIB + 16 * KIB, 1, 0);
+	CHECK(r.results[EMU_OK] == 1 && r.value == 0);
+	CHECK(client_access(&a, false, EMU_WRITE, RANGE + MIB + 16 * KIB, 1, 0).results[EMU_OK] == 1);
+	CHECK(client_access(&a, false, EMU_READ, RANGE + MIB + 16 * KIB, 1, 0).value == a.gr);
+	r = client_access(&b, false, EMU_READ, RANGE + MIB + 16 * KIB, 1, 0);
+	CHECK(r.results[EMU_OK] == 1 && r.value == 0);
+	end_both(&a, &b);
+}
+
+/* Zeros are no instructions: a sink would end everybody, and be told as isolated. */
+void class_n_a_fetch_from_a_hole_is_left_to_the_driver(void)
+{
+	const struct uvm_mps_record *f;
+	struct uvm_mps_record *recs;
+	struct client a, b;
+	size_t n;
+
+	two_clients(&a, &b);
+	CHECK(client_access(&a, false, EMU_FETCH, WILD, 1, 0).results[EMU_RC] == 1);
+	CHECK(is_dead(&b));
+	recs = notices_read(&n);
+	f = notices_find(recs, n, UVM_MPS_FATAL_FAULT);
+	CHECK(!patched || (f && f->fault_class == 'N' && f->verdict == UVM_MPS_CLASS && f->sink == UVM_MPS_SINK_NONE));
+	check_unit(f, NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(a.gr) + 1, NV_PFAULT_CLIENT_GPC_GCC);
+	CHECK(!patched || !(f && f->flags & UVM_MPS_F_CONDEMNED));
+	end_both(&a, &b);
+}
+
 void a_prefetch_harms_nobody(void)
 {
 	struct client a, b;

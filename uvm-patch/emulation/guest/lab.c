@@ -211,6 +211,26 @@ int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_o
 	return obey(c, (struct order) { .verb = DO_MANAGED, .base = base, .length = length, .read_only = read_only }).result;
 }
 
+int client_free(struct client *c, uint64_t base, uint64_t length)
+{
+	return obey(c, (struct order) { .verb = DO_FREE, .base = base, .length = length }).result;
+}
+
+int client_host_memory(struct client *c, uint64_t length)
+{
+	return obey(c, (struct order) { .verb = DO_HOST_MEMORY, .length = length }).result;
+}
+
+int client_channels(struct client *c, unsigned int count)
+{
+	return obey(c, (struct order) { .verb = DO_CHANNELS, .length = count }).result;
+}
+
+int client_command(struct client *c, unsigned int command)
+{
+	return obey(c, (struct order) { .verb = DO_COMMAND, .length = command }).result;
+}
+
 int client_self_test(struct client *c, struct self_test_result *result)
 {
 	struct order o = obey(c, (struct order) { .verb = DO_SELF_TEST });
@@ -221,7 +241,13 @@ int client_self_test(struct client *c, struct self_test_result *result)
 
 struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va)
 {
-	struct emu_access_request r = { .handle = handle, .type = type, .va = va, .count = 1, .force_type = EMU_WALK };
+	return gpu_accesses(handle, type, va, 1, 0);
+}
+
+struct emu_access_request gpu_accesses(uint32_t handle, uint32_t type, uint64_t va, uint32_t count, uint64_t stride)
+{
+	struct emu_access_request r = { .handle = handle, .type = type, .va = va, .count = count, .stride = stride,
+					.force_type = EMU_WALK };
 
 	if (ioctl(gpu_fd(), EMU_IOC_ACCESS, &r)) {
 		printf("  access: %s\n", strerror(errno));
@@ -249,6 +275,24 @@ struct emu_status gpu_status(void)
 void gpu_revive(void)
 {
 	if (ioctl(gpu_fd(), EMU_IOC_REVIVE))
+		failures++;
+}
+
+void gpu_stall(bool on)
+{
+	if (ioctl(gpu_fd(), EMU_IOC_STALL, (unsigned long)on))
+		failures++;
+}
+
+void gpu_chunks(bool there_are)
+{
+	if (ioctl(gpu_fd(), EMU_IOC_CHUNKS, (unsigned long)there_are))
+		failures++;
+}
+
+void gpu_pause(bool on)
+{
+	if (ioctl(gpu_fd(), EMU_IOC_PAUSE, (unsigned long)on))
 		failures++;
 }
 

@@ -55,17 +55,26 @@ struct emu_access_request client_host_access(struct client *c, uint64_t va);
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va);
 /* An access of the client's work on the GPU, which may outlive the process. */
 struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va);
+struct emu_access_request gpu_accesses(uint32_t handle, uint32_t type, uint64_t va, uint32_t count, uint64_t stride);
 void client_program(struct client *c, uint64_t va, uint32_t ms);
 
 /* Both return the errno, or the driver's status as a negative number. */
 int client_range(struct client *c, uint64_t base, uint64_t length);
 int client_map(struct client *c, uint64_t base, uint64_t length, bool small, bool read_only);
 int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_only);
+/* Frees a range; takes memory of the process's own; leaves its graphics channel and takes it anew, so often. */
+int client_free(struct client *c, uint64_t base, uint64_t length);
+int client_host_memory(struct client *c, uint64_t length);
+int client_channels(struct client *c, unsigned int count);
+int client_command(struct client *c, unsigned int command);	/* an ioctl without its parameters */
 int client_self_test(struct client *c, struct self_test_result *result);
 
 uint32_t client_walk(struct client *c, uint64_t va);
 struct emu_status gpu_status(void);
 void gpu_revive(void);
+void gpu_stall(bool on);	/* see EMU_IOC_STALL */
+void gpu_chunks(bool there_are);	/* see EMU_IOC_CHUNKS */
+void gpu_pause(bool on);	/* see EMU_IOC_PAUSE */
 bool gpu_wait_idle(unsigned int ms);	/* no client, no memory in use */
 
 /* A process of many address spaces, one after the other: two records each. */
@@ -88,6 +97,7 @@ uint64_t now_ms(void);
 
 /* machine.c: the modules, and what the kernel command line asks for. */
 bool module_load(const char *parameters);
+bool module_load_unlisted(const char *parameters);	/* the same of a driver that is on no list */
 bool module_unload(void);
 bool option(const char *name);
 const char *option_value(const char *name);	/* what follows it; NULL if it is not there */

@@ -41,7 +41,7 @@ static void make_node(void)
 		fclose(f);
 }
 
-bool module_load(const char *parameters)
+static bool load_driver(const char *path, const char *parameters)
 {
 	static bool stand_in;
 	char all[512];
@@ -52,10 +52,20 @@ bool module_load(const char *parameters)
 	snprintf(all, sizeof(all), "uvm_perf_pma_batch_nonpinned_order=0 %s %s %s", parameters,
 		 option("mps.debug") ? "uvm_debug_prints=1" : "",
 		 patched && option("mps.untested") && !strstr(parameters, "uvm_mps_untested=") ? "uvm_mps_untested=1" : "");
-	if (!load("/nvidia-uvm.ko", all))
+	if (!load(path, all))
 		return false;
 	make_node();
 	return true;
+}
+
+bool module_load(const char *parameters)
+{
+	return load_driver("/nvidia-uvm.ko", parameters);
+}
+
+bool module_load_unlisted(const char *parameters)
+{
+	return load_driver("/nvidia-uvm-unlisted.ko", parameters);
 }
 
 bool module_unload(void)

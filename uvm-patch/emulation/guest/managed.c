@@ -103,4 +103,21 @@ void class_d_living_managed_memory_is_left_to_the_driver(void)
 	client_end(&a, ENDS_BY_SIGNAL);
 	client_end(&b, ENDS_CLEANLY);
 	CHECK(gpu_wait_idle(PATIENCE_MS));
+
+	/* A condemned client may not do more than another: only what is dead anyway is served. */
+	if (!patched)
+		return;
+	two_sharing_clients(&a, &b);
+	CHECK(client_managed(&a, MANAGED + 16 * MIB, 2 * MIB, true) == 0);
+	CHECK(client_access(&a, false, EMU_READ, MANAGED + 16 * MIB, 1, 0).results[EMU_OK] == 1);
+	CHECK(client_access(&a, false, EMU_WRITE, WILD, 1, 0).results[EMU_SPARSE] == 1);
+	CHECK(is_well(&b));
+	notices_read(&n);
+	CHECK(client_access(&a, false, EMU_WRITE, MANAGED + 16 * MIB, 1, 0).results[EMU_RC] == 1);
+	recs = notices_read(&n);
+	f = notices_find(recs, n, UVM_MPS_FATAL_FAULT);
+	CHECK(f && f->fault_class == 'D' && f->verdict == UVM_MPS_CLASS && f->flags & UVM_MPS_F_CONDEMNED);
+	client_end(&a, ENDS_BY_SIGNAL);
+	client_end(&b, ENDS_CLEANLY);
+	CHECK(gpu_wait_idle(PATIENCE_MS));
 }
