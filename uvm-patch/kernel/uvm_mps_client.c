@@ -92,7 +92,8 @@ void uvm_mps_va_space_add(uvm_va_space_t *va_space)
 	INIT_LIST_HEAD(&client->wholes);
 	mutex_init(&client->lock);
 	INIT_DELAYED_WORK(&client->kill_work, kill_work);
-	uvm_mps_meter_init(&client->meter, ktime_get_boottime_ns());
+	uvm_mps_meter_init(&client->meters[METER_SURVIVED], ktime_get_boottime_ns());
+	client->meters[METER_PASSED] = client->meters[METER_SURVIVED];
 	client->va_space = va_space;
 	client->pid = get_task_pid(current, PIDTYPE_TGID);
 
@@ -109,6 +110,7 @@ void uvm_mps_va_space_del(uvm_va_space_t *va_space)
 	struct uvm_mps_channel *channel, *next;
 	struct uvm_mps_client *client;
 	struct uvm_mps_record rec;
+	u32 suppressed;
 
 	spin_lock(&uvm_mps.lock);
 	client = find_locked(va_space);
@@ -124,9 +126,11 @@ void uvm_mps_va_space_del(uvm_va_space_t *va_space)
 	WARN_ON(!list_empty(&client->sinks) || !list_empty(&client->pages) || !list_empty(&client->wholes));
 
 	atomic64_dec(&uvm_mps.stats[STAT_CLIENTS]);
-	if (uvm_mps_feeding() && client->meter.suppressed) {
+	suppressed = uvm_mps_meter_drain(&client->meters[METER_SURVIVED]) +
+		     uvm_mps_meter_drain(&client->meters[METER_PASSED]);
+	if (uvm_mps_feeding() && suppressed) {
 		uvm_mps_record_init(&rec, UVM_MPS_SUPPRESSED, client, NULL);
-		rec.count = uvm_mps_meter_drain(&client->meter);
+		rec.count = suppressed;
 		uvm_mps_record_push(&rec, client->pid);
 	}
 	push_event(client, UVM_MPS_VASPACE_DEL);

@@ -251,7 +251,10 @@ static void fault_record(struct uvm_mps_record *rec, struct uvm_mps_client *clie
 /* Writes the record unless the client's share of the ring is used up. */
 void uvm_mps_tell(struct uvm_mps_client *client, struct uvm_mps_record *rec, struct pid *pid)
 {
-	struct uvm_mps_meter *meter = client ? &client->meter : &uvm_mps.stray_meter;
+	bool passed = rec->type == UVM_MPS_FATAL_FAULT && rec->verdict != UVM_MPS_ISOLATED &&
+		      rec->verdict != UVM_MPS_REPEAT;
+	struct uvm_mps_meter *meter = !client ? &uvm_mps.stray_meter :
+				      &client->meters[passed ? METER_PASSED : METER_SURVIVED];
 	struct uvm_mps_record gap;
 	u32 suppressed = 0;
 	bool room;

@@ -68,6 +68,9 @@ struct uvm_mps_page {
 	uvm_mem_t *mem;
 };
 
+/* A storm that is survived does not use up the share of the fault that ends everybody. */
+enum { METER_SURVIVED, METER_PASSED, METER_COUNT };
+
 struct uvm_mps_client {
 	struct list_head node;
 	uvm_va_space_t *va_space;
@@ -75,7 +78,7 @@ struct uvm_mps_client {
 	struct pid *pid;
 	struct list_head channels;	/* uvm_mps.lock */
 	unsigned int holds;		/* uvm_mps.lock; descriptors kept after death */
-	struct uvm_mps_meter meter;	/* uvm_mps.lock */
+	struct uvm_mps_meter meters[METER_COUNT];	/* uvm_mps.lock */
 
 	struct mutex lock;
 	struct list_head sinks;

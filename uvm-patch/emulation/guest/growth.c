@@ -7,6 +7,7 @@
 #define GIB	(1024 * MIB)
 #define FAR	0x100000000000ull	/* where nobody has anything */
 #define STORM	8000u			/* as many as a fault buffer of 8,192 takes at once */
+#define BATCH	256u			/* packets that the driver takes at once */
 #define STEP	(256 * GIB)		/* what one entry of the second directory spans */
 
 /* Every one was isolated, the neighbour lives, and the client's own memory is what it was. */
@@ -149,6 +150,45 @@ static bool went_well(pid_t child)
 	int status;
 
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* The fault that ends everybody comes when the records of its client have been used up by what it survived. */
+void what_ends_everybody_is_told_after_any_storm(void)
+{
+	struct uvm_mps_stats before = mps_stats(), after;
+	uint64_t deadline = now_ms() + PATIENCE_MS;
+	const struct uvm_mps_record *f;
+	struct uvm_mps_record *recs;
+	struct client a, b;
+	uint64_t was;
+	pid_t storm, last;
+	size_t n;
+
+	NEEDS(patched, "the stock module ends at the first fault");
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, 0, 0);
+	two_clients(&a, &b);
+	CHECK(client_range(&a, RANGE + 64 * MIB, 64 * MIB) == 0);
+	CHECK(client_map(&a, RANGE + 64 * MIB, 32 * MIB, false, true) == 0);
+	notices_read(&n);
+	/* All in one batch, which the driver takes in the order of addresses. */
+	was = gpu_status().packets;
+	gpu_pause(true);
+	storm = start_accesses(a.gr, RANGE + 64 * MIB, BATCH - 1, 4 * KIB, EMU_RC);
+	last = start_accesses(a.gr, WILD, 1, 0, EMU_RC);
+	while (gpu_status().packets < was + BATCH && now_ms() < deadline)
+		usleep(5000);
+	gpu_pause(false);
+	CHECK(went_well(storm) && went_well(last));
+	after = mps_stats();
+	CHECK(after.suppressed > before.suppressed);
+	recs = notices_read(&n);
+	for (f = recs; f < recs + n; f++) {
+		if (f->type == UVM_MPS_FATAL_FAULT && f->verdict == UVM_MPS_LIMIT)
+			break;
+	}
+	CHECK(f < recs + n && f->tgid == (uint32_t)a.pid && f->address == WILD);
+	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
+	end_both(&a, &b);
 }
 
 /* More stores to one read-only mapping than a fault buffer has packets, and than a client once had retries. */

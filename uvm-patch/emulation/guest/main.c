@@ -73,6 +73,7 @@ int main(void)
 	RUN(at_the_limit_the_whole_address_space_becomes_the_sink);
 	RUN(without_memory_for_a_private_page_the_verdict_is_failed);
 	RUN(a_storm_on_one_mapping_rewrites_it_once);
+	RUN(what_ends_everybody_is_told_after_any_storm);
 	RUN(a_storm_is_survived_and_counted_exactly);
 	RUN(a_condemned_client_maps_nothing_new);
 	RUN(refusals_that_are_not_told_are_counted);
