@@ -6,9 +6,12 @@ use crate::io::runtime_dir::{CONTROL, CONTROL_LOCK, PID_FILE};
 use crate::io::server_version;
 use crate::settings::Settings;
 use crate::ui::{self, Unanswered};
+use crate::witness::notice::{DeviceFile, NoticeSource};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use remps_proto::notice::Mode;
+use remps_proto::notice::control::{GET_POLICY, Policy};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -53,6 +56,7 @@ pub(super) fn machine(environment: impl Fn(&str) -> Option<OsString> + Copy) -> 
         gpus: nvidia_smi(),
         look: look(),
         open: |path| OpenOptions::new().read(true).write(true).open(path).map(drop),
+        fault_mode,
         space,
         listening,
     }
@@ -110,6 +114,13 @@ fn holds_lock(pipe_directory: &Path) -> Option<i32> {
         libc::flock { l_type: kind(libc::F_WRLCK), l_whence: kind(libc::SEEK_SET), l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(&file, FcntlArg::F_GETLK(&mut lock)).ok()?;
     (lock.l_type != kind(libc::F_UNLCK)).then_some(lock.l_pid)
+}
+
+fn fault_mode(device: &Path) -> io::Result<Mode> {
+    let device = DeviceFile::new(device);
+    let (fd, mut bytes) = (device.open()?, [0; Policy::SIZE]);
+    device.control(fd.as_fd(), GET_POLICY, &mut bytes)?;
+    Ok(Policy::decode(&bytes).mode)
 }
 
 fn space(path: &Path) -> io::Result<Space> {

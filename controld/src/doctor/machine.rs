@@ -4,6 +4,7 @@
 
 use crate::devices::gpus::ProbedGpu;
 use crate::settings::ConfigFile;
+use remps_proto::notice::Mode;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -43,6 +44,8 @@ pub(super) struct Machine {
     pub(super) look: Result<Vec<ProbedGpu>, String>,
     /// Opens a file for reading and writing, and closes it: only so is seen what a cgroup or a security module refuses.
     pub(super) open: fn(&Path) -> io::Result<()>,
+    /// What the patched module does about faults now, by its device.
+    pub(super) fault_mode: fn(&Path) -> io::Result<Mode>,
     /// The size of a file system.
     pub(super) space: fn(&Path) -> io::Result<Space>,
     /// Who listens at an address as `observe.listen` has it.

@@ -8,6 +8,7 @@ use super::machine::{Daemon, Gpu, Listening, Machine, Space};
 use super::{CHECKS, Finding, Severity, examine};
 use crate::devices::gpus::ProbedGpu;
 use crate::settings::ConfigFile;
+use remps_proto::notice::Mode;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -29,6 +30,11 @@ struct Made {
 
 fn plenty(_: &Path) -> io::Result<Space> {
     Ok(Space { total: 32 * GIB, free: 16 * GIB })
+}
+
+/// The device of a made-up module is a file with the number of its mode.
+fn of_file(path: &Path) -> io::Result<Mode> {
+    fs::read_to_string(path)?.trim().parse().map(Mode).map_err(io::Error::other)
 }
 
 fn opens(path: &Path) -> io::Result<()> {
@@ -68,6 +74,7 @@ impl Made {
                     library: String::new(),
                 }]),
                 open: opens,
+                fault_mode: of_file,
                 space: plenty,
                 listening: |_| Listening::Nobody,
             },
@@ -84,6 +91,7 @@ impl Made {
             made.file(&format!("dev/{name}"), "");
             made.mode(&format!("dev/{name}"), 0o666);
         }
+        made.file("dev/nvidia-uvm-mps", "2\n");
         for (name, mode) in [("dev/shm", 0o1777), ("pipe", 0o755), ("log", 0o700)] {
             fs::create_dir_all(made.path(name)).unwrap();
             made.mode(name, mode);

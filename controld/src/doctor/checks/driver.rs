@@ -4,7 +4,10 @@ use crate::doctor::Outcome;
 use crate::doctor::machine::{Machine, read};
 use crate::io::server_version::{of_kernel_module, of_library};
 use remps_proto::admin::Personality;
+use remps_proto::notice::Mode;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 /// Where the module tells its version.
 const VERSION_FILE: &str = "driver/nvidia/version";
@@ -61,20 +64,46 @@ pub(super) fn library(machine: &Machine) -> Outcome {
 
 pub(super) fn patched_module(machine: &Machine) -> Outcome {
     const WITHOUT: &str = "a memory fault of one client ends all clients of its server";
+    const TURN_ON: &str = "load nvidia-uvm with uvm_mps_mode=1 or 2";
     let parameter = |name: &str| read(&machine.sys("module/nvidia_uvm/parameters").join(name));
-    let Some(mode) = parameter("uvm_mps_mode") else {
-        return Outcome::note("not installed", WITHOUT, "see uvm-fault-isolation(4) for what it does and needs");
+    let Some(asked) = parameter("uvm_mps_mode") else {
+        return match hooked_package(machine) {
+            Some(package) => Outcome::warning(
+                format!("{package} is to be built with it, and the module that is loaded has it not"),
+                WITHOUT,
+                "see what DKMS's make.log says of hooks, build and install it with --force, and load nvidia-uvm anew",
+            ),
+            None => Outcome::note("not installed", WITHOUT, "see uvm-fault-isolation(4) for what it does and needs"),
+        };
     };
-    let has_device = machine.dev("nvidia-uvm-mps").exists();
-    match mode.trim() {
-        "2" if has_device => Outcome::ok("isolates"),
-        "1" if has_device => Outcome::note("observes only", WITHOUT, "load nvidia-uvm with uvm_mps_mode=2"),
-        "1" | "2" => Outcome::warning(
+    let device = machine.dev("nvidia-uvm-mps");
+    let loaded = asked.trim().parse().map(Mode);
+    match (machine.fault_mode)(&device) {
+        _ if loaded == Ok(Mode::OFF) && !device.exists() => Outcome::note("loaded and off", WITHOUT, TURN_ON),
+        Err(error) if error.kind() == ErrorKind::NotFound => Outcome::warning(
             "loaded, but /dev/nvidia-uvm-mps is missing here",
             "its notices reach no daemon of this machine or container",
             "give the daemon's container the device",
         ),
-        "0" => Outcome::note("loaded and off", WITHOUT, "load nvidia-uvm with uvm_mps_mode=1 or 2"),
-        other => Outcome::unknown(format!("uvm_mps_mode is {other}")),
+        // What it was loaded with says nothing of what it has been told since, and of what it has refused.
+        Err(error) => Outcome::unknown(format!("loaded with uvm_mps_mode={}; what it does now: {error}", asked.trim())),
+        Ok(Mode::ISOLATE) => Outcome::ok("isolates"),
+        Ok(Mode::OBSERVE) if loaded == Ok(Mode::ISOLATE) => Outcome::warning(
+            "observes only, though loaded to isolate",
+            WITHOUT,
+            "see the kernel's messages: a driver that it was not tested on needs uvm_mps_untested; else who has set it",
+        ),
+        Ok(Mode::OBSERVE) => Outcome::note("observes only", WITHOUT, "load nvidia-uvm with uvm_mps_mode=2"),
+        Ok(Mode::OFF) => Outcome::note("loaded and off", WITHOUT, TURN_ON),
+        Ok(Mode(other)) => Outcome::unknown(format!("its mode is {other}")),
     }
+}
+
+/// The DKMS package that is to be built with the hooks of the patched module.
+fn hooked_package(machine: &Machine) -> Option<String> {
+    let files = std::fs::read_dir(machine.root.join("etc/dkms")).ok()?;
+    let of = |path: &Path| read(path).filter(|text| text.contains("nvidia-uvm-mps/dkms/prebuild"));
+    let mut paths = files.filter_map(|file| Some(file.ok()?.path()));
+    let path = paths.find(|path| path.extension() == Some("conf".as_ref()) && of(path).is_some())?;
+    Some(path.file_stem()?.to_string_lossy().into_owned())
 }

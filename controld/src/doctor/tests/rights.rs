@@ -107,16 +107,40 @@ fn a_driver_that_is_missing_or_two_of_them_are_problems() {
 }
 
 #[test]
-fn the_patched_module_is_described_by_its_mode() {
+fn the_patched_module_is_described_by_what_it_does_now() {
     let made = Made::sound();
-    let mode = "sys/module/nvidia_uvm/parameters/uvm_mps_mode";
-    for (text, severity, says) in [("1\n", Note, "observes"), ("0\n", Note, "off"), ("9\n", Note, "not known")] {
-        made.file(mode, text);
+    let (parameter, device) = ("sys/module/nvidia_uvm/parameters/uvm_mps_mode", "dev/nvidia-uvm-mps");
+    made.assert("patched-module", Fine, "isolates");
+    made.file(device, "1\n");
+    made.assert("patched-module", Warning, "though loaded to isolate");
+    made.file(parameter, "1\n");
+    for (text, severity, says) in [
+        ("1\n", Note, "observes"),
+        ("2\n", Fine, "isolates"),
+        ("0\n", Note, "off"),
+        ("9\n", Note, "its mode is 9"),
+        ("closed\n", Note, "loaded with uvm_mps_mode=1"),
+    ] {
+        made.file(device, text);
         made.assert("patched-module", severity, says);
     }
-    made.file(mode, "2\n");
-    made.remove("dev/nvidia-uvm-mps");
+    made.remove(device);
     made.assert("patched-module", Warning, "missing here");
-    made.remove(mode);
+    made.file(parameter, "0\n");
+    made.assert("patched-module", Note, "off");
+    made.remove(parameter);
     made.assert("patched-module", Note, "not installed");
+}
+
+#[test]
+fn a_module_that_was_to_be_patched_and_is_not_is_a_warning() {
+    let made = Made::sound();
+    made.remove("sys/module/nvidia_uvm/parameters/uvm_mps_mode");
+    made.file("etc/dkms/framework.conf", "# sign_file=\n");
+    made.assert("patched-module", Note, "not installed");
+    made.file(
+        "etc/dkms/nvidia-current-open.conf",
+        "PRE_BUILD=\"../../../../../../../../../../../usr/lib/nvidia-uvm-mps/dkms/prebuild\"\n",
+    );
+    made.assert("patched-module", Warning, "nvidia-current-open is to be built with it");
 }
