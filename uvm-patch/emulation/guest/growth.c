@@ -9,6 +9,7 @@
 #define STORM	8000u			/* as many as a fault buffer of 8,192 takes at once */
 #define BATCH	256u			/* packets that the driver takes at once */
 #define STEP	(256 * GIB)		/* what one entry of the second directory spans */
+#define OWN	(FAR + 64 * STEP)	/* a range of whoever has one, with nothing mapped in it */
 
 /* Every one was isolated, the neighbour lives, and the client's own memory is what it was. */
 static void expect_isolated(struct client *a, struct client *b, const struct emu_access_request *r, uint32_t count)
@@ -50,6 +51,7 @@ void a_wild_index_of_64_bits_ends_its_client_alone(void)
 
 	NEEDS(patched, "the stock module ends at the first fault");
 	two_clients(&a, &b);
+	CHECK(client_range(&a, OWN, 4 * GIB) == 0);
 	r = client_access(&a, false, EMU_WRITE, 0x3000, 500, 261 * GIB + 4 * MIB);
 	expect_isolated(&a, &b, &r, 500);
 	after = mps_stats();
@@ -58,6 +60,7 @@ void a_wild_index_of_64_bits_ends_its_client_alone(void)
 	CHECK(after.passed == before.passed);
 	CHECK(after.sinks - before.sinks <= 128 + 2);
 	CHECK(client_walk(&b, 0x3000) != EMU_WALK_SPARSE && client_walk(&b, FAR) != EMU_WALK_SPARSE);
+	CHECK(client_walk(&a, OWN + GIB) != EMU_WALK_SPARSE);
 	/* Beside the ranges it has, too; what it frees takes tables along that held entries. */
 	CHECK(client_access(&a, false, EMU_WRITE, RANGE + 4 * MIB, 1, 0).results[EMU_SPARSE] == 1);
 	CHECK(client_access(&a, false, EMU_WRITE, RANGE + 3 * GIB, 1, 0).results[EMU_SPARSE] == 1);
@@ -99,13 +102,12 @@ void at_the_limit_the_whole_address_space_becomes_the_sink(void)
  */
 static void take_all_memory(struct client *c)
 {
-	const uint64_t base = FAR + 64 * STEP;
 	unsigned int i;
 
 	gpu_chunks(false);
-	CHECK(client_range(c, base, 2 * GIB) == 0);
+	CHECK(client_range(c, OWN, 2 * GIB) == 0);
 	for (i = 0; i < 600; i++)
-		CHECK(client_map(c, base + i * 2 * MIB, 4 * KIB, true, false) == 0);
+		CHECK(client_map(c, OWN + i * 2 * MIB, 4 * KIB, true, false) == 0);
 }
 
 void without_memory_for_a_private_page_the_verdict_is_failed(void)
