@@ -12,7 +12,7 @@
 pub mod control;
 mod numbers;
 
-pub use numbers::{AccessType, CLASS_GLOBAL, FaultType, Mode, NoticeType, Sink, Verdict, class_text, flag};
+pub use numbers::{AccessType, CLASS_GLOBAL, FaultType, Mode, NoticeType, Sink, Verdict, class_text, flag, untried};
 
 /// The first four bytes of every record, `MPSI`.
 pub const MAGIC: u32 = 0x4953_504d;

@@ -176,6 +176,10 @@ void uvm_mps_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d)
 	plan(f, d);
 	if (d->action == UVM_MPS_ACT_PASS)
 		return;
+	if (f->untried) {
+		refuse(d, UVM_MPS_UNTRIED);
+		return;
+	}
 
 	/* Several faults of one batch, or one on its way when the sink came. */
 	if (f->covered && d->action != UVM_MPS_ACT_PERMIT) {

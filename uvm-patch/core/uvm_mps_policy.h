@@ -54,6 +54,7 @@ struct uvm_mps_facts {
 	__u8 shared;		/* another client has a subcontext in the TSG */
 	__u8 alone;		/* policy: isolate unshared clients too */
 	__u8 condemned;
+	__u8 untried;		/* enum uvm_mps_untried, less what the administrator allows */
 	__u8 ats;		/* the CPU's page tables translate for the GPU */
 	__u8 addressable;	/* the driver's page tree can reach the address */
 	__u8 covered;		/* a sink or a rewritten mapping of this client already translates the address */

@@ -9,6 +9,7 @@
 #include "uvm_mps_internal.h"
 
 #define GRAVES		64u	/* dead subcontexts remembered, to name them in zombie faults */
+#define EMULATED_VA_BITS 49	/* of Pascal's format, which GPUs up to Ada have; Hopper's has 57 */
 #define GRAVES_EACH	4u	/* of one process, which cannot take everybody's */
 
 /* Usable before uvm_mps_init(): the driver's device exists a little earlier. Mode is off until then. */
@@ -156,6 +157,41 @@ static void channel_record(struct uvm_mps_record *rec, const uvm_user_channel_t 
 	}
 }
 
+/* What the emulator has not, by what the driver itself says; the version's own check is that of the mode. */
+u8 uvm_mps_untried(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
+{
+	const struct uvm_mps_channel *channel;
+	u8 untried = 0;
+
+	if (gpu_va_space->page_tables.hal->num_va_bits() != EMULATED_VA_BITS)
+		untried |= UVM_MPS_UNTRIED_FORMAT;
+	if (gpu_va_space->gpu->parent->smc.enabled)
+		untried |= UVM_MPS_UNTRIED_MIG;
+	if (uvm_hmm_is_enabled(gpu_va_space->va_space))
+		untried |= UVM_MPS_UNTRIED_HMM;
+	spin_lock(&uvm_mps.lock);
+	list_for_each_entry(channel, &client->channels, node) {
+		if (memcmp(channel->rec.gpu_uuid, uvm_mps_gpu_uuid(gpu_va_space->gpu), sizeof(channel->rec.gpu_uuid)))
+			untried |= UVM_MPS_UNTRIED_GPUS;
+	}
+	spin_unlock(&uvm_mps.lock);
+	return untried & ~(u8)uvm_mps_untested;
+}
+
+/* Once for each: before the first fault. */
+static void warn_of_untried(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
+{
+	static unsigned long warned;
+	unsigned long untried = gpu_va_space && uvm_mps_mode() == UVM_MPS_ISOLATE ?
+				uvm_mps_untried(client, gpu_va_space) : 0;
+
+	if (!(untried & ~READ_ONCE(warned)))
+		return;
+	WRITE_ONCE(warned, warned | untried);
+	pr_warn("nvidia-uvm-mps: not isolated, for want of a trial: clients like process %d; uvm_mps_untested=%lu allows it\n",
+		pid_nr(client->pid), untried | uvm_mps_untested);
+}
+
 void uvm_mps_channel_add(uvm_va_space_t *va_space, uvm_user_channel_t *channel)
 {
 	struct uvm_mps_channel *entry = kzalloc(sizeof(*entry), GFP_KERNEL);
@@ -177,8 +213,8 @@ void uvm_mps_channel_add(uvm_va_space_t *va_space, uvm_user_channel_t *channel)
 	if (uvm_mps_feeding())
 		uvm_mps_record_push(&entry->rec, client->pid);
 	spin_unlock(&uvm_mps.lock);
+	warn_of_untried(client, uvm_gpu_va_space_get(va_space, channel->gpu));
 }
-
 
 static bool same_tsg(const struct uvm_mps_record *a, const struct uvm_mps_record *b)
 {

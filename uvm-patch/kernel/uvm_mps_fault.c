@@ -179,6 +179,7 @@ static void gather(struct uvm_mps_facts *facts, struct place *place, struct uvm_
 		return;
 
 	facts->condemned = test_bit(CLIENT_CONDEMNED, &client->state);
+	facts->untried = uvm_mps_untried(client, gpu_va_space);
 	facts->sinks = client->num_sinks;
 	facts->retries = (u32)atomic_read(&client->retries);
 	place->sink = place->map ? uvm_mps_sink_of_map(client, place->map) :
@@ -329,7 +330,7 @@ static bool fatal_fault(uvm_gpu_va_space_t *gpu_va_space, uvm_user_channel_t *ch
 	rec.range_type = facts.range;
 	rec.verdict = decision.verdict;
 	rec.sink = decision.sink;
-	rec.nv_status = status;
+	rec.nv_status = decision.verdict == UVM_MPS_UNTRIED ? facts.untried : status;
 	uvm_mps_count(STAT_FAULTS);
 	uvm_mps_tell(client, &rec, client ? client->pid : NULL);
 	return decision.action != UVM_MPS_ACT_PASS;

@@ -105,6 +105,7 @@ struct uvm_mps_state {
 };
 
 extern struct uvm_mps_state uvm_mps;
+extern unsigned int uvm_mps_untested;	/* parameter: enum uvm_mps_untried */
 
 static inline void uvm_mps_count(enum uvm_mps_stat stat)
 {
@@ -119,6 +120,7 @@ static inline u32 uvm_mps_mode(void)
 /* uvm_mps_client.c */
 struct uvm_mps_client *uvm_mps_client_find(uvm_va_space_t *va_space);
 void uvm_mps_condemn(struct uvm_mps_client *client);
+u8 uvm_mps_untried(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space);
 void uvm_mps_blame_grave(struct uvm_mps_record *rec, struct pid **pid);
 size_t uvm_mps_state_count(void);
 size_t uvm_mps_state_fill(struct uvm_mps_record *recs, struct pid **pids, size_t max);

@@ -33,9 +33,9 @@ MODULE_PARM_DESC(uvm_mps_hold_ms, "Keep a suddenly dead client's page tables thi
 static unsigned int uvm_mps_max_sinks = UVM_MPS_DEFAULT_SINKS;
 module_param(uvm_mps_max_sinks, uint, 0444);
 MODULE_PARM_DESC(uvm_mps_max_sinks, "Sinks of one client before its faults are left to the driver");
-static bool uvm_mps_untested;
-module_param(uvm_mps_untested, bool, 0444);
-MODULE_PARM_DESC(uvm_mps_untested, "Allow isolate on a driver version that is not on the tested list");
+unsigned int uvm_mps_untested;
+module_param(uvm_mps_untested, uint, 0444);
+MODULE_PARM_DESC(uvm_mps_untested, "Isolate where that was never tried: 1 driver version, 2 page tables, 4 GPUs, 8 MIG, 16 HMM");
 
 struct slot {
 	struct uvm_mps_record rec;
@@ -322,7 +322,7 @@ static __poll_t mps_poll(struct file *filp, poll_table *wait)
 
 static bool isolation_allowed(void)
 {
-	return UVM_MPS_TESTED || uvm_mps_untested;
+	return UVM_MPS_TESTED || uvm_mps_untested & UVM_MPS_UNTRIED_DRIVER;
 }
 
 static int set_policy(const struct uvm_mps_policy *policy)

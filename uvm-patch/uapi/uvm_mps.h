@@ -51,6 +51,16 @@ enum uvm_mps_verdict {
 	UVM_MPS_FAILED = 5,		/* tried; nv_status says why not */
 	UVM_MPS_LIMIT = 6,		/* this client has used up its sinks or retries */
 	UVM_MPS_STRANGER = 7,		/* a client the module has no entry for */
+	UVM_MPS_UNTRIED = 8,		/* never tried on such a machine; nv_status: bits of enum uvm_mps_untried */
+};
+
+/* What the emulator has not. The module parameter uvm_mps_untested has the bits of what is allowed all the same. */
+enum uvm_mps_untried {
+	UVM_MPS_UNTRIED_DRIVER = 1,	/* a driver version that is on no list: no mode 2, for anybody */
+	UVM_MPS_UNTRIED_FORMAT = 2,	/* page tables in another format than Pascal's to Ada's */
+	UVM_MPS_UNTRIED_GPUS = 4,	/* a client on several GPUs */
+	UVM_MPS_UNTRIED_MIG = 8,
+	UVM_MPS_UNTRIED_HMM = 16,	/* heterogeneous memory management */
 };
 
 enum uvm_mps_sink {

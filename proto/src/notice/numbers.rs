@@ -53,6 +53,8 @@ open_enum! {
         LIMIT = 6,
         /// The module has no entry for the client.
         STRANGER = 7,
+        /// Isolation was never tried on such a machine; `nv_status` has bits of [`untried`].
+        UNTRIED = 8,
     }
 }
 
@@ -196,6 +198,28 @@ open_enum! {
         /// Records, and fatal faults end in sinks.
         ISOLATE = 2,
     }
+}
+
+/// What isolation was never tried on, as bits.
+pub mod untried {
+    /// A driver version that is on no list.
+    pub const DRIVER: u32 = 1;
+    /// Page tables of another format.
+    pub const FORMAT: u32 = 2;
+    /// A client on several GPUs.
+    pub const GPUS: u32 = 4;
+    /// A GPU in MIG mode.
+    pub const MIG: u32 = 8;
+    /// Heterogeneous memory management.
+    pub const HMM: u32 = 16;
+    /// Each with what to call it.
+    pub const ALL: [(u32, &str); 5] = [
+        (DRIVER, "this driver's version"),
+        (FORMAT, "this GPU's page tables"),
+        (GPUS, "a client on several GPUs"),
+        (MIG, "MIG"),
+        (HMM, "heterogeneous memory management"),
+    ];
 }
 
 /// Bits of [`Notice::flags`].

@@ -62,6 +62,9 @@ fn every_offset_size_and_number_is_that_of_the_c_header() {
     for (name, value) in flags.iter().zip(ours) {
         assert_eq!(number(&format!("F_{name}")), u64::from(value), "{name}");
     }
+    for ((bit, _), name) in untried::ALL.iter().zip(["DRIVER", "FORMAT", "GPUS", "MIG", "HMM"]) {
+        assert_eq!(number(&format!("UNTRIED_{name}")), u64::from(*bit), "{name}");
+    }
     let (mut types, mut verdicts, mut sinks, mut modes) = (0, 0, 0, 0);
     for n in 0..=u8::MAX {
         if let Some(name) = NoticeType(n.into()).name() {
@@ -81,7 +84,7 @@ fn every_offset_size_and_number_is_that_of_the_c_header() {
             modes += 1;
         }
     }
-    assert_eq!((types, verdicts, sinks, modes), (13, 8, 6, 3));
+    assert_eq!((types, verdicts, sinks, modes), (13, 9, 6, 3));
 }
 
 fn sample() -> Notice {

@@ -54,13 +54,14 @@ void model_decide(const struct uvm_mps_facts *f, struct uvm_mps_decision *d)
 			  hole && whole ? f->max_sinks == 0 :
 			  hole ? f->sinks >= f->max_sinks : f->retries >= 1 << 20;
 	const int insert = hole && !replay;
-	const int good = f->mode == UVM_MPS_ISOLATE && f->known && company && can && !spent;
+	const int good = f->mode == UVM_MPS_ISOLATE && f->known && company && can && !f->untried && !spent;
 
 	d->fault_class = (__u8)cls;
 	d->verdict = f->mode != UVM_MPS_ISOLATE ? UVM_MPS_PASSED :
 		     !f->known ? UVM_MPS_STRANGER :
 		     !company ? UVM_MPS_NOT_SHARED :
 		     !can ? UVM_MPS_CLASS :
+		     f->untried ? UVM_MPS_UNTRIED :
 		     spent ? UVM_MPS_LIMIT :
 		     f->condemned ? UVM_MPS_REPEAT : UVM_MPS_ISOLATED;
 	d->action = !good ? UVM_MPS_ACT_PASS :

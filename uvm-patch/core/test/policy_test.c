@@ -109,6 +109,29 @@ static void class_c_a_mapping_is_rewritten_once_and_then_only_replayed(void)
 	passes(&f, 'C', UVM_MPS_LIMIT);
 }
 
+static void what_was_never_tried_is_refused_and_only_where_it_could_be_isolated(void)
+{
+	struct uvm_mps_facts f = wild_store();
+	unsigned int range;
+
+	for (f.untried = UVM_MPS_UNTRIED_FORMAT; f.untried <= UVM_MPS_UNTRIED_HMM; f.untried *= 2) {
+		f.condemned = 0;
+		passes(&f, 'A', UVM_MPS_UNTRIED);
+		f.condemned = f.covered = 1;
+		passes(&f, 'A', UVM_MPS_UNTRIED);
+		f.covered = 0;
+	}
+	f.untried = UVM_MPS_UNTRIED_HMM;
+	f.range = UVM_MPS_RANGE_HMM;
+	passes(&f, 'E', UVM_MPS_CLASS);
+	for (range = UVM_MPS_RANGE_ZOMBIE; range <= UVM_MPS_RANGE_EXTERNAL_4K; range++) {
+		f.range = (__u8)range;
+		passes(&f, "  DBCC"[range], UVM_MPS_UNTRIED);
+	}
+	f.mode = UVM_MPS_OBSERVE;
+	passes(&f, 'C', UVM_MPS_PASSED);
+}
+
 static void class_n_a_fetch_is_left_alone_whatever_could_be_mapped(void)
 {
 	unsigned int range;
@@ -381,6 +404,7 @@ static void random_facts(struct uvm_mps_facts *f)
 	f->free_windows = (r >> 41) & 15;
 	f->fetch = !((r >> 45) & 7);
 	f->whole = (r >> 48) & 1;
+	f->untried = (r >> 51) & 7 ? 0 : (r >> 54) & 31;
 	f->max_sinks = (__u32)(s & 0xff) * ((r >> 49) & 3);
 	f->sinks = near_limit((s >> 8) & 0xffff, f->max_sinks ? f->max_sinks : 1);
 	f->hits = near_limit((s >> 24) & 0xfffff, UVM_MPS_MAX_HITS);
@@ -436,6 +460,7 @@ int main(int argc, char **argv)
 	RUN(class_d_only_dead_managed_memory_is_permitted_and_only_to_an_sm);
 	RUN(classes_e_f_g_l_are_left_alone);
 	RUN(classes_h_i_j_k_m_q_are_settled_by_type_wherever_they_are);
+	RUN(what_was_never_tried_is_refused_and_only_where_it_could_be_isolated);
 	RUN(class_n_a_fetch_is_left_alone_whatever_could_be_mapped);
 	RUN(nothing_is_isolated_unless_asked_for_a_known_client_in_company);
 	RUN(windows_grow_with_the_number_of_sinks_and_shrink_to_what_is_free);

@@ -135,6 +135,50 @@ static uvm_fault_buffer_entry_t made_up(u64 address, uvm_fault_type_t type, uvm_
 	return entry;
 }
 
+static NvU32 more_va_bits(void)
+{
+	return 57;
+}
+
+/* A machine such as never was, by the driver's own words for it. */
+static void untried(UVM_TEST_MPS_SELF_PARAMS *params, struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
+{
+	uvm_fault_buffer_entry_t entry = made_up(empty_place(gpu_va_space), UVM_FAULT_TYPE_INVALID_PTE,
+						 UVM_FAULT_ACCESS_TYPE_WRITE);
+	uvm_mmu_mode_hal_t *hal = gpu_va_space->page_tables.hal, newer = *hal;
+	uvm_parent_gpu_t *parent = gpu_va_space->gpu->parent;
+	struct uvm_mps_channel *channel = list_first_entry_or_null(&client->channels, struct uvm_mps_channel, node);
+	unsigned int sinks = client->num_sinks, allowed = uvm_mps_untested;
+	bool mig = parent->smc.enabled;
+
+	uvm_mps_untested = UVM_MPS_UNTRIED_HMM;
+	newer.num_va_bits = more_va_bits;
+	gpu_va_space->page_tables.hal = &newer;
+	CHECK(uvm_mps_untried(client, gpu_va_space) == UVM_MPS_UNTRIED_FORMAT);
+	CHECK(!uvm_mps_replayable_fault(gpu_va_space, &entry));
+	uvm_mps_untested |= UVM_MPS_UNTRIED_FORMAT;
+	CHECK(!uvm_mps_untried(client, gpu_va_space));
+	gpu_va_space->page_tables.hal = hal;
+
+	parent->smc.enabled = true;
+	CHECK(uvm_mps_untried(client, gpu_va_space) == UVM_MPS_UNTRIED_MIG);
+	CHECK(!uvm_mps_replayable_fault(gpu_va_space, &entry));
+	uvm_mps_untested |= UVM_MPS_UNTRIED_MIG;
+	CHECK(!uvm_mps_untried(client, gpu_va_space));
+	parent->smc.enabled = mig;
+
+	if (channel) {
+		channel->rec.gpu_uuid[0] ^= 1;
+		CHECK(uvm_mps_untried(client, gpu_va_space) == UVM_MPS_UNTRIED_GPUS);
+		CHECK(!uvm_mps_replayable_fault(gpu_va_space, &entry));
+		uvm_mps_untested |= UVM_MPS_UNTRIED_GPUS;
+		CHECK(!uvm_mps_untried(client, gpu_va_space));
+		channel->rec.gpu_uuid[0] ^= 1;
+	}
+	uvm_mps_untested = allowed;
+	CHECK(client->num_sinks == sinks);
+}
+
 /* What is left to the driver stays so; the rest gets sinks in this page tree, once each. */
 static void faults(UVM_TEST_MPS_SELF_PARAMS *params, struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
 {
@@ -216,6 +260,7 @@ static NV_STATUS self_test(UVM_TEST_MPS_SELF_PARAMS *params, struct file *filp)
 	if (client) {
 		feed(params, va_space, client);
 		for_each_gpu_va_space(gpu_va_space, va_space) {
+			untried(params, client, gpu_va_space);
 			faults(params, client, gpu_va_space);
 			params->gpus++;
 		}

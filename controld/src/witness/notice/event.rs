@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use remps_proto::notice::{AccessType, CLASS_GLOBAL, Notice, NoticeType, UNKNOWN, Verdict, class_text, flag};
+use remps_proto::notice::{AccessType, CLASS_GLOBAL, Notice, NoticeType, UNKNOWN, Verdict, class_text, flag, untried};
 
 use crate::core::{Access, Evidence, HardwareChannel, HardwareFacts, Isolation, MemoryFault, ProcessKey};
 
@@ -194,6 +194,11 @@ fn isolation(notice: &Notice) -> Isolation {
         Verdict::FAILED => format!("isolation failed with status {:#x}{}", notice.nv_status, class()),
         Verdict::LIMIT => "the client has used up its sinks or retries".to_owned(),
         Verdict::STRANGER => "the module has no entry for the client".to_owned(),
+        Verdict::UNTRIED => {
+            let untried = untried::ALL.iter().filter(|(bit, _)| notice.nv_status & bit != 0);
+            let names: Vec<&str> = untried.map(|(_, name)| *name).collect();
+            format!("isolation was never tried with {} (uvm_mps_untested={})", names.join(", "), notice.nv_status)
+        }
         Verdict(other) => format!("verdict {other} of a later module"),
     };
     Isolation::Passed { reason }

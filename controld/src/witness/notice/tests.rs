@@ -274,3 +274,14 @@ fn a_dead_clients_zombie_is_named_by_what_was_known_of_it() {
     assert!(matches!(events[0].evidence(), Some(Evidence::ZombieFault { process: ProcessKey { pid: 30, .. }, .. })));
     assert_eq!(fault.isolation, Isolation::Passed { reason: "work of a dead client".to_owned() });
 }
+
+#[test]
+fn a_fault_on_a_machine_that_was_never_tried_says_what_allows_it() {
+    let mut follower = Follower::default();
+    follower.record(&Notice { seq: 0, ..of(NoticeType::VASPACE_ADD, 30, 1) }, |_| Some(500));
+    let fault = Notice { verdict: Verdict::UNTRIED, nv_status: 2 | 8, ..of(NoticeType::FATAL_FAULT, 30, 1) };
+    let events = follower.record(&Notice { seq: 1, ..fault }, |_| Some(500));
+    let [NoticeEvent::Fault(fault)] = &events[..] else { panic!("{events:?}") };
+    let reason = "isolation was never tried with this GPU's page tables, MIG (uvm_mps_untested=10)".to_owned();
+    assert_eq!(fault.isolation, Isolation::Passed { reason });
+}
