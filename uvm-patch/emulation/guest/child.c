@@ -104,10 +104,21 @@ static int host_memory(uint64_t length)
 	return at == MAP_FAILED ? errno : 0;
 }
 
-static int channels(int uvm, uint32_t gr, uint64_t count)
+static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
 {
 	int r = 0;
 
+	if (subcontext) {
+		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1 };
+		UVM_UNREGISTER_CHANNEL_PARAMS old = { 0 };
+
+		channel.hChannel = EMU_CHANNEL(gr >> 16, 0, subcontext);
+		old.hChannel = gr;
+		r = UVM(uvm, UVM_REGISTER_CHANNEL, channel);
+		if (r == 0)
+			r = UVM(uvm, UVM_UNREGISTER_CHANNEL, old);
+		gr = channel.hChannel;
+	}
 	while (r == 0 && count--) {
 		UVM_UNREGISTER_CHANNEL_PARAMS old = { 0 };
 		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1, .hChannel = gr };
@@ -155,7 +166,7 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 			o.result = host_memory(o.length);
 			break;
 		case DO_CHANNELS:
-			o.result = channels(uvm, gr, o.length);
+			o.result = channels(uvm, gr, (uint32_t)o.base, o.length);
 			break;
 		case DO_COMMAND:
 			o.result = ioctl(uvm, (unsigned long)o.length, NULL) ? errno : 0;

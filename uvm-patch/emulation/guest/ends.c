@@ -2,6 +2,8 @@
 /* The end of a client: condemned, killed, dead in the middle of a kernel, in every order. */
 #include <errno.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "uvm_linux_ioctl.h"
 #include "scene.h"
 
@@ -192,6 +194,36 @@ void one_client_does_not_take_the_graves_of_others(void)
 	client_end(&c, ENDS_BY_SIGNAL);
 	client_end(&b, ENDS_BY_SIGNAL);
 	CHECK(gpu_wait_idle(PATIENCE_MS));
+}
+
+/* Nor does it make others of its own subcontexts forgotten: a subcontext has one grave, however many channels it had. */
+void one_subcontext_does_not_take_the_graves_of_its_clients_others(void)
+{
+	uint64_t deadline = now_ms() + PATIENCE_MS, packets;
+	struct uvm_mps_record rec;
+	struct client a, b, c;
+	pid_t child;
+	size_t n;
+
+	NEEDS(patched, "the stock module names nobody");
+	two_clients(&a, &b);
+	notices_read(&n);
+	c = client_start(EMU_CHANNEL_TSG(b.gr), 3);
+	packets = gpu_status().packets;
+	gpu_pause(true);
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(gpu_access(c.gr, EMU_WRITE, WILD).results[EMU_RC] == 1 ? 0 : 1);
+	while (gpu_status().packets == packets && now_ms() < deadline)
+		usleep(1000);
+	CHECK(client_moves(&c, 4, 8) == 0);
+	gpu_pause(false);
+	CHECK(notices_wait(UVM_MPS_ZOMBIE_FAULT, 0, PATIENCE_MS, &rec));
+	CHECK(rec.ve_id == 3 && rec.va_space_id != 0 && (pid_t)rec.tgid_init == c.pid);
+	CHECK(waitpid(child, NULL, 0) == child);
+	client_end(&c, ENDS_BY_SIGNAL);
+	end_both(&a, &b);
 }
 
 static void zombie_fault(void)

@@ -226,6 +226,11 @@ int client_channels(struct client *c, unsigned int count)
 	return obey(c, (struct order) { .verb = DO_CHANNELS, .length = count }).result;
 }
 
+int client_moves(struct client *c, unsigned int subcontext, unsigned int count)
+{
+	return obey(c, (struct order) { .verb = DO_CHANNELS, .base = subcontext, .length = count }).result;
+}
+
 int client_command(struct client *c, unsigned int command)
 {
 	return obey(c, (struct order) { .verb = DO_COMMAND, .length = command }).result;

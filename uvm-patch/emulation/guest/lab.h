@@ -66,6 +66,8 @@ int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_o
 int client_free(struct client *c, uint64_t base, uint64_t length);
 int client_host_memory(struct client *c, uint64_t length);
 int client_channels(struct client *c, unsigned int count);
+/* Leaves it for good, for one of another subcontext, which it leaves and takes anew so often. */
+int client_moves(struct client *c, unsigned int subcontext, unsigned int count);
 int client_command(struct client *c, unsigned int command);	/* an ioctl without its parameters */
 int client_self_test(struct client *c, struct self_test_result *result);
 

@@ -81,6 +81,7 @@ int main(void)
 	RUN(sudden_death_harms_nobody_while_the_tables_are_held);
 	RUN(a_hold_says_what_it_keeps_and_ends_in_its_own_thread);
 	RUN(one_client_does_not_take_the_graves_of_others);
+	RUN(one_subcontext_does_not_take_the_graves_of_its_clients_others);
 	RUN(a_zombie_fault_names_the_dead_client);
 	RUN(teardown_in_every_order_leaves_nothing);
 	RUN(the_device_keeps_its_promises);

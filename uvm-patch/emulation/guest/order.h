@@ -10,7 +10,7 @@ enum verb { DO_ACCESS, DO_RANGE, DO_MAP, DO_MANAGED, DO_SELF_TEST, DO_FREE, DO_H
 struct order {
 	enum verb verb;
 	struct emu_access_request access;
-	uint64_t base, length;	/* length: DO_CHANNELS: how often; DO_COMMAND: which */
+	uint64_t base, length;	/* DO_CHANNELS: subcontext, how often; DO_COMMAND: which */
 	bool small, read_only;
 	struct self_test_result self_test;
 	int descriptor;		/* the client's number for its /dev/nvidia-uvm */

@@ -71,6 +71,7 @@ void the_kernel_kills_at_the_deadline_without_a_daemon(void);
 void sudden_death_harms_nobody_while_the_tables_are_held(void);
 void a_hold_says_what_it_keeps_and_ends_in_its_own_thread(void);
 void one_client_does_not_take_the_graves_of_others(void);
+void one_subcontext_does_not_take_the_graves_of_its_clients_others(void);
 void a_zombie_fault_names_the_dead_client(void);
 void teardown_in_every_order_leaves_nothing(void);
 void the_device_keeps_its_promises(void);
