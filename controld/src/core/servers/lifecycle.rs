@@ -233,7 +233,8 @@ impl Core {
         if server.tainted().is_some() {
             return;
         }
-        let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.turn.policy.constants.stable_after);
+        let stable =
+            server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.turn.policy.constants.stable_after);
         // One that has served can be started, and whoever its clients have brought down with them must not keep the next
         // ones waiting: some faults end it before it says so.
         if server.is_told_to_end() || server.has_served || stable {
