@@ -45,7 +45,7 @@ pub mod patience {
 
 /// System calls.
 pub mod sys {
-    pub use crate::sys::{fork, pidfd, polled, uvm};
+    pub use crate::sys::{fork, pidfd, polled, uvm, uvm_abi};
 }
 
 /// What the vault notes with the holder.

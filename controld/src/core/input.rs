@@ -8,7 +8,7 @@ use super::faults::held::GpuMemory;
 use super::gpus::whereabouts::GpuPlace;
 use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-use crate::devices::Device;
+use crate::core::Device;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
 

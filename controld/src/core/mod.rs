@@ -56,6 +56,7 @@ pub(crate) use faults::funeral::Mourned;
 pub(crate) use faults::held::GpuMemory;
 pub(crate) use faults::verdict::{Confidence, SuspectIdentity, Verdict};
 pub(crate) use gpu::Gpu;
+pub(crate) use gpus::Device;
 pub(crate) use gpus::whereabouts::GpuPlace;
 pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
 pub use ids::{ConnectionId, Pid, RequestId, ServerEpoch};

@@ -10,6 +10,7 @@ mod nvml;
 pub(crate) mod probe;
 pub(crate) mod usage;
 
+use crate::core::Device;
 use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
@@ -30,29 +31,6 @@ pub(crate) const USAGE_ARGUMENT: &str = "--list-memory";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// More output than 64 devices print, or 32 with a crowd of processes outside MPS on each.
 const MAX_OUTPUT: u64 = 512 * 1024;
-/// From compute capability 9.0 (Hopper) on a chunk of a static partition has this many SMs, before that half of it.
-const HOPPER_CHUNK: u32 = 8;
-const HOPPER: u32 = 9;
-
-/// A GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
-    /// Its row in `device_query`.
-    pub row: DeviceRow,
-    /// Number of streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Major compute capability.
-    pub major: u32,
-}
-
-impl Device {
-    /// How many multiprocessors a chunk of a static partition has.
-    #[must_use]
-    pub fn chunk(&self) -> u32 {
-        if self.major >= HOPPER { HOPPER_CHUNK } else { HOPPER_CHUNK / 2 }
-    }
-}
-
 /// What the probe prints of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,11 +2,11 @@
 
 use super::handshake::Refusal;
 use super::servers::Extent;
+use crate::core::Device;
 use crate::core::{
     ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
     SessionId,
 };
-use crate::devices::Device;
 use crate::devices::gpus::ProbedGpu;
 use crate::door::Reply;
 use crate::io::seqpacket::Packet;

@@ -2,8 +2,9 @@
 
 use super::Told;
 use super::events::{Event, Events};
+use crate::core::Device;
 use crate::core::{Input, SessionId};
-use crate::devices::{self, Device};
+use crate::devices;
 
 /// One process lists them at a time: whoever asks meanwhile gets its answer too, so that no number of sessions starts as
 /// many processes.

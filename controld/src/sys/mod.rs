@@ -12,3 +12,4 @@ pub(crate) mod passed;
 pub mod pidfd;
 pub mod polled;
 pub mod uvm;
+pub mod uvm_abi;

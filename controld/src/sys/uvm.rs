@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::witness::uvm::abi::{
+use super::uvm_abi::{
     CONTROL_SIZE, EVENT_QUEUE_ENABLE_EVENTS, EnableEvents, GetProcessorTable, InitEventTracker,
     SET_NOTIFICATION_THRESHOLD, SetNotificationThreshold, Uuid, Version,
 };

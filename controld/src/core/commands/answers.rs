@@ -1,10 +1,10 @@
 //! What servers answer to commands, also where a command asks several of them.
 
 use super::pci;
+use crate::core::Device;
 use crate::core::faults::evidence::Evidence;
 use crate::core::ids::{Pid, ServerEpoch, SessionId, Uid};
 use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
-use crate::devices::Device;
 use core::time::Duration;
 use remps_proto::admin::limits::MemLimit;
 use remps_proto::admin::reply::{self, ClientRow, DeviceRow, PciAddress, ServerStatus};

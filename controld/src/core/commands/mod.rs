@@ -18,7 +18,7 @@ use super::ids::{Pid, ServerEpoch, SessionId, Uid};
 use super::servers::questions::Purpose;
 use super::servers::server::{Server, ServerState};
 use super::{Core, Effect, PsRow};
-use crate::devices::Device;
+use crate::core::Device;
 use answers::{Gather, GatherKind};
 use core::time::Duration;
 use remps_proto::admin::command::{Command, SmPartition};

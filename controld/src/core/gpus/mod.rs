@@ -2,6 +2,7 @@
 //!
 //! | part | decides |
 //! |---|---|
+//! | `device` | what answers about devices need of one |
 //! | this file | when to look, and what an exclusive GPU means for servers |
 //! | `modes` | which compute modes are changed, and given back |
 //! | `strangers` | who uses a GPU outside MPS, and what becomes of him |
@@ -11,10 +12,12 @@
 //! can't start there. The daemon either changes that while it runs (`compute_mode = "manage"`), or does not try what
 //! can't work and says so once.
 
+mod device;
 mod modes;
 mod strangers;
 pub(super) mod whereabouts;
 
+pub(crate) use device::Device;
 pub(crate) use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
 
 use super::ids::Uid;

@@ -5,8 +5,8 @@ mod checks;
 mod effects;
 
 use super::*;
+use crate::core::Device;
 use crate::core::picture::{ClientPhase, DaemonFacts};
-use crate::devices::Device;
 use remps_proto::mps::device::{DeviceInfo, DeviceRecord, DeviceUuid};
 use remps_proto::mps::server::{ClientContext, DeviceClients, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};

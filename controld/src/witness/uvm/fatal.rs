@@ -3,8 +3,8 @@
 //! Read off `uvm_types.h` of NVIDIA's open kernel modules, the same in 535.288.01 to 595.45.04 but for
 //! `UvmFaultTypeCcViolation`, which 535 and 550 do not have.
 
-use super::abi::{FATAL_FAULT, Version};
 use crate::core::Access;
+use crate::sys::uvm_abi::{FATAL_FAULT, Version};
 
 /// The driver's name of a `UvmEventFaultType`, in plain words.
 #[must_use]

@@ -3,7 +3,7 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | [`abi`] | numbers and layouts of the driver's interface, by release |
+//! | [`sys::uvm_abi`](crate::sys::uvm_abi) | numbers and layouts of the driver's interface, by release |
 //! | [`fatal`] | what an entry of the queue says |
 //! | [`queue`] | the ring that the driver writes |
 //! | [`descriptors`] | finding a client's descriptors |
@@ -35,7 +35,6 @@
 //!
 //! [`Evidence::UvmEvent`]: crate::core::Evidence::UvmEvent
 
-pub mod abi;
 pub mod attach;
 pub mod closing;
 pub mod copies;

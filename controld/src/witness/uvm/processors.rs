@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::abi::{
+use crate::sys::uvm::{TABLE_LENGTH, processor_table};
+use crate::sys::uvm_abi::{
     GET_PROCESSOR_UUID_TABLE, GET_PROCESSOR_UUID_TABLE_V2, GetProcessorTable, STATUS_OK, Uuid, VERSION_1, Version,
     gpu_name,
 };
-use crate::sys::uvm::{TABLE_LENGTH, processor_table};
 
 /// `NV_ERR_INVALID_ARGUMENT`: what 560 answers to a version 0.
 const STATUS_INVALID_ARGUMENT: u32 = 0x1f;

@@ -11,9 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::abi::{CONTROL_SIZE, DROPPED, FATAL_FAULT, GET_AHEAD, GET_BEHIND, InitEventTracker, PUT_BEHIND, Version};
 use super::fatal::FatalFault;
 use crate::sys::uvm::SharedMemory;
+use crate::sys::uvm_abi::{
+    CONTROL_SIZE, DROPPED, FATAL_FAULT, GET_AHEAD, GET_BEHIND, InitEventTracker, PUT_BEHIND, Version,
+};
 use nix::unistd::{SysconfVar, sysconf};
 
 /// Places in a queue; a power of two. One fault is enough for a verdict, so what a burst drops is no loss; entries and
@@ -112,9 +114,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::abi::PUT_AHEAD;
     use super::super::fatal::Reason;
     use super::*;
+    use crate::sys::uvm_abi::PUT_AHEAD;
     use proptest::prelude::*;
 
     /// The driver's side, as `enqueue_event` of `uvm_tools.c` keeps it.

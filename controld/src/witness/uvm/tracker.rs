@@ -14,7 +14,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
-use super::abi::{self, EnableEvents, SetNotificationThreshold, Version};
 use super::closing::{self, Closing};
 use super::copies::{Copies, Held, number_of};
 use super::error::AttachError;
@@ -26,6 +25,7 @@ use crate::core::MemoryFault;
 use crate::io::blocking::QUESTIONS;
 use crate::io::process::uid_of;
 use crate::patience::patient;
+use crate::sys::uvm_abi::{self, EnableEvents, SetNotificationThreshold, Version};
 use crate::sys::{polled, uvm as sys};
 
 /// One entry makes the descriptor readable.
@@ -75,12 +75,12 @@ pub(super) fn arm(uvm: &Uvm, held: &Held) -> Result<Probed, AttachError> {
     }
     .map_err(|source| AttachError::System { what: "make an event tracker", source })?;
     match status {
-        abi::STATUS_OK => {}
-        abi::STATUS_ILLEGAL_ACTION | abi::STATUS_INSUFFICIENT_PERMISSIONS => return Ok(Probed::Other),
+        uvm_abi::STATUS_OK => {}
+        uvm_abi::STATUS_ILLEGAL_ACTION | uvm_abi::STATUS_INSUFFICIENT_PERMISSIONS => return Ok(Probed::Other),
         status => return Err(AttachError::Kernel { call: "INIT_EVENT_TRACKER", status }),
     }
     // Events before the threshold: the queue then says so itself, whatever was put there in between.
-    let mut enable = EnableEvents { events: abi::ENABLE_FATAL_FAULT, status: u32::MAX, reserved: 0 };
+    let mut enable = EnableEvents { events: uvm_abi::ENABLE_FATAL_FAULT, status: u32::MAX, reserved: 0 };
     sys::enable_events(tools.as_fd(), &mut enable)
         .map_err(|source| AttachError::System { what: "enable fatal fault events", source })?;
     check("EVENT_QUEUE_ENABLE_EVENTS", enable.status)?;
@@ -106,7 +106,7 @@ fn is_unknown_request(error: &io::Error) -> bool {
 
 const fn check(call: &'static str, status: u32) -> Result<(), AttachError> {
     match status {
-        abi::STATUS_OK => Ok(()),
+        uvm_abi::STATUS_OK => Ok(()),
         status => Err(AttachError::Kernel { call, status }),
     }
 }
@@ -236,7 +236,7 @@ impl Tracker {
 
     /// Whether this is somebody's doing, and something else than what was reported last.
     fn is_new(&mut self, fault: &FatalFault) -> bool {
-        if fault.processor == abi::CPU_INDEX || !fault.reason.is_culprits() {
+        if fault.processor == uvm_abi::CPU_INDEX || !fault.reason.is_culprits() {
             self.not_culpable += 1;
             return false;
         }

@@ -1,0 +1,62 @@
+//! What a source names of its crate, read from its text: for the tests of the floors, the daemon's too.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// All files in a folder and below it.
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("readable").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// The text without comments and without tests, which end a file.
+pub(crate) fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The first names of a list such as `cuda::{a, b}, process::fork}`, up to the brace that ends it.
+fn first_names(list: &str) -> Vec<&str> {
+    let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                found.push(&list[begin..at]);
+                begin = at + 1;
+                if letter == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn name(text: &str) -> &str {
+    let text = text.trim_start();
+    &text[..text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(text.len())]
+}
+
+/// The folders and files of a crate's root that a text names.
+pub(crate) fn named(text: &str) -> BTreeSet<String> {
+    let after = text.match_indices("crate::").map(|(at, found)| &text[at + found.len()..]);
+    let names = after.flat_map(|rest| match rest.strip_prefix('{') {
+        Some(list) => first_names(list),
+        None => vec![rest],
+    });
+    names.map(name).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn names_are_found_in_every_form() {
+    let text = "use crate::{cuda::{a, b}, kept, process::fork as f};\nlet x = crate::vault::door(); $crate::hooks::X";
+    let expected = ["cuda", "hooks", "kept", "process", "vault"].map(str::to_owned);
+    assert_eq!(named(text), BTreeSet::from(expected));
+    assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests { crate::c }"), "a ");
+}
