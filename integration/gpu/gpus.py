@@ -125,6 +125,7 @@ class Bench:
         seq, culprit = self.seq, self.culprit
         until(lambda: verdicts(self.daemon, seq), 5, "a verdict")
         verdict = verdicts(self.daemon, seq)[-1]["verdict"]
+        self.picture = self.daemon.picture()
         hit = self.clients() if self.both else self.victims()
         self.found["verdict"] = {
             "gpus": verdict["gpus"],
@@ -189,7 +190,9 @@ def fault_on_one(ours, theirs, stays=STAYS_ALIVE):
             "places" if found["known to be on"] != bench.places else None,
         ]
         if any(wrong):
-            raise Failed(f"{name}: {[what for what in wrong if what]}: {results}")
+            error = Failed(f"{name}: {[what for what in wrong if what]}: {results}")
+            error.seen = bench.picture
+            raise error
     return results
 
 
