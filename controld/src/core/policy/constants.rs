@@ -19,7 +19,8 @@ pub struct Constants {
     pub stable_after: Duration,
     /// After how many failures within `breaker_window` no server of a domain is started any more; 0 is never. A failure
     /// is a server that could not be started, did not become ready, or ended without being told to before it had served
-    /// anybody. A client's fault is none. The eighth comes some 13 s after the first, by the delays between starts alone: what passes has passed.
+    /// anybody. A client's fault is none. The eighth comes some 13 s after the first, by the delays between starts alone:
+    /// what passes has passed.
     pub breaker_failures: u32,
     /// For how long a failure counts: servers that end every half minute are as little use as those that don't start.
     pub breaker_window: Duration,
