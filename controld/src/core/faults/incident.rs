@@ -287,7 +287,7 @@ impl Core {
 
     /// Whether a process has anything on its server that a fault could cost it: a context, or its end of a connection
     /// that is under way. With its own connection alone it goes to another server.
-    fn has_reached(&self, epoch: ServerEpoch, pid: Pid, process: &Process) -> bool {
+    pub(super) fn has_reached(&self, epoch: ServerEpoch, pid: Pid, process: &Process) -> bool {
         let mut own = self.clients.iter().filter(|client| client.peer.pid == pid);
         process.connections > BEFORE_CONTEXTS || own.any(|client| client.stage == Stage::HasEnd { server: epoch })
     }

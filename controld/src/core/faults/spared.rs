@@ -142,12 +142,14 @@ impl Core {
     }
 
     /// Notes who is known by now to be where the fault has not reached. Once spared is spared until a fault names another
-    /// GPU: what such a client takes of the lost one afterwards it has from the server itself.
+    /// GPU: what such a client takes of the lost one afterwards it has from the server itself. Who has nothing there yet
+    /// has nothing to be spared, and goes elsewhere.
     pub(super) fn find_spared(&mut self, epoch: ServerEpoch) {
         let Some(reached) = self.reach_of(epoch) else {
             return;
         };
         let own = self.clients.on(epoch).filter(|(_, process)| !process.gpus.is_spared);
+        let own = own.filter(|(pid, process)| self.has_reached(epoch, *pid, process));
         let found = own.filter(|(pid, process)| self.is_elsewhere(*pid, process, &reached)).map(|(pid, _)| pid);
         let found: BTreeSet<Pid> = found.collect();
         let grows = self.faults.aftermaths.get_mut(&epoch).is_some_and(|aftermath| {

@@ -155,6 +155,18 @@ fn those_that_the_fault_has_hit_have_their_time_beside_one_that_it_has_not() {
 }
 
 #[test]
+fn who_comes_just_before_a_fault_and_has_nothing_there_yet_is_not_spared_and_keeps_no_server() {
+    let mut scene = default_scene();
+    let (connection, _) = scene.comes(NEWCOMER);
+    scene.finish(connection);
+    memory_fault_on(&mut scene, 0);
+    assert_eq!(told(&scene), (vec![], vec![VICTIM.pid]));
+    scene.dies(CULPRIT, End::Exited(188));
+    let effects = scene.dies(VICTIM, End::Exited(0));
+    assert!(is_told_to_end(&effects, scene.server), "{effects:?}");
+}
+
+#[test]
 fn who_is_on_both_gpus_or_nobody_knows_where_is_a_victim_as_ever() {
     for others in [&[0, 1][..], &[]] {
         let mut scene = scene(Policy::default(), &[0], others);
