@@ -36,7 +36,7 @@ use tempfile::TempDir;
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// How many times its own deadlines our daemon waits for peers that are only slow: [`remps_controld::parts::patience`].
-const PATIENCE: (&str, &str) = ("MPS_TEST_PATIENCE", "60");
+pub(crate) const PATIENCE: (&str, &str) = ("MPS_TEST_PATIENCE", "60");
 /// The same for a daemon that also waits a minute for what tells of a fault for certain, and half of one for a server
 /// that may have a fault.
 pub const VERY_PATIENT: (&str, &str) = (PATIENCE.0, "60,120");

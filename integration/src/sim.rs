@@ -6,7 +6,7 @@ pub mod mute_fs;
 
 use crate::lab::process::{Finished, Process, run};
 use crate::lab::watch::wait_for;
-use crate::lab::{LIMIT, Lab, install};
+use crate::lab::{LIMIT, Lab, PATIENCE, install};
 use crate::under_test::{Subject, built_library, program};
 use serde_json::Value;
 use sim_wire::script::Script;
@@ -110,6 +110,8 @@ impl Sim {
         fs::create_dir_all(&directory).expect("the bench's folder is ours");
         let mut command = self.command("mps-witness", arguments);
         command.env("LD_PRELOAD", module()).env(DIRECTORY, directory);
+        // It waits for the driver's answers as long as our daemon does on a bench.
+        command.env(PATIENCE.0, PATIENCE.1);
         command
     }
 
