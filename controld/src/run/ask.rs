@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const NOTICE: Duration = Duration::from_secs(2);
 /// Between two questions whether it has.
 const EVERY: Duration = Duration::from_millis(20);
-/// Addresses of a GPU, and where they begin: `client-shim/src/kept/memory/store.rs` chooses them.
+/// Addresses of a GPU, and where they begin: `client-shim/src/kept/memory/arena.rs` chooses them.
 const ADDRESSES: u64 = 0x7000_0000_0000;
 const ADDRESSES_OF_A_LANE: u64 = 1 << 38;
 const LANES: u64 = 4;
