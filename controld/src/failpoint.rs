@@ -8,6 +8,7 @@
 //! tests run debug builds anyway. A misspelt name would silently test nothing, so the names are a closed list.
 
 /// Every point, in about the order in which a daemon comes by.
+#[cfg(debug_assertions)]
 pub(crate) const POINTS: &[&str] = &[
     // The start, fresh or as a successor.
     "attached",
@@ -119,7 +120,7 @@ mod armed {
     }
 }
 
-/// The daemon has come to this point, one of [`POINTS`].
+/// The daemon has come to this point, one of `POINTS`.
 #[inline]
 pub(crate) fn reached(name: &'static str) {
     #[cfg(debug_assertions)]

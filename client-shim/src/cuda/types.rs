@@ -157,6 +157,7 @@ kinds! {
 }
 
 // Newer than the header that the tests compare with.
+pub(crate) type CUDA_FABRIC_COPY_BATCH_OP = c_void;
 pub(crate) type CUcoredumpCallbackHandle = *mut c_void;
 pub(crate) type CUcoredumpStatusCallback = *const c_void;
 pub(crate) type CUgraphRecaptureCallback = *const c_void;

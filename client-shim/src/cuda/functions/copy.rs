@@ -133,6 +133,9 @@ macro_rules! copy {
                     then kept::code::variables::set(dst_device, &uc.to_le_bytes(), n);
             }
             elsewhere {
+                fn cuFabricCpyBatchAsync(
+                    num_ops: usize, op_list: *mut CUDA_FABRIC_COPY_BATCH_OP, flags: c_ulonglong, stream: CUstream,
+                ) / _ptsz;
                 fn cuMemPrefetchAsync(
                     dev_ptr: CUdeviceptr, count: usize, dst_device: CUdevice, stream: CUstream,
                 ) / _ptsz;

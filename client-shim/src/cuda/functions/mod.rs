@@ -21,7 +21,7 @@
 //! in NVIDIA's header; rows after `elsewhere` are in another release's header, and the texts of all of them are compared
 //! below.
 //!
-//! The lists cover the driver API from CUDA 11 to 13.4. What is exported by the driver and in none of them is in
+//! The lists cover the driver API from CUDA 11 to 13.5. What is exported by the driver and in none of them is in
 //! [`left_alone`], with the reason.
 
 mod effect;
@@ -231,6 +231,10 @@ mod tests {
 
     use super::{TEXTS, all, left_alone};
 
+    /// Functions of newer releases than cudarc's newest bindings, with their argument types, from `cuda.h` of CUDA 13.5.
+    const NEWER: [(&str, &str); 1] =
+        [("cuFabricCpyBatchAsync", "usize,*mutCUDA_FABRIC_COPY_BATCH_OP,c_ulonglong,CUstream")];
+
     /// The types of `(name: type, ..)`, without paths in front of them and without spaces.
     fn types_of(arguments: &str) -> String {
         let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
@@ -238,7 +242,8 @@ mod tests {
         typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
     }
 
-    /// Every function that cudarc's bindings declare, in the header of whichever release: name and argument types.
+    /// Every function that cudarc's bindings or [`NEWER`] declare, in the header of whichever release: name and argument
+    /// types.
     fn declared() -> BTreeMap<String, BTreeSet<String>> {
         let metadata = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", "x86_64-unknown-linux-gnu"])
@@ -262,6 +267,10 @@ mod tests {
             }
         }
         assert!(found.len() > 500, "cudarc's bindings were understood");
+        for (name, types) in NEWER {
+            assert!(!found.contains_key(name), "cudarc has {name} now");
+            found.entry(name.to_owned()).or_default().insert(types.to_owned());
+        }
         found
     }
 
