@@ -108,6 +108,7 @@ macro_rules! array {
                 fn cuTexRefSetMipmappedArray(tex_ref: CUtexref, mipmapped_array: CUmipmappedArray, flags: c_uint);
             }
             elsewhere {
+                fn cuTensorMapSetAllocationClass(map: *mut CUtensorMap, class: c_uint, actual: *mut c_uint);
             }
         }
     };

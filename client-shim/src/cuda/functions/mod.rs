@@ -232,8 +232,10 @@ mod tests {
     use super::{TEXTS, all, left_alone};
 
     /// Functions of newer releases than cudarc's newest bindings, with their argument types, from `cuda.h` of CUDA 13.5.
-    const NEWER: [(&str, &str); 1] =
-        [("cuFabricCpyBatchAsync", "usize,*mutCUDA_FABRIC_COPY_BATCH_OP,c_ulonglong,CUstream")];
+    const NEWER: [(&str, &str); 2] = [
+        ("cuFabricCpyBatchAsync", "usize,*mutCUDA_FABRIC_COPY_BATCH_OP,c_ulonglong,CUstream"),
+        ("cuTensorMapSetAllocationClass", "*mutCUtensorMap,c_uint,*mutc_uint"),
+    ];
 
     /// The types of `(name: type, ..)`, without paths in front of them and without spaces.
     fn types_of(arguments: &str) -> String {
