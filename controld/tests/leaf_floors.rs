@@ -64,6 +64,8 @@ fn no_room_of_the_daemon_knows_one_above() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let from_the_top: Vec<&str> = ROOMS.iter().rev().copied().collect();
+    read::is_on_the_page(&from_the_top, &seen);
     assert!(seen["driver"].contains("core") && seen["witness"].contains("core"), "a reader that finds nothing is none");
 }
 

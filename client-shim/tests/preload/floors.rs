@@ -4,7 +4,7 @@
 
 mod read;
 
-use read::{code, files, named};
+use read::{code, files, is_on_the_page, named};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -35,6 +35,8 @@ fn no_floor_knows_one_above() {
             }
         }
     }
+    let from_the_top: Vec<&str> = FLOORS.iter().rev().map(|(floor, _)| *floor).collect();
+    is_on_the_page(&from_the_top, &seen);
     // What nobody makes use of is not allowed either, and a reader of texts that finds nothing is none.
     for (floor, known) in FLOORS {
         let used = seen.remove(floor).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! What a source names of its crate, read from its text: for the tests of the floors, the daemon's too.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -51,6 +52,44 @@ pub(crate) fn named(text: &str) -> BTreeSet<String> {
         None => vec![rest],
     });
     names.map(name).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Draws who knows whom, the top floor first: an arrow up would stand left of the diagonal.
+fn drawn(rooms: &[&str], knows: &BTreeMap<&str, BTreeSet<String>>) -> String {
+    let mut text = format!("{:15}", "");
+    (1..=rooms.len()).for_each(|number| write!(text, "{number:3}").expect("a string grows"));
+    for (at, room) in rooms.iter().enumerate() {
+        write!(text, "\n{:2} {room:12}", at + 1).expect("a string grows");
+        let mut line = String::new();
+        for (column, other) in rooms.iter().enumerate() {
+            let is_known = knows.get(room).is_some_and(|others| others.contains(*other));
+            line.push_str(if column == at {
+                "  \\"
+            } else if is_known {
+                "  x"
+            } else {
+                "   "
+            });
+        }
+        text.push_str(line.trim_end());
+    }
+    text
+}
+
+/// The page `docs/rooms.md` shows these rooms and who knows whom, the top floor first.
+pub(crate) fn is_on_the_page(rooms: &[&str], knows: &BTreeMap<&str, BTreeSet<String>>) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rooms.md");
+    let page = fs::read_to_string(page).expect("docs/rooms.md");
+    let picture = drawn(rooms, knows);
+    assert!(page.contains(&picture), "docs/rooms.md shows another house than this:\n{picture}");
+}
+
+#[test]
+fn an_arrow_up_is_left_of_the_diagonal() {
+    let knows = BTreeMap::from([("a", BTreeSet::from(["b".to_owned()])), ("c", BTreeSet::from(["a".to_owned()]))]);
+    let lines =
+        ["                 1  2  3", " 1 a             \\  x", " 2 b                \\", " 3 c             x     \\"];
+    assert_eq!(drawn(&["a", "b", "c"], &knows), lines.join("\n"));
 }
 
 #[test]
