@@ -126,10 +126,10 @@ impl Core {
         self.turn.now = now;
         match input {
             Input::ClientArrived { connection, peer, identity } => {
-                self.client_arrived(now, connection, peer, identity);
+                self.client_arrived(connection, peer, identity);
             }
             Input::IdentityKnown { pid, identity } => self.identity_known(pid, &identity),
-            Input::Evidence(evidence) => self.evidence(now, evidence),
+            Input::Evidence(evidence) => self.evidence(evidence),
             Input::CopiesHeld { process, descriptors } => self.copies_held(process, descriptors),
             Input::Tracked { process, tracked } => self.clients.tracked(process, tracked),
             Input::ChannelAdded { process, channel, facts } => {
@@ -138,41 +138,41 @@ impl Core {
             Input::ChannelRemoved { channel } => drop(self.clients.channels_mut().remove(&channel)),
             Input::AddressSpaceGone { va_space, process } => self.address_space_gone(va_space, process),
             Input::AddressSpaceAdded { va_space, process, condemned } => {
-                self.address_space_added(now, va_space, process, condemned);
+                self.address_space_added(va_space, process, condemned);
             }
             Input::HardwareForgotten => self.hardware_forgotten(),
             Input::HardwareKnown => self.faults.hardware_known(&mut self.turn),
-            Input::GpusFound(places) => self.gpus_found(now, places),
+            Input::GpusFound(places) => self.gpus_found(places),
             Input::SpacesFound { process, gpus } => self.spaces_found(process, gpus.as_deref()),
             Input::ServerGreeted { connection } => self.server_greeted(connection),
             Input::EndTakenBack { connection } => self.end_taken_back(connection),
             Input::RestAnswered { connection } => self.rest_answered(connection),
-            Input::ClientDone { connection, status } => self.client_done(now, connection, status),
-            Input::ProcessGone { process, end } => self.process_ended(now, process, end),
+            Input::ClientDone { connection, status } => self.client_done(connection, status),
+            Input::ProcessGone { process, end } => self.process_ended(process, end),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
-            Input::SpawnFailed { server, reason } => self.spawn_failed(now, server, &reason),
+            Input::SpawnFailed { server, reason } => self.spawn_failed(server, &reason),
             Input::ServerMeasured { server, memory_bytes } => {
                 self.servers.server_measured(&mut self.turn, server, memory_bytes);
             }
-            Input::ServerHello { connection, peer } => self.server_hello(now, connection, peer),
+            Input::ServerHello { connection, peer } => self.server_hello(connection, peer),
             Input::ServerLinkLost { server, reason } => {
                 self.servers.server_link_lost(&mut self.turn, server, &reason);
             }
-            Input::ServerExited { server, cause } => self.server_exited(now, server, cause),
-            Input::CaughtUp { server } => self.caught_up(now, server),
-            Input::Replied { request, reply } => self.replied(now, request, reply),
+            Input::ServerExited { server, cause } => self.server_exited(server, cause),
+            Input::CaughtUp { server } => self.caught_up(server),
+            Input::Replied { request, reply } => self.replied(request, reply),
             Input::DevicesListed { session, devices } => self.devices_listed(session, devices),
             Input::Command { session, peer, rights, line } => {
-                self.command(now, session, &Asker { peer, rights }, &line);
+                self.command(session, &Asker { peer, rights }, &line);
             }
-            Input::GpusWatched { modes, may_end } => self.watch_gpus(now, modes, may_end),
-            Input::GpusSeen(seen) => self.gpus_seen(now, seen),
-            Input::MemorySeen { memory, asked } => self.memory_seen(now, memory, asked),
+            Input::GpusWatched { modes, may_end } => self.watch_gpus(modes, may_end),
+            Input::GpusSeen(seen) => self.gpus_seen(seen),
+            Input::MemorySeen { memory, asked } => self.memory_seen(memory, asked),
             Input::ModesChanged(outcomes) => self.gpus.modes_changed(&mut self.turn, outcomes),
-            Input::Terminate => self.terminate(now),
+            Input::Terminate => self.terminate(),
             Input::Tick => {}
         }
-        self.advance(now);
+        self.advance();
         self.turn.take()
     }
 
@@ -216,28 +216,29 @@ impl Core {
     }
 
     /// Everything that follows from the state and the time and not from one input alone.
-    fn advance(&mut self, now: Duration) {
+    fn advance(&mut self) {
+        let now = self.turn.now;
         if self.is_over() {
             return;
         }
         // One step may make another one due that came before it: a server that is forced leaves clients without one.
         for _ in 0..MAX_ROUNDS {
-            self.advance_whereabouts(now);
-            self.advance_silence(now);
-            self.advance_incidents(now);
-            self.advance_funerals(now);
-            self.advance_spared(now);
+            self.advance_whereabouts();
+            self.advance_silence();
+            self.advance_incidents();
+            self.advance_funerals();
+            self.advance_spared();
             self.faults.advance_remains(&mut self.turn);
             self.faults.advance_endings(&mut self.turn);
             self.faults.advance_offenders(now);
-            self.advance_idle(now);
-            self.advance_domains(now);
-            self.advance_settling(now);
-            self.advance_servers(now);
-            self.advance_deferred(now);
+            self.advance_idle();
+            self.advance_domains();
+            self.advance_settling();
+            self.advance_servers();
+            self.advance_deferred();
             self.gpus.advance_gpus(&mut self.turn);
             self.faults.advance_held(&mut self.turn);
-            self.advance_quit(now);
+            self.advance_quit();
             if self.is_over() || self.next_deadline().is_none_or(|at| at > now) {
                 break;
             }

@@ -29,8 +29,8 @@ impl Core {
     }
 
     /// `quit`, with or without a time after which servers are forced.
-    pub(super) fn quit(&mut self, now: Duration, session: Option<SessionId>, timeout: Option<Duration>) {
-        let force_at = timeout.and_then(|timeout| now.checked_add(timeout));
+    pub(super) fn quit(&mut self, session: Option<SessionId>, timeout: Option<Duration>) {
+        let force_at = timeout.and_then(|timeout| self.turn.now.checked_add(timeout));
         match &mut self.quit {
             Some(quit) => {
                 quit.sessions.extend(session);
@@ -59,14 +59,14 @@ impl Core {
     }
 
     /// SIGTERM: a drain with the configured time; a second one forces at once.
-    pub(super) fn terminate(&mut self, now: Duration) {
+    pub(super) fn terminate(&mut self) {
         if self.quit.is_some() {
             self.turn.log("A second signal to end: servers are forced");
-            self.quit(now, None, Some(Duration::ZERO));
+            self.quit(None, Some(Duration::ZERO));
         } else {
             let timeout = self.turn.policy.drain_timeout;
             self.turn.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
-            self.quit(now, None, Some(timeout));
+            self.quit(None, Some(timeout));
         }
     }
 
@@ -76,11 +76,11 @@ impl Core {
         quit.force_at.filter(|_| self.servers.iter().any(|s| !matches!(s.state, ServerState::Ending { .. })))
     }
 
-    pub(super) fn advance_quit(&mut self, now: Duration) {
+    pub(super) fn advance_quit(&mut self) {
         let Some(quit) = &self.quit else {
             return;
         };
-        if quit.force_at.is_some_and(|at| at <= now) {
+        if quit.force_at.is_some_and(|at| at <= self.turn.now) {
             let epochs: Vec<ServerEpoch> = self
                 .servers
                 .iter()

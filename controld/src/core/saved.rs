@@ -250,7 +250,7 @@ impl Core {
             let domain = core.servers.restore(now, &core.turn.policy, old);
             core.restore_quarantine(domain, old.group.as_ref().map_or(0, |group| group.quarantine));
             if old.unjudged && old.incident != 0 {
-                core.restore_incident(now, epoch, old.incident);
+                core.restore_incident(epoch, old.incident);
             }
             core.turn.log(format!("Server {} is taken over from an earlier daemon", old.pid));
             core.servers.ask(&mut core.turn, epoch, Request::Clients, Purpose::Census);

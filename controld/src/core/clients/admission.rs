@@ -176,13 +176,8 @@ impl Core {
         self.servers.iter().find(|server| server.domain == domain && server.is_active())
     }
 
-    pub(in crate::core) fn client_arrived(
-        &mut self,
-        now: Duration,
-        connection: ConnectionId,
-        peer: Peer,
-        identity: Arc<Identity>,
-    ) {
+    pub(in crate::core) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer, identity: Arc<Identity>) {
+        let now = self.turn.now;
         // Its server died before it had taken the client, who waits again.
         if self.clients.connections.get(&connection).is_some_and(|client| client.stage.server().is_some()) {
             self.waits_again(connection);
@@ -194,18 +189,18 @@ impl Core {
             && old.identity.start_time != 0
             && identity.start_time != 0
         {
-            self.process_gone(now, peer.pid, End::Unknown);
+            self.process_gone(peer.pid, End::Unknown);
         }
         let refusal = if self.quit.is_some() && !self.clients.processes.contains_key(&peer.pid) {
             Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
         } else {
-            self.refused_offender(now, peer, &identity).map(|words| (RefusalReason::Culprit, words))
+            self.refused_offender(peer, &identity).map(|words| (RefusalReason::Culprit, words))
         };
         if let Some((reason, words)) = refusal {
             self.clients.refuse(&mut self.turn, connection, peer, &identity, reason, &words);
             return;
         }
-        let domain = self.domain_of_client(now, peer, &identity);
+        let domain = self.domain_of_client(peer, &identity);
         let waits = |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting;
         let most = self.turn.policy.constants.max_waiting_per_user;
         if self.clients.connections.values().filter(waits).count() >= most {
@@ -222,7 +217,7 @@ impl Core {
         self.turn.log(format!("NEW CLIENT {} from user {}: {line}", peer.pid, peer.uid));
     }
 
-    pub(in crate::core) fn client_done(&mut self, now: Duration, connection: ConnectionId, status: Option<u32>) {
+    pub(in crate::core) fn client_done(&mut self, connection: ConnectionId, status: Option<u32>) {
         let Some(client) = self.clients.connections.remove(&connection) else {
             return;
         };
@@ -243,12 +238,13 @@ impl Core {
                 {
                     known.connections += 1;
                     if known.connections > BEFORE_CONTEXTS {
-                        self.look_at(now, process.pid);
+                        self.look_at(process.pid);
                     }
                 }
                 self.clients.channels.add(process, Channel::Context(connection), Facts::Context(server));
                 let server = self.servers.get(server).and_then(|server| server.pid).unwrap_or_default();
-                let (domain, waited) = (self.servers.domain_name(client.domain), now.saturating_sub(client.came_at));
+                let (domain, waited) =
+                    (self.servers.domain_name(client.domain), self.turn.now.saturating_sub(client.came_at));
                 self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
             }
             (Some(_), Some(status)) => {
@@ -263,22 +259,22 @@ impl Core {
     }
 
     /// A process has ended, which is no client's any more when another one has its pid.
-    pub(in crate::core) fn process_ended(&mut self, now: Duration, key: ProcessKey, end: End) {
+    pub(in crate::core) fn process_ended(&mut self, key: ProcessKey, end: End) {
         let is_it = |known: &Process| key.start_time == 0 || known.is(key);
         if self.clients.processes.get(&key.pid).is_some_and(is_it) {
-            self.process_gone(now, key.pid, end);
+            self.process_gone(key.pid, end);
         }
     }
 
     /// A client's process has ended.
-    fn process_gone(&mut self, now: Duration, pid: Pid, end: End) {
+    fn process_gone(&mut self, pid: Pid, end: End) {
         let Some(process) = self.clients.processes.remove(&pid) else {
             return;
         };
-        self.servers.client_left(now, process.server, !self.clients.are_on(process.server));
+        self.servers.client_left(self.turn.now, process.server, !self.clients.are_on(process.server));
         self.clients.former_homes.note(pid, &process);
         self.clients.channels.remove_process(pid);
-        self.client_died(now, pid, &process, end);
+        self.client_died(pid, &process, end);
     }
 
     /// The server that a client's process belongs to, as long as it can be used.

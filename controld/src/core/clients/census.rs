@@ -66,7 +66,7 @@ impl Core {
                 process.server = epoch;
                 process.connections = UNCOUNTED;
                 process.gpus.is_spared = is_spared;
-                self.look_at(self.turn.now, pid);
+                self.look_at(pid);
             }
             return false;
         }
@@ -82,7 +82,7 @@ impl Core {
             gpus: Whereabouts { is_spared, ..Whereabouts::default() },
         };
         self.clients.processes.insert(pid, process);
-        self.look_at(self.turn.now, pid);
+        self.look_at(pid);
         true
     }
 

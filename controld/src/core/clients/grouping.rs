@@ -11,7 +11,6 @@ use crate::core::policy::cgroup_unit;
 use crate::core::servers::domain::{DomainKey, Group};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Grouping, Peer};
-use core::time::Duration;
 use std::collections::BTreeSet;
 
 impl Clients {
@@ -23,9 +22,10 @@ impl Clients {
 
 impl Core {
     /// The domain of a client that has just come.
-    pub(super) fn domain_of_client(&mut self, now: Duration, peer: Peer, identity: &Identity) -> DomainId {
+    pub(super) fn domain_of_client(&mut self, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
-        let quarantine = self.faults.is_quarantined(now, &offender).then(|| self.quarantine_number(&offender));
+        let quarantine =
+            self.faults.is_quarantined(self.turn.now, &offender).then(|| self.quarantine_number(&offender));
         let group = if quarantine.is_some() {
             self.quarantine_group(offender)
         } else {

@@ -101,7 +101,7 @@ impl Core {
         self.servers.handshake_over(server, stage.has_end());
         // A domain is forgotten whose only clients are on another one's server.
         if self.servers.domain(domain).is_none() {
-            domain = self.domain_of_client(self.turn.now, peer, &identity);
+            domain = self.domain_of_client(peer, &identity);
             if let Some(client) = self.clients.connections.get_mut(&connection) {
                 client.domain = domain;
             }

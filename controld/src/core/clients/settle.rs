@@ -126,9 +126,9 @@ impl Core {
     }
 
     /// Asks the servers on whose word newcomers wait.
-    pub(in crate::core) fn advance_settling(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_settling(&mut self) {
         let due: Vec<ServerEpoch> =
-            self.questions_of_health().filter(|(_, at)| *at <= now).map(|(server, _)| server).collect();
+            self.questions_of_health().filter(|(_, at)| *at <= self.turn.now).map(|(server, _)| server).collect();
         for epoch in due {
             if self.servers.get(epoch).is_some_and(|server| server.health_asked.is_none()) {
                 self.servers.ask_for_health(&mut self.turn, epoch);

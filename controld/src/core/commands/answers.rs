@@ -5,7 +5,6 @@ use crate::core::Device;
 use crate::core::faults::evidence::Evidence;
 use crate::core::ids::{Pid, ServerEpoch, SessionId, Uid};
 use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
-use core::time::Duration;
 use remps_proto::admin::limits::MemLimit;
 use remps_proto::admin::reply::{self, ClientRow, DeviceRow, PciAddress, ServerStatus};
 use remps_proto::mps::device::DeviceRecord;
@@ -62,7 +61,6 @@ impl Core {
     /// A server has answered, or has not, what it was asked on account of a command.
     pub(in crate::core) fn command_answered(
         &mut self,
-        now: Duration,
         server: ServerEpoch,
         pid: Pid,
         asked: Asked,
@@ -71,7 +69,7 @@ impl Core {
         match asked {
             Asked::Status(session) => {
                 if matches!(reply, Ok(Reply::Active(false))) {
-                    self.evidence(now, Evidence::ServerStatus { server });
+                    self.evidence(Evidence::ServerStatus { server });
                 }
                 let lines = match reply {
                     Ok(Reply::Active(true)) => vec![ServerStatus::Active.word().to_owned()],

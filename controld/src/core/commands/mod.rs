@@ -64,11 +64,11 @@ fn wire_key(device: &remps_proto::admin::limits::DeviceKey) -> Option<DeviceKey>
 }
 
 impl Core {
-    pub(super) fn command(&mut self, now: Duration, session: SessionId, asker: &Asker, line: &[u8]) {
+    pub(super) fn command(&mut self, session: SessionId, asker: &Asker, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
         self.turn.log(format!("Cmd:{}", text.trim_end_matches(['\n', '\0'])));
         let command = Command::parse(line, self.turn.policy.personality);
-        self.perform(now, session, asker, command);
+        self.perform(session, asker, command);
     }
 
     /// Asks a server something whose answer is a command's.
@@ -81,7 +81,7 @@ impl Core {
         self.servers.iter().find(|server| server.pid == Some(pid))
     }
 
-    fn perform(&mut self, now: Duration, session: SessionId, asker: &Asker, command: Command) {
+    fn perform(&mut self, session: SessionId, asker: &Asker, command: Command) {
         let peer = asker.peer;
         if !self.is_permitted(asker, &command) {
             let lines = self.refusal(peer, &command);
@@ -110,7 +110,7 @@ impl Core {
                 if let Some(seconds) = timeout_s {
                     self.turn.log(format!("quit command issued with timeout of {seconds}"));
                 }
-                self.quit(now, Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
+                self.quit(Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
             }
             Command::StartServer { uid: Some(uid), .. } => {
                 if self.quit.is_none() {
@@ -153,7 +153,7 @@ impl Core {
             other => match named_server(&other).and_then(|pid| self.server_by_pid(pid)) {
                 Some(server) => {
                     let (epoch, starting) = (server.epoch, server.ready_at.is_none());
-                    self.server_command(now, session, self.only_own(asker), epoch, starting, other);
+                    self.server_command(session, self.only_own(asker), epoch, starting, other);
                 }
                 None => self.answer(session, answer_without_server(&other).unwrap_or_default()),
             },
@@ -163,7 +163,6 @@ impl Core {
     /// A command that names a server which exists, of somebody who may see the clients of this user, or of all.
     fn server_command(
         &mut self,
-        now: Duration,
         session: SessionId,
         whose: Option<Uid>,
         epoch: ServerEpoch,
@@ -184,7 +183,7 @@ impl Core {
                 self.answer(session, vec![]);
             }
             command if starting => {
-                let deadline = now + self.turn.policy.constants.command_patience;
+                let deadline = self.turn.now + self.turn.policy.constants.command_patience;
                 self.commands.deferred.push(Deferred { deadline, session, whose, server: epoch, command });
             }
             Command::GetServerStatus { .. } => self.ask_for(epoch, Request::Status, Asked::Status(session)),
@@ -240,10 +239,10 @@ impl Core {
     }
 
     /// Commands whose server has become ready, is gone, or takes too long.
-    pub(super) fn advance_deferred(&mut self, now: Duration) {
+    pub(super) fn advance_deferred(&mut self) {
         let (due, still): (Vec<Deferred>, Vec<Deferred>) =
             core::mem::take(&mut self.commands.deferred).into_iter().partition(|deferred| {
-                deferred.deadline <= now
+                deferred.deadline <= self.turn.now
                     || self.servers.get(deferred.server).is_none_or(|server| {
                         server.ready_at.is_some() || matches!(server.state, ServerState::Ending { .. })
                     })
@@ -252,7 +251,7 @@ impl Core {
         for Deferred { session, whose, server, command, .. } in due {
             match self.servers.get(server) {
                 Some(found) if found.ready_at.is_some() => {
-                    self.server_command(now, session, whose, server, false, command);
+                    self.server_command(session, whose, server, false, command);
                 }
                 Some(_) => self.answer(session, vec![]),
                 None => self.answer(session, answer_without_server(&command).unwrap_or_default()),

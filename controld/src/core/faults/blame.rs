@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// A witness that can't be wrong has named the process.
-    pub(super) fn judge_certain(&mut self, now: Duration, epoch: ServerEpoch, key: ProcessKey) {
+    pub(super) fn judge_certain(&mut self, epoch: ServerEpoch, key: ProcessKey) {
         let Some(process) = self.clients.known(key).cloned() else {
             return;
         };
@@ -84,23 +84,22 @@ impl Core {
         }
         incident.judged.push(key);
         let is_isolated = incident.is_isolated;
-        let Some(verdict) = self.pronounce(now, epoch, Some((key, &process)), Confidence::Certain, "memory fault")
-        else {
+        let Some(verdict) = self.pronounce(epoch, Some((key, &process)), Confidence::Certain, "memory fault") else {
             return;
         };
         let policy = self.servers.get(epoch).and_then(|server| self.servers.domain(server.domain));
         if let Some(policy) = policy.map(|domain| domain.policy.faults.clone()) {
-            self.sanction(now, &verdict, &process, &policy);
+            self.sanction(&verdict, &process, &policy);
         }
-        // The module has cut it off from its memory: whatever it computes from now on is wrong.
+        // The module has cut it off from its memory: whatever it computes from self.turn.now on is wrong.
         if is_isolated {
             self.clients.condemn(key.pid);
-            self.end_client(now, key, &process);
+            self.end_client(key, &process);
         }
     }
 
     /// A client's own word may be enough before the window is over, or be contradicted afterwards.
-    pub(super) fn judge_by_own_word(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(super) fn judge_by_own_word(&mut self, epoch: ServerEpoch) {
         let Some(incident) = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed) else {
             return;
         };
@@ -110,12 +109,12 @@ impl Core {
             Some(Confidence::Certain) => false,
         };
         if is_due {
-            self.judge_by_signs(now, epoch);
+            self.judge_by_signs(epoch);
         }
     }
 
     /// The window is over and nobody who can know has spoken.
-    pub(super) fn judge_by_signs(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(super) fn judge_by_signs(&mut self, epoch: ServerEpoch) {
         let Some(incident) = self.faults.incidents.get(&epoch) else {
             return;
         };
@@ -173,17 +172,17 @@ impl Core {
                 return;
             }
         }
-        let _ = self.pronounce(now, epoch, culprit, confidence, kind);
+        let _ = self.pronounce(epoch, culprit, confidence, kind);
     }
 
     fn pronounce(
         &mut self,
-        now: Duration,
         epoch: ServerEpoch,
         culprit: Option<(ProcessKey, &Process)>,
         confidence: Confidence,
         kind: &'static str,
     ) -> Option<Verdict> {
+        let now = self.turn.now;
         // What has become known just now counts.
         self.find_spared(epoch);
         let incident = self.faults.incidents.get(&epoch)?;

@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// A client's process is gone; it is in no table any more.
-    pub(in crate::core) fn client_died(&mut self, now: Duration, pid: Pid, process: &Process, end: End) {
+    pub(in crate::core) fn client_died(&mut self, pid: Pid, process: &Process, end: End) {
         let key = process.key(pid);
         self.faults.endings.remove(&key);
         let server = self.servers.get(process.server);
@@ -171,17 +171,17 @@ impl Core {
             end,
             incident,
         });
-        self.faults.remember_death(now, key, process, end);
+        self.faults.remember_death(self.turn.now, key, process, end);
         // One that met an error says so with its status, and may have been the first to meet it.
         if end != End::Exited(0) {
-            self.suspect(now, process.server);
+            self.suspect(process.server);
         }
         let is_sudden = matches!(end, End::Signaled(_) | End::OutOfMemory);
         if is_sudden && !process.condemned && !self.has_clients(process.server) {
-            self.retire(now, process.server);
+            self.retire(process.server);
         }
         if process.copies > 0 {
-            self.bury(now, key, process, domain.clone(), end);
+            self.bury(key, process, domain.clone(), end);
         }
         if process.condemned {
             self.faults.await_last_trace(&mut self.turn, pid, process, domain);
@@ -189,17 +189,18 @@ impl Core {
     }
 
     /// Ends a server whose last client has died suddenly, or that only the work of dead clients is left on.
-    fn retire(&mut self, now: Duration, epoch: ServerEpoch) {
+    fn retire(&mut self, epoch: ServerEpoch) {
         if self.servers.get(epoch).is_none_or(|server| !server.is_connected()) {
             return;
         }
-        self.taint(now, epoch, Cause::DeadClient);
+        self.taint(epoch, Cause::DeadClient);
         if self.servers.get(epoch).is_some_and(|server| !server.has_hidden_clients) {
-            self.servers.hurry(epoch, now + RETIREMENT);
+            self.servers.hurry(epoch, self.turn.now + RETIREMENT);
         }
     }
 
-    fn bury(&mut self, now: Duration, key: ProcessKey, process: &Process, domain: String, end: End) {
+    fn bury(&mut self, key: ProcessKey, process: &Process, domain: String, end: End) {
+        let now = self.turn.now;
         let hold = match end {
             _ if !self.turn.policy.funerals.hold => Duration::ZERO,
             // Nobody is there to be harmed.
@@ -228,13 +229,13 @@ impl Core {
         let (is_endless, pinned, is_looked_at) = (false, None, false);
         let funeral = Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at };
         self.faults.funerals.insert(key, funeral);
-        self.hold_begins(now);
+        self.hold_begins();
         // There may be no room for it.
         if self.faults.funerals.contains_key(&key) {
             self.turn.push(Effect::NoteFuneral { process: key, until: act_at, endless: false });
         }
         if self.faults.funerals.values().filter(|funeral| funeral.process.server == server).count() >= MANY_DEAD {
-            self.taint(now, server, Cause::DeadClient);
+            self.taint(server, Cause::DeadClient);
         }
     }
 
@@ -269,7 +270,7 @@ impl Core {
         self.faults
             .funerals
             .insert(key, Funeral { process, domain, since: now, act_at, is_endless, pinned, is_looked_at });
-        self.hold_begins(now);
+        self.hold_begins();
         true
     }
 
@@ -314,12 +315,13 @@ impl Core {
         })
     }
 
-    pub(in crate::core) fn advance_funerals(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_funerals(&mut self) {
+        let now = self.turn.now;
         let alone = self.faults.funerals.iter().filter(|(_, funeral)| !self.has_clients(funeral.process.server));
         let alone: Vec<ServerEpoch> = alone.map(|(_, funeral)| funeral.process.server).collect();
         for server in alone {
             if !self.is_retired(server) {
-                self.retire(now, server);
+                self.retire(server);
             }
         }
         let due = self.faults.funerals.iter().filter(|(_, funeral)| funeral.act_at.is_some_and(|at| at <= now));
@@ -342,7 +344,7 @@ impl Core {
                 funeral.act_at = until;
             }
             self.turn.push(Effect::NoteFuneral { process: key, until, endless: true });
-            self.taint(now, server, Cause::DeadClient);
+            self.taint(server, Cause::DeadClient);
         }
     }
 }

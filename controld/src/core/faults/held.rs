@@ -194,20 +194,16 @@ impl Faults {
 
 impl Core {
     /// Somebody's copies are held from now on.
-    pub(super) fn hold_begins(&mut self, now: Duration) {
+    pub(super) fn hold_begins(&mut self) {
         if self.faults.held.is_watched {
-            self.faults.held.look_at.get_or_insert(now + LOOK_AFTER);
+            self.faults.held.look_at.get_or_insert(self.turn.now + LOOK_AFTER);
         }
         self.bound_holds();
     }
 
     /// The GPUs' memory was looked at: because it was asked for, or on another occasion.
-    pub(in crate::core) fn memory_seen(
-        &mut self,
-        now: Duration,
-        seen: Result<Vec<GpuMemory>, String>,
-        was_asked: bool,
-    ) {
+    pub(in crate::core) fn memory_seen(&mut self, seen: Result<Vec<GpuMemory>, String>, was_asked: bool) {
+        let now = self.turn.now;
         let since = if was_asked { self.faults.held.looking_since.take() } else { None };
         let (total, nobodys) = match seen.and_then(|gpus| self.nobodys_memory(&gpus)) {
             Ok(known) => known,

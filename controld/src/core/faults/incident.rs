@@ -206,7 +206,8 @@ impl Faults {
 
 impl Core {
     /// Adds a statement to its server's incident, which begins with its first sign. Returns the incident's number.
-    pub(in crate::core) fn testify(&mut self, now: Duration, epoch: ServerEpoch, statement: Statement) -> u64 {
+    pub(in crate::core) fn testify(&mut self, epoch: ServerEpoch, statement: Statement) -> u64 {
+        let now = self.turn.now;
         let window = self.turn.policy.constants.evidence_window;
         if !self.faults.incidents.contains_key(&epoch) {
             let mut incident = Incident::new(self.faults.next_incident, now, now + window);
@@ -259,9 +260,9 @@ impl Core {
         self.spoil(epoch, &gpus);
         let is_late = |incident: &Incident| incident.verdict.is_some_and(|last| last.confidence == Confidence::Unknown);
         if points_at.is_some() && self.faults.incidents.get(&epoch).is_some_and(is_late) {
-            self.judge_by_signs(now, epoch);
+            self.judge_by_signs(epoch);
         }
-        self.judge_by_own_word(now, epoch);
+        self.judge_by_own_word(epoch);
         id
     }
 
@@ -303,7 +304,7 @@ impl Core {
     }
 
     /// The server of an incident is known to be lost.
-    pub(super) fn confirm_incident(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(super) fn confirm_incident(&mut self, epoch: ServerEpoch) {
         let window = self.turn.policy.constants.evidence_window;
         let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
             return;
@@ -312,17 +313,18 @@ impl Core {
             return;
         }
         incident.is_confirmed = true;
-        incident.judge_at = Some(now + window);
+        incident.judge_at = Some(self.turn.now + window);
         let (id, testimonies) = (incident.id, incident.testimonies.clone());
         self.note_clients(epoch);
         for testimony in &testimonies {
             self.record_sign(epoch, id, testimony);
         }
-        self.judge_by_own_word(now, epoch);
+        self.judge_by_own_word(epoch);
     }
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.
-    pub(in crate::core) fn restore_incident(&mut self, now: Duration, epoch: ServerEpoch, id: u64) {
+    pub(in crate::core) fn restore_incident(&mut self, epoch: ServerEpoch, id: u64) {
+        let now = self.turn.now;
         let mut incident = Incident::new(id, now, now + self.turn.policy.constants.evidence_window);
         incident.is_confirmed = true;
         let (witness, text) = ("server-status", "FAULT, by an earlier daemon".to_owned());

@@ -50,7 +50,8 @@ impl Faults {
 
 impl Core {
     /// Asks a server whether it has got over its fault, as long as it has clients.
-    pub(super) fn watch_aftermath(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(super) fn watch_aftermath(&mut self, epoch: ServerEpoch) {
+        let now = self.turn.now;
         let is_connected = self.servers.get(epoch).is_some_and(Server::is_connected);
         let has_clients = self.clients.are_on(epoch);
         let Some(aftermath) = self.faults.aftermaths.get_mut(&epoch) else {
@@ -70,12 +71,8 @@ impl Core {
     }
 
     /// The answer to the question whether a server has recovered.
-    pub(in crate::core) fn recovery_answered(
-        &mut self,
-        now: Duration,
-        epoch: ServerEpoch,
-        reply: &Result<Reply, NoReply>,
-    ) {
+    pub(in crate::core) fn recovery_answered(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
+        let now = self.turn.now;
         let patience = if self.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
         let Some(server) = self.servers.get(epoch).filter(|server| server.is_lost()) else {
             return;

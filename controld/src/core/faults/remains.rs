@@ -120,19 +120,13 @@ impl Faults {
 impl Core {
     /// The module knows of an address space. One whose client it has cut off from its memory is of a client that is to
     /// be ended, even if the record of the fault never came here: it was lost, or told to an earlier daemon.
-    pub(in crate::core) fn address_space_added(
-        &mut self,
-        now: Duration,
-        va_space: u64,
-        key: ProcessKey,
-        condemned: bool,
-    ) {
+    pub(in crate::core) fn address_space_added(&mut self, va_space: u64, key: ProcessKey, condemned: bool) {
         self.faults.spaces.add(va_space, key);
         let known = self.clients.known(key).filter(|process| condemned && !process.condemned);
         if let Some(process) = known.cloned() {
             self.clients.condemn(key.pid);
             self.turn.log(format!("Client {} has had a fault that the patched module isolated", key.pid));
-            self.end_client(now, key, &process);
+            self.end_client(key, &process);
         }
     }
 

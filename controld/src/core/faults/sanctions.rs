@@ -171,7 +171,8 @@ impl Faults {
 
 impl Core {
     /// Why a newcomer is refused, if its like has caused too many faults.
-    pub(in crate::core) fn refused_offender(&self, now: Duration, peer: Peer, identity: &Identity) -> Option<String> {
+    pub(in crate::core) fn refused_offender(&self, peer: Peer, identity: &Identity) -> Option<String> {
+        let now = self.turn.now;
         // A process that has a server keeps it: its contexts live and die together.
         if self.clients.process(peer.pid).is_some() {
             return None;
@@ -182,13 +183,7 @@ impl Core {
     }
 
     /// Does what the policy says to the culprit of a verdict that is certain.
-    pub(in crate::core) fn sanction(
-        &mut self,
-        now: Duration,
-        verdict: &Verdict,
-        process: &Process,
-        policy: &FaultPolicy,
-    ) {
+    pub(in crate::core) fn sanction(&mut self, verdict: &Verdict, process: &Process, policy: &FaultPolicy) {
         let Some(culprit) = &verdict.culprit else {
             return;
         };
@@ -199,11 +194,11 @@ impl Core {
             CulpritAction::Report => sanctions.push((Sanction::Report, None)),
             CulpritAction::Terminate => {
                 sanctions.push((Sanction::Terminate, None));
-                self.end_client(now, key, process);
+                self.end_client(key, process);
             }
         }
         let offender = Offender::of(uid, &process.identity);
-        let counted = self.faults.offenders.count(now, offender.clone(), policy);
+        let counted = self.faults.offenders.count(self.turn.now, offender.clone(), policy);
         sanctions.extend(counted.into_iter().map(|(sanction, lasts)| (sanction, Some(lasts))));
         for (sanction, lasts) in sanctions {
             let domain = domain.clone();
@@ -224,12 +219,12 @@ impl Core {
 
     /// Ends a client: its work on the GPU first, since a client that dies in a kernel takes the others along, then its
     /// process, politely and after `kill_timeout` not.
-    pub(super) fn end_client(&mut self, now: Duration, key: ProcessKey, process: &Process) {
+    pub(super) fn end_client(&mut self, key: ProcessKey, process: &Process) {
         if self.faults.endings.contains_key(&key) {
             return;
         }
         self.turn.log(format!("Client {} is ended", key.pid));
-        let kill_at = now + self.turn.policy.kill_timeout;
+        let kill_at = self.turn.now + self.turn.policy.kill_timeout;
         self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
         let reachable = self.servers.get(process.server).is_some_and(Server::is_connected);
         if reachable {

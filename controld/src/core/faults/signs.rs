@@ -28,16 +28,16 @@ const NAMED_AFTER_DEATH: Duration = Duration::from_secs(10);
 
 impl Core {
     /// What a witness says.
-    pub(in crate::core) fn evidence(&mut self, now: Duration, evidence: Evidence) {
+    pub(in crate::core) fn evidence(&mut self, evidence: Evidence) {
         match evidence {
             Evidence::UvmEvent { process, fault } => {
                 let text = format!("{} of {:#x}, {}", fault.access, fault.address, fault.kind);
                 let gpus = self.gpus_of_fault(process, &fault);
                 let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault).on(gpus);
                 if let Some(server) = self.server_of(process) {
-                    let incident = self.testify(now, server, statement);
-                    self.taint(now, server, Cause::Fault(incident));
-                    self.judge_certain(now, server, process);
+                    let incident = self.testify(server, statement);
+                    self.taint(server, Cause::Fault(incident));
+                    self.judge_certain(server, process);
                 }
             }
             Evidence::Notice { process, fault, channel, isolation } => {
@@ -52,11 +52,11 @@ impl Core {
                 statement.isolated = isolation == Isolation::Isolated;
                 if let Some(server) = self.server_of(process) {
                     let isolated = statement.isolated;
-                    let incident = self.testify(now, server, statement);
+                    let incident = self.testify(server, statement);
                     if !isolated {
-                        self.taint(now, server, Cause::Fault(incident));
+                        self.taint(server, Cause::Fault(incident));
                     }
-                    self.judge_certain(now, server, process);
+                    self.judge_certain(server, process);
                 }
             }
             Evidence::ZombieFault { process, fault } => {
@@ -64,8 +64,8 @@ impl Core {
                 let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
                 statement.points_at = Some(process.pid);
                 if let Some(server) = self.server_of_dead(process) {
-                    self.testify(now, server, statement);
-                    self.suspect(now, server);
+                    self.testify(server, statement);
+                    self.suspect(server);
                 }
             }
             Evidence::Shim { process, error, own_work } => {
@@ -74,8 +74,8 @@ impl Core {
                 statement.own_word = Some(OwnWord { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
                 if let Some(server) = self.server_of(process) {
-                    self.testify(now, server, statement);
-                    self.suspect(now, server);
+                    self.testify(server, statement);
+                    self.suspect(server);
                 }
             }
             Evidence::ServerLog { server, named, blames, text } => {
@@ -84,11 +84,11 @@ impl Core {
                     let mut statement = Statement::new("server-log", named, text);
                     statement.hints_at = named.filter(|_| blames);
                     statement.is_hearsay = true;
-                    self.testify(now, epoch, statement);
-                    self.ask_how_it_is(now, epoch);
+                    self.testify(epoch, statement);
+                    self.ask_how_it_is(epoch);
                 }
             }
-            Evidence::ServerStatus { server } => self.confirmed_by_status(now, server),
+            Evidence::ServerStatus { server } => self.confirmed_by_status(server),
             Evidence::Xid { number, class, bus, instance, pid, channel: _, text } => {
                 let gpu = self.gpus.known().at(&bus, instance);
                 let text = format!("{number} on {bus}: {text}");
@@ -105,8 +105,8 @@ impl Core {
                     // What a GPU has to say of itself spoils no other one than that of the fault.
                     let is_lost = self.servers.get(server).is_some_and(Server::is_lost);
                     let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
-                    self.testify(now, server, statement.clone().on(on));
-                    self.suspect(now, server);
+                    self.testify(server, statement.clone().on(on));
+                    self.suspect(server);
                 }
             }
         }

@@ -197,22 +197,23 @@ impl Core {
     }
 
     /// Keeps servers for the clients that their fault has left alone, and lets them go when the last of those is gone.
-    pub(in crate::core) fn advance_spared(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_spared(&mut self) {
         let epochs: Vec<ServerEpoch> = self.aftermaths().map(|server| server.epoch).collect();
         for epoch in epochs {
             self.find_spared(epoch);
-            self.watch_aftermath(now, epoch);
+            self.watch_aftermath(epoch);
             let is_told = self.servers.get(epoch).is_some_and(|server| !server.census_due);
             if self.has_spared(epoch) {
-                self.keep(now, epoch);
+                self.keep(epoch);
             } else if is_told {
-                self.let_go(now, epoch);
+                self.let_go(epoch);
             }
         }
     }
 
     /// The server stays, whatever was begun to end it on account of the fault.
-    fn keep(&mut self, now: Duration, epoch: ServerEpoch) {
+    fn keep(&mut self, epoch: ServerEpoch) {
+        let now = self.turn.now;
         let patience = self.servers.get(epoch).and_then(|server| self.held_until(server));
         if self.servers.stays_after_fault(epoch) {
             self.turn.save();
@@ -235,13 +236,14 @@ impl Core {
         let due =
             self.faults.aftermaths.get_mut(&epoch).and_then(|aftermath| aftermath.victims_due.take_if(|at| *at <= now));
         if due.is_some() {
-            self.list_victims(now, epoch);
+            self.list_victims(epoch);
         }
     }
 
     /// Nobody is left whom the fault has spared: the server goes as any other that has met one.
-    fn let_go(&mut self, now: Duration, epoch: ServerEpoch) {
-        let force_at = self.servers.get(epoch).and_then(|server| self.held_until(server));
+    fn let_go(&mut self, epoch: ServerEpoch) {
+        let now = self.turn.now;
+        let force_at = self.servers.get(epoch).and_then(|server| self.held_until(server)).map(|at| at.max(now));
         let (Some(server), Some(aftermath)) = (self.servers.get(epoch), self.faults.aftermaths.get_mut(&epoch)) else {
             return;
         };
@@ -250,7 +252,7 @@ impl Core {
             aftermath.victims_due = None;
             let pid = server.pid.unwrap_or_default();
             self.turn.log(format!("Server {pid} has no clients any more that its fault has left alone"));
-            self.servers.drain_after_fault(&mut self.turn, epoch, force_at.map(|at| at.max(now)));
+            self.servers.drain_after_fault(&mut self.turn, epoch, force_at);
         }
     }
 

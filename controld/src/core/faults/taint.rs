@@ -13,7 +13,6 @@ use crate::core::journal::JournalEvent;
 use crate::core::policy::VictimAction;
 use crate::core::servers::domain::Swap;
 use crate::core::servers::server::Role;
-use core::time::Duration;
 
 /// Why a server gets no newcomers any longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,27 +36,28 @@ impl Cause {
 }
 
 impl Core {
-    pub(super) fn confirmed_by_status(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(super) fn confirmed_by_status(&mut self, epoch: ServerEpoch) {
         if self.servers.get(epoch).is_some() {
-            let incident = self.testify(now, epoch, Statement::new("server-status", None, "FAULT".to_owned()));
-            self.taint(now, epoch, Cause::Fault(incident));
+            let incident = self.testify(epoch, Statement::new("server-status", None, "FAULT".to_owned()));
+            self.taint(epoch, Cause::Fault(incident));
             self.faults.admits_fault(epoch);
-            self.faults.relapses(now, epoch);
-            self.has_its_time(now, epoch);
+            self.faults.relapses(self.turn.now, epoch);
+            self.has_its_time(epoch);
         }
     }
 
     /// A server in a fault is ended after `victims_timeout`, also when it has said otherwise before.
-    fn has_its_time(&mut self, now: Duration, epoch: ServerEpoch) {
+    fn has_its_time(&mut self, epoch: ServerEpoch) {
         let draining = self.servers.get(epoch).filter(|server| server.forced_at().is_none());
         let domain = draining.and_then(|server| self.servers.domain(server.domain));
         if let Some(patience) = domain.map(|domain| domain.policy.faults.victims_timeout) {
-            self.servers.hurry(epoch, now + patience);
+            self.servers.hurry(epoch, self.turn.now + patience);
         }
     }
 
     /// Nobody is sent to this server any more, and its domain gets another one.
-    pub(in crate::core) fn taint(&mut self, now: Duration, epoch: ServerEpoch, cause: Cause) {
+    pub(in crate::core) fn taint(&mut self, epoch: ServerEpoch, cause: Cause) {
+        let now = self.turn.now;
         let incident = cause.incident();
         let Some(server) = self.servers.get(epoch) else {
             return;
@@ -101,18 +101,18 @@ impl Core {
             self.servers.drain_after_fault(&mut self.turn, epoch, force_at);
         }
         if incident != 0 {
-            self.confirm_incident(now, epoch);
+            self.confirm_incident(epoch);
         }
         self.recall_all(epoch);
         if role == Role::Active && self.quit.is_none() && self.active_server(domain).is_none() {
             self.servers.needs_another(domain, Swap { incident, from: pid, since: now });
-            self.promote(now, domain);
+            self.promote(domain);
         }
         self.turn.save();
     }
 
     /// A tainted server's time is over: those who linger are named, and ended if the operator wants that.
-    pub(in crate::core) fn list_victims(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn list_victims(&mut self, epoch: ServerEpoch) {
         let Some((taint, id)) = self.servers.get(epoch).and_then(|server| Some((server.tainted()?, server.domain)))
         else {
             return;
@@ -137,7 +137,7 @@ impl Core {
                     uid,
                     domain,
                 });
-                self.end_client(now, key, &process);
+                self.end_client(key, &process);
             }
         }
     }

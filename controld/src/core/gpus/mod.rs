@@ -192,7 +192,8 @@ impl Gpus {
 
 impl Core {
     /// Begins to look at the GPUs, with what an earlier daemon has noted of their modes.
-    pub(super) fn watch_gpus(&mut self, now: Duration, modes: Vec<ManagedMode>, may_end: bool) {
+    pub(super) fn watch_gpus(&mut self, modes: Vec<ManagedMode>, may_end: bool) {
+        let now = self.turn.now;
         self.gpus.is_watched = true;
         self.faults.hold_is_watched(now);
         self.gpus.may_end = may_end;
@@ -200,7 +201,8 @@ impl Core {
         self.gpus.look_at = Some(now);
     }
 
-    pub(super) fn gpus_seen(&mut self, now: Duration, seen: Result<Vec<GpuSeen>, String>) {
+    pub(super) fn gpus_seen(&mut self, seen: Result<Vec<GpuSeen>, String>) {
+        let now = self.turn.now;
         self.gpus.is_looking = false;
         if std::mem::take(&mut self.gpus.is_outdated) {
             self.gpus.look_at = Some(now);
@@ -212,7 +214,7 @@ impl Core {
                 self.gpus.unseen = None;
                 self.look_at_modes(&seen);
                 if manages {
-                    self.look_for_strangers(now, &seen);
+                    self.look_for_strangers(&seen);
                 }
                 self.gpus.seen = seen;
                 self.gpus.tell_exclusive(&mut self.turn);

@@ -92,7 +92,7 @@ impl Core {
     }
 
     /// Takes in who is on the GPUs.
-    pub(super) fn look_for_strangers(&mut self, now: Duration, seen: &[GpuSeen]) {
+    pub(super) fn look_for_strangers(&mut self, seen: &[GpuSeen]) {
         let mut found: BTreeMap<ProcessKey, Stranger> = BTreeMap::new();
         for gpu in seen {
             for outsider in gpu.outside.iter().flatten().filter(|outsider| !self.is_of_mps(outsider.process.pid)) {
@@ -100,7 +100,7 @@ impl Core {
                     first: outsider.clone(),
                     gpus: BTreeMap::new(),
                     looks: 0,
-                    since: now,
+                    since: self.turn.now,
                 });
                 stranger.gpus.insert(gpu.uuid.clone(), outsider.bytes);
             }

@@ -181,9 +181,9 @@ impl Gpus {
 
 impl Core {
     /// The GPUs that the machine has.
-    pub(in crate::core) fn gpus_found(&mut self, now: Duration, mut places: Vec<GpuPlace>) {
+    pub(in crate::core) fn gpus_found(&mut self, mut places: Vec<GpuPlace>) {
         places.truncate(MOST_GPUS);
-        // A driver that does not tell just now has not lost its GPUs.
+        // A driver that does not tell just self.turn.now has not lost its GPUs.
         if places.is_empty() || self.gpus.known.places == places {
             return;
         }
@@ -192,7 +192,7 @@ impl Core {
         let connected: Vec<ServerEpoch> = connected.map(|server| server.epoch).collect();
         connected.into_iter().for_each(|server| self.ask_for_devices(server));
         let clients: Vec<Pid> = self.clients.processes().map(|(pid, _)| pid).collect();
-        clients.into_iter().for_each(|pid| self.look_at(now, pid));
+        clients.into_iter().for_each(|pid| self.look_at(pid));
     }
 
     /// Has a server describe its devices, where the machine has more than one.
@@ -203,7 +203,8 @@ impl Core {
     }
 
     /// A client may have another context than before: where it is has to be found out.
-    pub(in crate::core) fn look_at(&mut self, now: Duration, pid: Pid) {
+    pub(in crate::core) fn look_at(&mut self, pid: Pid) {
+        let now = self.turn.now;
         if !self.gpus.known.are_several() {
             return;
         }
@@ -216,8 +217,8 @@ impl Core {
     }
 
     /// Looks at the clients whose time has come.
-    pub(in crate::core) fn advance_whereabouts(&mut self, now: Duration) {
-        let due = self.gpus.known.looks.iter().filter(|(_, look)| look.at <= now).map(|(pid, _)| *pid);
+    pub(in crate::core) fn advance_whereabouts(&mut self) {
+        let due = self.gpus.known.looks.iter().filter(|(_, look)| look.at <= self.turn.now).map(|(pid, _)| *pid);
         let due: Vec<Pid> = due.collect();
         for pid in due {
             let Some(mut look) = self.gpus.known.looks.remove(&pid) else { continue };

@@ -139,20 +139,20 @@ impl Servers {
 
 impl Core {
     /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner.
-    pub(in crate::core) fn suspect(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn suspect(&mut self, epoch: ServerEpoch) {
         if let Some(server) = self.servers.all.get_mut(&epoch) {
-            server.ill_at = Some(now);
-            self.ask_how_it_is(now, epoch);
+            server.ill_at = Some(self.turn.now);
+            self.ask_how_it_is(epoch);
         }
     }
 
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
-    pub(in crate::core) fn ask_how_it_is(&mut self, now: Duration, epoch: ServerEpoch) {
-        self.ask_on_suspicion(now, epoch, false);
+    pub(in crate::core) fn ask_how_it_is(&mut self, epoch: ServerEpoch) {
+        self.ask_on_suspicion(epoch, false);
     }
 
-    fn ask_on_suspicion(&mut self, now: Duration, epoch: ServerEpoch, is_second: bool) {
-        self.faults.relapses(now, epoch);
+    fn ask_on_suspicion(&mut self, epoch: ServerEpoch, is_second: bool) {
+        self.faults.relapses(self.turn.now, epoch);
         let Some(server) = self.servers.all.get_mut(&epoch).filter(|server| server.is_connected()) else {
             return;
         };
@@ -167,38 +167,32 @@ impl Core {
         }
     }
 
-    pub(super) fn fault_check_answered(&mut self, now: Duration, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
+    pub(super) fn fault_check_answered(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
         let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         // Once: whoever makes signs without end must not keep newcomers away.
         let is_old = server.answers_suspicion().is_some_and(|suspicion| suspicion.is_anew && !suspicion.is_second);
         match reply {
-            Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
-            Ok(Reply::Active(true)) if is_old => self.ask_on_suspicion(now, epoch, true),
+            Ok(Reply::Active(false)) => self.evidence(Evidence::ServerStatus { server: epoch }),
+            Ok(Reply::Active(true)) if is_old => self.ask_on_suspicion(epoch, true),
             Ok(Reply::Active(true)) => self.servers.is_in_no_fault(&mut self.turn, epoch),
             Ok(_) | Err(_) => {}
         }
     }
 
     /// The answer to a question of that time.
-    pub(super) fn health_answered(
-        &mut self,
-        now: Duration,
-        epoch: ServerEpoch,
-        asked_at: Duration,
-        reply: &Result<Reply, NoReply>,
-    ) {
+    pub(super) fn health_answered(&mut self, epoch: ServerEpoch, asked_at: Duration, reply: &Result<Reply, NoReply>) {
         let Some(server) = self.servers.all.get_mut(&epoch) else {
             return;
         };
         // A later question may be under way.
         server.health_asked = server.health_asked.filter(|at| *at > asked_at);
         match reply {
-            Ok(Reply::Active(false)) => self.evidence(now, Evidence::ServerStatus { server: epoch }),
+            Ok(Reply::Active(false)) => self.evidence(Evidence::ServerStatus { server: epoch }),
             Ok(_) => server.healthy_at = server.healthy_at.max(Some(asked_at)),
             // Nobody can know it of this release.
-            Err(NoReply::Unsupported) => server.healthy_at = Some(now),
+            Err(NoReply::Unsupported) => server.healthy_at = Some(self.turn.now),
             Err(NoReply::TimedOut) => {}
             // The driver has those come again whom a server was told of that is gone.
             Err(NoReply::Lost) => return,

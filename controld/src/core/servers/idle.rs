@@ -54,7 +54,8 @@ impl Core {
     }
 
     /// With several servers up, those that have been idle for long go: each holds some 66 MiB of GPU memory.
-    pub(in crate::core) fn advance_idle(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_idle(&mut self) {
+        let now = self.turn.now;
         for (epoch, _) in self.idle_servers().into_iter().filter(|(_, at)| *at <= now) {
             if let Some(server) = self.servers.all.get(&epoch) {
                 let (pid, name) = (server.pid.unwrap_or_default(), self.servers.domain_name(server.domain));

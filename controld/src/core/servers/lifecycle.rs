@@ -190,8 +190,9 @@ impl Servers {
 }
 
 impl Core {
-    pub(in crate::core) fn server_exited(&mut self, now: Duration, epoch: ServerEpoch, cause: ExitCause) {
-        self.close_incident(now, epoch);
+    pub(in crate::core) fn server_exited(&mut self, epoch: ServerEpoch, cause: ExitCause) {
+        let now = self.turn.now;
+        self.close_incident(epoch);
         let Some(server) = self.servers.all.remove(&epoch) else {
             return;
         };
@@ -245,12 +246,13 @@ impl Core {
                 ExitCause::Signaled(signal) => format!("signal {signal} ended it"),
                 ExitCause::Unknown => "it ended".to_owned(),
             };
-            self.start_failed(now, &server, &reason);
+            self.start_failed(&server, &reason);
         }
     }
 
     /// Acts on the deadlines of servers.
-    pub(in crate::core) fn advance_servers(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_servers(&mut self) {
+        let now = self.turn.now;
         let epochs: Vec<ServerEpoch> = self.servers.all.keys().copied().collect();
         for epoch in epochs {
             let Some(server) = self.servers.all.get_mut(&epoch) else {
@@ -263,7 +265,7 @@ impl Core {
                     self.servers.end(&mut self.turn, epoch, Leaving::Lost);
                 }
                 ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
-                    self.list_victims(now, epoch);
+                    self.list_victims(epoch);
                     self.servers.force(&mut self.turn, epoch);
                 }
                 ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {

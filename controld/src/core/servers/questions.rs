@@ -55,7 +55,7 @@ impl Servers {
 }
 
 impl Core {
-    pub(in crate::core) fn replied(&mut self, now: Duration, id: RequestId, reply: Result<Reply, NoReply>) {
+    pub(in crate::core) fn replied(&mut self, id: RequestId, reply: Result<Reply, NoReply>) {
         let Some(Question { server, pid, purpose }) = self.servers.questions.remove(&id) else {
             return;
         };
@@ -65,14 +65,14 @@ impl Core {
         match purpose {
             Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, server, reply),
             Purpose::Census => self.census_answered(server, reply),
-            Purpose::FaultCheck => self.fault_check_answered(now, server, &reply),
-            Purpose::Health(asked_at) => self.health_answered(now, server, asked_at, &reply),
-            Purpose::Recovered => self.recovery_answered(now, server, &reply),
+            Purpose::FaultCheck => self.fault_check_answered(server, &reply),
+            Purpose::Health(asked_at) => self.health_answered(server, asked_at, &reply),
+            Purpose::Recovered => self.recovery_answered(server, &reply),
             Purpose::Devices => self.gpus.devices_told(server, &reply),
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),
             Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),
-            Purpose::Command(asked) => self.command_answered(now, server, pid, asked, reply),
+            Purpose::Command(asked) => self.command_answered(server, pid, asked, reply),
         }
     }
 }

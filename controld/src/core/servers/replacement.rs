@@ -7,7 +7,6 @@ use crate::core::effect::Turn;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Core, Sharing};
-use core::time::Duration;
 
 impl Servers {
     /// A domain has a sound server: if a fault had cost it the last one, that is over.
@@ -32,7 +31,7 @@ impl Servers {
 
 impl Core {
     /// Lets a server that stands by serve its domain, if the domain has no active one.
-    pub(in crate::core) fn promote(&mut self, now: Duration, domain: DomainId) {
+    pub(in crate::core) fn promote(&mut self, domain: DomainId) {
         if self.server_for_newcomers(domain).is_some() {
             return;
         }
@@ -45,7 +44,7 @@ impl Core {
             return;
         };
         server.role = Role::Active;
-        server.idle_since = server.ready_at.map(|_| now);
+        server.idle_since = server.ready_at.map(|_| self.turn.now);
         let (epoch, is_ready) = (server.epoch, server.ready_at.is_some());
         if is_ready {
             self.servers.swapped(&mut self.turn, epoch, true);

@@ -157,10 +157,11 @@ impl Core {
     }
 
     /// Finds servers that seem to be silent, and those that block their replacement.
-    pub(in crate::core) fn advance_silence(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_silence(&mut self) {
         if self.quit.is_some() {
             return;
         }
+        let now = self.turn.now;
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
         let quiet = self.servers.all.values().filter(|server| is_due(self.asks_at(server)));
         let quiet: Vec<ServerEpoch> = quiet.map(|server| server.epoch).collect();
@@ -173,41 +174,42 @@ impl Core {
         let blocked = self.servers.all.values().filter(|server| is_due(self.blocked_at(server)));
         let blocked: Vec<DomainId> = blocked.map(|server| server.domain).collect();
         for domain in blocked {
-            self.end_first_silent(now, domain, "its replacement does not get ready");
+            self.end_first_silent(domain, "its replacement does not get ready");
         }
     }
 
     /// Everything has been told that had come when a server seemed to be silent.
-    pub(in crate::core) fn caught_up(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn caught_up(&mut self, epoch: ServerEpoch) {
         let Some(asked_for) = self.servers.all.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
             return;
         };
         // What it has been asked, and has not done, since then is another silence, about which nothing is known.
         let is_silent = self.servers.all.get(&epoch).is_some_and(|server| {
-            server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= now)
+            server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= self.turn.now)
         });
         if is_silent && self.quit.is_none() {
-            self.is_silent(now, epoch);
+            self.is_silent(epoch);
         }
     }
 
-    fn end_first_silent(&mut self, now: Duration, domain: DomainId, why: &str) -> bool {
+    fn end_first_silent(&mut self, domain: DomainId, why: &str) -> bool {
         let Some((epoch, pid)) = self.first_silent(domain).map(|server| (server.epoch, server.pid)) else {
             return false;
         };
         self.turn.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
-        self.list_victims(now, epoch);
+        self.list_victims(epoch);
         self.servers.force(&mut self.turn, epoch);
         true
     }
 
-    fn is_silent(&mut self, now: Duration, epoch: ServerEpoch) {
+    fn is_silent(&mut self, epoch: ServerEpoch) {
+        let now = self.turn.now;
         let Some(server) = self.servers.all.get(&epoch) else {
             return;
         };
         let (domain, has_sign) = (server.domain, self.servers.has_sign(server));
         let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent().is_some());
-        if self.end_first_silent(now, domain, "so is the server in its place") || !is_first {
+        if self.end_first_silent(domain, "so is the server in its place") || !is_first {
             // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
             if let Some(server) = self.servers.all.get_mut(&epoch) {
                 server.progress_at = now;
@@ -217,11 +219,11 @@ impl Core {
         let kernels_word = self.faults.has_kernels_word(epoch);
         let cause = if has_sign {
             let statement = Statement::new("server-status", None, "no answer".to_owned());
-            Cause::Fault(self.testify(now, epoch, statement))
+            Cause::Fault(self.testify(epoch, statement))
         } else {
             Cause::Silence
         };
-        self.taint(now, epoch, cause);
+        self.taint(epoch, cause);
         self.servers.with(epoch, |server| server.set_silence(Silence::Since(now)));
         if has_sign && kernels_word {
             self.servers.hurry(epoch, now + KERNELS_PATIENCE);

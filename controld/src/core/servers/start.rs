@@ -8,7 +8,6 @@ use crate::core::effect::Turn;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Core, Effect, Peer, Sharing};
-use core::time::Duration;
 use remps_proto::mps::device::DeviceKey;
 use remps_proto::mps::server::Configuration;
 
@@ -105,32 +104,32 @@ impl Servers {
 
 impl Core {
     /// Starts servers where clients wait, and makes room for them where only one may run.
-    pub(in crate::core) fn advance_domains(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_domains(&mut self) {
         let domains: Vec<DomainId> = self.servers.domains.iter().map(|(id, _)| id).collect();
         for domain in domains {
             self.dispatch_waiting(domain);
-            self.start_if_wanted(now, domain);
+            self.start_if_wanted(domain);
         }
         // A domain that nobody needs is forgotten, its failures with it once they are old.
         let (servers, clients) = (&self.servers.all, &self.clients);
         self.servers.domains.retain(|id, domain| {
             domain.requested
                 || clients.are_waiting(id)
-                || domain.retry_at.is_some_and(|at| at > now)
+                || domain.retry_at.is_some_and(|at| at > self.turn.now)
                 || servers.values().any(|server| server.domain == id)
         });
     }
 
-    fn start_if_wanted(&mut self, now: Duration, id: DomainId) {
+    fn start_if_wanted(&mut self, id: DomainId) {
         if self.quit.is_some() {
             return;
         }
         if self.wants_server(id) {
-            self.promote(now, id);
-            self.start_active(now, id);
+            self.promote(id);
+            self.start_active(id);
         }
         // Never two starts of one domain at a time.
-        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= now);
+        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= self.turn.now);
         if self.wants_standby(id) && self.servers.domains.get(id).is_some_and(is_time) {
             if let Some(domain) = self.servers.domains.get_mut(id) {
                 domain.standby_retry_at = None;
@@ -141,7 +140,7 @@ impl Core {
         }
     }
 
-    fn start_active(&mut self, now: Duration, id: DomainId) {
+    fn start_active(&mut self, id: DomainId) {
         if let Some(server) = self.server_for_newcomers(id) {
             let is_active = server.is_active();
             if let Some(domain) = self.servers.domains.get_mut(id) {
@@ -154,7 +153,7 @@ impl Core {
         let Some(domain) = self.servers.domains.get_mut(id) else {
             return;
         };
-        if domain.retry_at.is_some_and(|at| at > now) {
+        if domain.retry_at.is_some_and(|at| at > self.turn.now) {
             return;
         }
         domain.retry_at = None;
@@ -176,19 +175,20 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn spawn_failed(&mut self, now: Duration, epoch: ServerEpoch, reason: &str) {
+    pub(in crate::core) fn spawn_failed(&mut self, epoch: ServerEpoch, reason: &str) {
         if let Some(server) = self.servers.all.remove(&epoch)
             && !server.is_told_to_end()
         {
             let (uid, domain) = (server.uid, self.servers.domain_name(server.domain));
             let text = reason.to_owned();
             self.turn.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
-            self.start_failed(now, &server, reason);
+            self.start_failed(&server, reason);
         }
     }
 
     /// Waits before the next try, and says once a try what is wrong and what happens next.
-    pub(super) fn start_failed(&mut self, now: Duration, server: &Server, reason: &str) {
+    pub(super) fn start_failed(&mut self, server: &Server, reason: &str) {
+        let now = self.turn.now;
         self.gpus.doubt_gpus(now);
         let (id, constants) = (server.domain, &self.turn.policy.constants);
         let Some(domain) = self.servers.domains.get_mut(id) else {
@@ -232,7 +232,8 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn server_hello(&mut self, now: Duration, connection: ConnectionId, peer: Peer) {
+    pub(in crate::core) fn server_hello(&mut self, connection: ConnectionId, peer: Peer) {
+        let now = self.turn.now;
         let found = self
             .servers
             .all
@@ -271,7 +272,7 @@ impl Core {
             Role::Standby => {
                 // What it costs is told with its being ready.
                 self.turn.push(Effect::MeasureServer { server: epoch, pid: server });
-                self.promote(now, id);
+                self.promote(id);
             }
         }
         self.turn.save();

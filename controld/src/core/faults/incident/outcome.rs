@@ -62,7 +62,8 @@ impl Faults {
 
 impl Core {
     /// Gives the verdicts that are due and forgets signs that nothing came of.
-    pub(in crate::core) fn advance_incidents(&mut self, now: Duration) {
+    pub(in crate::core) fn advance_incidents(&mut self) {
+        let now = self.turn.now;
         let due: Vec<ServerEpoch> = self
             .faults
             .incidents
@@ -81,15 +82,15 @@ impl Core {
             if is_confirmed {
                 if !is_judged {
                     self.note_clients_left(epoch);
-                    self.judge_by_signs(now, epoch);
+                    self.judge_by_signs(epoch);
                 }
             } else if is_asked && now < ends_at {
                 // The server has not said yet.
                 if let Some(incident) = self.faults.incidents.get_mut(&epoch) {
                     incident.judge_at = Some((now + STILL_ASKED).min(ends_at));
                 }
-            } else if given.is_none() && self.deserves_verdict(now, epoch, &[]) {
-                self.judge_by_signs(now, epoch);
+            } else if given.is_none() && self.deserves_verdict(epoch, &[]) {
+                self.judge_by_signs(epoch);
                 let until = (now + AFTERWARDS).min(ends_at);
                 if until > now {
                     self.faults.incidents.entry(epoch).and_modify(|incident| incident.judge_at = Some(until));
@@ -99,7 +100,7 @@ impl Core {
             } else {
                 if given.is_some_and(|last| last.confidence < Confidence::Certain) {
                     // More clients may have failed since.
-                    self.judge_by_signs(now, epoch);
+                    self.judge_by_signs(epoch);
                 }
                 self.faults.forget_incident(now, epoch);
             }
@@ -114,7 +115,7 @@ impl Core {
     }
 
     /// A server is gone, and nothing more will be heard of its fault.
-    pub(in crate::core) fn close_incident(&mut self, now: Duration, epoch: ServerEpoch) {
+    pub(in crate::core) fn close_incident(&mut self, epoch: ServerEpoch) {
         let Some((is_confirmed, is_judged, given)) = self
             .faults
             .incidents
@@ -134,21 +135,20 @@ impl Core {
             let left = self.clients.processes_of(epoch).into_iter().map(|(pid, _)| pid);
             lost.extend(left.filter(|pid| !unharmed.contains(pid)));
         }
-        let is_due =
-            if is_confirmed { !is_judged } else { given.is_none() && self.deserves_verdict(now, epoch, &lost) };
+        let is_due = if is_confirmed { !is_judged } else { given.is_none() && self.deserves_verdict(epoch, &lost) };
         if is_due {
             self.note_clients_left(epoch);
             if let Some(incident) = self.faults.incidents.get_mut(&epoch) {
                 incident.lost.extend(lost);
             }
-            self.judge_by_signs(now, epoch);
+            self.judge_by_signs(epoch);
         }
         self.faults.incidents.remove(&epoch);
     }
 
     /// Whether an incident that was not confirmed has a verdict all the same. `lost` are the clients that a server had
     /// that has ended by itself.
-    fn deserves_verdict(&mut self, now: Duration, epoch: ServerEpoch, lost: &[Pid]) -> bool {
+    fn deserves_verdict(&mut self, epoch: ServerEpoch, lost: &[Pid]) -> bool {
         let Some(incident) = self.faults.incidents.get(&epoch) else {
             return false;
         };
@@ -160,11 +160,12 @@ impl Core {
         if is_of_one || (self.faults.failed_in(epoch).is_empty() && lost.is_empty()) {
             return false;
         }
-        incident.xid.is_some() || self.may_doubt(now, epoch)
+        incident.xid.is_some() || self.may_doubt(epoch)
     }
 
     /// Whether what anybody can write and cause has a verdict now.
-    fn may_doubt(&mut self, now: Duration, epoch: ServerEpoch) -> bool {
+    fn may_doubt(&mut self, epoch: ServerEpoch) -> bool {
+        let now = self.turn.now;
         let Some(uid) = self.servers.get(epoch).map(|server| server.uid) else {
             return false;
         };
