@@ -208,3 +208,18 @@ fn who_joins_a_process_that_two_servers_name_waits_until_its_server_is_known_to_
     ];
     comes_to_its_end(world_after(Sharing::PerUser, Policy::default(), actions));
 }
+
+/// Found by chance: a process with contexts on both GPUs carries the fault of one to the other, and then leaves for
+/// another server, before anybody is told who was hit.
+#[test]
+fn where_a_process_has_carried_a_fault_stays_hit_when_it_has_gone_to_another_server() {
+    let both = Action::ClientArrives { uid: 1000, slot: 1 };
+    let newcomer = Action::ClientArrives { uid: 0, slot: 0 };
+    let on_first_gpu = Action::Exception { server: 0, named: 0 };
+    let mut world = World::with_gpus(Sharing::MultiUser, Policy::default());
+    world.populate();
+    for action in [both, on_first_gpu, newcomer, Action::ServerAnswers(0), Action::ServerHello(1)] {
+        world.act(action);
+    }
+    comes_to_its_end(world);
+}
