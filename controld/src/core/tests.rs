@@ -223,3 +223,27 @@ fn where_a_process_has_carried_a_fault_stays_hit_when_it_has_gone_to_another_ser
     }
     comes_to_its_end(world);
 }
+
+/// Found by chance: its server has died, and it has left again before the next one, in a fault by then, knew of it.
+#[test]
+fn a_server_that_a_process_has_nothing_on_yet_is_not_kept_for_it() {
+    let group = GroupPolicy { max_clients: Some(1), ..GroupPolicy::default() };
+    let domains = DomainPolicies { default: DomainPolicy { group, ..DomainPolicy::default() }, overrides: vec![] };
+    let mut world = World::with_gpus(Sharing::PerUser, Policy { domains, ..Policy::default() });
+    world.populate();
+    for action in [
+        Action::ClientArrives { uid: 1000, slot: 0 },
+        Action::ServerDies { index: 0, status: 0 },
+        Action::Exception { server: 1, named: 0 },
+        Action::ServerHello(0),
+        Action::SpawningWorks(false),
+        Action::Exception { server: 2, named: 0 },
+        Action::TimePasses(500),
+        Action::ClientArrives { uid: 0, slot: 0 },
+        Action::ClientFinishes(0),
+        Action::CatchesUp(1),
+    ] {
+        world.act(action);
+    }
+    comes_to_its_end(world);
+}

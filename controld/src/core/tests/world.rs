@@ -273,10 +273,11 @@ impl World {
         reached.zip(own).is_some_and(|(reached, own)| own.is_disjoint(&reached))
     }
 
-    /// Whether a client lives there whom the server's fault is known to have left alone.
+    /// Whether a client has contexts there that the server's fault is known to have left alone. Who has none yet goes
+    /// elsewhere.
     fn has_unharmed(&self, server: ServerEpoch) -> bool {
         self.servers.get(&server).is_some_and(|process| {
-            let is_here = |pid: &&u32| self.homes.get(pid) == Some(&server) && self.accepted.contains_key(pid);
+            let is_here = |pid: &&u32| self.homes.get(pid) == Some(&server) && self.contexts.contains_key(pid);
             let mut clients = process.clients.iter().filter(is_here).filter(|pid| !process.hit.contains(pid));
             process.faulted && clients.any(|pid| self.is_left_alone(server, *pid))
         })
