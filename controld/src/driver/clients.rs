@@ -6,7 +6,7 @@ use super::Driver;
 use super::events::Event;
 use super::processes::kernel_pid;
 use crate::core::{ConnectionId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
-use crate::io::process::{open_process, pid_namespace_inode, start_time, uid_of};
+use crate::io::process::{open_same, pid_namespace_inode, start_time, uid_of};
 use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
 use nix::sys::signal::Signal;
@@ -46,7 +46,7 @@ impl Driver {
     /// A client waits for a server; where it has to be looked at first, it does so for that.
     pub(super) fn client_arrives(&mut self, connection: ConnectionId, peer: Peer) {
         let process = ProcessKey { pid: peer.pid, start_time: known_at_once(peer.pid).start_time };
-        if !self.look_first(process, connection, peer) {
+        if !self.following(|following, turn| following.look_first(turn, process, connection, peer)) {
             self.client_arrived(connection, peer);
         }
     }
@@ -99,13 +99,9 @@ impl Driver {
     /// Ends a client's process; one that is gone, or whose pid is another's by now, needs nothing.
     pub(super) fn end_process(&self, process: ProcessKey, force: bool) {
         let pid = kernel_pid(process.pid);
-        let Ok(opened) = open_process(pid) else {
+        let Ok(opened) = open_same(pid, process.start_time) else {
             return;
         };
-        // The descriptor names one process for ever, so this decides.
-        if start_time(pid) != Some(process.start_time) {
-            return;
-        }
         let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
         if let Err(error) = opened.signal(Some(signal)) {
             self.say(&format!("Client {} can't be sent {signal}: {error}", process.pid));

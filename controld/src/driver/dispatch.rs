@@ -129,9 +129,15 @@ impl Driver {
                 self.feed(Input::SpawnFailed { server, reason: "it is not wanted any longer".to_owned() });
             }
             Event::ServerSaid { pid, lines, dropped } => self.logs.server_said(pid, &lines, dropped),
-            Event::ServerExited { server, cause } => self.server_ended(server, cause),
+            Event::ServerExited { server, cause } => {
+                let heard = self.witnesses.following.server_ended(server, cause);
+                heard.into_iter().for_each(|event| self.event(event));
+            }
             Event::ServerHeard { server, cause } => self.server_exited(server, cause),
-            Event::ProcessGone { process, end } => self.process_ended(process, end),
+            Event::ProcessGone { process, end } => {
+                let heard = self.witnesses.following.process_ended(process, end);
+                heard.into_iter().for_each(|event| self.event(event));
+            }
             Event::WatchAgain { pid, connection } => self.watch_again(pid, connection),
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
@@ -141,15 +147,22 @@ impl Driver {
                 }
             }
             Event::Identified { process, found } => self.identified(process, *found),
-            Event::Attached { process, is_first, result } => self.attached(process, is_first, result),
-            Event::Given { process, result, reply } => self.attached_given(process, result, reply),
-            Event::Sifted { process, open, reply } => self.sifted(process, open, reply),
+            Event::Attached { process, is_first, result } => {
+                self.following(|following, turn| following.attached(turn, process, is_first, result));
+            }
+            Event::Given { process, result, reply } => {
+                self.following(|following, turn| following.attached_given(turn, process, result, reply));
+            }
+            Event::Sifted { process, open, reply } => {
+                self.following(|following, turn| following.sifted(turn, process, open, reply));
+            }
             Event::UnfollowedEnded { process } => {
-                self.mourn(process);
-                self.forget_unless_held(process);
+                self.bury(process);
                 self.feed(Input::Tick);
             }
-            Event::LookOverdue { process, connection } => self.look_overdue(process, connection),
+            Event::LookOverdue { process, connection } => {
+                self.following(|following, turn| following.look_overdue(turn, process, connection));
+            }
             Event::Fault { process, fault, lost } => {
                 if lost > 0 {
                     let (witness, process) = ("uvm-event", Some(process));
@@ -159,7 +172,7 @@ impl Driver {
             }
             Event::Unheard { process, error } => {
                 tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");
-                self.is_unheard(process);
+                self.following(|following, turn| following.is_unheard(turn, process));
             }
             Event::GpusFound(found) => {
                 let found = self.witnesses.gpus_found(found);

@@ -16,7 +16,7 @@ use crate::failpoint::reached;
 use crate::holder::{self, Kind, ModeNote, ModesNote};
 use crate::io::mode_records::ModeRecords;
 use crate::io::proc_dir::is_in_first_pid_namespace;
-use crate::io::process::{name_of, open_process, program_of, start_time, uid_of};
+use crate::io::process::{name_of, open_same, program_of, start_time, uid_of};
 use crate::io::server_process::SERVER_NAME;
 use nix::sys::signal::Signal;
 use prost::Message as _;
@@ -178,11 +178,7 @@ impl Gpus {
 pub(super) fn end_stranger(process: ProcessKey, force: bool) {
     let pid = kernel_pid(process.pid);
     let signal = if force { Signal::SIGKILL } else { Signal::SIGTERM };
-    // The descriptor first: what has its start time then is what the descriptor names.
-    let ended = open_process(pid).and_then(|opened| match start_time(pid) {
-        Some(time) if time == process.start_time => opened.signal(Some(signal)),
-        _ => Ok(()),
-    });
+    let ended = open_same(pid, process.start_time).and_then(|opened| opened.signal(Some(signal)));
     if let Err(error) = ended {
         tracing::debug!(pid = process.pid, %error, "a process outside MPS could not be sent a signal");
     }

@@ -1,7 +1,7 @@
 //! The listing of the machine's devices, which a child does: for sessions, and in advance with the option `-q`.
 
-use super::Told;
 use super::events::{Event, Events};
+use super::turn::Told;
 use crate::core::Device;
 use crate::core::{Input, SessionId};
 use crate::devices;

@@ -12,7 +12,7 @@
 //! from the peer's side what was done last ([`successor`]).
 //!
 //! What is open has its owners, which are told what has happened and return inputs for the core, lines for the log or
-//! events for the journal ([`Told`]), or what is lost; what concerns more than one of them is done here.
+//! events for the journal ([`Told`](turn::Told)), or what is lost; what concerns more than one of them is done here.
 //!
 //! | owner | of |
 //! |---|---|
@@ -43,11 +43,12 @@ mod servers;
 mod sessions;
 mod start;
 mod successor;
+mod turn;
 mod vault;
 mod witnesses;
 mod word;
 
-use crate::core::{Core, Input, JournalEvent, Uid};
+use crate::core::{Core, Input, Uid};
 use crate::holder::Kind;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
@@ -101,16 +102,6 @@ pub(crate) struct Driver {
     reports: Reports,
     gpus: Gpus,
     exit: Option<u8>,
-}
-
-/// What the driver is to pass on, in order.
-pub(super) enum Told {
-    /// To the core.
-    Input(Input),
-    /// To the log.
-    Line(String),
-    /// To the journal.
-    Event(Box<JournalEvent>),
 }
 
 /// The signals that mean something. They are caught before the sockets appear, so that none ends the daemon without
@@ -206,17 +197,6 @@ impl Driver {
     /// Lists the devices now and not at the first `device_query` (option `-q`).
     pub(crate) fn ready_devices(&mut self) {
         self.listing.begin(None);
-    }
-
-    /// Passes on what somebody has told.
-    pub(super) fn told(&mut self, told: impl IntoIterator<Item = Told>) {
-        for told in told {
-            match told {
-                Told::Input(input) => self.feed(input),
-                Told::Line(line) => self.say(&line),
-                Told::Event(event) => self.record(&event),
-            }
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! How each effect is done.
 
+use super::following::Following;
 use super::servers::Extent;
 use super::sessions::conversation::ToSession;
 use super::{ConnectionNote, Driver, Kind, Stage, gpus, keys};
@@ -64,9 +65,13 @@ impl Driver {
             Effect::FindGpus { process } => self.witnesses.find_gpus(process),
             Effect::MeasureServer { server, pid } => self.servers.measure(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),
-            Effect::NoteFuneral { process, until, endless } => self.note_funeral(process, until, endless),
+            Effect::NoteFuneral { process, until, endless } => {
+                self.following(|following, turn| following.note_funeral(turn, process, until, endless));
+            }
             Effect::CatchUp { server } => self.links.catch_up(server),
-            Effect::ReleaseCopies { process } => self.release_copies(process),
+            Effect::ReleaseCopies { process } => {
+                self.following(|following, turn| following.release_copies(turn, process));
+            }
             Effect::Exit { status } => {
                 self.record(&JournalEvent::DaemonEnded { status });
                 self.exit = Some(status);
@@ -110,7 +115,7 @@ impl Driver {
         let _ = socket.discard();
         reached("hello-taken");
         self.links.insert(server, connection, socket.clone());
-        self.look_for_uvm();
+        self.following(Following::look_for_uvm);
         // A GPU has its name only when somebody has used it, and its instances may be others than before.
         self.witnesses.look_for_gpus();
         let told = self.links.with(server, |link| link.configure(configuration));

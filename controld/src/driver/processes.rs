@@ -50,7 +50,8 @@ impl Driver {
             self.feed(Input::IdentityKnown { pid, identity });
         }
         let uid = self.core.process_user(pid).unwrap_or(self.owner);
-        self.follow(process, opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok()));
+        let pidfd = opened.pidfd().and_then(|fd| fd.try_clone_to_owned().ok());
+        self.following(|following, turn| following.follow(turn, process, pidfd));
         self.witnesses.await_end(process, uid, opened);
     }
 
@@ -79,8 +80,7 @@ impl Driver {
     pub(super) fn process_gone(&mut self, process: ProcessKey, end: End) {
         self.witnesses.has_ended(process);
         self.feed(Input::ProcessGone { process, end });
-        self.mourn(process);
-        self.forget_unless_held(process);
+        self.bury(process);
     }
 
     /// As PID 1: buries the orphans that the kernel gives us, and nobody else's children.

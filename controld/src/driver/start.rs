@@ -179,7 +179,9 @@ impl Driver {
         if let Some(found) = driver.witnesses.know_gpus().await {
             driver.feed(found);
         }
-        driver.take_over_copies(std::mem::take(&mut found.copies));
+        let copies = std::mem::take(&mut found.copies);
+        let dead = driver.following(|following, turn| following.take_over_copies(turn, copies));
+        dead.into_iter().for_each(|process| driver.bury(process));
         reached("state-restored");
         driver.successor.hold(keys::LOG_FIFO, Kind::LOG_FIFO, &[], &[driver.logs.fifo()]);
         driver.save();

@@ -34,7 +34,7 @@ use crate::door::{Reply, Request};
 use crate::failpoint::reached;
 use crate::holder::{Held, Kind};
 use crate::io::folder::Kind as FileKind;
-use crate::io::process::{open_process, start_time};
+use crate::io::process::{open_same, start_time};
 use crate::sys::clock::milliseconds;
 use crate::witness::uvm::may_look;
 use remps_proto::shim::{Answer, Ask, Capabilities, Failure, Region, SOCKET_NAME, ServerState, VERSION, Welcome};
@@ -141,12 +141,7 @@ impl Driver {
             .collect();
         for process in owners {
             let pid = super::processes::kernel_pid(process.pid);
-            // Opened first and looked at then: what has the start time now is what was opened.
-            let opened = open_process(pid).and_then(|opened| match start_time(pid) == Some(process.start_time) {
-                true => Ok(opened),
-                false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
-            });
-            self.vault.watch(process, opened);
+            self.vault.watch(process, open_same(pid, process.start_time));
         }
         let all: Vec<RegionId> = self.vault.rules.iter().map(|(id, _)| id).collect();
         // The deadlines of orphans now count for the next successor too, and so does what was settled.
@@ -166,11 +161,14 @@ impl Driver {
         if matches!(request.ask, Ask::Commit { .. } | Ask::Succeed { .. } | Ask::Fate { .. }) {
             return self.name_asked(request);
         }
-        if matches!(request.ask, Ask::Watch { .. } | Ask::Subscribe { .. } | Ask::Renewed) {
+        if matches!(request.ask, Ask::Watch { .. } | Ask::Subscribe { .. }) {
             return self.word_asked(request);
         }
         if matches!(request.ask, Ask::Follow { .. }) {
-            return self.descriptors_given(request);
+            return self.witnesses.following.descriptors_given(request);
+        }
+        if matches!(request.ask, Ask::Renewed) {
+            return self.witnesses.following.sift(request);
         }
         let Request { client, ask, descriptor, device, given: _, line: _, reply } = request;
         let (caller, now) = (&client.caller, self.now());

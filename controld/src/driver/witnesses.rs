@@ -6,9 +6,10 @@ mod ends;
 pub(super) mod fault_records;
 mod whereabouts;
 
+use super::Driver;
 use super::events::Events;
 use super::following::{Following, UVM};
-use super::{Driver, Told};
+use super::turn::Told;
 use crate::core::picture::WitnessFacts;
 use crate::core::{Channel, ChannelFacts, Input, JournalEvent, ProcessKey};
 use crate::io::proc_dir::is_in_first_pid_namespace;
@@ -66,7 +67,7 @@ impl Witnesses {
     pub(super) fn open(settings: &Settings, events: Events) -> Self {
         let file = &settings.file.witness;
         let mut remarks = Vec::new();
-        let (following, error) = Following::open(file.uvm);
+        let (following, error) = Following::open(file.uvm, events.clone());
         remarks.extend(error.map(|error| (UVM, error.to_string())));
         let kmsg = match (!file.kmsg.is_empty()).then(|| Kmsg::open(Path::new(&file.kmsg))) {
             Some(Ok(kmsg)) => Some(kmsg),
@@ -143,7 +144,7 @@ impl Witnesses {
     }
 
     /// Says why a witness can't be heard, for one process or at all; the latter once for each reason.
-    fn is_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) -> Vec<Told> {
+    pub(super) fn is_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) -> Vec<Told> {
         if process.is_none() && self.missing.insert(witness, text.clone()).as_ref() == Some(&text) {
             return Vec::new();
         }
@@ -264,12 +265,6 @@ impl Driver {
     /// Says which witnesses are missing, and looks for the patched module.
     pub(super) fn begin_witnessing(&mut self) {
         let told = self.witnesses.begin();
-        self.told(told);
-    }
-
-    /// Says why a witness can't be heard, for one process or at all; the latter once for each reason.
-    pub(super) fn witness_missing(&mut self, witness: &'static str, process: Option<ProcessKey>, text: String) {
-        let told = self.witnesses.is_missing(witness, process, text);
         self.told(told);
     }
 

@@ -10,16 +10,8 @@
 //!
 //! A library of an earlier release asks with what it was told last, and is answered when that is no longer so
 //! ([`Ask::Watch`](remps_proto::shim::Ask::Watch)).
-//!
-//! # Copies of a dead copy's descriptors
-//! Such a program has two copies of the driver one after the other, each with an address space, and the daemon holds
-//! copies of both. Those of the dead one keep its memory on the GPU. When the program says that it has cut the dead one
-//! off, its descriptors are looked through, and what it has really closed is let go of. Its word alone changes nothing:
-//! with the copies of a living address space gone its death in the middle of a kernel would end its neighbours.
 
 use super::Driver;
-use super::events::Event;
-use super::processes::kernel_pid;
 use super::vault::{Keeper, done};
 use crate::core::{Confidence, Part, ProcessKey, ServerEpoch};
 use crate::door::client::Client;
@@ -27,7 +19,6 @@ use crate::door::line::{Line, Said};
 use crate::door::{Reply, Request};
 use crate::failpoint::reached;
 use crate::patience::patient;
-use crate::witness::uvm::{AttachError, OpenFiles};
 use remps_proto::shim::{self, Answer, Ask, Failure, ServerState};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -132,10 +123,6 @@ impl Driver {
                 // A program that has gone meanwhile needs no answer.
                 let _ = reply.send(vec![done(0)]);
             }
-            Ask::Renewed => {
-                reached("renewal-asked");
-                self.sift_copies(process, reply);
-            }
             Ask::Hello { .. }
             | Ask::Escrow(_)
             | Ask::Release { .. }
@@ -148,6 +135,7 @@ impl Driver {
             | Ask::Where
             | Ask::Commit { .. }
             | Ask::Succeed { .. }
+            | Ask::Renewed
             | Ask::Fate { .. } => {
                 // A program that has gone meanwhile needs no answer.
                 let _ = reply.send(vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)]);
@@ -220,41 +208,5 @@ impl Driver {
         }
         subscriber.stuck = None;
         true
-    }
-
-    /// Has a process's descriptors looked through for those of its address spaces that it has closed.
-    fn sift_copies(&mut self, process: ProcessKey, reply: oneshot::Sender<Vec<Reply>>) {
-        let Some((uvm, pidfd)) = self.witnesses.following.looking_at(process) else {
-            // Nothing is held of it.
-            let _ = reply.send(vec![done(0)]);
-            return;
-        };
-        let events = self.events.clone();
-        tokio::spawn(async move {
-            use std::os::fd::AsFd;
-            let open = uvm.files_open_in(kernel_pid(process.pid), pidfd.as_fd()).await;
-            events.send(Event::Sifted { process, open, reply }).await;
-        });
-    }
-
-    /// A process's descriptors have been looked through: copies of those that it has closed are let go of.
-    pub(super) fn sifted(
-        &mut self,
-        process: ProcessKey,
-        open: Result<OpenFiles, AttachError>,
-        reply: oneshot::Sender<Vec<Reply>>,
-    ) {
-        reached("renewal-known");
-        let released = match open {
-            Ok(open) => self.release_closed(process, &open),
-            Err(AttachError::Gone) => 0,
-            Err(error) => {
-                tracing::warn!(pid = process.pid, %error, "what a client has closed is held on");
-                0
-            }
-        };
-        reached("renewal-done");
-        // A program that has gone meanwhile needs no answer.
-        let _ = reply.send(vec![done(released)]);
     }
 }

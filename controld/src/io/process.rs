@@ -67,6 +67,16 @@ pub fn open_process(pid: Pid) -> io::Result<WatchedProcess> {
     }
 }
 
+/// Opens this very process, and not another one that has its pid by now: `started` is its start time.
+///
+/// # Errors
+/// `ESRCH` when it is gone; anything else says nothing of whether it is.
+pub fn open_same(pid: Pid, started: u64) -> io::Result<WatchedProcess> {
+    let opened = open_process(pid)?;
+    // Opened first and looked at then: what has the start time now is what was opened.
+    if start_time(pid) == Some(started) { Ok(opened) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
 impl WatchedProcess {
     /// Takes a process descriptor, as `SO_PEERPIDFD` gives it.
     ///

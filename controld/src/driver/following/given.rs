@@ -8,11 +8,12 @@
 //! can run, as it is where the daemon looks itself. They are followed as that client's which has sent them; a process
 //! that sends another's takes that one's faults upon itself, and what is held as somebody's already is never taken twice.
 
+use super::Following;
 use crate::core::ProcessKey;
 use crate::door::{Reply, Request};
-use crate::driver::Driver;
 use crate::driver::events::Event;
 use crate::driver::processes::kernel_pid;
+use crate::driver::turn::Turn;
 use crate::driver::vault::done;
 use crate::witness::uvm::{AttachError, Attached};
 use remps_proto::shim::{Answer, Failure};
@@ -22,16 +23,17 @@ use tokio::sync::oneshot;
 /// library in it.
 const MOST_SPACES: usize = 8;
 
-impl Driver {
+impl Following {
     /// Answers a client that has handed its descriptors over, when they are looked at.
-    pub(in crate::driver) fn descriptors_given(&mut self, request: Request) {
+    pub(in crate::driver) fn descriptors_given(&self, request: Request) {
         let Request { client, given, reply, .. } = request;
         let process = client.caller.process;
-        let uvm = match self.witnesses.following.spaces_of(process) {
-            None => Err(Failure::SWITCHED_OFF),
-            Some((_, None)) => Err(Failure::NOT_FOUND),
-            Some((_, Some(spaces))) if spaces >= MOST_SPACES => Err(Failure::QUOTA),
-            Some((uvm, Some(_))) => Ok(uvm),
+        let spaces = self.clients.get(&process).map(|followed| followed.copies.len());
+        let uvm = match (self.uvm.clone(), spaces) {
+            (None, _) => Err(Failure::SWITCHED_OFF),
+            (_, None) => Err(Failure::NOT_FOUND),
+            (_, Some(spaces)) if spaces >= MOST_SPACES => Err(Failure::QUOTA),
+            (Some(uvm), Some(_)) => Ok(uvm),
         };
         let uvm = match uvm {
             Ok(uvm) => uvm,
@@ -52,15 +54,16 @@ impl Driver {
     /// nobody followed.
     pub(in crate::driver) fn attached_given(
         &mut self,
+        turn: &mut Turn<'_>,
         process: ProcessKey,
         result: Result<Box<Attached>, AttachError>,
         reply: oneshot::Sender<Vec<Reply>>,
     ) {
         let is_new = result.is_ok();
         if is_new {
-            self.say(&format!("Client {} is watched by uvm-event: it has handed its descriptors over", process.pid));
+            turn.say(format!("Client {} is watched by uvm-event: it has handed its descriptors over", process.pid));
         }
-        self.take_attached(process, false, result);
+        self.take_attached(turn, process, false, result);
         // A program that has gone meanwhile needs no answer.
         let _ = reply.send(vec![done(usize::from(is_new))]);
     }

@@ -70,7 +70,7 @@ impl Driver {
             }
         }
         self.servers.hold_all(&self.successor);
-        self.hold_all_copies();
+        self.following(|following, turn| following.hold_all_copies(turn));
         self.hold_vault();
         self.gpus.hold_records(&self.successor);
         let remarks = self.gpus.hold_modes(&self.core.managed_modes(), &self.successor);

@@ -85,7 +85,7 @@ impl Keeper {
 }
 
 /// How a request for a name goes on.
-enum Turn {
+enum Step {
     Wait,
     Fail(Failure),
     /// It is the caller's already; whom it has succeeded.
@@ -189,18 +189,18 @@ impl Driver {
         let now = self.now();
         let mut at = 0;
         while let Some(claim) = self.vault.claims.open.get(at) {
-            match self.turn(claim, now) {
-                Turn::Wait => at += 1,
-                Turn::Fail(failure) => {
+            match self.step(claim, now) {
+                Step::Wait => at += 1,
+                Step::Fail(failure) => {
                     let claim = self.vault.claims.open.remove(at);
                     // A program that has gone meanwhile needs no answer.
                     let _ = claim.reply.send(vec![(Answer::Failed(failure), None)]);
                 }
-                Turn::Again(predecessor) => {
+                Step::Again(predecessor) => {
                     let claim = self.vault.claims.open.remove(at);
                     self.give_name(claim, predecessor, false);
                 }
-                Turn::Give(predecessor) => {
+                Step::Give(predecessor) => {
                     let claim = self.vault.claims.open.remove(at);
                     self.give_name(claim, Some(predecessor), true);
                 }
@@ -208,23 +208,23 @@ impl Driver {
         }
     }
 
-    fn turn(&self, claim: &Claim, now: Duration) -> Turn {
+    fn step(&self, claim: &Claim, now: Duration) -> Step {
         let rules = &self.vault.rules;
         let (caller, name) = (&claim.client.caller, claim.name.as_str());
         let title = rules.title(caller, name);
-        let turn = match rules.standing(caller, name) {
-            Standing::Own => return Turn::Again(title.and_then(|title| title.predecessor)),
-            Standing::Nobody if !rules.policy().enabled => return Turn::Fail(Failure::SWITCHED_OFF),
-            Standing::Nobody if !claim.even_if_nobody => return Turn::Fail(Failure::NOT_FOUND),
-            Standing::Nobody | Standing::Taken => Turn::Wait,
+        let step = match rules.standing(caller, name) {
+            Standing::Own => return Step::Again(title.and_then(|title| title.predecessor)),
+            Standing::Nobody if !rules.policy().enabled => return Step::Fail(Failure::SWITCHED_OFF),
+            Standing::Nobody if !claim.even_if_nobody => return Step::Fail(Failure::NOT_FOUND),
+            Standing::Nobody | Standing::Taken => Step::Wait,
             Standing::Free(owner) => match self.rest_of(owner, title, claim.least) {
-                Some(rest) => Turn::Give(Predecessor { pid: owner.pid, server: title.map_or(0, |of| of.server), rest }),
-                None if self.is_on_lost_server(caller.process, title) => return Turn::Fail(Failure::OWN_SERVER_LOST),
-                None => Turn::Wait,
+                Some(rest) => Step::Give(Predecessor { pid: owner.pid, server: title.map_or(0, |of| of.server), rest }),
+                None if self.is_on_lost_server(caller.process, title) => return Step::Fail(Failure::OWN_SERVER_LOST),
+                None => Step::Wait,
             },
         };
-        let is_over = matches!(turn, Turn::Wait) && claim.until <= now;
-        if is_over { Turn::Fail(Failure::NOT_YET) } else { turn }
+        let is_over = matches!(step, Step::Wait) && claim.until <= now;
+        if is_over { Step::Fail(Failure::NOT_YET) } else { step }
     }
 
     /// Whether a process is itself a client of the server that the owner of this title was on, and that a fault has cost
