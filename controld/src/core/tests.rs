@@ -247,3 +247,22 @@ fn a_server_that_a_process_has_nothing_on_yet_is_not_kept_for_it() {
     }
     comes_to_its_end(world);
 }
+
+/// Found by chance: it goes from a server in a fault to the standby, which dies before it has taken it in.
+#[test]
+fn who_comes_back_to_a_server_in_a_fault_has_what_he_had_there() {
+    let group = GroupPolicy { standby: true, ..GroupPolicy::default() };
+    let domains = DomainPolicies { default: DomainPolicy { group, ..DomainPolicy::default() }, overrides: vec![] };
+    let mut world = World::with_gpus(Sharing::MultiUser, Policy { domains, ..Policy::default() });
+    world.populate();
+    for action in [
+        Action::Exception { server: 0, named: 0 },
+        Action::ClientArrives { uid: 1000, slot: 0 },
+        Action::ServerAnswers(0),
+        Action::ServerDies { index: 1, status: 0 },
+        Action::TimePasses(500),
+    ] {
+        world.act(action);
+    }
+    comes_to_its_end(world);
+}

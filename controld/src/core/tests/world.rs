@@ -144,6 +144,8 @@ pub(super) struct World {
     has_gpus: bool,
     /// On which of them the contexts of each process are, in the order in which it has made them on its server.
     contexts: BTreeMap<u32, Vec<u32>>,
+    /// The contexts that each had on the server that it has left for one that has not taken it in yet.
+    left_behind: BTreeMap<u32, Vec<u32>>,
     /// The processes of which the core was told since their last context which GPUs they see.
     placed: BTreeSet<u32>,
     /// Those of which it was told since then on which GPU each of their contexts is.
@@ -199,6 +201,7 @@ impl World {
             copies: BTreeSet::new(),
             has_gpus: false,
             contexts: BTreeMap::new(),
+            left_behind: BTreeMap::new(),
             placed: BTreeSet::new(),
             listed: BTreeSet::new(),
             sought: Vec::new(),
@@ -351,6 +354,7 @@ impl World {
         }
         let old = self.key(pid);
         self.accepted.remove(&pid);
+        self.left_behind.remove(&pid);
         let has_several = self.contexts.remove(&pid).is_some_and(|own| own.len() > 1);
         self.placed.remove(&pid);
         self.listed.remove(&pid);

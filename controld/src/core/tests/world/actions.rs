@@ -238,6 +238,7 @@ impl World {
         let gpu = self.next_gpu(pid);
         let accepted = self.accepted.entry(pid).or_default();
         *accepted += 1;
+        self.left_behind.remove(&pid);
         if *accepted > 1 {
             self.contexts.entry(pid).or_default().push(gpu);
             self.placed.remove(&pid);
@@ -288,8 +289,10 @@ impl World {
                     }
                     // It may still be on the server that it has left only for this one.
                     let before = self.servers.iter().find(|(_, process)| process.clients.contains(&peer.pid));
+                    let left_behind = self.left_behind.remove(&peer.pid);
                     if let Some(epoch) = before.map(|(epoch, _)| *epoch) {
                         self.homes.insert(peer.pid, epoch);
+                        self.contexts.extend(left_behind.map(|contexts| (peer.pid, contexts)));
                     }
                 }
             }

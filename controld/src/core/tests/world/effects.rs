@@ -280,7 +280,8 @@ impl World {
         if !is_own {
             self.fresh.insert(connection);
             // Contexts that it had are on a server that is lost.
-            self.contexts.remove(&peer.pid);
+            let left_behind = self.contexts.remove(&peer.pid);
+            self.left_behind.extend(left_behind.map(|contexts| (peer.pid, contexts)));
             self.placed.remove(&peer.pid);
             self.listed.remove(&peer.pid);
             if let Some(accepted) = self.accepted.get_mut(&peer.pid) {
