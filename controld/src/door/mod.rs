@@ -46,12 +46,37 @@ use client::Client;
 use descriptor::Descriptor;
 use device::Device;
 use line::Line;
-use remps_proto::shim::{Answer, Ask};
+use remps_proto::shim::{Answer, Ask, Failure};
 use std::sync::{Arc, Weak};
 use tokio::sync::oneshot;
 
 /// An answer, with the descriptor that goes beside it.
 pub(crate) type Reply = (Answer, Option<Arc<Descriptor>>);
+
+/// The end of an answer that was about so many regions.
+pub(crate) fn done(regions: usize) -> Reply {
+    (Answer::Done { regions: u32::try_from(regions).unwrap_or(u32::MAX) }, None)
+}
+
+/// Why a request is not done.
+pub(crate) fn failed(failure: Failure) -> Vec<Reply> {
+    vec![(Answer::Failed(failure), None)]
+}
+
+/// To whom the answers to a request go; the last of them ends it. A program that has gone meanwhile needs none.
+#[derive(Debug)]
+pub(crate) struct ReplyTo(oneshot::Sender<Vec<Reply>>);
+
+impl ReplyTo {
+    pub(crate) fn answer(self, answers: Vec<Reply>) {
+        let _ = self.0.send(answers);
+    }
+
+    /// It is done, or why not.
+    pub(crate) fn done(self, regions: Result<usize, Failure>) {
+        self.answer(regions.map_or_else(failed, |regions| vec![done(regions)]));
+    }
+}
 
 /// A request that has been understood, on its way to the driver.
 #[derive(Debug)]
@@ -68,6 +93,6 @@ pub(crate) struct Request {
     pub given: Vec<Given>,
     /// Where news goes, for as long as the session lasts.
     pub line: Weak<Line>,
-    /// session <--answers-- driver. The last of them ends the request.
-    pub reply: oneshot::Sender<Vec<Reply>>,
+    /// session <--answers-- driver
+    pub reply: ReplyTo,
 }

@@ -5,7 +5,7 @@ use super::descriptor::Descriptor;
 use super::device::Devices;
 use super::line::Line;
 use super::reach::Reach;
-use super::{Reply, Request};
+use super::{Reply, ReplyTo, Request, failed};
 use crate::io::guests::Guest;
 use crate::io::packets::{receive, send};
 use crate::patience::patient;
@@ -182,7 +182,7 @@ impl Session {
         let (reply, answers) = oneshot::channel();
         let given = if matches!(ask, Ask::Follow { .. }) { std::mem::take(&mut self.given) } else { Vec::new() };
         let line = Arc::downgrade(&self.line);
-        let request = Request { client, ask, descriptor, device, given, line, reply };
+        let request = Request { client, ask, descriptor, device, given, line, reply: ReplyTo(reply) };
         self.requests.blocking_send(request).map_err(|_| Over)?;
         Ok(answers.blocking_recv().unwrap_or_else(|_| failed(Failure::QUITTING)))
     }
@@ -221,10 +221,6 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.line.close();
     }
-}
-
-fn failed(failure: Failure) -> Vec<Reply> {
-    vec![(Answer::Failed(failure), None)]
 }
 
 /// Waits until a socket is ready; for ever without a limit.

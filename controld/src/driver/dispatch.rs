@@ -4,7 +4,7 @@ use super::Driver;
 use super::events::Event;
 use super::successor::HolderNews;
 use super::successor::notes::Stage;
-use super::vault::VaultNews;
+use super::vault::{Keeper, VaultNews};
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
 use crate::failpoint::reached;
@@ -51,21 +51,23 @@ impl Driver {
             Wake::ChildEnded => self.reap(),
             Wake::Deadline => {
                 self.links.seem_overdue();
-                self.expire_vault();
+                self.vault(Keeper::expire);
                 self.logs.overdue(self.now()).into_iter().for_each(|sign| self.feed(sign));
                 self.feed(Input::Tick);
             }
         }
-        self.succeed();
-        self.tell_watchers();
+        self.vault(|vault, turn| {
+            vault.succeed(turn);
+            vault.tell_watchers(turn);
+        });
         self.tell_of_unheard();
     }
 
     fn holder_said(&mut self, said: FromHolder) {
         match said {
             FromHolder::Accepted { key, privileged, fd } => self.accepted(ConnectionId(key), fd, privileged),
-            FromHolder::Passed { number } => self.barrier_passed(number),
-            FromHolder::Failed { key, .. } if self.vault_refused(key) => {}
+            FromHolder::Passed { number } => self.vault(|vault, turn| vault.barrier_passed(turn, number)),
+            FromHolder::Failed { key, .. } if self.vault.refused(key) => {}
             FromHolder::Failed { key, reason } => {
                 tracing::warn!(key, %reason, "the holder could not keep something");
             }

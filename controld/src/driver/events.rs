@@ -8,7 +8,7 @@ use crate::core::{
     SessionId,
 };
 use crate::devices::gpus::ProbedGpu;
-use crate::door::Reply;
+use crate::door::ReplyTo;
 use crate::io::seqpacket::Packet;
 use crate::sys::child::Identity;
 use crate::witness::identity::Found;
@@ -16,7 +16,7 @@ use crate::witness::uvm::{AttachError, Attached, OpenFiles};
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::handshake::Role;
 use remps_proto::mps::server::Hello;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Events that may wait for the driver before their tasks do.
 const QUEUE: usize = 1024;
@@ -73,13 +73,13 @@ pub(super) enum Event {
     /// A client's address space is followed, or why not.
     Attached { process: ProcessKey, is_first: bool, result: Result<Box<Attached>, AttachError> },
     /// A client's descriptors were looked through, and who wants to know what came of it.
-    Sifted { process: ProcessKey, open: Result<OpenFiles, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
+    Sifted { process: ProcessKey, open: Result<OpenFiles, AttachError>, reply: ReplyTo },
     /// A client has ended whose copies an earlier daemon left, and which no server has named since.
     UnfollowedEnded { process: ProcessKey },
     /// A client's connection has waited long enough for the client to be looked at.
     LookOverdue { process: ProcessKey, connection: ConnectionId },
     /// What a client's own library has handed over has been looked at.
-    Given { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: oneshot::Sender<Vec<Reply>> },
+    Given { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: ReplyTo },
     /// A client's tools queue has a fatal fault, and this many more were dropped.
     Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
     /// A client's tools queue can't be read any longer.

@@ -46,7 +46,6 @@ mod successor;
 mod turn;
 mod vault;
 mod witnesses;
-mod word;
 
 use crate::core::{Core, Input, Uid};
 use crate::holder::Kind;

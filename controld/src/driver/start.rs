@@ -29,6 +29,7 @@ use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
 use remps_proto::mps::log::Decoder;
 use remps_proto::mps::server::Dialect;
+use remps_proto::shim::SOCKET_NAME;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ use std::time::Instant;
 const CONTROL_MODE: u32 = 0o666;
 /// The owner's and root's command line connects here.
 const PRIVILEGED_MODE: u32 = 0o700;
+
+/// Programs of every user connect to the vault.
+const SHIM_MODE: u32 = 0o666;
 
 /// Why the daemon can't start.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +193,8 @@ impl Driver {
         driver.successor.release(LOG_BACKLOG_KEY);
         driver.take_over_connections(&mut found);
         reached("connections-restored");
-        driver.take_over_vault(std::mem::take(&mut found.regions));
+        let regions = std::mem::take(&mut found.regions);
+        driver.vault(|vault, turn| vault.take_over(turn, regions));
         match driver.appear(&mut found) {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
@@ -220,6 +225,21 @@ impl Driver {
         self.hold_settings();
         reached("pid-file-written");
         Ok(())
+    }
+
+    /// Opens the socket `shim`, or goes on with the one that an earlier daemon had. Without it the daemon does all else.
+    fn open_vault(&mut self, old: Option<OwnedFd>) {
+        if !self.vault.rules.policy().enabled {
+            self.successor.release(keys::SHIM_LISTENER);
+            return;
+        }
+        // Programs give their memory to who listens there, so it is a socket of ours or a new one.
+        let old = old.filter(|_| self.directory.folder().has(SOCKET_NAME, FileKind::Socket));
+        let old = old.filter(|_| self.directory.remove_on_exit(SOCKET_NAME).is_ok());
+        match old.map_or_else(|| self.directory.bind_listener(SOCKET_NAME, SHIM_MODE), Ok) {
+            Ok(listener) => self.vault(|vault, turn| vault.open(turn, listener)),
+            Err(error) => self.say(&format!("No memory is kept for programs: {error}")),
+        }
     }
 
     /// Opens the control sockets, or goes on with those that an earlier daemon had, on which newcomers wait already.

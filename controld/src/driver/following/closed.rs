@@ -8,16 +8,14 @@
 
 use super::Following;
 use crate::core::ProcessKey;
-use crate::door::{Reply, Request};
+use crate::door::{ReplyTo, Request};
 use crate::driver::events::Event;
 use crate::driver::processes::kernel_pid;
 use crate::driver::turn::Turn;
-use crate::driver::vault::done;
 use crate::failpoint::reached;
 use crate::witness::uvm::{AttachError, OpenFiles};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 impl Following {
     /// Has a process's descriptors looked through for those of its address spaces that it has closed.
@@ -26,9 +24,8 @@ impl Following {
         let process = client.caller.process;
         let followed = self.clients.get(&process).filter(|followed| !followed.copies.is_empty());
         let (Some(followed), Some(uvm)) = (followed, self.uvm.clone()) else {
-            // Nothing is held of it. A program that has gone meanwhile needs no answer.
-            let _ = reply.send(vec![done(0)]);
-            return;
+            // Nothing is held of it.
+            return reply.done(Ok(0));
         };
         let (pidfd, events) = (Arc::clone(&followed.pidfd), self.events.clone());
         tokio::spawn(async move {
@@ -43,7 +40,7 @@ impl Following {
         turn: &mut Turn<'_>,
         process: ProcessKey,
         open: Result<OpenFiles, AttachError>,
-        reply: oneshot::Sender<Vec<Reply>>,
+        reply: ReplyTo,
     ) {
         reached("renewal-known");
         let released = match open {
@@ -55,8 +52,7 @@ impl Following {
             }
         };
         reached("renewal-done");
-        // A program that has gone meanwhile needs no answer.
-        let _ = reply.send(vec![done(released)]);
+        reply.done(Ok(released));
     }
 
     /// Lets go of the copies of address spaces that a client has closed, of which these files are what it has open; how

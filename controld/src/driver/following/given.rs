@@ -10,14 +10,12 @@
 
 use super::Following;
 use crate::core::ProcessKey;
-use crate::door::{Reply, Request};
+use crate::door::{ReplyTo, Request};
 use crate::driver::events::Event;
 use crate::driver::processes::kernel_pid;
 use crate::driver::turn::Turn;
-use crate::driver::vault::done;
 use crate::witness::uvm::{AttachError, Attached};
-use remps_proto::shim::{Answer, Failure};
-use tokio::sync::oneshot;
+use remps_proto::shim::Failure;
 
 /// Address spaces of one client that are followed by what it has handed over. It has one for each copy of the driver's
 /// library in it.
@@ -37,11 +35,7 @@ impl Following {
         };
         let uvm = match uvm {
             Ok(uvm) => uvm,
-            Err(failure) => {
-                // A program that has gone meanwhile needs no answer.
-                let _ = reply.send(vec![(Answer::Failed(failure), None)]);
-                return;
-            }
+            Err(failure) => return reply.done(Err(failure)),
         };
         let events = self.events.clone();
         tokio::spawn(async move {
@@ -57,14 +51,13 @@ impl Following {
         turn: &mut Turn<'_>,
         process: ProcessKey,
         result: Result<Box<Attached>, AttachError>,
-        reply: oneshot::Sender<Vec<Reply>>,
+        reply: ReplyTo,
     ) {
         let is_new = result.is_ok();
         if is_new {
             turn.say(format!("Client {} is watched by uvm-event: it has handed its descriptors over", process.pid));
         }
         self.take_attached(turn, process, false, result);
-        // A program that has gone meanwhile needs no answer.
-        let _ = reply.send(vec![done(usize::from(is_new))]);
+        reply.done(Ok(usize::from(is_new)));
     }
 }

@@ -71,7 +71,7 @@ impl Driver {
         }
         self.servers.hold_all(&self.successor);
         self.following(|following, turn| following.hold_all_copies(turn));
-        self.hold_vault();
+        self.vault(|vault, turn| vault.hold_all(turn));
         self.gpus.hold_records(&self.successor);
         let remarks = self.gpus.hold_modes(&self.core.managed_modes(), &self.successor);
         self.say_all(&remarks);

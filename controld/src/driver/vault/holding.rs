@@ -5,19 +5,20 @@
 //! the last one to close pays for the freeing of memory, and that must be a thread of this process and never the holder,
 //! for which everybody waits.
 
+use super::keeper::Keeper;
 use crate::core::vault::{NameId, RegionId};
-use crate::door::Reply;
 use crate::door::descriptor::Descriptor;
 use crate::door::device::Device;
 use crate::door::note::{Note, TitleNote};
-use crate::driver::{Driver, keys};
+use crate::door::{Reply, ReplyTo, failed};
+use crate::driver::keys;
+use crate::driver::turn::Turn;
 use crate::failpoint::reached;
 use crate::holder::Kind;
-use remps_proto::shim::{Answer, Failure};
+use remps_proto::shim::Failure;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// How long the holder may take to pass a barrier before it is asked again: it does not tell what there is no room for.
 pub(super) const BARRIER_PATIENCE: Duration = Duration::from_millis(100);
@@ -36,140 +37,127 @@ impl Files {
     }
 }
 
-/// What is done when the holder has passed a barrier.
-#[derive(Debug)]
-pub(in crate::driver) enum Deferred {
-    /// Answers a request, whose region or title may have been refused meanwhile.
-    Answer {
-        region: Option<RegionId>,
-        name: Option<NameId>,
-        point: &'static str,
-        answers: Vec<Reply>,
-        reply: oneshot::Sender<Vec<Reply>>,
-    },
-    /// Closes what the holder has closed, and then answers whoever asked for it.
-    Close { files: Vec<Files>, then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)> },
+/// What an answer waits for beside the barrier: what the holder may refuse to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Awaited {
+    Region(RegionId),
+    Name(NameId),
 }
 
-impl Deferred {
-    pub(super) fn close(files: Vec<Files>) -> Self {
-        Self::Close { files, then: None }
-    }
+/// What is done when the holder has passed a barrier.
+#[derive(Debug)]
+pub(super) enum Deferred {
+    /// Answers a request, unless what it awaits was refused meanwhile; `point` is what has been reached then.
+    Answer { awaited: Option<Awaited>, point: &'static str, answers: Vec<Reply>, reply: ReplyTo },
+    /// Closes what the holder has closed, and then answers whoever asked for it.
+    Close { files: Vec<Files>, then: Option<ReplyTo> },
 }
 
 /// Closes files on other threads, and answers when the kernel is done with those that nobody else has.
-fn close_and_tell(files: Vec<Files>, answers: Vec<Reply>, reply: oneshot::Sender<Vec<Reply>>) {
+fn close_and_tell(files: Vec<Files>, reply: ReplyTo) {
+    let regions = files.len();
     let memories = files.into_iter().filter_map(|files| Arc::into_inner(files.memory));
     let closings: Vec<_> = memories.filter_map(Descriptor::close).collect();
     tokio::spawn(async move {
         for closing in closings {
             closing.done().await;
         }
-        // A program that has gone meanwhile needs no answer.
-        let _ = reply.send(answers);
+        reply.done(Ok(regions));
     });
 }
 
-impl Driver {
+impl Keeper {
     /// Gives another holder everything, and the requests that the one before had not answered.
-    pub(in crate::driver) fn hold_vault(&self) {
-        if let Some(listener) = &self.vault.listener {
-            self.successor.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]);
+    pub(in crate::driver) fn hold_all(&self, turn: &Turn<'_>) {
+        if let Some(listener) = &self.listener {
+            turn.successor.hold(keys::SHIM_LISTENER, Kind::LISTENER_SHIM, &[], &[listener.as_fd()]);
         }
-        self.hold_namespaces();
-        for id in self.vault.files.keys() {
-            self.hold_region(*id);
+        self.hold_namespaces(turn);
+        for id in self.files.keys() {
+            self.hold_region(turn, *id);
         }
-        self.hold_titles();
+        self.hold_titles(turn);
         // The answer to this one may be lost with the holder before; then it is sent again.
-        if let Some((number, _)) = self.vault.in_flight {
-            self.successor.barrier(number);
+        if let Some((number, _)) = self.in_flight {
+            turn.successor.barrier(number);
         }
     }
 
-    pub(super) fn hold_region(&self, id: RegionId) {
-        if let (Some(kept), Some(files)) = (self.vault.rules.get(id), self.vault.files.get(&id)) {
-            self.successor.hold(keys::region(id), Kind::REGION, &Note::of(kept, self.now()), &files.all());
+    pub(super) fn hold_region(&self, turn: &Turn<'_>, id: RegionId) {
+        if let (Some(kept), Some(files)) = (self.rules.get(id), self.files.get(&id)) {
+            turn.successor.hold(keys::region(id), Kind::REGION, &Note::of(kept, turn.now), &files.all());
         }
     }
 
-    pub(super) fn hold_titles(&self) {
-        for (id, name, title) in self.vault.rules.titles() {
-            self.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, self.now()), &[]);
+    pub(super) fn hold_titles(&self, turn: &Turn<'_>) {
+        for (id, name, title) in self.rules.titles() {
+            turn.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, turn.now), &[]);
         }
     }
 
     /// Tells the holder what has changed about names.
-    pub(in crate::driver) fn note_titles(&mut self) {
-        let now = self.now();
-        self.forget_namespaces();
-        for (id, title) in self.vault.rules.take_changed_titles() {
+    pub(super) fn note_titles(&mut self, turn: &Turn<'_>) {
+        self.forget_namespaces(turn);
+        for (id, title) in self.rules.take_changed_titles() {
             match title {
                 Some((name, title)) => {
-                    self.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, now), &[]);
+                    turn.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, turn.now), &[]);
                 }
-                None => self.successor.release(keys::name(id)),
+                None => turn.successor.release(keys::name(id)),
             }
         }
     }
 
-    pub(in crate::driver) fn note_regions(&self, ids: &[RegionId]) {
+    pub(super) fn note_regions(&self, turn: &Turn<'_>, ids: &[RegionId]) {
         for id in ids {
-            if let Some(kept) = self.vault.rules.get(*id) {
-                self.successor.update(keys::region(*id), &Note::of(kept, self.now()));
+            if let Some(kept) = self.rules.get(*id) {
+                turn.successor.update(keys::region(*id), &Note::of(kept, turn.now));
                 reached("adoption-half-noted");
             }
         }
     }
 
-    fn send_barrier(&mut self, number: u64) {
-        self.vault.in_flight = Some((number, self.now()));
-        self.successor.barrier(number);
+    fn send_barrier(&mut self, turn: &Turn<'_>, number: u64) {
+        self.in_flight = Some((number, turn.now));
+        turn.successor.barrier(number);
     }
 
-    pub(in crate::driver) fn after_barrier(&mut self, deferred: Deferred) {
-        self.vault.last_barrier += 1;
-        self.vault.deferred.push_back((self.vault.last_barrier, deferred));
-        if self.vault.in_flight.is_none() {
-            self.send_barrier(self.vault.last_barrier);
+    pub(super) fn after_barrier(&mut self, turn: &Turn<'_>, deferred: Deferred) {
+        self.last_barrier += 1;
+        self.deferred.push_back((self.last_barrier, deferred));
+        if self.in_flight.is_none() {
+            self.send_barrier(turn, self.last_barrier);
         }
     }
 
     /// The holder has passed a barrier, and with it everything that was sent before.
-    pub(in crate::driver) fn barrier_passed(&mut self, number: u64) {
-        if self.vault.in_flight.is_none_or(|(awaited, _)| awaited != number) {
+    pub(in crate::driver) fn barrier_passed(&mut self, turn: &mut Turn<'_>, number: u64) {
+        if self.in_flight.is_none_or(|(awaited, _)| awaited != number) {
             // One that was sent twice.
             return;
         }
-        while let Some((_, deferred)) = self.vault.deferred.pop_front_if(|(barrier, _)| *barrier <= number) {
+        while let Some((_, deferred)) = self.deferred.pop_front_if(|(barrier, _)| *barrier <= number) {
             match deferred {
                 Deferred::Answer { point, answers, reply, .. } => {
                     reached(point);
-                    // A program that has gone meanwhile needs no answer.
-                    let _ = reply.send(answers);
+                    reply.answer(answers);
                 }
-                Deferred::Close { files, then: Some((answers, reply)) } => close_and_tell(files, answers, reply),
+                Deferred::Close { files, then: Some(reply) } => close_and_tell(files, reply),
                 Deferred::Close { files, then: None } => drop(files),
             }
         }
-        self.vault.in_flight = None;
-        if !self.vault.deferred.is_empty() {
-            self.send_barrier(self.vault.last_barrier);
+        self.in_flight = None;
+        if !self.deferred.is_empty() {
+            self.send_barrier(turn, self.last_barrier);
         }
     }
 
     /// Whether something that the holder could not keep is the vault's, and then is not kept.
-    pub(in crate::driver) fn vault_refused(&mut self, key: u64) -> bool {
+    pub(in crate::driver) fn refused(&mut self, key: u64) -> bool {
         if let Some(refused) = keys::name_of(key) {
             tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
-            self.vault.rules.remove_title(refused);
-            for (_, deferred) in &mut self.vault.deferred {
-                if let Deferred::Answer { name: Some(name), answers, .. } = deferred
-                    && *name == refused
-                {
-                    *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
-                }
-            }
+            self.rules.remove_title(refused);
+            self.fail(Awaited::Name(refused));
             return true;
         }
         if let Some(number) = keys::namespace_of(key) {
@@ -178,39 +166,56 @@ impl Driver {
         }
         let Some(id) = keys::region_of(key) else { return false };
         tracing::warn!(region = id.0, "the holder could not keep a region of the vault");
-        self.vault.files.remove(&id);
-        if let Some(kept) = self.vault.rules.remove(id) {
-            self.vault.forget(kept.owner.process);
+        self.files.remove(&id);
+        if let Some(kept) = self.rules.remove(id) {
+            self.forget(kept.owner.process);
         }
-        for (_, deferred) in &mut self.vault.deferred {
-            if let Deferred::Answer { region: Some(region), answers, .. } = deferred
-                && *region == id
-            {
-                *answers = vec![(Answer::Failed(Failure::NOT_SAFE), None)];
-            }
-        }
+        self.fail(Awaited::Region(id));
         true
     }
 
-    /// Asks a holder again that has not answered.
-    pub(super) fn renew_barrier(&mut self, now: Duration) {
-        if let Some((number, _)) = self.vault.in_flight.filter(|(_, sent)| *sent + BARRIER_PATIENCE <= now) {
-            self.send_barrier(number);
+    /// The holder does not keep this: who waits for it is told so.
+    fn fail(&mut self, refused: Awaited) {
+        for (_, deferred) in &mut self.deferred {
+            if let Deferred::Answer { awaited, answers, .. } = deferred
+                && *awaited == Some(refused)
+            {
+                *answers = failed(Failure::NOT_SAFE);
+            }
         }
     }
 
-    /// Lets go of regions that the rules have let go of: the holder first.
-    pub(super) fn close_regions(&mut self, ids: &[RegionId], then: Option<(Vec<Reply>, oneshot::Sender<Vec<Reply>>)>) {
-        self.note_titles();
+    /// Asks a holder again that has not answered.
+    pub(super) fn renew_barrier(&mut self, turn: &Turn<'_>) {
+        if let Some((number, _)) = self.in_flight.filter(|(_, sent)| *sent + BARRIER_PATIENCE <= turn.now) {
+            self.send_barrier(turn, number);
+        }
+    }
+
+    /// Answers a program when the holder has all that was told to it before.
+    pub(super) fn answer_when_held(
+        &mut self,
+        turn: &Turn<'_>,
+        awaited: Option<Awaited>,
+        point: &'static str,
+        answers: Vec<Reply>,
+        reply: ReplyTo,
+    ) {
+        self.after_barrier(turn, Deferred::Answer { awaited, point, answers, reply });
+    }
+
+    /// Lets go of regions that the rules have let go of: the holder first. Whoever asked for it is told when they are free.
+    pub(super) fn close_regions(&mut self, turn: &Turn<'_>, ids: &[RegionId], then: Option<ReplyTo>) {
+        self.note_titles(turn);
         if ids.is_empty() && then.is_none() {
             return;
         }
         let mut files = Vec::new();
         for id in ids {
-            files.extend(self.vault.files.remove(id));
-            self.successor.release(keys::region(*id));
+            files.extend(self.files.remove(id));
+            turn.successor.release(keys::region(*id));
         }
         reached("region-released");
-        self.after_barrier(Deferred::Close { files, then });
+        self.after_barrier(turn, Deferred::Close { files, then });
     }
 }

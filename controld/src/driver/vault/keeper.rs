@@ -1,14 +1,15 @@
 //! What the vault consists of beside its rules: descriptors, watches, the door, what waits for the holder.
 
-use super::done;
 use super::holding::{BARRIER_PATIENCE, Deferred, Files};
 use super::names::Claims;
+use super::news::Watchers;
 use crate::core::ProcessKey;
 use crate::core::picture::RegionFacts;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
 use crate::door::accept::Door;
-use crate::door::{Reply, Request};
-use crate::driver::word::Watchers;
+use crate::door::client::Client;
+use crate::door::{Reply, Request, done};
+use crate::driver::processes::kernel_pid;
 use crate::io::process::WatchedProcess;
 use crate::settings::Settings;
 use crate::sys::clock::milliseconds;
@@ -37,8 +38,8 @@ pub(in crate::driver) enum VaultNews {
 #[derive(Debug)]
 pub(in crate::driver) struct Keeper {
     pub(in crate::driver) rules: Vault,
-    pub(in crate::driver) claims: Claims,
-    pub(in crate::driver) watchers: Watchers,
+    pub(super) claims: Claims,
+    pub(super) watchers: Watchers,
     pub(super) files: HashMap<RegionId, Files>,
     pub(super) watched: HashMap<ProcessKey, AbortHandle>,
     /// User namespaces by their numbers, of those who own something.
@@ -138,7 +139,7 @@ impl Keeper {
     }
 
     /// These regions and that it was all, with their descriptors or without.
-    pub(in crate::driver) fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
+    pub(super) fn told(&self, ids: &[RegionId], with_descriptors: bool, now: Duration) -> Vec<Reply> {
         let regions = ids.iter().filter_map(|id| {
             let files = self.files.get(id).filter(|_| with_descriptors);
             Some((self.answer_of(self.rules.get(*id)?, now), files.map(|files| Arc::clone(&files.memory))))
@@ -147,7 +148,7 @@ impl Keeper {
     }
 
     /// Reports when a process ends; at once, when it has ended already.
-    pub(in crate::driver) fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
+    pub(super) fn watch(&mut self, process: ProcessKey, opened: std::io::Result<WatchedProcess>) {
         if self.watched.contains_key(&process) {
             return;
         }
@@ -161,6 +162,12 @@ impl Keeper {
             let _ = ended.send(process);
         });
         self.watched.insert(process, watch.abort_handle());
+    }
+
+    pub(super) fn watch_caller(&mut self, client: &Client) {
+        let process = client.caller.process;
+        let opened = client.pidfd.try_clone();
+        self.watch(process, opened.and_then(|pidfd| WatchedProcess::from_pidfd(kernel_pid(process.pid), pidfd)));
     }
 
     /// Stops watching a process that owns nothing any more.

@@ -17,7 +17,8 @@ use super::keeper::Keeper;
 use crate::core::vault::{Caller, Kept, NameId, RegionId, Scope, Title};
 use crate::core::{Namespace, ProcessKey};
 use crate::door::client::Client;
-use crate::driver::{Driver, keys};
+use crate::driver::keys;
+use crate::driver::turn::Turn;
 use crate::holder::{Held, Kind};
 use crate::witness::place::{self, Found};
 use nix::sys::stat::fstat;
@@ -69,56 +70,53 @@ impl Keeper {
         });
         numbers.collect()
     }
-}
 
-impl Driver {
     /// Holds the namespace open of a program that has just become the owner of something.
-    pub(in crate::driver) fn keep_namespace(&mut self, client: &Client) {
+    pub(super) fn keep_namespace(&mut self, turn: &Turn<'_>, client: &Client) {
         let Namespace::Other(number) = client.caller.place.user else { return };
         let Some(namespace) = client.namespace.as_ref().and_then(|namespace| namespace.try_clone().ok()) else {
             return;
         };
-        self.hold_namespace(number, namespace);
+        self.hold_namespace(turn, number, namespace);
     }
 
-    fn hold_namespace(&mut self, number: u64, namespace: OwnedFd) {
-        if !self.vault.namespaces.contains_key(&number) {
-            self.successor.hold(keys::namespace(number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
-            self.vault.namespaces.insert(number, namespace);
+    fn hold_namespace(&mut self, turn: &Turn<'_>, number: u64, namespace: OwnedFd) {
+        if !self.namespaces.contains_key(&number) {
+            turn.successor.hold(keys::namespace(number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
+            self.namespaces.insert(number, namespace);
         }
     }
 
     /// Gives another holder all of them.
-    pub(super) fn hold_namespaces(&self) {
-        for (number, namespace) in &self.vault.namespaces {
-            self.successor.hold(keys::namespace(*number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
+    pub(super) fn hold_namespaces(&self, turn: &Turn<'_>) {
+        for (number, namespace) in &self.namespaces {
+            turn.successor.hold(keys::namespace(*number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
         }
     }
 
     /// Lets go of those for whose processes nothing is kept any more.
-    pub(super) fn forget_namespaces(&mut self) {
-        if self.vault.namespaces.is_empty() {
+    pub(super) fn forget_namespaces(&mut self, turn: &Turn<'_>) {
+        if self.namespaces.is_empty() {
             return;
         }
-        let owning = self.vault.owning_namespaces();
-        let gone: Vec<(u64, OwnedFd)> =
-            self.vault.namespaces.extract_if(.., |number, _| !owning.contains(number)).collect();
+        let owning = self.owning_namespaces();
+        let gone: Vec<(u64, OwnedFd)> = self.namespaces.extract_if(.., |number, _| !owning.contains(number)).collect();
         for (number, _) in gone {
-            self.successor.release(keys::namespace(number));
+            turn.successor.release(keys::namespace(number));
         }
     }
 
     /// Goes on with a namespace that an earlier daemon held open.
-    pub(super) fn take_over_namespace(&mut self, number: u64, held: Held) {
+    pub(super) fn take_over_namespace(&mut self, turn: &Turn<'_>, number: u64, held: Held) {
         match held.fds.into_iter().next().filter(|descriptor| is_of(descriptor, number)) {
-            Some(namespace) => drop(self.vault.namespaces.insert(number, namespace)),
-            None => self.successor.release(held.key),
+            Some(namespace) => drop(self.namespaces.insert(number, namespace)),
+            None => turn.successor.release(held.key),
         }
     }
 
     /// Settles whose everything is that an earlier daemon kept.
-    pub(super) fn settle_scopes(&mut self, restored: &mut Restored) {
-        let reach = self.vault.rules.policy().scope;
+    pub(super) fn settle_scopes(&mut self, turn: &Turn<'_>, restored: &mut Restored) {
+        let reach = self.rules.policy().scope;
         let mut living = BTreeMap::new();
         for (owner, lives, name, scope) in restored.scopes() {
             match &scope.namespace {
@@ -126,7 +124,7 @@ impl Driver {
                     if let Some(Found { place, namespace, .. }) = found(owner.process) {
                         let settled = Scope::of(reach, &Caller { place, ..owner.clone() }, name);
                         if let (Namespace::Other(number), Some(namespace)) = (&settled.namespace, namespace) {
-                            self.hold_namespace(*number, namespace);
+                            self.hold_namespace(turn, *number, namespace);
                         }
                         *scope = settled.clone();
                         if !name.is_empty() {
@@ -134,10 +132,10 @@ impl Driver {
                         }
                     }
                 }
-                Namespace::Other(number) if !self.vault.namespaces.contains_key(number) => {
+                Namespace::Other(number) if !self.namespaces.contains_key(number) => {
                     let again = found(owner.process).filter(|_| lives).and_then(|found| found.namespace);
                     match again.filter(|namespace| is_of(namespace, *number)) {
-                        Some(namespace) => self.hold_namespace(*number, namespace),
+                        Some(namespace) => self.hold_namespace(turn, *number, namespace),
                         None => scope.namespace = Namespace::Alike(GONE.to_owned()),
                     }
                 }

@@ -11,22 +11,20 @@
 //! A library of an earlier release asks with what it was told last, and is answered when that is no longer so
 //! ([`Ask::Watch`](remps_proto::shim::Ask::Watch)).
 
-use super::Driver;
-use super::vault::{Keeper, done};
-use crate::core::{Confidence, Part, ProcessKey, ServerEpoch};
+use super::keeper::Keeper;
+use super::names::MOST_WAIT;
+use super::part_of;
+use crate::core::{Core, ProcessKey, ServerEpoch};
+use crate::door::ReplyTo;
 use crate::door::client::Client;
 use crate::door::line::{Line, Said};
-use crate::door::{Reply, Request};
+use crate::driver::turn::Turn;
 use crate::failpoint::reached;
 use crate::patience::patient;
-use remps_proto::shim::{self, Answer, Ask, Failure, ServerState};
+use remps_proto::shim::{Answer, ServerState};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
-/// Longest wait for one answer; a program asks again. So a thread of the door is not held for long by a program that
-/// has closed its end.
-const MOST_WAIT: Duration = Duration::from_secs(20);
 /// How long a program may leave its news unread, and how often it is tried meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 const TRY_AGAIN: Duration = Duration::from_millis(100);
@@ -37,7 +35,7 @@ struct Watcher {
     client: Arc<Client>,
     known: (u64, ServerState),
     until: Duration,
-    reply: oneshot::Sender<Vec<Reply>>,
+    reply: ReplyTo,
 }
 
 /// A program that is told unasked. Nothing is kept of it but a number once its connection is over.
@@ -86,127 +84,87 @@ impl Subscriber {
         }
         is_waited_for
     }
-}
 
-impl Keeper {
-    fn watcher_of(&mut self, process: ProcessKey) -> Option<Watcher> {
-        let at = self.watchers.asking.iter().position(|watcher| watcher.client.caller.process == process)?;
-        Some(self.watchers.asking.remove(at))
-    }
-}
-
-impl Driver {
-    /// Answers what is about a program's server and what is held for it.
-    pub(super) fn word_asked(&mut self, request: Request) {
-        let Request { client, ask, line, reply, .. } = request;
-        let process = client.caller.process;
-        match ask {
-            Ask::Watch { server, state, wait_ms } => {
-                reached("news-asked");
-                // Who asks again has given up its first request, or lost the connection that it was made on.
-                if let Some(before) = self.vault.watcher_of(process) {
-                    self.tell(before);
-                }
-                let until = self.now().saturating_add(Duration::from_millis(wait_ms).min(MOST_WAIT));
-                // Its end must be noticed while it waits.
-                self.watch_caller(&client);
-                self.vault.watchers.asking.push(Watcher { client, known: (server, state), until, reply });
-            }
-            Ask::Subscribe { server } => {
-                reached("news-asked");
-                let subscribed = &mut self.vault.watchers.subscribed;
-                // It may ask for everything anew; and connections that are over are as many at most as there have been
-                // at a time.
-                subscribed.retain(|other| other.line.strong_count() > 0 && !other.line.ptr_eq(&line));
-                let known = (server, ServerState::HEALTHY);
-                subscribed.push(Subscriber { process, line, known, is_told: false, stuck: None });
-                // A program that has gone meanwhile needs no answer.
-                let _ = reply.send(vec![done(0)]);
-            }
-            Ask::Hello { .. }
-            | Ask::Escrow(_)
-            | Ask::Release { .. }
-            | Ask::List { .. }
-            | Ask::HandBack
-            | Ask::Adopt { .. }
-            | Ask::Discard { .. }
-            | Ask::Report { .. }
-            | Ask::Follow { .. }
-            | Ask::Where
-            | Ask::Commit { .. }
-            | Ask::Succeed { .. }
-            | Ask::Renewed
-            | Ask::Fate { .. } => {
-                // A program that has gone meanwhile needs no answer.
-                let _ = reply.send(vec![(Answer::Failed(Failure::UNKNOWN_REQUEST), None)]);
-            }
-        }
-    }
-
-    /// What a process is told of its server that was told of this one last.
-    fn word_for(&self, process: ProcessKey, (known, state): (u64, ServerState)) -> Answer {
-        let is_reaped = known != 0 && self.core.fate_of_server(ServerEpoch(known)).is_none();
-        let (server, state) = match self.core.fate_of(process) {
-            // What it waits for most, and before it is told of another one.
-            _ if is_reaped && state != ServerState::GONE => (known, ServerState::GONE),
-            None => (0, ServerState::NONE),
-            Some((server, _)) if self.core.has_lost(process) => (server.0, ServerState::TAINTED),
-            Some((server, _)) => (server.0, ServerState::HEALTHY),
-        };
-        Answer::Epoch { server, state, part: self.part_for(process, ServerEpoch(server)) }
-    }
-
-    /// What a process has to do with the faults of a server, as it is told.
-    pub(super) fn part_for(&self, process: ProcessKey, server: ServerEpoch) -> shim::Part {
-        match self.core.part_of(process, server) {
-            Part::Unknown | Part::Culprit(Confidence::Unknown) => shim::Part::UNKNOWN,
-            Part::Bystander => shim::Part::BYSTANDER,
-            Part::Culprit(Confidence::Likely) => shim::Part::LIKELY_CULPRIT,
-            Part::Culprit(Confidence::Certain) => shim::Part::CULPRIT,
-        }
-    }
-
-    fn tell(&self, watcher: Watcher) {
-        let word = self.word_for(watcher.client.caller.process, watcher.known);
-        // A program that has gone meanwhile needs no answer.
-        let _ = watcher.reply.send(vec![(word, None)]);
-    }
-
-    /// Tells those whose server is no longer as they were told. Called after everything that happens.
-    pub(super) fn tell_watchers(&mut self) {
-        let now = self.now();
-        let is_due = |watcher: &Watcher| {
-            let word = self.word_for(watcher.client.caller.process, watcher.known);
-            watcher.until <= now
-                || !matches!(word, Answer::Epoch { server, state, .. } if (server, state) == watcher.known)
-        };
-        let asking = &self.vault.watchers.asking;
-        let due: Vec<usize> = (0..asking.len()).filter(|at| is_due(&asking[*at])).collect();
-        for at in due.into_iter().rev() {
-            let watcher = self.vault.watchers.asking.remove(at);
-            self.tell(watcher);
-        }
-        let mut subscribed = std::mem::take(&mut self.vault.watchers.subscribed);
-        subscribed.retain_mut(|subscriber| self.is_still_told(subscriber, now));
-        self.vault.watchers.subscribed = subscribed;
-    }
-
-    /// Tells a subscriber what there is to tell; whether its connection goes on.
-    fn is_still_told(&self, subscriber: &mut Subscriber, now: Duration) -> bool {
+    /// Tells it what there is to tell; whether its connection goes on.
+    fn is_still_told(&mut self, core: &Core, now: Duration) -> bool {
         // An end, and what is now.
         for _ in 0..2 {
-            let word = self.word_for(subscriber.process, subscriber.known);
+            let word = word_for(core, self.process, self.known);
             let Answer::Epoch { server, state, .. } = word else { return true };
-            if subscriber.is_told && (server, state) == subscriber.known {
+            if self.is_told && (server, state) == self.known {
                 break;
             }
-            match subscriber.line.upgrade().map_or(Said::Over, |line| line.say(word)) {
-                Said::Yes => (subscriber.known, subscriber.is_told) = ((server, state), true),
-                Said::NoRoom => return subscriber.is_waited_for(now),
+            match self.line.upgrade().map_or(Said::Over, |line| line.say(word)) {
+                Said::Yes => (self.known, self.is_told) = ((server, state), true),
+                Said::NoRoom => return self.is_waited_for(now),
                 Said::Over => return false,
             }
         }
-        subscriber.stuck = None;
+        self.stuck = None;
         true
+    }
+}
+
+impl Watcher {
+    fn answer(self, core: &Core) {
+        let word = word_for(core, self.client.caller.process, self.known);
+        self.reply.answer(vec![(word, None)]);
+    }
+}
+
+/// What a process is told of its server that was told of this one last.
+fn word_for(core: &Core, process: ProcessKey, (known, state): (u64, ServerState)) -> Answer {
+    let is_reaped = known != 0 && core.fate_of_server(ServerEpoch(known)).is_none();
+    let (server, state) = match core.fate_of(process) {
+        // What it waits for most, and before it is told of another one.
+        _ if is_reaped && state != ServerState::GONE => (known, ServerState::GONE),
+        None => (0, ServerState::NONE),
+        Some((server, _)) if core.has_lost(process) => (server.0, ServerState::TAINTED),
+        Some((server, _)) => (server.0, ServerState::HEALTHY),
+    };
+    Answer::Epoch { server, state, part: part_of(core, process, ServerEpoch(server)) }
+}
+
+impl Keeper {
+    /// A program asks to be told when its server is no longer as it `known`s it.
+    pub(super) fn asks_for_news(
+        &mut self,
+        turn: &Turn<'_>,
+        client: Arc<Client>,
+        known: (u64, ServerState),
+        wait_ms: u64,
+        reply: ReplyTo,
+    ) {
+        reached("news-asked");
+        let process = client.caller.process;
+        // Who asks again has given up its first request, or lost the connection that it was made on.
+        let before = self.watchers.asking.extract_if(.., |watcher| watcher.client.caller.process == process);
+        before.for_each(|watcher| watcher.answer(turn.core));
+        let until = turn.now.saturating_add(Duration::from_millis(wait_ms).min(MOST_WAIT));
+        // Its end must be noticed while it waits.
+        self.watch_caller(&client);
+        self.watchers.asking.push(Watcher { client, known, until, reply });
+    }
+
+    /// A program wants to be told unasked from now on.
+    pub(super) fn subscribe(&mut self, process: ProcessKey, server: u64, line: Weak<Line>, reply: ReplyTo) {
+        reached("news-asked");
+        let subscribed = &mut self.watchers.subscribed;
+        // It may ask for everything anew; and connections that are over are as many at most as there have been at a time.
+        subscribed.retain(|other| other.line.strong_count() > 0 && !other.line.ptr_eq(&line));
+        let known = (server, ServerState::HEALTHY);
+        subscribed.push(Subscriber { process, line, known, is_told: false, stuck: None });
+        reply.done(Ok(0));
+    }
+
+    /// Tells those whose server is no longer as they were told. Called after everything that happens.
+    pub(in crate::driver) fn tell_watchers(&mut self, turn: &Turn<'_>) {
+        let is_due = |watcher: &mut Watcher| {
+            let word = word_for(turn.core, watcher.client.caller.process, watcher.known);
+            watcher.until <= turn.now
+                || !matches!(word, Answer::Epoch { server, state, .. } if (server, state) == watcher.known)
+        };
+        self.watchers.asking.extract_if(.., is_due).for_each(|watcher| watcher.answer(turn.core));
+        self.watchers.subscribed.retain_mut(|subscriber| subscriber.is_still_told(turn.core, turn.now));
     }
 }
