@@ -6,12 +6,9 @@ pub mod cli {
     pub use crate::cli::{LOCAL_COMMANDS, OPTIONS};
 }
 
-/// What a witness says, and the core itself for the test of its memory.
+/// What a witness says.
 pub mod core {
-    pub use crate::core::{
-        Access, ConnectionId, Core, Effect, End, Evidence, ExitCause, Identity, Input, JournalEvent, MemoryFault,
-        NoReply, Peer, Pid, Place, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
-    };
+    pub use crate::core::{Access, MemoryFault, ProcessKey};
 }
 
 /// The children that list GPUs, for the demo's question what the machine has.
@@ -30,12 +27,35 @@ pub mod holder {
 
 /// Processes, files and sockets.
 pub mod io {
-    pub use crate::io::{daemonize, folder, log_fifo, process, reaper, runtime_dir, server_process};
+    pub use crate::io::{daemonize, log_fifo, reaper, runtime_dir, server_process};
+    /// Folders that are held open.
+    pub mod folder {
+        pub use crate::io::folder::Folder;
+    }
+    /// Processes and their ends.
+    pub mod process {
+        pub use crate::io::process::{ExitCause, open_process, pid_namespace_inode, start_time, uid_of};
+    }
 }
 
 /// Logs, the journal, metrics.
 pub mod observe {
-    pub use crate::observe::{http, journal, log, rate, recorder};
+    /// Metrics and health over HTTP.
+    pub mod http {
+        pub use crate::observe::http::Endpoint;
+    }
+    /// The event journal.
+    pub mod journal {
+        pub use crate::observe::journal::{Journal, timestamp};
+    }
+    /// The vendor's two logs.
+    pub mod log {
+        pub use crate::observe::log::{CONTROL_LOG, Format, Limits, LogSink};
+    }
+    /// How often something may be.
+    pub mod rate {
+        pub use crate::observe::rate::Rate;
+    }
 }
 
 /// How long the daemon waits for others under test.
@@ -45,7 +65,11 @@ pub mod patience {
 
 /// System calls.
 pub mod sys {
-    pub use crate::sys::{fork, pidfd, polled, uvm, uvm_abi};
+    pub use crate::sys::{fork, pidfd, polled};
+    /// The UVM driver's calls.
+    pub mod uvm {
+        pub use crate::sys::uvm::get_descriptor;
+    }
 }
 
 /// What the vault notes with the holder.
@@ -55,5 +79,9 @@ pub mod vault {
 
 /// The tools queue and the patched module's notices.
 pub mod witness {
-    pub use crate::witness::{notice, uvm};
+    pub use crate::witness::notice;
+    /// The tools queue of a client.
+    pub mod uvm {
+        pub use crate::witness::uvm::{AttachError, Attached, Copies, Tracker, Uvm};
+    }
 }

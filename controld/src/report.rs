@@ -62,8 +62,7 @@ impl Form {
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Viewer {
-    /// His user.
+pub(crate) struct Viewer {
     pub uid: Uid,
     /// Whether he is root or the daemon's owner, and so may see everything.
     pub privileged: bool,
@@ -72,7 +71,7 @@ pub struct Viewer {
 impl Viewer {
     /// Whether what belongs to a user is shown.
     #[must_use]
-    pub fn may_see(self, uid: Uid) -> bool {
+    pub(crate) fn may_see(self, uid: Uid) -> bool {
         self.privileged || self.uid == uid
     }
 }
@@ -80,7 +79,7 @@ impl Viewer {
 impl Snapshot {
     /// The part of it that somebody may see.
     #[must_use]
-    pub fn seen_by(mut self, viewer: Viewer) -> Self {
+    pub(crate) fn seen_by(mut self, viewer: Viewer) -> Self {
         if !viewer.privileged {
             self.domains.retain(|domain| viewer.may_see(domain.uid));
             self.servers.retain(|server| viewer.may_see(server.uid));

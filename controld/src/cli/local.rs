@@ -49,7 +49,6 @@ pub(crate) const DEFAULT_RESTARTS: u32 = 10;
 /// Whom to stop, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct StopRequest {
-    /// Whom.
     pub whom: Whom,
     /// How long a process may take to end after SIGTERM before it gets SIGKILL.
     pub timeout: Duration,

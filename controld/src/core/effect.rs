@@ -13,7 +13,7 @@ use remps_proto::mps::server::{Configuration, Request};
 
 /// A signal for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerSignal {
+pub(crate) enum ServerSignal {
     /// SIGINT, with which the vendor forces a server to end.
     Interrupt,
     /// SIGKILL.
@@ -22,11 +22,11 @@ pub enum ServerSignal {
 
 /// A line of `ps` of which the kernel still has to tell the namespace and the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PsRow(pub ClientRow);
+pub(crate) struct PsRow(pub ClientRow);
 
 /// Something to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// A line for `control.log`.
     Log(String),
     /// Look at the GPUs; answered by exactly one `GpusSeen`.
@@ -60,7 +60,6 @@ pub enum Effect {
     },
     /// Take a connection as this server's control connection and send it its configuration.
     AdoptLink {
-        /// Which server.
         server: ServerEpoch,
         /// The connection on which it said hello.
         connection: ConnectionId,
@@ -69,7 +68,6 @@ pub enum Effect {
     },
     /// Send a request that is answered by exactly one `Replied`.
     Ask {
-        /// Which server.
         server: ServerEpoch,
         /// Names the answer.
         id: RequestId,
@@ -78,32 +76,19 @@ pub enum Effect {
     },
     /// Send a request that has no answer.
     Tell {
-        /// Which server.
         server: ServerEpoch,
         /// What to tell.
         request: Request,
     },
     /// Hand a waiting client to a server.
-    Dispatch {
-        /// Which server.
-        server: ServerEpoch,
-        /// The client's connection.
-        connection: ConnectionId,
-    },
+    Dispatch { server: ServerEpoch, connection: ConnectionId },
     /// Give a client its end of the connection with the server that has greeted it.
-    HandOver {
-        /// The client's connection.
-        connection: ConnectionId,
-    },
+    HandOver { connection: ConnectionId },
     /// Take a client back from a server that was told of it, before it has its end: finish the handshake in its place,
     /// and let it wait.
-    Recall {
-        /// The client's connection.
-        connection: ConnectionId,
-    },
+    Recall { connection: ConnectionId },
     /// Report `ProcessGone` when this client's process ends.
     WatchProcess {
-        /// Its pid.
         pid: Pid,
         /// A connection of it, from which the kernel can name the process without a race.
         connection: Option<ConnectionId>,
@@ -114,31 +99,14 @@ pub enum Effect {
         connection: ConnectionId,
     },
     /// Send a signal to a server's process.
-    Signal {
-        /// Which server.
-        server: ServerEpoch,
-        /// The signal.
-        signal: ServerSignal,
-    },
+    Signal { server: ServerEpoch, signal: ServerSignal },
     /// The whole answer to a session's command; the session may send the next one.
-    Answer {
-        /// Which session.
-        session: SessionId,
-        /// The lines.
-        lines: Vec<String>,
-    },
+    Answer { session: SessionId, lines: Vec<String> },
     /// The answer to `ps`.
-    AnswerPs {
-        /// Which session.
-        session: SessionId,
-        /// The rows.
-        rows: Vec<PsRow>,
-    },
+    AnswerPs { session: SessionId, rows: Vec<PsRow> },
     /// The answer to one of ReMPS's own commands, from what is known.
     Report {
-        /// Which session.
         session: SessionId,
-        /// Who asks.
         peer: Peer,
         /// For what.
         report: Report,
@@ -162,20 +130,15 @@ pub enum Effect {
         force: bool,
     },
     /// Find out which GPUs a client's address spaces have; answered by `SpacesFound`, or not at all.
-    FindGpus {
-        /// Whose.
-        process: ProcessKey,
-    },
+    FindGpus { process: ProcessKey },
     /// Find out what a server costs on the GPU; answered by `ServerMeasured`.
     MeasureServer {
         /// Which.
         server: ServerEpoch,
-        /// Its pid.
         pid: Pid,
     },
     /// Note that a dead client's copies are kept, so that a successor goes on with it.
     NoteFuneral {
-        /// Whose.
         process: ProcessKey,
         /// Until when; `None` is as long as others are on its server.
         until: Option<Duration>,
@@ -183,15 +146,9 @@ pub enum Effect {
         endless: bool,
     },
     /// Tell everything that has come by now, what this server has said above all; then `CaughtUp`, once.
-    CatchUp {
-        /// Which server.
-        server: ServerEpoch,
-    },
+    CatchUp { server: ServerEpoch },
     /// Close the copies of a dead client's UVM descriptors.
-    ReleaseCopies {
-        /// Whose.
-        process: ProcessKey,
-    },
+    ReleaseCopies { process: ProcessKey },
     /// End the daemon.
     Exit {
         /// With this status, also for the sessions that wait for `quit`.

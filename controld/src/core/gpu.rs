@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A MIG instance of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Instance {
+pub(crate) enum Instance {
     /// By its UUID, as `MIG-…`.
     Uuid(Arc<str>),
     /// By the number of its GPU instance, which several compute instances share.
@@ -20,7 +20,7 @@ pub enum Instance {
 
 /// A GPU, or one MIG instance of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     uuid: Arc<str>,
     instance: Option<Instance>,
 }
@@ -31,13 +31,13 @@ pub(crate) type GpuSet = BTreeSet<Gpu>;
 impl Gpu {
     /// The GPU of this UUID, as `GPU-…`.
     #[must_use]
-    pub fn new(uuid: &str) -> Self {
+    pub(crate) fn new(uuid: &str) -> Self {
         Self { uuid: uuid.into(), instance: None }
     }
 
     /// The one that is written so, as [`Display`](fmt::Display) writes it.
     #[must_use]
-    pub fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let (uuid, instance) = text.split_once('/').map_or((text, None), |(uuid, rest)| (uuid, Some(rest)));
         let numbered = |rest: &str| rest.strip_prefix("gi")?.parse().ok().map(Instance::Number);
         let instance = instance.map(|rest| numbered(rest).unwrap_or_else(|| Instance::Uuid(rest.into())));
@@ -46,19 +46,19 @@ impl Gpu {
 
     /// One instance of it.
     #[must_use]
-    pub fn with_instance(self, instance: Instance) -> Self {
+    pub(crate) fn with_instance(self, instance: Instance) -> Self {
         Self { instance: Some(instance), ..self }
     }
 
     /// The UUID of the whole GPU.
     #[must_use]
-    pub fn uuid(&self) -> &str {
+    pub(crate) fn uuid(&self) -> &str {
         &self.uuid
     }
 
     /// The MIG instance, where one is meant: its UUID, or `gi` and a number.
     #[must_use]
-    pub fn instance(&self) -> Option<String> {
+    pub(crate) fn instance(&self) -> Option<String> {
         self.instance.as_ref().map(|instance| match instance {
             Instance::Uuid(uuid) => uuid.to_string(),
             Instance::Number(number) => format!("gi{number}"),
@@ -67,7 +67,7 @@ impl Gpu {
 
     /// What `CUDA_VISIBLE_DEVICES` calls it; `None` where only the number of the instance is known.
     #[must_use]
-    pub fn visible_name(&self) -> Option<&str> {
+    pub(crate) fn visible_name(&self) -> Option<&str> {
         match &self.instance {
             None => Some(&self.uuid),
             Some(Instance::Uuid(uuid)) => Some(uuid),
@@ -77,7 +77,7 @@ impl Gpu {
 
     /// Whether the two are certainly not the same, and neither is a part of the other.
     #[must_use]
-    pub fn is_apart_from(&self, other: &Self) -> bool {
+    pub(crate) fn is_apart_from(&self, other: &Self) -> bool {
         if self.uuid != other.uuid {
             return true;
         }

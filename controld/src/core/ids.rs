@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// A process id.
-pub type Pid = u32;
+pub(crate) type Pid = u32;
 /// A user id.
 pub(crate) type Uid = u32;
 
@@ -12,7 +12,7 @@ macro_rules! ids {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-            pub struct $name(pub u64);
+            pub(crate) struct $name(pub(crate) u64);
 
             impl fmt::Display for $name {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

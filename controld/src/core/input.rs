@@ -14,12 +14,10 @@ use std::sync::Arc;
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// Pid in the daemon's namespace; 0 when the namespace hides it.
     pub pid: Pid,
-    /// User.
     pub uid: Uid,
-    /// Group.
     pub gid: u32,
 }
 
@@ -36,7 +34,7 @@ pub enum ExitCause {
 
 /// Why a request to a server has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoReply {
+pub(crate) enum NoReply {
     /// The server's control connection is closed.
     #[error("the server closed its control connection")]
     Lost,
@@ -50,19 +48,16 @@ pub enum NoReply {
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub(crate) enum Input {
     /// A client has said its role and waits for a server.
     ClientArrived {
-        /// Its connection.
         connection: ConnectionId,
-        /// Who it is.
         peer: Peer,
         /// What is known of its process at once; the rest may follow with [`Input::IdentityKnown`].
         identity: Arc<Identity>,
     },
     /// More is known of a client's process than when it came.
     IdentityKnown {
-        /// Its pid.
         pid: Pid,
         /// All that is known; of the same start time, else it is dropped.
         identity: Arc<Identity>,
@@ -70,35 +65,22 @@ pub enum Input {
     /// A witness says something.
     Evidence(Evidence),
     /// How many copies of a client's UVM descriptors the driver holds.
-    CopiesHeld {
-        /// Whose.
-        process: ProcessKey,
-        /// How many.
-        descriptors: usize,
-    },
+    CopiesHeld { process: ProcessKey, descriptors: usize },
     /// Whether a client's UVM tools queue is read.
-    Tracked {
-        /// Whose.
-        process: ProcessKey,
-        /// Whether.
-        tracked: bool,
-    },
+    Tracked { process: ProcessKey, tracked: bool },
     /// The GPUs that the machine has.
     GpusFound(Vec<GpuPlace>),
     /// Which GPUs a client's address spaces have, for [`Effect::FindGpus`](super::Effect::FindGpus).
     SpacesFound {
-        /// Whose.
         process: ProcessKey,
         /// Their names, as `GPU-…`; `None` when nobody can tell.
         gpus: Option<Vec<String>>,
     },
     /// The patched module knows of a channel.
     ChannelAdded {
-        /// Whose.
         process: ProcessKey,
         /// Its name.
         channel: Channel,
-        /// The rest.
         facts: Facts,
     },
     /// A channel is gone.
@@ -110,7 +92,6 @@ pub enum Input {
     AddressSpaceAdded {
         /// The module's number of it.
         va_space: u64,
-        /// Whose.
         process: ProcessKey,
         /// Whether the module has cut the client off from its memory.
         condemned: bool,
@@ -119,7 +100,6 @@ pub enum Input {
     AddressSpaceGone {
         /// The module's number of it.
         va_space: u64,
-        /// Whose it was.
         process: Option<ProcessKey>,
     },
     /// What the patched module told of channels and address spaces is void.
@@ -127,15 +107,9 @@ pub enum Input {
     /// It has told of all that there are.
     HardwareKnown,
     /// A server has greeted a client that it was told of: the client can get its end of the connection.
-    ServerGreeted {
-        /// The client's connection.
-        connection: ConnectionId,
-    },
+    ServerGreeted { connection: ConnectionId },
     /// A client has left, or was too slow, in its handshake with a server, which is now finished in its place.
-    EndTakenBack {
-        /// Its connection.
-        connection: ConnectionId,
-    },
+    EndTakenBack { connection: ConnectionId },
     /// A server has ended a handshake that was finished in a client's place.
     RestAnswered {
         /// The client's connection, which is over afterwards.
@@ -143,53 +117,30 @@ pub enum Input {
     },
     /// A client's connection is over: it has reported its status, or it has closed.
     ClientDone {
-        /// Its connection.
         connection: ConnectionId,
         /// The `CUresult` it reported; `None` when it closed without one.
         status: Option<u32>,
     },
     /// The process of a client is gone. Of one whose start nobody could read the start time is 0.
-    ProcessGone {
-        /// Which process.
-        process: ProcessKey,
-        /// How it ended.
-        end: End,
-    },
+    ProcessGone { process: ProcessKey, end: End },
     /// A server process has been started, as [`Effect::SpawnServer`](super::Effect::SpawnServer) asked.
-    ServerSpawned {
-        /// Which server.
-        server: ServerEpoch,
-        /// Its pid.
-        pid: Pid,
-    },
+    ServerSpawned { server: ServerEpoch, pid: Pid },
     /// It could not be started.
     SpawnFailed {
-        /// Which server.
         server: ServerEpoch,
         /// Why, for the log.
         reason: String,
     },
     /// A process has come to the control socket as a server and said hello.
-    ServerHello {
-        /// Its connection.
-        connection: ConnectionId,
-        /// Who it is.
-        peer: Peer,
-    },
+    ServerHello { connection: ConnectionId, peer: Peer },
     /// A server's control connection has closed or can't be followed any longer.
     ServerLinkLost {
-        /// Which server.
         server: ServerEpoch,
         /// Why, for the log.
         reason: String,
     },
     /// A server's process is gone.
-    ServerExited {
-        /// Which server.
-        server: ServerEpoch,
-        /// How it ended.
-        cause: ExitCause,
-    },
+    ServerExited { server: ServerEpoch, cause: ExitCause },
     /// What a server costs on the GPU, for [`Effect::MeasureServer`](super::Effect::MeasureServer).
     ServerMeasured {
         /// Which.
@@ -204,7 +155,6 @@ pub enum Input {
     },
     /// The one answer to an [`Effect::Ask`](super::Effect::Ask).
     Replied {
-        /// Which request.
         request: RequestId,
         /// The answer.
         reply: Result<Reply, NoReply>,
@@ -218,13 +168,11 @@ pub enum Input {
     },
     /// A line of the command line.
     Command {
-        /// Its session.
         session: SessionId,
         /// Who typed it.
         peer: Peer,
         /// What he may do.
         rights: Rights,
-        /// The line.
         line: Vec<u8>,
     },
     /// The GPUs can be looked at from now on.

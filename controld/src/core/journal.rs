@@ -24,21 +24,17 @@ use serde::Serialize;
 /// One entry of the journal, without its number and time. Times of it are in milliseconds and end in `_ms`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum JournalEvent {
+pub(crate) enum JournalEvent {
     /// The daemon began, with nothing before it.
     DaemonStarted {
-        /// Its pid.
         pid: Pid,
-        /// Its version.
         version: &'static str,
         /// The release whose answers it gives, as `580`.
         personality: String,
     },
     /// The daemon began where another one had stopped.
     DaemonTakenOver {
-        /// Its pid.
         pid: Pid,
-        /// Its version.
         version: &'static str,
         /// Servers that it found.
         servers: usize,
@@ -52,37 +48,29 @@ pub enum JournalEvent {
     },
     /// A server's process was started.
     ServerStarted {
-        /// Which start.
         epoch: ServerEpoch,
-        /// Its pid.
         server: Pid,
         /// The user it runs as.
         uid: Uid,
         /// Its domain, as the operator reads it.
         domain: String,
-        /// Why.
         reason: StartReason,
     },
     /// A server could not be started.
     ServerStartFailed {
-        /// Which start.
         epoch: ServerEpoch,
         /// The user it should have run as.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// What was in the way.
         text: String,
     },
     /// A server has said that it serves.
     ServerReady {
-        /// Which start.
         epoch: ServerEpoch,
-        /// Its pid.
         server: Pid,
         /// The user it runs as.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// Since its start.
         #[serde(serialize_with = "milliseconds", rename = "start_ms")]
@@ -90,13 +78,10 @@ pub enum JournalEvent {
     },
     /// A server that stands by is ready to take over.
     StandbyReady {
-        /// Which start.
         epoch: ServerEpoch,
-        /// Its pid.
         server: Pid,
         /// The user it runs as.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// Since its start.
         #[serde(serialize_with = "milliseconds", rename = "start_ms")]
@@ -106,13 +91,10 @@ pub enum JournalEvent {
     },
     /// Nobody is sent to this server any more: there are signs of a fault.
     ServerTainted {
-        /// Which start.
         epoch: ServerEpoch,
-        /// Its pid.
         server: Pid,
         /// The user it runs as.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// The incident, as the signs and verdicts that belong to it number it.
         incident: u64,
@@ -125,11 +107,9 @@ pub enum JournalEvent {
     },
     /// A domain has a sound server again after a fault.
     ServerSwapped {
-        /// The incident.
         incident: u64,
         /// The user of the domain.
         uid: Uid,
-        /// The domain.
         domain: String,
         /// The pid of the tainted server.
         from: Pid,
@@ -143,28 +123,20 @@ pub enum JournalEvent {
     },
     /// A server's process is gone.
     ServerExited {
-        /// Which start.
         epoch: ServerEpoch,
         /// Its pid; `None` when it never had one.
         server: Option<Pid>,
         /// The user it ran as.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// How.
         end: End,
-        /// Why.
         reason: ExitReason,
     },
     /// A client was handed to a server that took it.
     ClientAdmitted {
-        /// The client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// The server.
         server: Pid,
         /// Since it came.
         #[serde(serialize_with = "milliseconds", rename = "waited_ms")]
@@ -172,74 +144,54 @@ pub enum JournalEvent {
     },
     /// A client was sent away.
     ClientRefused {
-        /// The client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// Why.
         reason: RefusalReason,
         /// The `CUresult` with which a server did not take it.
         status: Option<u32>,
     },
     /// A client's process is gone.
     ClientEnded {
-        /// The client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// Its server.
         server: Pid,
-        /// How.
         end: End,
         /// The incident it was lost in, as culprit or as victim.
         incident: Option<u64>,
     },
     /// A witness has said something that may be a fault.
     FaultSign {
-        /// The incident.
         incident: u64,
-        /// The server.
         server: Pid,
         /// The user of the server.
         uid: Uid,
-        /// The domain.
         domain: String,
         /// Who says so, as in a verdict.
         witness: &'static str,
         /// Whom it names, right or wrong.
         names: Option<Pid>,
-        /// What it says.
         text: String,
     },
     /// Who caused a fault.
     Verdict {
-        /// The verdict.
         verdict: Verdict,
         /// The users whose processes it speaks of: the culprit's and the victims'.
         users: Vec<Uid>,
     },
     /// Late evidence has changed a verdict; the new one names the one that it corrects.
     VerdictCorrected {
-        /// The verdict.
         verdict: Verdict,
         /// The users whose processes it and the corrected one speak of.
         users: Vec<Uid>,
     },
     /// What was done to a culprit.
     CulpritSanctioned {
-        /// The verdict.
         verdict: u64,
-        /// The culprit.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// What.
         sanction: Sanction,
         /// For how long, where it ends by itself.
         #[serde(serialize_with = "maybe_milliseconds", rename = "for_ms")]
@@ -251,11 +203,8 @@ pub enum JournalEvent {
     },
     /// A culprit whose fault was isolated has ended, and the patched module was asked what is left of it.
     CulpritGone {
-        /// The culprit.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// Whether nothing is left; else the module's last record did not come in time.
         complete: bool,
@@ -264,53 +213,32 @@ pub enum JournalEvent {
         after: Duration,
     },
     /// A victim that lingered on a tainted server was ended.
-    VictimTerminated {
-        /// The incident.
-        incident: u64,
-        /// The victim.
-        process: ProcessKey,
-        /// Its user.
-        uid: Uid,
-        /// Its domain.
-        domain: String,
-    },
+    VictimTerminated { incident: u64, process: ProcessKey, uid: Uid, domain: String },
     /// Copies of a dead client's descriptors are kept until its work has drained.
     FuneralBegun {
-        /// The dead client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// How many descriptors.
         descriptors: usize,
         /// The GPU memory that they pin, in bytes, where that is known.
         pinned_bytes: Option<u64>,
     },
     /// It is known how much GPU memory they pin.
     FuneralMeasured {
-        /// The dead client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
         /// The memory, in bytes.
         pinned_bytes: u64,
     },
     /// They are closed.
     FuneralEnded {
-        /// The dead client.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
-        /// Its domain.
         domain: String,
-        /// How many descriptors.
         descriptors: usize,
         /// The GPU memory that they have pinned, in bytes, where that is known.
         pinned_bytes: Option<u64>,
-        /// Why now.
         reason: FuneralEnd,
         /// Since the client's end.
         #[serde(serialize_with = "milliseconds", rename = "held_ms")]
@@ -318,57 +246,30 @@ pub enum JournalEvent {
     },
     /// GPU memory of a process is kept from now on.
     RegionEscrowed {
-        /// Its owner.
         process: ProcessKey,
-        /// The owner's user.
         uid: Uid,
         /// Its name; empty when nobody may adopt it.
         name: String,
-        /// The GPU.
         gpu: String,
-        /// Its size.
         bytes: u64,
     },
     /// Kept memory was given up: by its owner, or with an owner's end where it had no name.
-    RegionsReleased {
-        /// Whose it was.
-        process: ProcessKey,
-        /// The owner's user.
-        uid: Uid,
-        /// How many regions.
-        regions: usize,
-        /// Their size.
-        bytes: u64,
-    },
+    RegionsReleased { process: ProcessKey, uid: Uid, regions: usize, bytes: u64 },
     /// A process has taken over the memory that another one left.
     RegionsAdopted {
         /// Its owner now.
         process: ProcessKey,
-        /// The owner's user.
         uid: Uid,
-        /// Their name.
         name: String,
-        /// How many regions.
         regions: usize,
-        /// Their size.
         bytes: u64,
     },
     /// Nobody has adopted a region in time.
-    RegionExpired {
-        /// Whose it was.
-        process: ProcessKey,
-        /// The owner's user.
-        uid: Uid,
-        /// Its name.
-        name: String,
-        /// Its size.
-        bytes: u64,
-    },
+    RegionExpired { process: ProcessKey, uid: Uid, name: String, bytes: u64 },
     /// A domain's servers keep failing: the next start waits.
     BreakerOpened {
         /// The user of the domain.
         uid: Uid,
-        /// The domain.
         domain: String,
         /// Failures in a row.
         failures: u32,
@@ -380,29 +281,23 @@ pub enum JournalEvent {
     BreakerClosed {
         /// The user of the domain.
         uid: Uid,
-        /// The domain.
         domain: String,
     },
     /// A GPU has another compute mode than it had.
     ComputeModeChanged {
-        /// The GPU.
         gpu: String,
         /// The mode that it had.
         from: ComputeMode,
         /// The mode that it has.
         to: ComputeMode,
-        /// Who did it.
         cause: ModeCause,
     },
     /// A process has a context on a GPU outside of this daemon's MPS.
     StrangerFound {
-        /// The process.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
         /// Its name, as the kernel has it.
         command: String,
-        /// The GPUs.
         gpus: Vec<String>,
         /// Its memory there, in bytes, where that is known.
         bytes: Option<u64>,
@@ -410,17 +305,10 @@ pub enum JournalEvent {
         server: bool,
     },
     /// It is on no GPU any more, or has come to MPS.
-    StrangerLeft {
-        /// The process.
-        process: ProcessKey,
-        /// Its user.
-        uid: Uid,
-    },
+    StrangerLeft { process: ProcessKey, uid: Uid },
     /// It was ended, as the operator wants it.
     StrangerEnded {
-        /// The process.
         process: ProcessKey,
-        /// Its user.
         uid: Uid,
         /// Whether with SIGKILL, and not with SIGTERM.
         force: bool,
@@ -447,7 +335,6 @@ pub enum JournalEvent {
         witness: &'static str,
         /// The process that can't be tracked; `None` when none can.
         process: Option<ProcessKey>,
-        /// Why.
         text: String,
     },
 }

@@ -45,13 +45,14 @@ pub(crate) mod vault;
 
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
-pub use clients::identity::Identity;
-pub use clients::place::Place;
+pub(crate) use clients::identity::Identity;
+pub(crate) use clients::place::Place;
 pub(crate) use clients::place::{Namespace, Rights};
-pub use effect::Effect;
+pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
 pub(crate) use faults::evidence::Isolation;
-pub use faults::evidence::{Access, End, Evidence, MemoryFault, ProcessKey, XidClass};
+pub use faults::evidence::{Access, MemoryFault, ProcessKey};
+pub(crate) use faults::evidence::{End, Evidence, XidClass};
 pub(crate) use faults::funeral::Mourned;
 pub(crate) use faults::held::GpuMemory;
 pub(crate) use faults::verdict::{Confidence, SuspectIdentity, Verdict};
@@ -59,12 +60,13 @@ pub(crate) use gpu::Gpu;
 pub(crate) use gpus::Device;
 pub(crate) use gpus::whereabouts::GpuPlace;
 pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
-pub use ids::{ConnectionId, Pid, RequestId, ServerEpoch};
+pub(crate) use ids::{ConnectionId, Pid, RequestId, ServerEpoch};
 pub(crate) use ids::{DomainId, SessionId, Uid};
-pub use input::{ExitCause, Input, NoReply, Peer};
-pub use journal::JournalEvent;
+pub use input::ExitCause;
+pub(crate) use input::{Input, NoReply, Peer};
+pub(crate) use journal::JournalEvent;
 pub(crate) use journal::{ExitReason, FuneralEnd, RefusalReason, Sanction};
-pub use policy::Policy;
+pub(crate) use policy::Policy;
 pub(crate) use policy::{
     Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing, forms,
 };
@@ -93,7 +95,7 @@ const MAX_ROUNDS: usize = 8;
 
 /// The daemon's whole state that decides anything.
 #[derive(Debug)]
-pub struct Core {
+pub(crate) struct Core {
     defaults: Defaults,
     servers: Servers,
     clients: Clients,
@@ -107,7 +109,7 @@ pub struct Core {
 impl Core {
     /// A core without servers and clients.
     #[must_use]
-    pub fn new(policy: Policy, defaults: Defaults) -> Self {
+    pub(crate) fn new(policy: Policy, defaults: Defaults) -> Self {
         Self {
             defaults,
             servers: Servers::default(),
@@ -122,7 +124,7 @@ impl Core {
 
     /// Takes in what happened at `now`, the time since the daemon's start, and says what is to be done.
     #[must_use]
-    pub fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
+    pub(crate) fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
         self.turn.now = now;
         match input {
             Input::ClientArrived { connection, peer, identity } => {
@@ -178,7 +180,7 @@ impl Core {
 
     /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Duration> {
+    pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.iter().filter_map(Server::deadline);
         let retries =
             self.servers.domains().filter(|(id, _)| self.wants_server(*id)).filter_map(|(_, domain)| domain.retry_at);
@@ -192,26 +194,20 @@ impl Core {
         servers.chain(retries).chain(standbys).chain(others).min()
     }
 
-    /// The values that servers to come start with.
-    #[must_use]
-    pub fn defaults(&self) -> &Defaults {
-        &self.defaults
-    }
-
     /// The servers that there are, oldest first.
-    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
     }
 
     /// Whether a server is still to be started, or starting.
     #[must_use]
-    pub fn is_starting(&self, server: ServerEpoch) -> bool {
+    pub(crate) fn is_starting(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
     }
 
     /// How many clients wait for a server.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.clients.all_waiting()
     }
 

@@ -37,7 +37,7 @@ use remps_proto::admin::personality::Personality;
 /// Who shares a server with whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sharing {
+pub(crate) enum Sharing {
     /// One server for each user, side by side.
     PerUser,
     /// One server at a time, as the vendor's daemon: another user waits until the clients of the first have left.
@@ -49,7 +49,7 @@ pub enum Sharing {
 /// The operator's choices and what the daemon knows of itself.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Who shares a server with whom.
     pub sharing: Sharing,
     /// How long SIGTERM lets clients finish.
@@ -95,13 +95,13 @@ impl Policy {
     /// The policy for clients of this user, with this `MPS_DOMAIN` and this cgroup: that of the first override that
     /// fits, else the default.
     #[must_use]
-    pub fn for_domain(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
+    pub(crate) fn for_domain(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
         self.domains.find(uid, label, cgroup)
     }
 
     /// Which clients are one fault domain, and whether by GPU: the same for all.
     #[must_use]
-    pub fn grouping(&self) -> &GroupPolicy {
+    pub(crate) fn grouping(&self) -> &GroupPolicy {
         &self.domains.default.group
     }
 }

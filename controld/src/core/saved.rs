@@ -19,7 +19,7 @@ use remps_proto::mps::server::Request;
 
 /// A memory limit by default.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct SavedLimit {
+pub(crate) struct SavedLimit {
     /// The device, as typed.
     #[prost(string, tag = "1")]
     pub device: String,
@@ -30,7 +30,7 @@ pub struct SavedLimit {
 
 /// A server.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct SavedServer {
+pub(crate) struct SavedServer {
     /// Its epoch.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
@@ -80,7 +80,7 @@ pub struct SavedServer {
 
 /// What the clients of a domain have in common.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct SavedGroup {
+pub(crate) struct SavedGroup {
     /// 1: a cgroup, 2: a label, 3: one process. Offenders in quarantine are remembered by the daemon alone, and their
     /// domain lives on as a label's that nobody can have, under its number.
     #[prost(uint32, tag = "1")]
@@ -126,7 +126,7 @@ impl SavedGroup {
 
 /// The daemon.
 #[derive(Clone, PartialEq, Message)]
-pub struct Saved {
+pub(crate) struct Saved {
     /// Default share of threads, in percent.
     #[prost(double, tag = "1")]
     pub thread_percentage: f64,
@@ -162,7 +162,7 @@ pub struct Saved {
 impl Saved {
     /// The defaults in it; what can't be read is left at the vendor's default.
     #[must_use]
-    pub fn defaults(&self) -> Defaults {
+    pub(crate) fn defaults(&self) -> Defaults {
         let mut defaults = Defaults::default();
         if let Ok(percentage) = Percentage::new(self.thread_percentage) {
             defaults.set_percentage(percentage);
@@ -194,7 +194,7 @@ pub(super) fn read(text: &str) -> ProcessKey {
 impl Core {
     /// What a successor must know.
     #[must_use]
-    pub fn saved(&self) -> Saved {
+    pub(crate) fn saved(&self) -> Saved {
         let servers = self
             .servers
             .iter()
@@ -240,7 +240,7 @@ impl Core {
     /// Each server is asked for its clients, since a process must stay with its server; until it has answered, no
     /// client is sent to it.
     #[must_use]
-    pub fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
+    pub(crate) fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
         let mut core = Self::new(policy, saved.defaults());
         core.turn.now = now;
         core.servers.begin_at(saved.next_epoch);

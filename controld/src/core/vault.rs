@@ -100,9 +100,7 @@ impl VaultPolicy {
 /// Who asks, as the kernel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Its process.
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
     /// Its cgroup's path; empty when not known.
     pub cgroup: String,
@@ -128,7 +126,6 @@ pub struct Kept {
 pub(crate) struct Usage {
     /// How many.
     pub regions: usize,
-    /// Their bytes.
     pub bytes: u64,
 }
 

@@ -67,7 +67,6 @@ pub(crate) struct ProbedMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProbedProcess {
-    /// Its pid.
     pub pid: u32,
     /// GPU memory in bytes, where it is known.
     pub bytes: Option<u64>,

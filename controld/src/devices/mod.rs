@@ -45,7 +45,7 @@ pub struct ProbedDevice {
     pub device: u8,
     /// UUID with its `GPU-`.
     pub uuid: String,
-    /// Name.
+    /// Its name.
     pub name: String,
     /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
@@ -68,7 +68,6 @@ impl From<ProbedDevice> for Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProbedUsage {
-    /// Its pid.
     pub pid: u32,
     /// GPU memory, in bytes.
     pub bytes: u64,

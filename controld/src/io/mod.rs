@@ -5,7 +5,7 @@ pub(crate) mod blocking;
 pub mod daemonize;
 #[cfg(test)]
 pub(crate) mod ends;
-pub mod folder;
+pub(crate) mod folder;
 pub(crate) mod guests;
 pub(crate) mod listener_of;
 pub mod log_fifo;
@@ -13,7 +13,7 @@ pub(crate) mod mode_records;
 pub(crate) mod notify;
 pub(crate) mod packets;
 pub(crate) mod proc_dir;
-pub mod process;
+pub(crate) mod process;
 pub mod reaper;
 pub mod runtime_dir;
 pub(crate) mod seqpacket;

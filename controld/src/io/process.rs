@@ -71,7 +71,7 @@ pub fn open_process(pid: Pid) -> io::Result<WatchedProcess> {
 ///
 /// # Errors
 /// `ESRCH` when it is gone; anything else says nothing of whether it is.
-pub fn open_same(pid: Pid, started: u64) -> io::Result<WatchedProcess> {
+pub(crate) fn open_same(pid: Pid, started: u64) -> io::Result<WatchedProcess> {
     let opened = open_process(pid)?;
     // Opened first and looked at then: what has the start time now is what was opened.
     if start_time(pid) == Some(started) { Ok(opened) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
@@ -152,7 +152,7 @@ pub fn start_time(pid: Pid) -> Option<u64> {
 
 /// The process's name as the kernel has it, at most 15 bytes that the process chooses itself.
 #[must_use]
-pub fn name_of(pid: Pid) -> Option<String> {
+pub(crate) fn name_of(pid: Pid) -> Option<String> {
     let name = read_proc(pid, "comm")?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
 }
@@ -174,7 +174,7 @@ pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
 
 /// The file of the process's program. Needs the right to trace the process.
 #[must_use]
-pub fn program_of(pid: Pid) -> Option<PathBuf> {
+pub(crate) fn program_of(pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 

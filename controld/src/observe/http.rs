@@ -25,7 +25,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use listener::{Endpoint, ListenError};
+pub use listener::Endpoint;
 
 use answer::respond;
 use listener::Stream;
@@ -39,23 +39,23 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 /// Within which time the driver's loop must turn for the daemon to be alive.
-pub const ALIVE_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 /// How old an answer of the driver may be.
-pub const FRESH: Duration = Duration::from_millis(100);
+pub(crate) const FRESH: Duration = Duration::from_millis(100);
 /// How long one connection may take from its first to its last byte.
-pub const PEER_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const PEER_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections at one time.
-pub const MAX_CONNECTIONS: usize = 32;
+pub(crate) const MAX_CONNECTIONS: usize = 32;
 /// Bytes of a request's head.
-pub const MAX_HEAD: usize = 8 * 1024;
+pub(crate) const MAX_HEAD: usize = 8 * 1024;
 /// Header lines of a request.
-pub const MAX_HEADERS: usize = 64;
+pub(crate) const MAX_HEADERS: usize = 64;
 /// Questions that may wait for the driver: those of one asker.
 const QUESTIONS: usize = 1;
 
 /// What the driver is asked. It answers by sending, and need not care whether anybody still waits.
 #[derive(Debug)]
-pub struct Question {
+pub(crate) struct Question {
     /// Whether the metrics are wanted too.
     pub metrics: bool,
     /// driver --vitals--> connection
@@ -64,7 +64,7 @@ pub struct Question {
 
 /// The driver's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Vitals {
+pub(crate) struct Vitals {
     /// What keeps a client from being admitted now.
     pub obstacles: Vec<String>,
     /// The metrics in OpenMetrics' text, if they were wanted.
@@ -105,7 +105,7 @@ impl Asker {
 ///
 /// Needs a runtime. The endpoint's file is removed when the returned task ends.
 #[must_use = "the questions must be answered"]
-pub fn serve(endpoint: Endpoint) -> (AbortHandle, mpsc::Receiver<Question>) {
+pub(crate) fn serve(endpoint: Endpoint) -> (AbortHandle, mpsc::Receiver<Question>) {
     serve_within(endpoint, ALIVE_WITHIN, PEER_DEADLINE)
 }
 

@@ -20,22 +20,20 @@
 //! | [`followers`] | who gets events as they come |
 
 mod file;
-pub mod followers;
-pub mod recent;
+pub(crate) mod followers;
+pub(crate) mod recent;
 #[cfg(test)]
 mod tests;
 
 use super::log_file;
-use crate::core::JournalEvent;
 use crate::report::{LINE_LIMIT, fitted_within};
 use file::JournalFile;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Name of the file.
-pub const FILE_NAME: &str = "events.jsonl";
-/// Size at which the file becomes `events.jsonl.1` and a new one is begun, if nothing else is configured: 16 MiB.
-pub const DEFAULT_FILE_BYTES: u64 = 16 << 20;
+pub(crate) const FILE_NAME: &str = "events.jsonl";
 
 /// The journal of one log directory.
 #[derive(Debug)]
@@ -65,7 +63,7 @@ pub struct Stamp {
 impl Stamp {
     /// The journal's line of an event, without a line end.
     #[must_use]
-    pub fn line(&self, event: &JournalEvent) -> String {
+    pub fn line(&self, event: &impl Serialize) -> String {
         let head = format!("{{\"seq\":{},\"time\":\"{}\",", self.seq, self.time);
         let object = fitted_within(event, LINE_LIMIT - head.len());
         // An event is an object with at least its name, so something follows its brace.
@@ -104,7 +102,7 @@ impl Journal {
     }
 
     /// Writes an event; gives its number and time, its line, and what `control.log` should say, if anything.
-    pub fn append(&mut self, event: &JournalEvent, now: SystemTime) -> (Stamp, String, Option<String>) {
+    pub fn append(&mut self, event: &impl Serialize, now: SystemTime) -> (Stamp, String, Option<String>) {
         let stamp = Stamp { seq: self.next, time: timestamp(now) };
         self.next = self.next.saturating_add(1);
         let line = stamp.line(event);

@@ -22,9 +22,9 @@ use crate::sys::clock;
 /// Name of the file of the daemon's lines.
 pub const CONTROL_LOG: &str = "control.log";
 /// Name of the file of the servers' lines.
-pub const SERVER_LOG: &str = "server.log";
+pub(crate) const SERVER_LOG: &str = "server.log";
 /// Size of a log file at which it is truncated, if nothing else is configured: 64 MiB.
-pub const DEFAULT_FILE_BYTES: u64 = 64 << 20;
+pub(crate) const DEFAULT_FILE_BYTES: u64 = 64 << 20;
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,7 +62,7 @@ impl CommandResult {
 
 /// Who gave a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UserClass {
+pub(crate) enum UserClass {
     /// Root.
     Root,
     /// The daemon's owner, if that is not root.
@@ -83,7 +83,7 @@ impl UserClass {
 
 /// What is known besides the picture of the daemon when metrics are asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Extras {
+pub(crate) struct Extras {
     /// Lines of the logs.
     pub log: LogCounters,
     /// Bytes of the log FIFO that were no records.

@@ -1,11 +1,11 @@
 //! What the daemon shows of itself.
 
-pub mod http;
-pub mod journal;
-pub mod log;
+pub(crate) mod http;
+pub(crate) mod journal;
+pub(crate) mod log;
 mod log_file;
 mod log_stream;
 pub(crate) mod metrics;
-pub mod rate;
-pub mod recorder;
+pub(crate) mod rate;
+pub(crate) mod recorder;
 pub(crate) mod trace;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Whose lines are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Bucket {
+pub(crate) enum Bucket {
     /// The daemon's own reports of changes.
     Control,
     /// The daemon's lines about single connections, which anybody can cause (`Accepting connection...`).
@@ -48,7 +48,7 @@ impl Default for Rate {
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is written. So many lines of the bucket were suppressed before it and are to be reported first.
     Write {
         /// Lines suppressed since the last one written.
@@ -70,7 +70,7 @@ struct State {
 
 /// All buckets.
 #[derive(Debug)]
-pub struct Limiter {
+pub(crate) struct Limiter {
     /// Time that one line uses.
     line: Duration,
     /// Time that the bucket holds.
@@ -81,13 +81,13 @@ pub struct Limiter {
 impl Limiter {
     /// Buckets of this rate; a rate or burst of zero counts as one.
     #[must_use]
-    pub fn new(rate: Rate) -> Self {
+    pub(crate) fn new(rate: Rate) -> Self {
         let line = Duration::from_secs(1) / rate.per_second.max(1);
         Self { line, capacity: line * rate.burst.max(1), buckets: HashMap::new() }
     }
 
     /// Decides about one line.
-    pub fn line(&mut self, bucket: Bucket, now: Instant) -> Verdict {
+    pub(crate) fn line(&mut self, bucket: Bucket, now: Instant) -> Verdict {
         let bucket = self.bucket_of(bucket, now);
         let state = self.buckets.entry(bucket).or_insert(State { used_until: now, suppressed: 0 });
         let until = state.used_until.max(now) + self.line;
@@ -100,14 +100,14 @@ impl Limiter {
     }
 
     /// Takes the counts not yet reported, of all buckets.
-    pub fn take_suppressed(&mut self) -> Vec<(Bucket, u64)> {
+    pub(crate) fn take_suppressed(&mut self) -> Vec<(Bucket, u64)> {
         let counts = self.buckets.iter_mut().filter(|(_, state)| state.suppressed > 0);
         counts.map(|(bucket, state)| (*bucket, std::mem::take(&mut state.suppressed))).collect()
     }
 
     /// Whether there are counts not yet reported.
     #[must_use]
-    pub fn has_suppressed(&self) -> bool {
+    pub(crate) fn has_suppressed(&self) -> bool {
         self.buckets.values().any(|state| state.suppressed > 0)
     }
 

@@ -31,7 +31,7 @@ const CLIENT_EVENTS: Rate = Rate { per_second: 20, burst: 5000 };
 
 /// What a session that follows gets: the events before, and those to come.
 #[derive(Debug)]
-pub struct Followed {
+pub(crate) struct Followed {
     /// The newest events so far, as many as were asked for.
     pub lines: Vec<String>,
     /// The events to come; `None` when there are too many followers, which the lines say.
@@ -40,7 +40,7 @@ pub struct Followed {
 
 /// Everything that events go into.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     journal: Journal,
     metrics: Metrics,
     recent: Recent,
@@ -53,7 +53,7 @@ impl Recorder {
     /// A recorder with its journal in a directory, as [`Journal::open`] has it, that goes on after the events that are
     /// there; `None` is no journal. `with_pids` gives the metrics series for single processes.
     #[must_use]
-    pub fn new(journal: Option<(&Path, u64)>, with_pids: bool) -> Self {
+    pub(crate) fn new(journal: Option<(&Path, u64)>, with_pids: bool) -> Self {
         let (journal, earlier) =
             journal.map_or_else(|| (Journal::off(), Vec::new()), |(directory, cap)| Journal::open(directory, cap));
         let (mut recent, mut faults) = (Recent::default(), FaultLedger::default());
@@ -72,7 +72,7 @@ impl Recorder {
 
     /// Takes an event in; gives a line for `control.log`, if there is something to say about the journal itself.
     #[must_use = "the line belongs into control.log"]
-    pub fn record(&mut self, event: &JournalEvent, now: SystemTime) -> Option<String> {
+    pub(crate) fn record(&mut self, event: &JournalEvent, now: SystemTime) -> Option<String> {
         let suppressed = match bucket(event) {
             Some(bucket) => match self.limiter.line(bucket, Instant::now()) {
                 Pace::Suppress => {
@@ -107,7 +107,7 @@ impl Recorder {
     }
 
     /// Counts a command. `name` is `None` for a word that is no command.
-    pub fn command(&mut self, name: Option<CommandName>, lines: &[String], user: UserClass, took: Duration) {
+    pub(crate) fn command(&mut self, name: Option<CommandName>, lines: &[String], user: UserClass, took: Duration) {
         let word = name.map_or("unknown", CommandName::spelling);
         self.metrics.command(word, result(name, lines), user, took);
     }
@@ -117,7 +117,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Why there is none: it is not for this viewer, of nobody whom he may see, or the command makes no sense.
-    pub fn answer(
+    pub(crate) fn answer(
         &self,
         report: &Report,
         viewer: Viewer,
@@ -149,7 +149,7 @@ impl Recorder {
 
     /// Begins `events --follow`.
     #[must_use]
-    pub fn follow(&mut self, viewer: Viewer, count: Option<u32>, json: bool) -> Followed {
+    pub(crate) fn follow(&mut self, viewer: Viewer, count: Option<u32>, json: bool) -> Followed {
         match self.followers.add(viewer, json) {
             Some(following) => {
                 let lines = count.map(|count| self.recent.list(viewer, Some(count), json)).unwrap_or_default();
@@ -161,19 +161,19 @@ impl Recorder {
 
     /// All metrics in OpenMetrics' text format; the journal's own numbers are filled in here.
     #[must_use]
-    pub fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
+    pub(crate) fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
         let extras = Extras { journal_lost: self.journal.lost(), followers: self.followers.count(), ..extras };
         self.metrics.openmetrics(snapshot, extras)
     }
 
     /// Why the journal can't be written now, if it can't.
     #[must_use]
-    pub fn journal_trouble(&self) -> Option<String> {
+    pub(crate) fn journal_trouble(&self) -> Option<String> {
         self.journal.trouble()
     }
 
     /// Opens the journal anew by its name with the next event (SIGHUP).
-    pub fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         self.journal.reopen();
     }
 

@@ -26,7 +26,6 @@ pub(crate) enum Fault {
     Own {
         /// When, in RFC 3339.
         time: String,
-        /// The verdict.
         verdict: Box<Verdict>,
         /// The users whose processes it speaks of.
         users: Vec<Uid>,

@@ -16,7 +16,6 @@ const TERMINATED: &str = "0";
 pub(super) struct Client {
     /// Its process.
     pub(super) pid: u32,
-    /// Its server.
     pub(super) server: u32,
     /// The inode of its pid namespace, where the daemon could read it.
     pub(super) namespace: Option<u64>,

@@ -11,5 +11,5 @@ pub(crate) mod ioctl;
 pub(crate) mod passed;
 pub mod pidfd;
 pub mod polled;
-pub mod uvm;
-pub mod uvm_abi;
+pub(crate) mod uvm;
+pub(crate) mod uvm_abi;

@@ -20,7 +20,7 @@ use super::uvm_abi::{
 /// It is shared memory and not passed on by fork, so that no copy-on-write can part the pages that the kernel has
 /// pinned from those that this process reads.
 #[derive(Debug)]
-pub struct SharedMemory {
+pub(crate) struct SharedMemory {
     start: NonNull<u8>,
     length: usize,
 }
@@ -35,7 +35,7 @@ impl SharedMemory {
     ///
     /// # Errors
     /// `ENOMEM`; `EINVAL` for a length of 0.
-    pub fn new(length: usize) -> io::Result<Self> {
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
@@ -52,20 +52,14 @@ impl SharedMemory {
 
     /// Where it is, for the kernel.
     #[must_use]
-    pub fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
 
     /// How many bytes it has.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.length
-    }
-
-    /// Whether it has no bytes: never.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.length == 0
     }
 
     fn place(&self, offset: usize, size: usize) -> NonNull<u8> {
@@ -77,14 +71,14 @@ impl SharedMemory {
 
     /// The 32-bit word at an offset, which must be aligned and inside.
     #[must_use]
-    pub fn word32(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: aligned, inside, initialised by the kernel with zeros, and mapped as long as `self` lives.
         unsafe { self.place(offset, size_of::<AtomicU32>()).cast().as_ref() }
     }
 
     /// The 64-bit word at an offset, which must be aligned and inside.
     #[must_use]
-    pub fn word64(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as for `word32`.
         unsafe { self.place(offset, size_of::<AtomicU64>()).cast().as_ref() }
     }
@@ -112,7 +106,7 @@ unsafe fn ioctl<T>(fd: BorrowedFd<'_>, request: u32, parameters: &mut T) -> io::
 ///
 /// # Errors
 /// The system call's: `EINVAL` when the release does not know the request. The driver's own is in `parameters`.
-pub fn init_event_tracker(
+pub(crate) fn init_event_tracker(
     tools: BorrowedFd<'_>,
     version: Version,
     parameters: &mut InitEventTracker,
@@ -133,7 +127,10 @@ pub fn init_event_tracker(
 ///
 /// # Errors
 /// The system call's. The driver's own is in `parameters`.
-pub fn set_notification_threshold(tools: BorrowedFd<'_>, parameters: &mut SetNotificationThreshold) -> io::Result<()> {
+pub(crate) fn set_notification_threshold(
+    tools: BorrowedFd<'_>,
+    parameters: &mut SetNotificationThreshold,
+) -> io::Result<()> {
     // SAFETY: the structure is the same in all releases and holds no address.
     unsafe { ioctl(tools, SET_NOTIFICATION_THRESHOLD, parameters) }
 }
@@ -142,19 +139,19 @@ pub fn set_notification_threshold(tools: BorrowedFd<'_>, parameters: &mut SetNot
 ///
 /// # Errors
 /// The system call's. The driver's own is in `parameters`.
-pub fn enable_events(tools: BorrowedFd<'_>, parameters: &mut EnableEvents) -> io::Result<()> {
+pub(crate) fn enable_events(tools: BorrowedFd<'_>, parameters: &mut EnableEvents) -> io::Result<()> {
     // SAFETY: as above.
     unsafe { ioctl(tools, EVENT_QUEUE_ENABLE_EVENTS, parameters) }
 }
 
 /// Places in the table for [`processor_table`]: the drivers have 33 or 257, and are not told how long ours is.
-pub const TABLE_LENGTH: usize = 4096;
+pub(crate) const TABLE_LENGTH: usize = 4096;
 
 /// `UVM_TOOLS_GET_PROCESSOR_UUID_TABLE` or its second version, by `request`, on a UVM descriptor.
 ///
 /// # Errors
 /// The system call's: `EINVAL` when the release does not know the request. The driver's own is in `parameters`.
-pub fn processor_table(
+pub(crate) fn processor_table(
     uvm: BorrowedFd<'_>,
     request: u32,
     parameters: &mut GetProcessorTable,
@@ -189,7 +186,7 @@ fn character_device(status: &libc::statx) -> Option<(u32, u32)> {
 ///
 /// # Errors
 /// The system call's.
-pub fn device_at(path: &CStr) -> io::Result<Option<(u32, u32)>> {
+pub(crate) fn device_at(path: &CStr) -> io::Result<Option<(u32, u32)>> {
     statx(libc::AT_FDCWD, path, 0).map(|status| character_device(&status))
 }
 
@@ -197,7 +194,7 @@ pub fn device_at(path: &CStr) -> io::Result<Option<(u32, u32)>> {
 ///
 /// # Errors
 /// The system call's.
-pub fn device_of(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
+pub(crate) fn device_of(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
     statx(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH).map(|status| character_device(&status))
 }
 
@@ -221,7 +218,7 @@ const KCMP_FILE: libc::c_int = 0;
 
 /// Whether two descriptors are of one open file; `None` where neither kernel call for it is allowed.
 #[must_use]
-pub fn is_same_file(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> Option<bool> {
+pub(crate) fn is_same_file(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> Option<bool> {
     // SAFETY: three integers.
     match unsafe { libc::fcntl(first.as_raw_fd(), F_DUPFD_QUERY, second.as_raw_fd()) } {
         0 => return Some(false),

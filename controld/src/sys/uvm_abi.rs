@@ -22,33 +22,33 @@
 //! 1) or, in 560, the version wanted.
 
 /// `UVM_TOOLS_INIT_EVENT_TRACKER`.
-pub const INIT_EVENT_TRACKER: u32 = 56;
+pub(crate) const INIT_EVENT_TRACKER: u32 = 56;
 /// `UVM_TOOLS_SET_NOTIFICATION_THRESHOLD`.
-pub const SET_NOTIFICATION_THRESHOLD: u32 = 57;
+pub(crate) const SET_NOTIFICATION_THRESHOLD: u32 = 57;
 /// `UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS`.
-pub const EVENT_QUEUE_ENABLE_EVENTS: u32 = 58;
+pub(crate) const EVENT_QUEUE_ENABLE_EVENTS: u32 = 58;
 /// `UVM_TOOLS_GET_PROCESSOR_UUID_TABLE`.
-pub const GET_PROCESSOR_UUID_TABLE: u32 = 64;
+pub(crate) const GET_PROCESSOR_UUID_TABLE: u32 = 64;
 /// `UVM_TOOLS_INIT_EVENT_TRACKER_V2`.
-pub const INIT_EVENT_TRACKER_V2: u32 = 76;
+pub(crate) const INIT_EVENT_TRACKER_V2: u32 = 76;
 /// `UVM_TOOLS_GET_PROCESSOR_UUID_TABLE_V2`.
-pub const GET_PROCESSOR_UUID_TABLE_V2: u32 = 77;
+pub(crate) const GET_PROCESSOR_UUID_TABLE_V2: u32 = 77;
 
 /// `UvmToolsEventQueueVersion_V1`, wanted from the releases that ask.
-pub const VERSION_1: u32 = 1;
+pub(crate) const VERSION_1: u32 = 1;
 /// `UvmEventTypeFatalFault`.
-pub const FATAL_FAULT: u8 = 6;
+pub(crate) const FATAL_FAULT: u8 = 6;
 /// The bit that enables [`FATAL_FAULT`], alone of all events: the others cost the client time at every migration.
-pub const ENABLE_FATAL_FAULT: u64 = 1 << FATAL_FAULT;
+pub(crate) const ENABLE_FATAL_FAULT: u64 = 1 << FATAL_FAULT;
 /// Index of the CPU in every processor table; GPUs follow.
-pub const CPU_INDEX: u16 = 0;
+pub(crate) const CPU_INDEX: u16 = 0;
 
 /// `NV_OK`.
-pub const STATUS_OK: u32 = 0;
+pub(crate) const STATUS_OK: u32 = 0;
 /// `NV_ERR_ILLEGAL_ACTION`: the descriptor is not, or not yet, that of an address space.
-pub const STATUS_ILLEGAL_ACTION: u32 = 0x16;
+pub(crate) const STATUS_ILLEGAL_ACTION: u32 = 0x16;
 /// `NV_ERR_INSUFFICIENT_PERMISSIONS`: the descriptor is none that UVM knows, as one opened with `O_PATH`.
-pub const STATUS_INSUFFICIENT_PERMISSIONS: u32 = 0x1b;
+pub(crate) const STATUS_INSUFFICIENT_PERMISSIONS: u32 = 0x1b;
 
 /// Which of the two entry layouts a queue has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Version {
 /// Argument of `INIT_EVENT_TRACKER`, as long as the longest of all releases has it.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct InitEventTracker {
+pub(crate) struct InitEventTracker {
     /// Page-aligned address of the entries.
     pub queue_buffer: u64,
     /// How many entries; a power of two, at least 2. 0 makes a counter tracker, which is something else.
@@ -102,7 +102,7 @@ pub struct InitEventTracker {
 impl InitEventTracker {
     /// An argument for a queue of this version, without the addresses.
     #[must_use]
-    pub fn new(version: Version, queue_entries: u32, uvm_fd: i32) -> Self {
+    pub(crate) fn new(version: Version, queue_entries: u32, uvm_fd: i32) -> Self {
         let tail = match version {
             Version::V1 => [VERSION_1, VERSION_1, 0, 0],
             Version::V2 => [u32::MAX, 0, 0, 0],
@@ -112,7 +112,7 @@ impl InitEventTracker {
 
     /// The status that the kernel has put there.
     #[must_use]
-    pub const fn status(&self, version: Version) -> u32 {
+    pub(crate) const fn status(&self, version: Version) -> u32 {
         match version {
             Version::V1 if self.tail[0] == VERSION_1 => self.tail[1],
             Version::V1 | Version::V2 => self.tail[0],
@@ -123,7 +123,7 @@ impl InitEventTracker {
 /// Argument of `SET_NOTIFICATION_THRESHOLD`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SetNotificationThreshold {
+pub(crate) struct SetNotificationThreshold {
     /// How many entries make the descriptor readable.
     pub threshold: u32,
     /// Outcome.
@@ -133,7 +133,7 @@ pub struct SetNotificationThreshold {
 /// Argument of `EVENT_QUEUE_ENABLE_EVENTS`.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EnableEvents {
+pub(crate) struct EnableEvents {
     /// A bit for each event type.
     pub events: u64,
     /// Outcome.
@@ -145,7 +145,7 @@ pub struct EnableEvents {
 /// Argument of both `GET_PROCESSOR_UUID_TABLE` calls, as long as the longest of all releases has it.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GetProcessorTable {
+pub(crate) struct GetProcessorTable {
     /// Address of the table.
     pub table: u64,
     /// Bytes 8, 12, 16 and 20; see the module's text.
@@ -170,26 +170,27 @@ const _: () = {
 };
 
 /// Offsets in the control page.
-pub const GET_AHEAD: usize = 0;
+pub(crate) const GET_AHEAD: usize = 0;
 /// See [`GET_AHEAD`].
-pub const GET_BEHIND: usize = 4;
+pub(crate) const GET_BEHIND: usize = 4;
+/// See [`GET_AHEAD`]; the driver writes it, and in tests what stands for it.
+#[cfg(test)]
+pub(crate) const PUT_AHEAD: usize = 8;
 /// See [`GET_AHEAD`].
-pub const PUT_AHEAD: usize = 8;
-/// See [`GET_AHEAD`].
-pub const PUT_BEHIND: usize = 12;
+pub(crate) const PUT_BEHIND: usize = 12;
 /// Offset of the counters of dropped events, 64 bits for each event type.
-pub const DROPPED: usize = 16;
+pub(crate) const DROPPED: usize = 16;
 /// `UvmEventNumTypesAll`, the private types for tests included.
-pub const EVENT_TYPES: usize = 64;
+pub(crate) const EVENT_TYPES: usize = 64;
 /// Bytes of the control page that are used.
-pub const CONTROL_SIZE: usize = 528;
+pub(crate) const CONTROL_SIZE: usize = 528;
 
 /// A processor's UUID, as in the processor table.
-pub type Uuid = [u8; 16];
+pub(crate) type Uuid = [u8; 16];
 
 /// A GPU's UUID as `nvidia-smi` prints it; `None` for the zeros of an empty place.
 #[must_use]
-pub fn gpu_name(uuid: &Uuid) -> Option<String> {
+pub(crate) fn gpu_name(uuid: &Uuid) -> Option<String> {
     if *uuid == Uuid::default() {
         return None;
     }

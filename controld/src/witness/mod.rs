@@ -15,4 +15,4 @@ pub(crate) mod kmsg;
 pub mod notice;
 pub(crate) mod peer;
 pub(crate) mod place;
-pub mod uvm;
+pub(crate) mod uvm;

@@ -13,7 +13,6 @@ use std::time::{Instant, SystemTime};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use remps_controld::parts::core::JournalEvent;
 use remps_controld::parts::holder::{HolderLink, Kind, SOCKET_NAME};
 use remps_controld::parts::io::folder::Folder;
 use remps_controld::parts::io::log_fifo;
@@ -272,7 +271,7 @@ async fn no_log_is_written_through_a_link(lab: &Lab) {
         log.control(1, "a line of the daemon");
         log.control(1, &"a line that turns the file over".repeat(5));
         let (mut journal, _) = Journal::open(lab.dir(), 1000);
-        let event = JournalEvent::DaemonEnded { status: 0 };
+        let event = serde_json::json!({ "event": "daemon-ended", "status": 0 });
         let (_, _, remark) = journal.append(&event, SystemTime::now());
         written += usize::from(remark.is_none());
         won += usize::from(victim.was_hit());

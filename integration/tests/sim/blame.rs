@@ -25,7 +25,7 @@ const MOST_MEMORY_KIB: u64 = 5 * 1024;
 /// How many values are compared before and after.
 const WINDOW: usize = 100;
 /// What it may grow by after the warm-up: pages come in steps as the heap is cut up (480 seen in 700 faults); a kilobyte
-/// that each fault leaves would be more. That the heap's contents do not grow at all is `leaf_memory`'s to show.
+/// that each fault leaves would be more. That the heap's contents do not grow at all is the recorder's own test to show.
 const MEMORY_SLACK_KIB: u64 = 600;
 /// So that the same program may fault again and again beside the others.
 const NO_QUARANTINE: &str = "[faults]\nquarantine_after = 0\nrefuse_after = 0\n";

@@ -143,29 +143,26 @@ impl Clients {
 impl Core {
     /// Whether the daemon is about to end.
     #[must_use]
-    pub fn is_quitting(&self) -> bool {
+    pub(crate) fn is_quitting(&self) -> bool {
         self.quit.is_some()
     }
 
     /// Who a client is.
     #[must_use]
-    pub fn client_peer(&self, connection: ConnectionId) -> Option<Peer> {
+    pub(crate) fn client_peer(&self, connection: ConnectionId) -> Option<Peer> {
         self.clients.connections.get(&connection).map(|client| client.peer)
     }
 
     /// Who a client is that waits for a server.
-    #[must_use]
-    pub fn waiting_peer(&self, connection: ConnectionId) -> Option<Peer> {
-        self.clients
-            .connections
-            .get(&connection)
-            .filter(|client| client.stage == Stage::Waiting)
-            .map(|client| client.peer)
+    #[cfg(test)]
+    pub(in crate::core) fn waiting_peer(&self, connection: ConnectionId) -> Option<Peer> {
+        let client = self.clients.connections.get(&connection);
+        client.filter(|client| client.stage == Stage::Waiting).map(|client| client.peer)
     }
 
     /// Whether a client has its process's own connection to a server, and no other one there or on the way.
     #[must_use]
-    pub fn is_before_contexts(&self, process: ProcessKey) -> bool {
+    pub(crate) fn is_before_contexts(&self, process: ProcessKey) -> bool {
         let is_it = |known: &&Process| known.is(process) && known.connections == BEFORE_CONTEXTS;
         self.clients.processes.get(&process.pid).filter(is_it).is_some()
             && !self.clients.connections.values().any(|client| client.peer.pid == process.pid)

@@ -37,7 +37,7 @@ impl Core {
 
     /// A client that an earlier daemon had handed to a server when it was killed, and what is to be done about it.
     #[must_use]
-    pub fn restore_dispatched(
+    pub(crate) fn restore_dispatched(
         &mut self,
         now: Duration,
         connection: ConnectionId,

@@ -55,7 +55,7 @@ pub struct HardwareFacts {
 
 /// A channel's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Channel {
+pub(crate) enum Channel {
     /// A context, by its connection on the control socket.
     Context(ConnectionId),
     /// A hardware channel.
@@ -64,7 +64,7 @@ pub enum Channel {
 
 /// What is known of a channel besides its name and owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Facts {
+pub(crate) enum Facts {
     /// Of a context: the server that has it.
     Context(ServerEpoch),
     /// Of a hardware channel.
@@ -78,7 +78,6 @@ pub(crate) struct Row {
     pub process: ProcessKey,
     /// Its name.
     pub channel: Channel,
-    /// The rest.
     pub facts: Facts,
 }
 

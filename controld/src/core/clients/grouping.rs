@@ -70,7 +70,7 @@ impl Core {
 
     /// Whether a newcomer's domain depends on more than its user and its process.
     #[must_use]
-    pub fn must_know_clients(&self) -> bool {
+    pub(crate) fn must_know_clients(&self) -> bool {
         let by_identity = match self.turn.policy.grouping().by {
             Grouping::Cgroup | Grouping::Label => true,
             Grouping::Uid | Grouping::Client => false,
@@ -83,13 +83,13 @@ impl Core {
 
     /// The user of a client's process.
     #[must_use]
-    pub fn process_user(&self, pid: Pid) -> Option<Uid> {
+    pub(crate) fn process_user(&self, pid: Pid) -> Option<Uid> {
         self.clients.process(pid).map(|process| process.uid)
     }
 
     /// The client processes that have a server.
     #[must_use]
-    pub fn client_processes(&self) -> Vec<ProcessKey> {
+    pub(crate) fn client_processes(&self) -> Vec<ProcessKey> {
         self.clients.processes().map(|(pid, process)| process.key(pid)).collect()
     }
 }

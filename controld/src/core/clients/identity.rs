@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What is known of a client's process besides its pid: read from `/proc` when it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// When it was started, in clock ticks since boot; 0 when that could not be read.
     pub start_time: u64,
     /// Its cgroup (version 2), as `/kubepods.slice/…`; empty when that could not be read.

@@ -54,7 +54,7 @@ impl Place {
 
 /// What a user of the command line may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rights {
+pub(crate) struct Rights {
     /// Whether he came by the privileged socket, and from where the daemon is itself. Root and the daemon's user are its
     /// owner then, and nowhere else.
     pub privileged: bool,
@@ -64,8 +64,8 @@ pub struct Rights {
 
 impl Rights {
     /// Those of somebody who is where the daemon is and came by the privileged socket.
-    #[must_use]
-    pub fn beside_the_daemon() -> Self {
+    #[cfg(test)]
+    pub(crate) fn beside_the_daemon() -> Self {
         let place = Place { user: Namespace::Own, pid: Namespace::Own, ..Place::default() };
         Self { privileged: true, place }
     }

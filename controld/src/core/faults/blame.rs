@@ -67,7 +67,7 @@ impl Faults {
 
 impl Core {
     /// The latest verdicts, oldest first.
-    pub fn verdicts(&self) -> impl DoubleEndedIterator<Item = &Verdict> + ExactSizeIterator {
+    pub(crate) fn verdicts(&self) -> impl DoubleEndedIterator<Item = &Verdict> + ExactSizeIterator {
         self.faults.verdicts.iter()
     }
 

@@ -80,7 +80,7 @@ pub enum Isolation {
 /// Whom an Xid concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum XidClass {
+pub(crate) enum XidClass {
     /// 13, 31, 43, 45, 68, 109: an application did this, and the GPU is sound.
     Application,
     /// ECC, row remapping, containment.
@@ -96,7 +96,7 @@ pub enum XidClass {
 /// How a process ended, as far as the kernel told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub(crate) enum End {
     /// It returned this status.
     Exited(i32),
     /// This signal ended it.
@@ -109,19 +109,16 @@ pub enum End {
 
 /// A statement of a witness.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Evidence {
+pub(crate) enum Evidence {
     /// The UVM tools queue of a process has a fatal fault.
     UvmEvent {
         /// Whose queue.
         process: ProcessKey,
-        /// The fault.
         fault: MemoryFault,
     },
     /// The patched module has met a fatal fault of a process.
     Notice {
-        /// Whose address space.
         process: ProcessKey,
-        /// The fault.
         fault: MemoryFault,
         /// The hardware channel, where the fault names it exactly.
         channel: Option<u32>,
@@ -129,12 +126,7 @@ pub enum Evidence {
         isolation: Isolation,
     },
     /// The patched module has met a fault of a dead client's work, which it can't keep from the others.
-    ZombieFault {
-        /// Whose it was.
-        process: ProcessKey,
-        /// The fault.
-        fault: MemoryFault,
-    },
+    ZombieFault { process: ProcessKey, fault: MemoryFault },
     /// A process has told of its own error by the preload library.
     Shim {
         /// Who speaks, as the kernel says.
@@ -153,17 +145,12 @@ pub enum Evidence {
         /// Whether it names it in the one phrase that was right whenever it was seen on a GPU: `Worker is in reset`,
         /// said of the client whose own worker met the error. A hint, and no proof.
         blames: bool,
-        /// Its text.
         text: String,
     },
     /// A server says that it is in a fault.
-    ServerStatus {
-        /// Which server.
-        server: ServerEpoch,
-    },
+    ServerStatus { server: ServerEpoch },
     /// A line of the kernel.
     Xid {
-        /// The number.
         number: u32,
         /// Whom it concerns.
         class: XidClass,

@@ -47,14 +47,10 @@ const MANY_DEAD: usize = 24;
 
 /// What an earlier daemon noted of a dead client whose copies are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mourned {
-    /// The dead client.
+pub(crate) struct Mourned {
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
-    /// Its server.
     pub server: ServerEpoch,
-    /// How many descriptors.
     pub descriptors: usize,
     /// How long they are still kept; `None` is as long as others are on the server.
     pub left: Option<Duration>,
@@ -241,7 +237,7 @@ impl Core {
 
     /// Goes on with a funeral of an earlier daemon that has this much time left; `None` is as long as others are on the
     /// server. `false` when the server is gone, and nothing is to be kept.
-    pub fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
+    pub(crate) fn restore_funeral(&mut self, now: Duration, mourned: Mourned) -> bool {
         self.turn.now = now;
         let Mourned { process: key, uid, server, descriptors, left, endless, is_new } = mourned;
         let Some(domain) = self.servers.get(server).map(|server| self.servers.domain_name(server.domain)) else {
@@ -276,20 +272,20 @@ impl Core {
 
     /// Whose copies are held: of a client that lives or is mourned, its user and its server.
     #[must_use]
-    pub fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
+    pub(crate) fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
         let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
         Some((process.uid, process.server))
     }
 
     /// The dead whose copies are held, until when, and whether their work counts as endless.
     #[must_use]
-    pub fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
+    pub(crate) fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
         self.faults.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
     }
 
     /// How long copies are kept after a sudden death; `None` is not at all.
     #[must_use]
-    pub fn hold_timeout(&self) -> Option<Duration> {
+    pub(crate) fn hold_timeout(&self) -> Option<Duration> {
         self.turn.policy.funerals.hold.then_some(self.turn.policy.funerals.hold_timeout)
     }
 
@@ -300,7 +296,7 @@ impl Core {
 
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
     #[must_use]
-    pub fn holds_copies_of(&self, key: ProcessKey) -> bool {
+    pub(crate) fn holds_copies_of(&self, key: ProcessKey) -> bool {
         self.faults.funerals.contains_key(&key) || self.clients.known(key).is_some()
     }
 

@@ -39,7 +39,7 @@ const NOTICEABLE: u64 = 64 << 20;
 
 /// The memory of a GPU, as a look at it has found it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GpuMemory {
+pub(crate) struct GpuMemory {
     /// What it has, in bytes.
     pub total: u64,
     /// What of it is in use.

@@ -9,11 +9,10 @@ use serde::Serialize;
 
 /// A process that a verdict speaks of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Suspect {
+pub(crate) struct Suspect {
     /// Which process.
     #[serde(flatten)]
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
     /// What is known of it.
     #[serde(flatten)]
@@ -22,10 +21,8 @@ pub struct Suspect {
 
 /// The parts of an [`Identity`](crate::core::Identity) that a verdict repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct SuspectIdentity {
-    /// Its cgroup.
+pub(crate) struct SuspectIdentity {
     pub cgroup: String,
-    /// Its container.
     pub container: Option<String>,
     /// Its pod's UID.
     pub pod: Option<String>,
@@ -36,7 +33,7 @@ pub struct SuspectIdentity {
 /// How sure a verdict is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Confidence {
+pub(crate) enum Confidence {
     /// Nobody who can know has named anybody.
     Unknown,
     /// Signs that nobody else can give point to one process, and none of them is proof.
@@ -47,7 +44,7 @@ pub enum Confidence {
 
 /// One witness's part in a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Testimony {
+pub(crate) struct Testimony {
     /// Who says so, such as `uvm-event`.
     pub witness: &'static str,
     /// Whom it names, right or wrong.
@@ -55,18 +52,16 @@ pub struct Testimony {
     /// When it reached the daemon, after the incident's first sign.
     #[serde(serialize_with = "as_milliseconds", rename = "after_ms")]
     pub after: Duration,
-    /// What it says.
     pub text: String,
 }
 
 /// What the daemon holds for true about one fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Counts the daemon's verdicts, from 1.
     pub number: u64,
     /// The incident that it belongs to: the faults of one server that come together.
     pub incident: u64,
-    /// The server.
     pub server: Pid,
     /// The start of it.
     #[serde(skip)]

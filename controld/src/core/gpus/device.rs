@@ -8,7 +8,7 @@ const HOPPER: u32 = 9;
 
 /// A GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Device {
+pub(crate) struct Device {
     /// Its row in `device_query`.
     pub row: DeviceRow,
     /// Number of streaming multiprocessors.
@@ -20,7 +20,7 @@ pub struct Device {
 impl Device {
     /// How many multiprocessors a chunk of a static partition has.
     #[must_use]
-    pub fn chunk(&self) -> u32 {
+    pub(crate) fn chunk(&self) -> u32 {
         if self.major >= HOPPER { HOPPER_CHUNK } else { HOPPER_CHUNK / 2 }
     }
 }

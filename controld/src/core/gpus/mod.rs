@@ -35,21 +35,21 @@ const SELDOM: Duration = Duration::from_secs(60);
 
 /// A GPU's compute mode, by the management library's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ComputeMode(pub u32);
+pub(crate) struct ComputeMode(pub u32);
 
 impl ComputeMode {
     /// Any number of processes have contexts.
-    pub const DEFAULT: Self = Self(0);
+    pub(crate) const DEFAULT: Self = Self(0);
     /// One thread of one process has one; not known to drivers any more.
-    pub const EXCLUSIVE_THREAD: Self = Self(1);
+    pub(crate) const EXCLUSIVE_THREAD: Self = Self(1);
     /// Nobody has one.
-    pub const PROHIBITED: Self = Self(2);
+    pub(crate) const PROHIBITED: Self = Self(2);
     /// One process at a time has contexts.
-    pub const EXCLUSIVE_PROCESS: Self = Self(3);
+    pub(crate) const EXCLUSIVE_PROCESS: Self = Self(3);
 
     /// Whether one server is all that fits.
     #[must_use]
-    pub fn is_exclusive(self) -> bool {
+    pub(crate) fn is_exclusive(self) -> bool {
         [Self::EXCLUSIVE_THREAD, Self::EXCLUSIVE_PROCESS].contains(&self)
     }
 }
@@ -74,7 +74,7 @@ impl serde::Serialize for ComputeMode {
 
 /// A GPU that the daemon's servers see, as a look at it has found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuSeen {
+pub(crate) struct GpuSeen {
     /// The number that `nvidia-smi` gives it.
     pub index: usize,
     /// `GPU-…`.
@@ -91,10 +91,9 @@ pub struct GpuSeen {
 
 /// A process with a context on a GPU that is no client of MPS.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outsider {
+pub(crate) struct Outsider {
     /// Which.
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
     /// Its name, as the kernel has it.
     pub command: String,

@@ -17,7 +17,7 @@ const WANTED: ComputeMode = ComputeMode::DEFAULT;
 
 /// A GPU whose mode is looked after.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManagedMode {
+pub(crate) struct ManagedMode {
     /// `GPU-…`.
     pub uuid: String,
     /// The mode that it had.
@@ -28,7 +28,7 @@ pub struct ManagedMode {
 
 /// How far the daemon has come with a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModeStage {
+pub(crate) enum ModeStage {
     /// Its mode is somebody else's matter.
     Left,
     /// Its mode is being set, or may have been.
@@ -39,7 +39,7 @@ pub enum ModeStage {
 
 /// A change to be made where the mode still is what it is changed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModeChange {
+pub(crate) struct ModeChange {
     /// `GPU-…`.
     pub uuid: String,
     /// The mode that it must have.
@@ -50,7 +50,7 @@ pub struct ModeChange {
 
 /// What came of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModeOutcome {
+pub(crate) struct ModeOutcome {
     /// `GPU-…`.
     pub uuid: String,
     /// The mode now, or what was in the way.
@@ -300,7 +300,7 @@ impl Core {
 
     /// What the holder is to keep, for one that knows nothing yet.
     #[must_use]
-    pub fn managed_modes(&self) -> Vec<ManagedMode> {
+    pub(crate) fn managed_modes(&self) -> Vec<ManagedMode> {
         self.gpus.modes.noted()
     }
 }

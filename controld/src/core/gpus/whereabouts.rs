@@ -32,7 +32,7 @@ const MOST_GPUS: usize = 256;
 
 /// A GPU of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuPlace {
+pub(crate) struct GpuPlace {
     /// Its UUID, as `GPU-…`.
     pub uuid: String,
     /// Its address on the bus, as `0000:3b:00`.

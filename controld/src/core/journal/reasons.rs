@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Why a server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StartReason {
+pub(crate) enum StartReason {
     /// A client waits for it.
     Client,
     /// `start_server` asked for it.
@@ -21,7 +21,7 @@ pub enum StartReason {
 /// Why a server ended, as far as the daemon knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ExitReason {
+pub(crate) enum ExitReason {
     /// A fault had tainted it.
     Fault,
     /// It could not be started, or ended before it was of use.
@@ -41,7 +41,7 @@ pub enum ExitReason {
 /// Who has changed a compute mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ModeCause {
+pub(crate) enum ModeCause {
     /// The daemon.
     Daemon,
     /// An operator, or another program.
@@ -51,7 +51,7 @@ pub enum ModeCause {
 /// Why a client was sent away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RefusalReason {
+pub(crate) enum RefusalReason {
     /// The daemon quits.
     Quitting,
     /// Too many of its user wait already.
@@ -65,7 +65,7 @@ pub enum RefusalReason {
 /// How a funeral came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FuneralEnd {
+pub(crate) enum FuneralEnd {
     /// The dead client's work is known to have ended.
     Drained,
     /// Nobody could know, and the configured time is over.
@@ -81,7 +81,7 @@ pub enum FuneralEnd {
 /// What was done to the process that a verdict names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sanction {
+pub(crate) enum Sanction {
     /// Only reported.
     Report,
     /// Its work on the GPU was ended.

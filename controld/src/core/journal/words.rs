@@ -5,7 +5,7 @@ use super::JournalEvent;
 impl JournalEvent {
     /// The word that the journal has for it.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::DaemonStarted { .. } => "daemon-started",
             Self::DaemonTakenOver { .. } => "daemon-taken-over",

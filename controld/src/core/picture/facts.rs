@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Something that the daemon does without, or does otherwise than it should, and serves clients all the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Degradation {
+pub(crate) struct Degradation {
     /// What it is about: `server`, `personality`, `metrics`, `journal` or `log`.
     pub part: &'static str,
     /// What is wrong.
@@ -18,10 +18,8 @@ pub struct Degradation {
 
 /// The daemon itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DaemonFacts {
-    /// Its pid.
+pub(crate) struct DaemonFacts {
     pub pid: Pid,
-    /// Its version.
     pub version: &'static str,
     /// The release whose answers it gives, as `580`.
     pub personality: String,
@@ -44,7 +42,7 @@ pub struct DaemonFacts {
 /// What a domain does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DomainPhase {
+pub(crate) enum DomainPhase {
     /// It has no server and needs none.
     Idle,
     /// Its server is starting.
@@ -59,7 +57,7 @@ pub enum DomainPhase {
 
 /// A fault domain.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DomainFacts {
+pub(crate) struct DomainFacts {
     /// Its name, as verdicts and events have it.
     pub name: String,
     /// The user whose server it is.
@@ -88,7 +86,7 @@ pub struct DomainFacts {
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ServerPhase {
+pub(crate) enum ServerPhase {
     /// It has not said that it serves.
     Initializing,
     /// It takes clients.
@@ -105,12 +103,12 @@ pub enum ServerPhase {
 
 impl ServerPhase {
     /// All of them.
-    pub const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Initializing, Self::Active, Self::Standby, Self::Draining, Self::Fault, Self::Ending];
 
     /// The word for it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Initializing => "initializing",
             Self::Active => "active",
@@ -124,14 +122,12 @@ impl ServerPhase {
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ServerFacts {
-    /// Which start.
+pub(crate) struct ServerFacts {
     pub epoch: ServerEpoch,
     /// Its pid; `None` until it is spawned.
     pub pid: Option<Pid>,
     /// The user it runs as.
     pub uid: Uid,
-    /// Its domain.
     pub domain: String,
     /// What it does.
     pub phase: ServerPhase,
@@ -151,7 +147,7 @@ pub struct ServerFacts {
 /// Where a client is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ClientPhase {
+pub(crate) enum ClientPhase {
     /// It waits for a server.
     Waiting,
     /// It does its handshake with a server.
@@ -167,7 +163,7 @@ pub enum ClientPhase {
 impl ClientPhase {
     /// The word for it.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Handshake => "handshake",
@@ -180,12 +176,10 @@ impl ClientPhase {
 
 /// A client's process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ClientFacts {
+pub(crate) struct ClientFacts {
     /// Which.
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
-    /// Its domain.
     pub domain: String,
     /// Where it is in its life.
     pub phase: ClientPhase,
@@ -206,7 +200,6 @@ pub struct ClientFacts {
     pub descriptors: usize,
     /// The verdicts that name it as culprit, oldest first.
     pub verdicts: Vec<u64>,
-    /// How it ended.
     pub end: Option<End>,
     /// The GPUs that it can have contexts on; `None` when nobody knows, which is all of its server's.
     pub gpus: Option<Vec<Gpu>>,
@@ -214,18 +207,15 @@ pub struct ClientFacts {
 
 /// One channel or context of a client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ChannelFacts {
+pub(crate) struct ChannelFacts {
     /// The hardware channel; `None` when only the context is known.
     pub channel: Option<u32>,
     /// The GPU, as `GPU-…`, where it is known.
     pub gpu: Option<String>,
     /// The client's connection of the context, where it is known.
     pub context: Option<u64>,
-    /// The client.
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
-    /// Its server.
     pub server: Option<Pid>,
     /// Who says so: `connection`, or the name of a witness.
     pub source: &'static str,
@@ -233,14 +223,10 @@ pub struct ChannelFacts {
 
 /// Copies of a dead client's descriptors that are kept.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FuneralFacts {
-    /// The dead client.
+pub(crate) struct FuneralFacts {
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
-    /// Its domain.
     pub domain: String,
-    /// How many descriptors.
     pub descriptors: usize,
     /// GPU memory that they pin, in bytes, where that is known.
     pub pinned_bytes: Option<u64>,
@@ -253,20 +239,16 @@ pub struct FuneralFacts {
 
 /// GPU memory that is kept for a program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RegionFacts {
+pub(crate) struct RegionFacts {
     /// Whose it is, or was.
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
-    /// Its cgroup.
     pub cgroup: String,
     /// Names it within its process.
     pub key: u64,
     /// Under which another process may adopt it.
     pub name: String,
-    /// The GPU.
     pub gpu: String,
-    /// Its size.
     pub bytes: u64,
     /// Where its owner has it mapped; 0 when it has not.
     pub address: u64,
@@ -279,7 +261,7 @@ pub struct RegionFacts {
 
 /// A source of evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WitnessFacts {
+pub(crate) struct WitnessFacts {
     /// Its name, as verdicts have it.
     pub name: &'static str,
     /// Why it can't be heard at all; `None` when it can.
@@ -292,7 +274,7 @@ pub struct WitnessFacts {
 
 /// A GPU that servers see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct GpuFacts {
+pub(crate) struct GpuFacts {
     /// The number that `nvidia-smi` gives it.
     pub index: usize,
     /// `GPU-…`.
@@ -305,16 +287,13 @@ pub struct GpuFacts {
 
 /// A process with contexts outside MPS.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StrangerFacts {
-    /// The process.
+pub(crate) struct StrangerFacts {
     pub process: ProcessKey,
-    /// Its user.
     pub uid: Uid,
     /// Its name, as the kernel has it.
     pub command: String,
     /// Whether it seems to be a server of another daemon.
     pub server: bool,
-    /// The GPUs.
     pub gpus: Vec<String>,
     /// GPU instance and compute instance, on a GPU that is divided.
     pub instance: Option<(u32, u32)>,
@@ -327,8 +306,7 @@ pub struct StrangerFacts {
 
 /// The whole picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Snapshot {
-    /// The daemon.
+pub(crate) struct Snapshot {
     pub daemon: DaemonFacts,
     /// Its fault domains.
     pub domains: Vec<DomainFacts>,
@@ -336,11 +314,9 @@ pub struct Snapshot {
     pub servers: Vec<ServerFacts>,
     /// Its clients, and the last few that are gone.
     pub clients: Vec<ClientFacts>,
-    /// Their channels.
     pub channels: Vec<ChannelFacts>,
     /// The dead whose descriptors are held.
     pub funerals: Vec<FuneralFacts>,
-    /// The witnesses.
     pub witnesses: Vec<WitnessFacts>,
     /// The GPUs that servers see, as far as they were looked at.
     pub gpus: Vec<GpuFacts>,
@@ -357,7 +333,7 @@ impl Snapshot {
     /// A fault does not, since newcomers wait on their open connections; neither does one domain whose servers keep
     /// failing while another's work.
     #[must_use]
-    pub fn obstacles(&self) -> Vec<String> {
+    pub(crate) fn obstacles(&self) -> Vec<String> {
         let quitting = self.daemon.quitting.then(|| "the daemon is about to end".to_owned());
         let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);
         let broken = broken.then(|| "the servers of every domain keep failing".to_owned());

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 /// Values that are no settings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Constants {
+pub(crate) struct Constants {
     /// How long a command waits for a server that is still starting.
     pub command_patience: Duration,
     /// Delay after the first failed start of a server: what made it fail may be over at once, and clients wait.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What is done with the process whose fault it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CulpritAction {
+pub(crate) enum CulpritAction {
     /// It is named, and that is all. It gets its own error from the driver, as it does with the vendor's daemon.
     Report,
     /// It is ended: terminated at its server first, then SIGTERM, then SIGKILL after `kill_timeout`. For culprits
@@ -19,7 +19,7 @@ pub enum CulpritAction {
 /// What is done with the other clients of a server after a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum VictimAction {
+pub(crate) enum VictimAction {
     /// They have until `victims_timeout` to leave; then they are listed and their server ends under them.
     Wait,
     /// The same, and those that are still there are ended as a culprit is: for programs that hang after a fault.
@@ -29,7 +29,7 @@ pub enum VictimAction {
 /// What follows a fault: the table `[faults]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct FaultPolicy {
+pub(crate) struct FaultPolicy {
     /// What is done with the culprit.
     pub culprit: CulpritAction,
     /// What is done with victims that linger.
@@ -67,7 +67,7 @@ impl Default for FaultPolicy {
 /// the table `[funerals]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct FuneralPolicy {
+pub(crate) struct FuneralPolicy {
     /// Whether copies of clients' UVM descriptors are held at all.
     pub hold: bool,
     /// How long the copies of a client that died suddenly are kept. Others that are on its server then may share it
@@ -103,7 +103,7 @@ impl Default for FuneralPolicy {
 /// Who is a domain, and what it may have: the table `[domains]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GroupPolicy {
+pub(crate) struct GroupPolicy {
     /// What clients must have in common to be a domain; the same for all.
     pub by: Grouping,
     /// Whether clients that see one GPU or MIG instance only have a server of their own for it; the same for all.
@@ -124,7 +124,7 @@ impl Default for GroupPolicy {
 /// All that may differ from one domain to another.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DomainPolicy {
+pub(crate) struct DomainPolicy {
     /// Who it is, and what it may have.
     #[serde(rename = "domains")]
     pub group: GroupPolicy,
@@ -134,8 +134,7 @@ pub struct DomainPolicy {
 
 /// Which clients an override is for: those that fit everything it names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DomainMatch {
-    /// The user.
+pub(crate) struct DomainMatch {
     pub uid: Option<Uid>,
     /// `MPS_DOMAIN` of the client's environment.
     pub label: Option<String>,
@@ -146,7 +145,7 @@ pub struct DomainMatch {
 impl DomainMatch {
     /// Whether a client is meant.
     #[must_use]
-    pub fn fits(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> bool {
+    pub(crate) fn fits(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> bool {
         self.uid.is_none_or(|wanted| wanted == uid)
             && self.label.as_deref().is_none_or(|wanted| Some(wanted) == label)
             && self.cgroup.as_deref().is_none_or(|wanted| is_within(cgroup, wanted))
@@ -161,7 +160,7 @@ fn is_within(cgroup: &str, ancestor: &str) -> bool {
 /// The default policy and its overrides.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DomainPolicies {
+pub(crate) struct DomainPolicies {
     /// For every domain that no override fits.
     #[serde(flatten)]
     pub default: DomainPolicy,
@@ -173,7 +172,7 @@ pub struct DomainPolicies {
 impl DomainPolicies {
     /// The policy of the first override that fits, else the default.
     #[must_use]
-    pub fn find(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
+    pub(crate) fn find(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
         let fitting = self.overrides.iter().find(|(wanted, _)| wanted.fits(uid, label, cgroup));
         fitting.map_or(&self.default, |(_, policy)| policy)
     }

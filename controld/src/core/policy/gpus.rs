@@ -26,7 +26,7 @@ pub(crate) enum StrangerAction {
 /// The operator's choices: the table `[gpu]`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct GpuPolicy {
+pub(crate) struct GpuPolicy {
     /// What is done about GPUs in an exclusive compute mode.
     pub(crate) compute_mode: ComputeModeAction,
     /// What is done about processes that use a GPU outside MPS.
@@ -41,13 +41,13 @@ pub struct GpuPolicy {
 impl GpuPolicy {
     /// Whether compute modes are changed, and strangers looked for.
     #[must_use]
-    pub fn manages(&self) -> bool {
+    pub(crate) fn manages(&self) -> bool {
         self.compute_mode == ComputeModeAction::Manage
     }
 
     /// Whether strangers are ended.
     #[must_use]
-    pub fn ends_strangers(&self) -> bool {
+    pub(crate) fn ends_strangers(&self) -> bool {
         self.strangers == StrangerAction::End
     }
 }

@@ -6,7 +6,7 @@
 /// users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Grouping {
+pub(crate) enum Grouping {
     /// The user and nothing else, as with the vendor's daemon.
     Uid,
     /// The pod, container, job or unit that the cgroup names; see [`cgroup_unit`].

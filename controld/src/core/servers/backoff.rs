@@ -4,7 +4,7 @@ use core::time::Duration;
 
 /// Delays that double from a first one to a largest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     first: Duration,
     largest: Duration,
     tries: u32,
@@ -13,12 +13,12 @@ pub struct Backoff {
 impl Backoff {
     /// Delays from `first` to `largest`; a `largest` below `first` counts as `first`.
     #[must_use]
-    pub fn new(first: Duration, largest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, largest: Duration) -> Self {
         Self { first, largest: largest.max(first), tries: 0 }
     }
 
     /// The delay before the next try.
-    pub fn next_delay(&mut self) -> Duration {
+    pub(crate) fn next_delay(&mut self) -> Duration {
         let delay = 2u32.checked_pow(self.tries).and_then(|factor| self.first.checked_mul(factor));
         self.tries = self.tries.saturating_add(1);
         delay.map_or(self.largest, |delay| delay.min(self.largest))
@@ -26,12 +26,12 @@ impl Backoff {
 
     /// How many delays were given since the last success.
     #[must_use]
-    pub fn tries(&self) -> u32 {
+    pub(crate) fn tries(&self) -> u32 {
         self.tries
     }
 
     /// Starts anew after a success.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.tries = 0;
     }
 }

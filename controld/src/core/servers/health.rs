@@ -15,7 +15,7 @@ use remps_proto::mps::server::{Reply, Request};
 
 /// What a server is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Health {
+pub(crate) enum Health {
     /// Nothing speaks against it.
     Sound,
     /// It was asked for its status because of a sign of a fault that anybody could have forged; until it has answered
@@ -27,7 +27,7 @@ pub enum Health {
 
 /// A question whether a server is in a fault that has no answer yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Suspicion {
+pub(crate) struct Suspicion {
     /// Whether another sign has come since it was asked.
     pub is_anew: bool,
     /// Whether it is asked for the second time because of that.
@@ -36,7 +36,7 @@ pub struct Suspicion {
 
 /// Whether a server owes something and does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Silence {
+pub(crate) enum Silence {
     /// It was never silent.
     Never,
     /// It has been since then.
@@ -47,7 +47,7 @@ pub enum Silence {
 
 /// Since when, and in which incident, a server's clients are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taint {
+pub(crate) struct Taint {
     /// When the daemon knew.
     pub at: Duration,
     /// The incident; 0 for a server whose clients have lost nothing: in which the work of a dead client may still run,
@@ -62,7 +62,7 @@ pub struct Taint {
 impl Taint {
     /// One of this time and this incident.
     #[must_use]
-    pub fn new(at: Duration, incident: u64) -> Self {
+    pub(crate) fn new(at: Duration, incident: u64) -> Self {
         Self { at, incident, suspicion: None, silence: Silence::Never }
     }
 }
@@ -70,7 +70,7 @@ impl Taint {
 impl Server {
     /// Whether, and since when, it gets no newcomer any more.
     #[must_use]
-    pub fn tainted(&self) -> Option<Taint> {
+    pub(crate) fn tainted(&self) -> Option<Taint> {
         match self.health {
             Health::Tainted(taint) => Some(taint),
             Health::Sound | Health::Suspected(_) => None,
@@ -79,7 +79,7 @@ impl Server {
 
     /// Whether it was asked whether it is in a fault, and has not answered.
     #[must_use]
-    pub fn is_suspected(&self) -> bool {
+    pub(crate) fn is_suspected(&self) -> bool {
         match self.health {
             Health::Sound => false,
             Health::Suspected(_) => true,
@@ -89,7 +89,7 @@ impl Server {
 
     /// Since when it has owed something and done nothing.
     #[must_use]
-    pub fn silent(&self) -> Option<Duration> {
+    pub(crate) fn silent(&self) -> Option<Duration> {
         match self.tainted()?.silence {
             Silence::Since(at) => Some(at),
             Silence::Never | Silence::Over => None,

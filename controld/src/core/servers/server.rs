@@ -23,7 +23,7 @@ const LARGEST_ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Where a server is in its life.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ServerState {
+pub(crate) enum ServerState {
     /// Its process is being started or initialises; no hello yet.
     Starting {
         /// When it is given up.
@@ -44,7 +44,7 @@ pub enum ServerState {
 
 /// What is known of a drain.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drain {
+pub(crate) struct Drain {
     /// When to ask again; `None` while a request is under way.
     pub ask_at: Option<Duration>,
     /// Pauses between requests.
@@ -64,7 +64,7 @@ pub struct Drain {
 impl Drain {
     /// A drain that asks at once.
     #[must_use]
-    pub fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
+    pub(crate) fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
         Self {
             ask_at: Some(now),
             pauses: Backoff::new(FIRST_ASK_AGAIN, LARGEST_ASK_AGAIN),
@@ -79,7 +79,7 @@ impl Drain {
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
     /// It serves its domain's clients.
     Active,
     /// It takes over when a fault taints the active one; until then it gets no client.
@@ -88,7 +88,7 @@ pub enum Role {
 
 /// Why a server ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
+pub(crate) enum Leaving {
     /// It was asked to, and had no clients.
     Drained,
     /// The same because it had been idle.
@@ -103,7 +103,7 @@ pub enum Leaving {
 
 /// One server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Server {
+pub(crate) struct Server {
     /// Which start this is.
     pub epoch: ServerEpoch,
     /// The domain it serves.
@@ -187,25 +187,25 @@ impl Server {
 
     /// Whether newcomers of its domain belong to it.
     #[must_use]
-    pub fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.role == Role::Active && self.is_up()
     }
 
     /// Whether it starts or takes clients, or could.
     #[must_use]
-    pub fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.tainted().is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
     }
 
     /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
     #[must_use]
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.tainted().is_some_and(|taint| taint.incident != 0)
     }
 
     /// Whether anybody asked for its end, so that its exit is no surprise.
     #[must_use]
-    pub fn is_told_to_end(&self) -> bool {
+    pub(crate) fn is_told_to_end(&self) -> bool {
         match &self.state {
             ServerState::Starting { .. } | ServerState::Serving => false,
             ServerState::Draining(_) => true,
@@ -215,32 +215,32 @@ impl Server {
 
     /// Whether it is known to have been in no fault then, or later.
     #[must_use]
-    pub fn is_known_sound_since(&self, since: Duration) -> bool {
+    pub(crate) fn is_known_sound_since(&self, since: Duration) -> bool {
         self.healthy_at.is_some_and(|at| at >= since)
     }
 
     /// Whether it is still starting.
     #[must_use]
-    pub fn is_starting(&self) -> bool {
+    pub(crate) fn is_starting(&self) -> bool {
         matches!(self.state, ServerState::Starting { .. })
     }
 
     /// Whether it can be asked anything.
     #[must_use]
-    pub fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.ready_at.is_some() && !matches!(self.state, ServerState::Ending { .. })
     }
 
     /// Whether a process without a context there goes to another server with its next connection.
     #[must_use]
-    pub fn can_be_left(&self) -> bool {
+    pub(crate) fn can_be_left(&self) -> bool {
         self.tainted().is_some() || !self.is_connected()
     }
 
     /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
     /// the clients it has.
     #[must_use]
-    pub fn is_deciding(&self) -> bool {
+    pub(crate) fn is_deciding(&self) -> bool {
         self.census_due
             || self.is_suspected()
             || matches!(&self.state, ServerState::Draining(Drain { ask_at: None, .. }))
@@ -248,7 +248,7 @@ impl Server {
 
     /// When it is forced if it has not ended by then; nothing is known of that unless it drains.
     #[must_use]
-    pub fn forced_at(&self) -> Option<Duration> {
+    pub(crate) fn forced_at(&self) -> Option<Duration> {
         match &self.state {
             ServerState::Draining(drain) => drain.force_at,
             ServerState::Starting { .. } | ServerState::Serving | ServerState::Ending { .. } => None,
@@ -257,7 +257,7 @@ impl Server {
 
     /// The next time at which something must be done about it.
     #[must_use]
-    pub fn deadline(&self) -> Option<Duration> {
+    pub(crate) fn deadline(&self) -> Option<Duration> {
         match &self.state {
             ServerState::Starting { deadline } => Some(*deadline),
             ServerState::Serving => None,

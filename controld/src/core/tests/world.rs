@@ -410,7 +410,7 @@ impl World {
         // A successor does not know what its predecessor has said.
         self.verdicts.clear();
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
-        assert_eq!(core.defaults(), self.core.defaults(), "defaults survive");
+        assert_eq!(core.defaults, self.core.defaults, "defaults survive");
         self.core = core;
         self.core.faults.hold_is_watched(self.now);
         self.forget_signs();

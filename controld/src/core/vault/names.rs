@@ -20,7 +20,6 @@ pub(crate) struct NameId(pub u64);
 /// Whom the owner of a name has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Predecessor {
-    /// Its pid.
     pub pid: u32,
     /// The server that it was on; 0 when none is known.
     pub server: u64,

@@ -32,7 +32,6 @@ const EVERYWHERE: &str = "*";
 /// Among whom a name means one thing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Scope {
-    /// The user.
     pub uid: Uid,
     /// The user namespace. Unknown only in what a release kept that did not note it: then it is whichever asks first.
     pub namespace: Namespace,

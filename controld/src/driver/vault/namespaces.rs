@@ -22,6 +22,7 @@ use crate::driver::turn::Turn;
 use crate::holder::{Held, Kind};
 use crate::witness::place::{self, Found};
 use nix::sys::stat::fstat;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -81,9 +82,9 @@ impl Keeper {
     }
 
     fn hold_namespace(&mut self, turn: &Turn<'_>, number: u64, namespace: OwnedFd) {
-        if !self.namespaces.contains_key(&number) {
+        if let Entry::Vacant(place) = self.namespaces.entry(number) {
             turn.successor.hold(keys::namespace(number), Kind::NAMESPACE, &[], &[namespace.as_fd()]);
-            self.namespaces.insert(number, namespace);
+            place.insert(namespace);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Real sockets, a driver of a few lines, and peers that mean no good.
 
+use super::listener::ListenError;
 use super::*;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};

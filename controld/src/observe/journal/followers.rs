@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
 /// The last line of a follower that was cut off.
-pub const CUT_OFF: &str = "events: this follower was too slow and has been cut off";
+pub(crate) const CUT_OFF: &str = "events: this follower was too slow and has been cut off";
 /// The answer to one more than may follow.
-pub const TOO_MANY: &str = "events: too many follow already";
+pub(crate) const TOO_MANY: &str = "events: too many follow already";
 
 /// Bytes that may wait for one follower.
 const MOST_QUEUED: usize = 256 << 10;
@@ -36,7 +36,7 @@ struct Follower {
 
 /// The session's end: gives lines until the follower is cut off.
 #[derive(Debug)]
-pub struct Following {
+pub(crate) struct Following {
     queued: Arc<AtomicUsize>,
     /// recorder --lines--> session
     lines_rx: mpsc::UnboundedReceiver<String>,
@@ -45,7 +45,7 @@ pub struct Following {
 impl Following {
     /// The next line; `None` when the follower has been cut off and everything before has been given. May be dropped
     /// without losing a line.
-    pub async fn next(&mut self) -> Option<String> {
+    pub(crate) async fn next(&mut self) -> Option<String> {
         let line = self.lines_rx.recv().await?;
         self.queued.fetch_sub(line.len(), Ordering::Relaxed);
         Some(line)
@@ -54,13 +54,13 @@ impl Following {
 
 /// Everybody who follows.
 #[derive(Debug, Default)]
-pub struct Followers {
+pub(crate) struct Followers {
     followers: Vec<Follower>,
 }
 
 impl Followers {
     /// One more follower; `None` when there are too many.
-    pub fn add(&mut self, viewer: Viewer, json: bool) -> Option<Following> {
+    pub(crate) fn add(&mut self, viewer: Viewer, json: bool) -> Option<Following> {
         self.followers.retain(|follower| !follower.lines_tx.is_closed());
         let of_user = self.followers.iter().filter(|follower| follower.viewer.uid == viewer.uid).count();
         if self.followers.len() >= MOST_FOLLOWERS || (!viewer.privileged && of_user >= MOST_FOLLOWERS_PER_USER) {
@@ -74,7 +74,7 @@ impl Followers {
     }
 
     /// Gives an event to all whom it concerns, and cuts off those whose queue is full.
-    pub fn tell(&mut self, event: &Remembered) {
+    pub(crate) fn tell(&mut self, event: &Remembered) {
         self.followers.retain(|follower| {
             let Some(line) = event.shown(follower.viewer, follower.json) else {
                 return !follower.lines_tx.is_closed();
@@ -90,7 +90,7 @@ impl Followers {
 
     /// How many follow.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.followers.iter().filter(|follower| !follower.lines_tx.is_closed()).count()
     }
 }

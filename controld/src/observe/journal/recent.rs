@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 384 << 10;
 
 /// An event that is remembered.
 #[derive(Debug, Clone)]
-pub struct Remembered {
+pub(crate) struct Remembered {
     line: String,
     /// `None` of an earlier daemon's.
     event: Option<Box<(Stamp, JournalEvent)>>,
@@ -24,13 +24,13 @@ pub struct Remembered {
 impl Remembered {
     /// One of this daemon, with the line that the journal has of it.
     #[must_use]
-    pub fn own(stamp: Stamp, event: JournalEvent, line: String) -> Self {
+    pub(crate) fn own(stamp: Stamp, event: JournalEvent, line: String) -> Self {
         Self { line, event: Some(Box::new((stamp, event))) }
     }
 
     /// One of an earlier daemon.
     #[must_use]
-    pub fn earlier(line: String) -> Self {
+    pub(crate) fn earlier(line: String) -> Self {
         Self { line, event: None }
     }
 
@@ -42,7 +42,7 @@ impl Remembered {
 
     /// What `viewer` may see of it, as the journal's line or as text; `None` when it does not concern him.
     #[must_use]
-    pub fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
+    pub(crate) fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
         let line = if viewer.privileged {
             self.line.clone()
         } else {
@@ -56,14 +56,14 @@ impl Remembered {
 
 /// The newest events, oldest first.
 #[derive(Debug, Default)]
-pub struct Recent {
+pub(crate) struct Recent {
     events: VecDeque<Remembered>,
     bytes: usize,
 }
 
 impl Recent {
     /// Remembers an event and forgets the oldest ones beyond the bounds.
-    pub fn push(&mut self, event: Remembered) {
+    pub(crate) fn push(&mut self, event: Remembered) {
         self.bytes += event.bytes();
         self.events.push_back(event);
         while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
@@ -74,7 +74,7 @@ impl Recent {
 
     /// The newest `count` of those that `viewer` may see, oldest first.
     #[must_use]
-    pub fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
+    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
         let count = count.map_or(MOST_EVENTS, |count| usize::try_from(count).unwrap_or(MOST_EVENTS));
         let shown = self.events.iter().rev().filter_map(|event| event.shown(viewer, json));
         let mut newest: Vec<String> = shown.take(count).collect();

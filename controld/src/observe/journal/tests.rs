@@ -3,6 +3,7 @@
 use super::followers::Followers;
 use super::recent::{Recent, Remembered};
 use super::*;
+use crate::core::JournalEvent;
 use crate::report::Viewer;
 use serde_json::Value;
 use std::fs;

@@ -1,5 +1,7 @@
 //! What goes in comes out everywhere, over restarts and in a flood.
 
+mod memory;
+
 use super::*;
 use crate::core::picture::DaemonFacts;
 

@@ -64,7 +64,6 @@ fn cut(text: &str) -> String {
 /// What an environment says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Variables {
-    /// The label.
     pub(super) label: Option<String>,
     /// Which GPUs it sees, as it is written there.
     pub(super) visible: Option<String>,

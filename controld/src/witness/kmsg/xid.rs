@@ -15,7 +15,6 @@ use crate::core::XidClass;
 /// One Xid line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Xid {
-    /// The number.
     pub number: u32,
     /// Whom it concerns.
     pub class: XidClass,

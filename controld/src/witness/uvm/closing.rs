@@ -49,7 +49,7 @@ impl Closing {
 }
 
 /// Closes these, one after the other, on another thread.
-pub fn close(descriptors: Vec<OwnedFd>) -> Closing {
+pub(crate) fn close(descriptors: Vec<OwnedFd>) -> Closing {
     let (done, receiver) = oneshot::channel();
     let mut pool = POOL.lock();
     pool.waiting.push_back(Job { descriptors, done });
@@ -106,7 +106,7 @@ pub(super) fn close_foreign(descriptor: OwnedFd, guest: Option<Guest>) {
 
 /// Closes a connection in which a file may lie that never lets go. When too many of those hang already, this one waits
 /// for its turn among the daemon's own.
-pub fn close_turned_away(descriptor: OwnedFd) {
+pub(crate) fn close_turned_away(descriptor: OwnedFd) {
     if can_close_foreign() {
         // The connection is ours; what lies in it never was in our table.
         close_foreign(descriptor, None);

@@ -19,7 +19,7 @@ use super::processors::Processors;
 use crate::sys::uvm as sys;
 
 /// Descriptors of one client that are held at most. A process has two for each copy of libcuda in it.
-pub const MOST_COPIES: usize = 16;
+pub(crate) const MOST_COPIES: usize = 16;
 
 /// What of all that is held a process has open.
 #[derive(Debug)]

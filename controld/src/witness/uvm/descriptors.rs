@@ -50,7 +50,7 @@ use crate::io::guests::Guest;
 use crate::sys::uvm as sys;
 
 /// Entries of `/proc/PID/fd` that are read at most; about a tenth of a second.
-pub const MOST_LOOKED_AT: usize = 65_536;
+pub(crate) const MOST_LOOKED_AT: usize = 65_536;
 /// How the name of the file ends that is looked at more closely.
 const NAME_END: &[u8] = b"nvidia-uvm";
 /// What the kernel adds to the name of a file that was removed, as in a container that is being taken down.
@@ -64,7 +64,7 @@ pub(super) const TOOLS_MINOR: u32 = 1;
 
 /// The major number of the UVM driver, by the text of `/proc/devices`.
 #[must_use]
-pub fn find_major(devices: &str) -> Option<u32> {
+pub(crate) fn find_major(devices: &str) -> Option<u32> {
     let characters = devices.lines().skip_while(|line| *line != "Character devices:").skip(1);
     characters.take_while(|line| !line.is_empty()).find_map(|line| {
         let (number, name) = line.trim().split_once(' ')?;
@@ -100,7 +100,12 @@ fn ends_like(path: &[u8], end: &[u8]) -> bool {
 ///
 /// # Errors
 /// See [`AttachError`].
-pub fn has_open(pid: Pid, process: BorrowedFd<'_>, device: (u32, u32), name_end: &[u8]) -> Result<bool, AttachError> {
+pub(crate) fn has_open(
+    pid: Pid,
+    process: BorrowedFd<'_>,
+    device: (u32, u32),
+    name_end: &[u8],
+) -> Result<bool, AttachError> {
     let mut has = false;
     each_number(device, name_end, pid, |number| {
         let guest = Guest::enter();
@@ -313,7 +318,7 @@ const CAP_SYS_PTRACE: u32 = 19;
 
 /// Whether this process may look into those of other users and into those that may do more than itself.
 #[must_use]
-pub fn may_look() -> bool {
+pub(crate) fn may_look() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_PTRACE))
 }
 

@@ -8,7 +8,7 @@ use crate::sys::uvm_abi::{FATAL_FAULT, Version};
 
 /// The driver's name of a `UvmEventFaultType`, in plain words.
 #[must_use]
-pub fn fault_name(kind: u8) -> String {
+pub(crate) fn fault_name(kind: u8) -> String {
     let name = match kind {
         1 => "invalid PDE",
         2 => "invalid PTE",
@@ -33,7 +33,7 @@ pub fn fault_name(kind: u8) -> String {
 
 /// The access of a `UvmEventMemoryAccessType`.
 #[must_use]
-pub const fn access(kind: u8) -> Access {
+pub(crate) const fn access(kind: u8) -> Access {
     match kind {
         1 => Access::Read,
         2 => Access::Write,

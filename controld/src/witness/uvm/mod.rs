@@ -35,15 +35,15 @@
 //!
 //! [`Evidence::UvmEvent`]: crate::core::Evidence::UvmEvent
 
-pub mod attach;
-pub mod closing;
-pub mod copies;
-pub mod descriptors;
-pub mod error;
-pub mod fatal;
+pub(crate) mod attach;
+pub(crate) mod closing;
+pub(crate) mod copies;
+pub(crate) mod descriptors;
+pub(crate) mod error;
+pub(crate) mod fatal;
 mod processors;
-pub mod queue;
-pub mod tracker;
+pub(crate) mod queue;
+pub(crate) mod tracker;
 
 use std::fs::OpenOptions;
 use std::io;
@@ -54,8 +54,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use attach::Attached;
-pub use copies::{Copies, OpenFiles};
-pub use descriptors::{Given, has_open, may_look};
+pub use copies::Copies;
+pub(crate) use copies::OpenFiles;
+pub(crate) use descriptors::{Given, has_open, may_look};
 pub use error::AttachError;
 pub use tracker::Tracker;
 

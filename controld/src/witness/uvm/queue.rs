@@ -20,13 +20,13 @@ use nix::unistd::{SysconfVar, sysconf};
 
 /// Places in a queue; a power of two. One fault is enough for a verdict, so what a burst drops is no loss; entries and
 /// control page take three pages for each client.
-pub const ENTRIES: u32 = 64;
+pub(crate) const ENTRIES: u32 = 64;
 /// What a page is at most taken to be if the system does not say.
 const LARGEST_PAGE: usize = 65_536;
 
 /// The reader's side of a queue.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     memory: Arc<SharedMemory>,
     version: Version,
     control: usize,
@@ -44,7 +44,7 @@ impl Queue {
     ///
     /// # Errors
     /// When there is no memory.
-    pub fn new(version: Version) -> io::Result<Self> {
+    pub(crate) fn new(version: Version) -> io::Result<Self> {
         let page = page_size();
         let control = (ENTRIES as usize * version.entry_size()).next_multiple_of(page);
         let memory = Arc::new(SharedMemory::new(control + CONTROL_SIZE.next_multiple_of(page))?);
@@ -53,19 +53,19 @@ impl Queue {
 
     /// The memory, for the call that makes the driver write there, and where in it the control page is.
     #[must_use]
-    pub fn memory(&self) -> (&SharedMemory, usize) {
+    pub(crate) fn memory(&self) -> (&SharedMemory, usize) {
         (&self.memory, self.control)
     }
 
     /// Which entries it has.
     #[must_use]
-    pub const fn version(&self) -> Version {
+    pub(crate) const fn version(&self) -> Version {
         self.version
     }
 
     /// The argument of the call that makes the driver write there, for a client's descriptor of this number.
     #[must_use]
-    pub fn request(&self, uvm_fd: i32) -> InitEventTracker {
+    pub(crate) fn request(&self, uvm_fd: i32) -> InitEventTracker {
         InitEventTracker::new(self.version, ENTRIES, uvm_fd)
     }
 
@@ -76,13 +76,13 @@ impl Queue {
 
     /// Whether nothing is waiting.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.put() == self.get
     }
 
     /// Takes the next fatal fault; events of other types, which nobody has asked for, are skipped. At most as many
     /// entries are looked at as the ring has.
-    pub fn take(&mut self) -> Option<FatalFault> {
+    pub(crate) fn take(&mut self) -> Option<FatalFault> {
         for _ in 0..ENTRIES {
             if self.is_empty() {
                 return None;
@@ -103,7 +103,7 @@ impl Queue {
     }
 
     /// How many fatal faults the driver has dropped for want of room since this was last asked.
-    pub fn newly_dropped(&mut self) -> u64 {
+    pub(crate) fn newly_dropped(&mut self) -> u64 {
         let place = self.control + DROPPED + usize::from(FATAL_FAULT) * size_of::<u64>();
         let total = self.memory.word64(place).load(Ordering::Relaxed);
         let new = total.saturating_sub(self.dropped);

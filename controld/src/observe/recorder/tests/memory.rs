@@ -5,34 +5,41 @@
 //! must not grow any more, and what they take together is promised to operators.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
-use remps_controld::parts::core::{
+use crate::core::{
     Access, ConnectionId, Core, Effect, End, Evidence, ExitCause, Identity, Input, MemoryFault, NoReply, Peer, Pid,
     Place, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
 };
-use remps_controld::parts::observe::recorder::Recorder;
+use crate::observe::recorder::Recorder;
 use remps_proto::admin::defaults::Defaults;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Bytes of the heap that are in use.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Bytes that this thread has in use of the heap; other tests run beside on theirs.
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts for this thread, unless it is about to end.
+fn count(change: impl FnOnce(usize) -> usize) {
+    let _ = LIVE.try_with(|live| live.set(change(live.get())));
+}
 
 struct Counting;
 
-// SAFETY: everything is the system's allocator's; the counter changes nothing about it.
+// SAFETY: everything is the system's allocator's; the counter changes nothing about it and takes no memory itself.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Ordering::Relaxed);
+        count(|live| live.wrapping_add(layout.size()));
         // SAFETY: by the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        count(|live| live.wrapping_sub(layout.size()));
         // SAFETY: by the caller's contract.
         unsafe { System.dealloc(place, layout) }
     }
@@ -191,9 +198,9 @@ impl Daemon {
 #[test]
 fn when_its_rings_are_full_the_daemons_heap_grows_no_more() {
     let directory = tempfile::tempdir().unwrap();
-    let before = LIVE.load(Ordering::Relaxed);
+    let before = LIVE.get();
     let mut daemon = Daemon::new(directory.path());
-    let used = || LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    let used = || LIVE.get().wrapping_sub(before);
     let mut most = 0;
     for _ in 0..WARM_UP {
         daemon.fault();
