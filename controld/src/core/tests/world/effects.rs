@@ -221,20 +221,6 @@ impl World {
         }
     }
 
-    /// A process leaves its server for another one: where it has carried a fault that is known stays known.
-    fn note_where_it_carried(&mut self, pid: u32) {
-        if self.contexts.get(&pid).is_none_or(|own| own.len() < 2) {
-            return;
-        }
-        let left = self.servers.iter().filter(|(_, process)| process.clients.contains(&pid));
-        let left: Vec<_> = left.map(|(epoch, _)| (*epoch, self.reach(*epoch))).collect();
-        for (epoch, reached) in left {
-            let process = self.servers.get_mut(&epoch).expect("it is there still");
-            process.is_uncounted |= reached.is_none();
-            process.named.extend(reached.into_iter().flatten());
-        }
-    }
-
     pub(super) fn dispatch(&mut self, server: ServerEpoch, connection: ConnectionId) {
         let peer = self.waiting.remove(&connection).expect("only a client that waits is dispatched, and once");
         let process = self.servers.get(&server).expect("only to a server that there is");
