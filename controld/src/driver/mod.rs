@@ -12,15 +12,17 @@
 //! from the peer's side what was done last ([`successor`]).
 //!
 //! What is open has its owners, which are told what has happened and return inputs for the core, lines for the log or
-//! events for the journal ([`Told`](turn::Told)), or what is lost; what concerns more than one of them is done here.
+//! events for the journal ([`Told`](turn::Told)), or what is lost. Those that need more for it are given a
+//! [`Turn`](turn::Turn): what the core knows, the holder, the time. What concerns more than one of them is done here.
 //!
 //! | owner | of |
 //! |---|---|
 //! | [`Connections`], [`Handovers`], [`Sessions`] | peers: until their role is known, clients on their way to a server, command lines |
 //! | [`Servers`], [`Links`] | servers: their processes, the conversation with them |
 //! | [`Successor`] | the holder, and what is told to it |
-//! | [`Witnesses`] | who tells of faults, and what clients are followed with |
-//! | [`Keeper`] | the vault's descriptors |
+//! | [`Witnesses`] | who tells of faults |
+//! | [`Following`](following::Following) | what clients are followed with: queues, copies of descriptors |
+//! | [`Keeper`] | the vault: its descriptors, who asks for what, who waits for news |
 //! | [`Gpus`], [`Listing`] | compute modes, the list of devices |
 //! | [`Logs`], [`Reports`] | log and its FIFO, journal, metrics and answers |
 
