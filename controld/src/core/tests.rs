@@ -266,3 +266,22 @@ fn who_comes_back_to_a_server_in_a_fault_has_what_he_had_there() {
     }
     comes_to_its_end(world);
 }
+
+/// Found by chance: its server has died, and the next one has its own connection and no context of it when that one says
+/// nothing any more.
+#[test]
+fn a_process_whose_server_has_died_begins_anew_on_the_next_one() {
+    let arrives = |uid, slot| Action::ClientArrives { uid, slot };
+    let mut world = World::with_gpus(Sharing::MultiUser, Policy::default());
+    world.populate();
+    let before = [arrives(0, 1), Action::ServerDies { index: 0, status: 0 }, arrives(0, 0), arrives(1000, 0)];
+    let then = [Action::ServerHello(0), Action::ServerGreets(2), arrives(0, 3), arrives(0, 0), arrives(0, 2)];
+    let last = [arrives(1000, 0), Action::ClientFinishes(0), Action::ClientFinishes(1), Action::SuddenDeath(0)];
+    for action in before.into_iter().chain(then).chain(last) {
+        world.act(action);
+    }
+    for ms in [1274, 2313, 2454, 1209, 2750] {
+        world.act(Action::TimePasses(ms));
+    }
+    comes_to_its_end(world);
+}

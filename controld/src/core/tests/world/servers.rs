@@ -61,7 +61,11 @@ impl World {
             return;
         };
         self.servers.remove(&epoch);
-        self.homes.retain(|_, home| *home != epoch);
+        // On another server they begin anew.
+        for (pid, _) in self.homes.extract_if(.., |_, home| *home == epoch) {
+            self.accepted.remove(&pid);
+            self.contexts.remove(&pid);
+        }
         self.feed(Input::ServerLinkLost { server: epoch, reason: "closed".to_owned() });
         let told: Vec<_> = self.told.iter().filter(|told| self.dispatched[*told].1 == epoch).copied().collect();
         for connection in told {
