@@ -19,7 +19,6 @@ pub const fn patient(deadline: Duration) -> Duration {
 
 /// The deadline as it is, or longer for a test that asks for more than most.
 #[cfg(not(debug_assertions))]
-#[must_use]
 pub(crate) const fn very_patient(deadline: Duration) -> Duration {
     deadline
 }
@@ -39,7 +38,6 @@ pub fn patient(deadline: Duration) -> Duration {
 /// # Panics
 /// As [`patient`].
 #[cfg(debug_assertions)]
-#[must_use]
 pub(crate) fn very_patient(deadline: Duration) -> Duration {
     deadline.saturating_mul(times().1)
 }

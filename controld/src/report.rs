@@ -50,7 +50,6 @@ pub(crate) enum Form {
 
 impl Form {
     /// The form that these options ask for.
-    #[must_use]
     pub(crate) fn of(wide: bool, json: bool) -> Self {
         match (json, wide) {
             (true, _) => Self::Json,
@@ -70,7 +69,6 @@ pub(crate) struct Viewer {
 
 impl Viewer {
     /// Whether what belongs to a user is shown.
-    #[must_use]
     pub(crate) fn may_see(self, uid: Uid) -> bool {
         self.privileged || self.uid == uid
     }

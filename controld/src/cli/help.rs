@@ -160,7 +160,6 @@ fn groups(arguments: &str) -> Vec<&str> {
 }
 
 /// The whole help text; also what 555 answers to an option it does not know.
-#[must_use]
 pub(crate) fn whole(personality: Personality) -> String {
     let mut text = format!(
         "{}\n{}\n\n  Lets CUDA programs share a GPU through the Multi-Process Service. Without\n  options, commands are \
@@ -199,7 +198,6 @@ fn listed(text: &mut String, name: &str, arguments: &str, help: &str) {
 }
 
 /// What to tell somebody on standard error whose command nobody knows: what it was perhaps meant to be.
-#[must_use]
 pub(crate) fn hint(line: &[u8]) -> Option<String> {
     let Command::Unknown(word) = Command::parse(line, *Personality::ALL.last()?) else {
         return None;

@@ -34,7 +34,6 @@ pub(super) const WHO: &str =
     concat!("ReMPS ", env!("CARGO_PKG_VERSION"), ", a replacement of nvidia-cuda-mps-control.");
 
 /// The version: `Binary version: N` where the release played has one, for programs that look for it.
-#[must_use]
 pub(crate) fn version(personality: Personality) -> String {
     let number = personality.binary_version().map(|number| format!(" Binary version: {number}")).unwrap_or_default();
     format!("{}{number}\n{WHO}\n\n", title(personality))

@@ -30,13 +30,11 @@ pub(crate) type GpuSet = BTreeSet<Gpu>;
 
 impl Gpu {
     /// The GPU of this UUID, as `GPU-…`.
-    #[must_use]
     pub(crate) fn new(uuid: &str) -> Self {
         Self { uuid: uuid.into(), instance: None }
     }
 
     /// The one that is written so, as [`Display`](fmt::Display) writes it.
-    #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         let (uuid, instance) = text.split_once('/').map_or((text, None), |(uuid, rest)| (uuid, Some(rest)));
         let numbered = |rest: &str| rest.strip_prefix("gi")?.parse().ok().map(Instance::Number);
@@ -51,13 +49,11 @@ impl Gpu {
     }
 
     /// The UUID of the whole GPU.
-    #[must_use]
     pub(crate) fn uuid(&self) -> &str {
         &self.uuid
     }
 
     /// The MIG instance, where one is meant: its UUID, or `gi` and a number.
-    #[must_use]
     pub(crate) fn instance(&self) -> Option<String> {
         self.instance.as_ref().map(|instance| match instance {
             Instance::Uuid(uuid) => uuid.to_string(),
@@ -66,7 +62,6 @@ impl Gpu {
     }
 
     /// What `CUDA_VISIBLE_DEVICES` calls it; `None` where only the number of the instance is known.
-    #[must_use]
     pub(crate) fn visible_name(&self) -> Option<&str> {
         match &self.instance {
             None => Some(&self.uuid),
@@ -76,7 +71,6 @@ impl Gpu {
     }
 
     /// Whether the two are certainly not the same, and neither is a part of the other.
-    #[must_use]
     pub(crate) fn is_apart_from(&self, other: &Self) -> bool {
         if self.uuid != other.uuid {
             return true;

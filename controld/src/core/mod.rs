@@ -60,21 +60,18 @@ pub(crate) use gpu::Gpu;
 pub(crate) use gpus::Device;
 pub(crate) use gpus::whereabouts::GpuPlace;
 pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
-pub(crate) use ids::{ConnectionId, Pid, RequestId, ServerEpoch};
-pub(crate) use ids::{DomainId, SessionId, Uid};
+pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub use input::ExitCause;
 pub(crate) use input::{Input, NoReply, Peer};
-pub(crate) use journal::JournalEvent;
-pub(crate) use journal::{ExitReason, FuneralEnd, RefusalReason, Sanction};
-pub(crate) use policy::Policy;
+pub(crate) use journal::{ExitReason, JournalEvent};
 pub(crate) use policy::{
-    Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing, forms,
+    Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing, forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
 #[cfg(test)]
 pub(crate) use {
     faults::verdict::{Suspect, Testimony},
-    journal::ModeCause,
+    journal::{FuneralEnd, ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
 };
@@ -108,7 +105,6 @@ pub(crate) struct Core {
 
 impl Core {
     /// A core without servers and clients.
-    #[must_use]
     pub(crate) fn new(policy: Policy, defaults: Defaults) -> Self {
         Self {
             defaults,
@@ -179,7 +175,6 @@ impl Core {
     }
 
     /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
-    #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.iter().filter_map(Server::deadline);
         let retries =
@@ -200,13 +195,11 @@ impl Core {
     }
 
     /// Whether a server is still to be started, or starting.
-    #[must_use]
     pub(crate) fn is_starting(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
     }
 
     /// How many clients wait for a server.
-    #[must_use]
     pub(crate) fn waiting(&self) -> usize {
         self.clients.all_waiting()
     }

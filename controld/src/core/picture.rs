@@ -25,7 +25,6 @@ const BY_NOTICE: &str = "notice";
 
 impl Core {
     /// What there is at `now`. The driver knows what the daemon and its witnesses are like.
-    #[must_use]
     pub(crate) fn picture(&self, now: Duration, daemon: DaemonFacts, witnesses: Vec<WitnessFacts>) -> Snapshot {
         // Counted once, since there may be thousands of each.
         let mut on_server = BTreeMap::new();

@@ -94,13 +94,11 @@ pub(crate) struct Policy {
 impl Policy {
     /// The policy for clients of this user, with this `MPS_DOMAIN` and this cgroup: that of the first override that
     /// fits, else the default.
-    #[must_use]
     pub(crate) fn for_domain(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
         self.domains.find(uid, label, cgroup)
     }
 
     /// Which clients are one fault domain, and whether by GPU: the same for all.
-    #[must_use]
     pub(crate) fn grouping(&self) -> &GroupPolicy {
         &self.domains.default.group
     }

@@ -161,7 +161,6 @@ pub(crate) struct Saved {
 
 impl Saved {
     /// The defaults in it; what can't be read is left at the vendor's default.
-    #[must_use]
     pub(crate) fn defaults(&self) -> Defaults {
         let mut defaults = Defaults::default();
         if let Ok(percentage) = Percentage::new(self.thread_percentage) {
@@ -193,7 +192,6 @@ pub(super) fn read(text: &str) -> ProcessKey {
 
 impl Core {
     /// What a successor must know.
-    #[must_use]
     pub(crate) fn saved(&self) -> Saved {
         let servers = self
             .servers

@@ -100,7 +100,6 @@ pub(crate) struct Vault {
 
 impl Vault {
     /// An empty one.
-    #[must_use]
     pub(crate) const fn new(policy: VaultPolicy) -> Self {
         Self {
             policy,
@@ -113,7 +112,6 @@ impl Vault {
     }
 
     /// The rules in force.
-    #[must_use]
     pub(crate) const fn policy(&self) -> &VaultPolicy {
         &self.policy
     }
@@ -272,7 +270,6 @@ impl Vault {
     }
 
     /// When the next region's time is over.
-    #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         self.kept.values().filter_map(|kept| kept.until).chain(self.titles_deadline()).min()
     }
@@ -286,7 +283,6 @@ impl Vault {
     }
 
     /// A region.
-    #[must_use]
     pub(crate) fn get(&self, id: RegionId) -> Option<&Kept> {
         self.kept.get(&id)
     }
@@ -297,7 +293,6 @@ impl Vault {
     }
 
     /// The sum over some regions.
-    #[must_use]
     pub(crate) fn usage(&self, counts: impl Fn(&Kept) -> bool) -> Usage {
         let mut usage = Usage::default();
         self.kept.values().filter(|kept| counts(kept)).for_each(|kept| usage.add(kept.region.bytes));
@@ -305,13 +300,11 @@ impl Vault {
     }
 
     /// Whether a process has a region or a name.
-    #[must_use]
     pub(crate) fn has(&self, process: ProcessKey) -> bool {
         self.of_process(process).next().is_some() || self.has_title(process)
     }
 
     /// Whose a name is, alive or not.
-    #[must_use]
     pub(crate) fn owner_of_name(&self, caller: &Caller, name: &str) -> Option<ProcessKey> {
         if name.is_empty() {
             return None;

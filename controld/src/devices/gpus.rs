@@ -99,7 +99,6 @@ pub(crate) struct ProbedChange {
 
 /// The command line of the child that changes modes. It removes the records of each GPU that gets a mode back, and so
 /// gets another one than [`DEFAULT_MODE`], from these folders.
-#[must_use]
 pub(crate) fn change_arguments(library: &Path, records: &[PathBuf], changes: &[Change]) -> Vec<OsString> {
     let own_pid = std::process::id().to_string();
     let mut arguments: Vec<OsString> = vec![CHANGE_ARGUMENT.into(), own_pid.into(), library.into()];

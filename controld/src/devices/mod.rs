@@ -91,7 +91,6 @@ pub(crate) enum ListError {
 static PROBES: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The pids of probes under way.
-#[must_use]
 pub(crate) fn probe_pids() -> Vec<u32> {
     PROBES.lock().iter().copied().collect()
 }

@@ -24,9 +24,6 @@ pub(crate) struct Client {
 }
 
 /// The user who connected.
-///
-/// # Errors
-/// The system call's.
 pub(super) fn user_of(socket: &OwnedFd) -> io::Result<Uid> {
     Ok(getsockopt(socket, sockopt::PeerCredentials)?.uid())
 }

@@ -36,7 +36,6 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// The vendor's log line.
-    #[must_use]
     pub(super) fn line(self) -> &'static str {
         match self {
             Self::Credentials => "User did not send valid credentials",

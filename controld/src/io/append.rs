@@ -67,15 +67,11 @@ fn is_ours_alone(file: &File) -> io::Result<bool> {
 }
 
 /// Whether a regular file has no name any more, so that what is written there is lost.
-#[must_use]
 pub(crate) fn is_removed(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.nlink() == 0)
 }
 
 /// The same file opened for reading from its start, whatever has its name by now.
-///
-/// # Errors
-/// What the kernel says.
 pub(crate) fn read_again(file: &File) -> io::Result<File> {
     File::open(path_of(file))
 }

@@ -22,7 +22,6 @@ pub(crate) static MACHINE: Threads = Threads::new(1, 1);
 pub(crate) static USER_LOOKUPS: Threads = Threads::new(8, 2);
 
 /// How many threads all kinds can have at a time; they are started when they are needed.
-#[must_use]
 pub(crate) fn most() -> usize {
     [&LOOKS, &QUESTIONS, &MACHINE, &USER_LOOKUPS].iter().map(|threads| threads.count).sum()
 }

@@ -76,13 +76,11 @@ struct Part {
 
 impl ModeRecords {
     /// The records of the daemon of a pipe directory. Nothing is made.
-    #[must_use]
     pub(crate) fn new(own: Arc<Folder>, shared: Option<PathBuf>) -> Self {
         Self { own, shared, counted: BTreeMap::new(), next_number: 0 }
     }
 
     /// The folders that records are in, for a child that is to remove them.
-    #[must_use]
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         [self.own.path().to_owned()].into_iter().chain(self.shared.clone()).collect()
     }
@@ -100,7 +98,6 @@ impl ModeRecords {
     }
 
     /// The GPUs that this daemon counts on.
-    #[must_use]
     pub(crate) fn counted(&self) -> Vec<String> {
         self.counted.keys().cloned().collect()
     }

@@ -151,7 +151,6 @@ pub fn start_time(pid: Pid) -> Option<u64> {
 }
 
 /// The process's name as the kernel has it, at most 15 bytes that the process chooses itself.
-#[must_use]
 pub(crate) fn name_of(pid: Pid) -> Option<String> {
     let name = read_proc(pid, "comm")?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
@@ -173,7 +172,6 @@ pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
 }
 
 /// The file of the process's program. Needs the right to trace the process.
-#[must_use]
 pub(crate) fn program_of(pid: Pid) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }

@@ -98,17 +98,11 @@ impl SeqPacket {
     }
 
     /// The next packet, or `None` at the connection's end.
-    ///
-    /// # Errors
-    /// The socket's.
     pub(crate) async fn receive(&self, capacity: usize) -> io::Result<Option<Packet>> {
         self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::empty())).await
     }
 
     /// The next packet without taking it away, or `None` at the connection's end.
-    ///
-    /// # Errors
-    /// The socket's.
     pub(crate) async fn peek(&self, capacity: usize) -> io::Result<Option<Packet>> {
         self.fd.async_io(Interest::READABLE, |fd| receive_now(fd.as_fd(), capacity, MsgFlags::MSG_PEEK)).await
     }
@@ -122,9 +116,6 @@ impl SeqPacket {
     }
 
     /// Takes the packet away that has been peeked at.
-    ///
-    /// # Errors
-    /// The socket's.
     pub(crate) fn discard(&self) -> io::Result<()> {
         receive_now(self.fd.as_fd(), 0, MsgFlags::empty()).map(drop)
     }
@@ -138,9 +129,6 @@ impl SeqPacket {
     }
 
     /// Waits until at least one packet can be sent.
-    ///
-    /// # Errors
-    /// The socket's.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         let mut guard = self.fd.writable().await?;
         guard.clear_ready();
@@ -156,9 +144,6 @@ impl SeqPacket {
     }
 
     /// Sends a packet, waiting for room.
-    ///
-    /// # Errors
-    /// The socket's.
     pub(crate) async fn send_when_possible(&self, bytes: &[u8]) -> io::Result<()> {
         self.fd.async_io(Interest::WRITABLE, |fd| Ok(send(fd.as_fd(), bytes, &[])?)).await
     }

@@ -80,7 +80,6 @@ pub(crate) struct ServerLink {
 
 impl ServerLink {
     /// A link to a server of this dialect that has just said hello.
-    #[must_use]
     pub(crate) fn new(socket: Arc<SeqPacket>, dialect: Dialect) -> Self {
         Self {
             socket,
@@ -105,19 +104,16 @@ impl ServerLink {
     }
 
     /// The socket, for the task that reads it.
-    #[must_use]
     pub(crate) fn socket(&self) -> &Arc<SeqPacket> {
         &self.socket
     }
 
     /// Whether answers to an earlier daemon may still come.
-    #[must_use]
     pub(crate) fn is_resuming(&self) -> bool {
         self.marker.is_some()
     }
 
     /// Whether packets wait for room in the socket.
-    #[must_use]
     pub(crate) fn is_backed_up(&self) -> bool {
         !self.queued.is_empty()
     }
@@ -226,7 +222,6 @@ impl ServerLink {
     }
 
     /// When the next answer seems to be overdue.
-    #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         if self.seemed_overdue.is_some() {
             return None;

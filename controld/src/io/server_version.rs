@@ -63,7 +63,6 @@ pub(crate) struct ServerVersion {
 
 /// Finds the version: `chosen` (`MPS_PERSONALITY`) if not empty, else the kernel module's, else that of the library
 /// found in `library_path` (`LD_LIBRARY_PATH`) or the usual folders. `None` on a machine without a driver.
-#[must_use]
 pub(crate) fn find(chosen: Option<&str>, library_path: Option<&OsStr>) -> Option<ServerVersion> {
     if let Some(chosen) = chosen.map(str::trim).filter(|text| !text.is_empty()) {
         return Some(ServerVersion { version: chosen.to_owned(), source: VersionSource::Override });
@@ -76,14 +75,12 @@ pub(crate) fn find(chosen: Option<&str>, library_path: Option<&OsStr>) -> Option
 }
 
 /// Where the driver's library may lie, in the order in which it is looked for: `LD_LIBRARY_PATH`, then the usual places.
-#[must_use]
 pub(crate) fn library_folders(library_path: Option<&OsStr>) -> Vec<PathBuf> {
     let set = library_path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
     set.into_iter().chain(LIBRARY_FOLDERS.map(PathBuf::from)).collect()
 }
 
 /// From the text `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  ...` or its open-module kind.
-#[must_use]
 pub(crate) fn of_kernel_module(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;
@@ -93,7 +90,6 @@ pub(crate) fn of_kernel_module(path: &Path) -> Option<String> {
 }
 
 /// The version in the name of the first library of these folders that has one.
-#[must_use]
 pub(crate) fn of_library(folders: impl Iterator<Item = PathBuf>) -> Option<ServerVersion> {
     folders.filter_map(|folder| std::fs::canonicalize(folder.join(LIBRARY)).ok()).find_map(|path| {
         let version = path.file_name()?.to_str()?.strip_prefix(LIBRARY_STEM)?;

@@ -20,9 +20,6 @@ const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 
 /// Makes a log directory (mode 0700) unless it exists; only its last part.
-///
-/// # Errors
-/// What the kernel says.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -47,9 +44,6 @@ pub(super) struct LogFile {
 impl LogFile {
     /// Opens a file for appending and makes it (mode 0644) if it does not exist. It may be a link or a device, as
     /// containers have it; then it has no cap. What other users could lead it to is refused ([`append`]).
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub(super) fn open(path: &Path, cap: u64) -> io::Result<Self> {
         let file = append::open(path, FILE_MODE)?;
         let metadata = file.metadata()?;
@@ -78,7 +72,6 @@ impl LogFile {
     }
 
     /// Times that the file was truncated.
-    #[must_use]
     pub(super) fn truncations(&self) -> u64 {
         self.truncations
     }

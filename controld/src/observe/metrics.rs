@@ -106,7 +106,6 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Metrics that have counted nothing. `with_pids` adds the series of single processes.
-    #[must_use]
     pub(crate) fn new(with_pids: bool) -> Self {
         let mut registry = Registry::with_prefix("mps");
         let events = EventMetrics::register(&mut registry);
@@ -131,7 +130,6 @@ impl Metrics {
     }
 
     /// Everything in OpenMetrics' text format.
-    #[must_use]
     pub(crate) fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
         let mut text = String::new();
         let now = gauges::registry(snapshot, extras, self.with_pids);
@@ -145,7 +143,6 @@ impl Metrics {
 
 /// Text in OpenMetrics' format in that of Prometheus before it (version 0.0.4), which every scraper and the textfile
 /// collector of the node exporter read. They differ in the name of a counter's family, and in two kinds of comments.
-#[must_use]
 pub(crate) fn classic(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

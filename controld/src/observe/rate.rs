@@ -80,7 +80,6 @@ pub(crate) struct Limiter {
 
 impl Limiter {
     /// Buckets of this rate; a rate or burst of zero counts as one.
-    #[must_use]
     pub(crate) fn new(rate: Rate) -> Self {
         let line = Duration::from_secs(1) / rate.per_second.max(1);
         Self { line, capacity: line * rate.burst.max(1), buckets: HashMap::new() }
@@ -106,7 +105,6 @@ impl Limiter {
     }
 
     /// Whether there are counts not yet reported.
-    #[must_use]
     pub(crate) fn has_suppressed(&self) -> bool {
         self.buckets.values().any(|state| state.suppressed > 0)
     }

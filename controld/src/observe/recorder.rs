@@ -52,7 +52,6 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// A recorder with its journal in a directory, as [`Journal::open`] has it, that goes on after the events that are
     /// there; `None` is no journal. `with_pids` gives the metrics series for single processes.
-    #[must_use]
     pub(crate) fn new(journal: Option<(&Path, u64)>, with_pids: bool) -> Self {
         let (journal, earlier) =
             journal.map_or_else(|| (Journal::off(), Vec::new()), |(directory, cap)| Journal::open(directory, cap));
@@ -160,14 +159,12 @@ impl Recorder {
     }
 
     /// All metrics in OpenMetrics' text format; the journal's own numbers are filled in here.
-    #[must_use]
     pub(crate) fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
         let extras = Extras { journal_lost: self.journal.lost(), followers: self.followers.count(), ..extras };
         self.metrics.openmetrics(snapshot, extras)
     }
 
     /// Why the journal can't be written now, if it can't.
-    #[must_use]
     pub(crate) fn journal_trouble(&self) -> Option<String> {
         self.journal.trouble()
     }

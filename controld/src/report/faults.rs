@@ -109,7 +109,6 @@ impl FaultLedger {
     }
 
     /// The numbers of this daemon's verdicts that name a process as culprit, oldest first.
-    #[must_use]
     pub(crate) fn against(&self, pid: Pid, start_time: u64) -> Vec<u64> {
         let own = self.faults.iter().filter_map(|fault| match fault {
             Fault::Own { verdict, .. } => Some(verdict),
@@ -125,7 +124,6 @@ impl FaultLedger {
     }
 
     /// The answer to `get_fault_list`: the newest `count` of those that `viewer` may see, oldest first.
-    #[must_use]
     pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, form: Form) -> Vec<String> {
         let count = count.map_or(MOST_FAULTS, |count| usize::try_from(count).unwrap_or(MOST_FAULTS));
         let mut newest: Vec<Value> =

@@ -16,13 +16,11 @@ pub(crate) const LINE_LIMIT: usize = MAX_TEXT;
 const MEASURES: [(usize, usize); 6] = [(1024, 256), (256, 256), (128, 64), (64, 32), (16, 8), (4, 2)];
 
 /// Something as one line of JSON of at most [`LINE_LIMIT`] bytes.
-#[must_use]
 pub(crate) fn fitted(value: &impl Serialize) -> String {
     fitted_within(value, LINE_LIMIT)
 }
 
 /// Something as one line of JSON of at most `limit` bytes.
-#[must_use]
 pub(crate) fn fitted_within(value: &impl Serialize, limit: usize) -> String {
     // Our own types have string keys and no number that JSON can't say.
     let line = serde_json::to_string(value).unwrap_or_default();

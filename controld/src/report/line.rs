@@ -16,7 +16,6 @@ const HEXADECIMAL: [&str; 2] = ["address", "channel"];
 /// An event of the journal for a reader: `TIME name key=value …`. The object is a line of the journal.
 ///
 /// Process, domain and server come first, the others by their names. What is null or empty is left out.
-#[must_use]
 pub(crate) fn event_line(event: &Value) -> String {
     let word = |key: &str| harmless(event[key].as_str().unwrap_or_default());
     let mut line = format!("{} {}", word("time"), word("event"));

@@ -18,7 +18,6 @@ const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMM
 ///
 /// As JSON it is one object over several lines, with each list's elements on lines of their own: the wire would cut a
 /// long line in two.
-#[must_use]
 pub(crate) fn status(snapshot: Snapshot, viewer: Viewer, form: Form) -> Vec<String> {
     let obstacles = snapshot.obstacles();
     let snapshot = snapshot.seen_by(viewer);

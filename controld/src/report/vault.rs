@@ -7,7 +7,6 @@ use crate::core::picture::RegionFacts;
 const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "LEFT", "CGROUP"];
 
 /// The answer to `vault list`: a row for each region, oldest first. A user sees his own.
-#[must_use]
 pub(crate) fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) -> Vec<String> {
     let seen = regions.iter().filter(|region| viewer.may_see(region.uid));
     if form == Form::Json {

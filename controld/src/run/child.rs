@@ -34,9 +34,6 @@ pub(super) struct Signals(SignalFd);
 
 impl Signals {
     /// Takes them from now on.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn take() -> io::Result<Self> {
         let mut set: SigSet = PASSED_ON.into_iter().collect();
         set.add(Signal::SIGCHLD);
@@ -114,9 +111,6 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts it, with no signal blocked.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn start(
         program: &OsString,
         arguments: &[OsString],

@@ -26,9 +26,6 @@ pub(super) struct Page(File);
 
 impl Page {
     /// A fresh one, which children inherit.
-    ///
-    /// # Errors
-    /// The system's.
     pub(super) fn new() -> io::Result<Self> {
         let file = memory_file()?;
         file.set_len(SIZE)?;

@@ -113,13 +113,11 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// The pipe directory alone, which is all that the command line needs.
-    #[must_use]
     pub(crate) fn pipe_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         directory(environment("CUDA_MPS_PIPE_DIRECTORY"), DEFAULT_PIPE_DIRECTORY)
     }
 
     /// The log directory alone, for whoever cannot use the configuration file.
-    #[must_use]
     pub(crate) fn log_directory(environment: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         directory(environment("CUDA_MPS_LOG_DIRECTORY"), DEFAULT_LOG_DIRECTORY)
     }
@@ -182,7 +180,6 @@ impl Settings {
     }
 
     /// The policy that the core works by; owner, group and personality are the caller's to set.
-    #[must_use]
     pub(crate) fn policy(&self, multi_user: bool) -> Policy {
         let mut policy = self.file.policy.clone();
         if multi_user {

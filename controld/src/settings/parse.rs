@@ -54,7 +54,6 @@ pub(crate) struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
     /// The line of a key; `None` when the file does not have it.
-    #[must_use]
     pub(crate) fn get(&self, key: &str) -> Option<usize> {
         self.0.get(key).copied()
     }

@@ -17,7 +17,6 @@ const UNUSABLE: u8 = 1;
 ///
 /// `named` is the file given on the command line; without one it is the daemon's own. Remarks about the environment,
 /// which the daemon ignores and logs, go to standard error and do no harm.
-#[must_use]
 pub(crate) fn check_config(
     named: Option<&Path>,
     environment: impl Fn(&str) -> Option<OsString> + Copy,

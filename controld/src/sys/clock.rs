@@ -10,13 +10,11 @@ use remps_proto::mps::log::LocalTime;
 const YEAR_ZERO_OF_TM: i32 = 1900;
 
 /// Time since boot, suspended time included: the same for every daemon on the machine until it starts again.
-#[must_use]
 pub(crate) fn since_boot() -> Duration {
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
 /// A time in whole milliseconds, as notes have it.
-#[must_use]
 pub(crate) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -24,7 +22,6 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
 /// The local time of a moment, by the `TZ` variable and `/etc/localtime` as the C library reads them.
 ///
 /// A moment that the C library cannot express gives zeros.
-#[must_use]
 pub(crate) fn local_time(moment: SystemTime) -> LocalTime {
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let Ok(seconds) = libc::time_t::try_from(since_epoch.as_secs()) else { return LocalTime::default() };

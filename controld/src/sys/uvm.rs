@@ -51,13 +51,11 @@ impl SharedMemory {
     }
 
     /// Where it is, for the kernel.
-    #[must_use]
     pub(crate) fn address(&self) -> u64 {
         self.start.as_ptr().addr() as u64
     }
 
     /// How many bytes it has.
-    #[must_use]
     pub(crate) const fn len(&self) -> usize {
         self.length
     }
@@ -70,14 +68,12 @@ impl SharedMemory {
     }
 
     /// The 32-bit word at an offset, which must be aligned and inside.
-    #[must_use]
     pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: aligned, inside, initialised by the kernel with zeros, and mapped as long as `self` lives.
         unsafe { self.place(offset, size_of::<AtomicU32>()).cast().as_ref() }
     }
 
     /// The 64-bit word at an offset, which must be aligned and inside.
-    #[must_use]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as for `word32`.
         unsafe { self.place(offset, size_of::<AtomicU64>()).cast().as_ref() }
@@ -183,17 +179,11 @@ fn character_device(status: &libc::statx) -> Option<(u32, u32)> {
 
 /// Major and minor number of the character device that a path leads to, magic links of `/proc` included; `None` for
 /// another kind of file. A file system in user space is not asked, so it can't keep the caller waiting.
-///
-/// # Errors
-/// The system call's.
 pub(crate) fn device_at(path: &CStr) -> io::Result<Option<(u32, u32)>> {
     statx(libc::AT_FDCWD, path, 0).map(|status| character_device(&status))
 }
 
 /// The same of an open descriptor.
-///
-/// # Errors
-/// The system call's.
 pub(crate) fn device_of(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
     statx(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH).map(|status| character_device(&status))
 }
@@ -217,7 +207,6 @@ const F_DUPFD_QUERY: libc::c_int = 1027;
 const KCMP_FILE: libc::c_int = 0;
 
 /// Whether two descriptors are of one open file; `None` where neither kernel call for it is allowed.
-#[must_use]
 pub(crate) fn is_same_file(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> Option<bool> {
     // SAFETY: three integers.
     match unsafe { libc::fcntl(first.as_raw_fd(), F_DUPFD_QUERY, second.as_raw_fd()) } {

@@ -101,7 +101,6 @@ pub(crate) struct InitEventTracker {
 
 impl InitEventTracker {
     /// An argument for a queue of this version, without the addresses.
-    #[must_use]
     pub(crate) fn new(version: Version, queue_entries: u32, uvm_fd: i32) -> Self {
         let tail = match version {
             Version::V1 => [VERSION_1, VERSION_1, 0, 0],
@@ -111,7 +110,6 @@ impl InitEventTracker {
     }
 
     /// The status that the kernel has put there.
-    #[must_use]
     pub(crate) const fn status(&self, version: Version) -> u32 {
         match version {
             Version::V1 if self.tail[0] == VERSION_1 => self.tail[1],
@@ -189,7 +187,6 @@ pub(crate) const CONTROL_SIZE: usize = 528;
 pub(crate) type Uuid = [u8; 16];
 
 /// A GPU's UUID as `nvidia-smi` prints it; `None` for the zeros of an empty place.
-#[must_use]
 pub(crate) fn gpu_name(uuid: &Uuid) -> Option<String> {
     if *uuid == Uuid::default() {
         return None;

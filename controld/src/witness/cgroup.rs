@@ -26,7 +26,6 @@ pub(crate) struct Cgroups {
 
 impl Cgroups {
     /// Reads `/proc/PID/cgroup`.
-    #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         let mut cgroups = Self::default();
         for line in text.lines() {
@@ -51,7 +50,6 @@ impl Cgroups {
     }
 
     /// The path that says most, and what it names; empty when nothing is known.
-    #[must_use]
     pub(crate) fn telling(&self) -> (String, Names) {
         let legacy = TELLING.iter().filter_map(|controller| self.legacy(controller));
         let rest = self.legacy.iter().map(|(_, path)| path.as_str());
@@ -63,7 +61,6 @@ impl Cgroups {
 
     /// The file that counts kills for want of memory in this process's cgroup; `None` for the root, which has none, and
     /// for a cgroup outside of what this process can see.
-    #[must_use]
     pub(crate) fn kill_counter(&self, mounts: &Mounts) -> Option<PathBuf> {
         let (mount, path, file) = match self.legacy("memory") {
             Some(path) => (mounts.memory.as_ref()?, path, "memory.oom_control"),
@@ -86,7 +83,6 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Reads `/proc/self/mountinfo`.
-    #[must_use]
     pub(crate) fn parse(text: &str) -> Self {
         let mut mounts = Self::default();
         for line in text.lines() {
@@ -111,14 +107,12 @@ impl Mounts {
     }
 
     /// Where they are mounted for this process.
-    #[must_use]
     pub(crate) fn read() -> Self {
         std::fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text)).unwrap_or_default()
     }
 }
 
 /// The number of kills in a counter file.
-#[must_use]
 pub(crate) fn kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(KILLS))?.trim().parse().ok()
 }

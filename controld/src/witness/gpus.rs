@@ -21,7 +21,6 @@ const MOST_BYTES: u64 = 4096;
 const MOST_INSTANCES: usize = 64;
 
 /// The GPUs, by their address; none when the driver is not there. Blocks.
-#[must_use]
 pub(crate) fn list(root: &Path) -> Vec<GpuPlace> {
     let Ok(entries) = fs::read_dir(root.join("gpus")) else {
         return Vec::new();

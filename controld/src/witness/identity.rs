@@ -156,7 +156,6 @@ impl Identities {
     }
 
     /// What the kernel itself calls a process, in brackets; `None` when the process is gone. Waits for nobody.
-    #[must_use]
     pub(crate) fn name(pid: Pid) -> Option<String> {
         ProcDir::open(pid)?.name()
     }

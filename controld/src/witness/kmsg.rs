@@ -138,7 +138,6 @@ impl Kmsg {
     }
 
     /// Records that were gone before they could be read.
-    #[must_use]
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }

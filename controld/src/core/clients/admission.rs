@@ -142,13 +142,11 @@ impl Clients {
 
 impl Core {
     /// Whether the daemon is about to end.
-    #[must_use]
     pub(crate) fn is_quitting(&self) -> bool {
         self.quit.is_some()
     }
 
     /// Who a client is.
-    #[must_use]
     pub(crate) fn client_peer(&self, connection: ConnectionId) -> Option<Peer> {
         self.clients.connections.get(&connection).map(|client| client.peer)
     }
@@ -161,7 +159,6 @@ impl Core {
     }
 
     /// Whether a client has its process's own connection to a server, and no other one there or on the way.
-    #[must_use]
     pub(crate) fn is_before_contexts(&self, process: ProcessKey) -> bool {
         let is_it = |known: &&Process| known.is(process) && known.connections == BEFORE_CONTEXTS;
         self.clients.processes.get(&process.pid).filter(is_it).is_some()

@@ -58,7 +58,6 @@ pub(crate) enum Part {
 
 impl Core {
     /// What a process has to do with the faults of this server, by the verdicts that are remembered and not corrected.
-    #[must_use]
     pub(crate) fn part_of(&self, process: ProcessKey, server: ServerEpoch) -> Part {
         let of_server = |verdict: &&Verdict| verdict.epoch == server;
         let is_corrected = |number| self.verdicts().any(|verdict| verdict.corrects == Some(number));
@@ -77,7 +76,6 @@ impl Core {
     }
 
     /// The server of a process, while it is known: a process that was forgotten has none.
-    #[must_use]
     pub(crate) fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {
         let known = self.clients.processes.get(&process.pid).filter(|known| known.is(process))?;
         let fate = match self.servers.get(known.server) {
@@ -89,7 +87,6 @@ impl Core {
     }
 
     /// How a server is, and whether it is being asked just now; `None` when its process is reaped.
-    #[must_use]
     pub(crate) fn fate_of_server(&self, server: ServerEpoch) -> Option<(Fate, bool)> {
         let server = self.servers.get(server)?;
         let fate = match server {
@@ -101,20 +98,17 @@ impl Core {
     }
 
     /// Whether a fault has cost the clients of a server their contexts. One whose process is reaped has no clients.
-    #[must_use]
     pub(crate) fn is_lost(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(Server::is_lost)
     }
 
     /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.
-    #[must_use]
     pub(crate) fn has_lost(&self, process: ProcessKey) -> bool {
         self.clients.known(process).is_some_and(|known| self.is_hit(known))
     }
 
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
-    #[must_use]
     pub(crate) fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
         let home = self.clients.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
         Some(home.server)
@@ -122,7 +116,6 @@ impl Core {
 
     /// Whether a process of this pid and this user is a client, or has ended and that was not noticed yet. Of another
     /// user's nobody is told.
-    #[must_use]
     pub(crate) fn is_client_of(&self, pid: Pid, uid: Uid) -> bool {
         self.clients.processes.get(&pid).is_some_and(|process| process.uid == uid)
     }

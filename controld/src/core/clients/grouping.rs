@@ -69,7 +69,6 @@ impl Core {
     }
 
     /// Whether a newcomer's domain depends on more than its user and its process.
-    #[must_use]
     pub(crate) fn must_know_clients(&self) -> bool {
         let by_identity = match self.turn.policy.grouping().by {
             Grouping::Cgroup | Grouping::Label => true,
@@ -82,13 +81,11 @@ impl Core {
     }
 
     /// The user of a client's process.
-    #[must_use]
     pub(crate) fn process_user(&self, pid: Pid) -> Option<Uid> {
         self.clients.process(pid).map(|process| process.uid)
     }
 
     /// The client processes that have a server.
-    #[must_use]
     pub(crate) fn client_processes(&self) -> Vec<ProcessKey> {
         self.clients.processes().map(|(pid, process)| process.key(pid)).collect()
     }

@@ -271,20 +271,17 @@ impl Core {
     }
 
     /// Whose copies are held: of a client that lives or is mourned, its user and its server.
-    #[must_use]
     pub(crate) fn home_of(&self, key: ProcessKey) -> Option<(Uid, ServerEpoch)> {
         let process = self.clients.known(key).or_else(|| Some(&self.faults.funerals.get(&key)?.process))?;
         Some((process.uid, process.server))
     }
 
     /// The dead whose copies are held, until when, and whether their work counts as endless.
-    #[must_use]
     pub(crate) fn mourned(&self) -> Vec<(ProcessKey, Option<Duration>, bool)> {
         self.faults.funerals.iter().map(|(key, funeral)| (*key, funeral.act_at, funeral.is_endless)).collect()
     }
 
     /// How long copies are kept after a sudden death; `None` is not at all.
-    #[must_use]
     pub(crate) fn hold_timeout(&self) -> Option<Duration> {
         self.turn.policy.funerals.hold.then_some(self.turn.policy.funerals.hold_timeout)
     }
@@ -295,7 +292,6 @@ impl Core {
     }
 
     /// Whether copies of a client's descriptors are of use: it lives, or its funeral is under way.
-    #[must_use]
     pub(crate) fn holds_copies_of(&self, key: ProcessKey) -> bool {
         self.faults.funerals.contains_key(&key) || self.clients.known(key).is_some()
     }

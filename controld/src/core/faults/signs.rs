@@ -153,7 +153,6 @@ impl Core {
     }
 
     /// Whether records of the log FIFO are heard that have this pid: that of a server that has been ready.
-    #[must_use]
     pub(crate) fn hears_log_of(&self, pid: Pid) -> bool {
         self.server_of_log(pid).is_some()
     }

@@ -19,7 +19,6 @@ pub(crate) struct Device {
 
 impl Device {
     /// How many multiprocessors a chunk of a static partition has.
-    #[must_use]
     pub(crate) fn chunk(&self) -> u32 {
         if self.major >= HOPPER { HOPPER_CHUNK } else { HOPPER_CHUNK / 2 }
     }

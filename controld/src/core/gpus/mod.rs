@@ -48,7 +48,6 @@ impl ComputeMode {
     pub(crate) const EXCLUSIVE_PROCESS: Self = Self(3);
 
     /// Whether one server is all that fits.
-    #[must_use]
     pub(crate) fn is_exclusive(self) -> bool {
         [Self::EXCLUSIVE_THREAD, Self::EXCLUSIVE_PROCESS].contains(&self)
     }

@@ -299,7 +299,6 @@ impl Core {
     }
 
     /// What the holder is to keep, for one that knows nothing yet.
-    #[must_use]
     pub(crate) fn managed_modes(&self) -> Vec<ManagedMode> {
         self.gpus.modes.noted()
     }

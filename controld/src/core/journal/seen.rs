@@ -9,7 +9,6 @@ impl JournalEvent {
     ///
     /// A user sees what happens to his own clients and servers, and to the daemon. Of a fault that hit them he sees who
     /// caused it, and not the command line, cgroup and pod of another user's process.
-    #[must_use]
     pub(crate) fn seen_by(&self, uid: Uid) -> Option<Self> {
         match self {
             Self::DaemonStarted { .. }
@@ -57,7 +56,6 @@ impl JournalEvent {
 impl Verdict {
     /// The verdict as `uid` may see it: unless the culprit is his own, without its command line, cgroup, container and
     /// pod, without the witnesses' words, which may name programs, and without whom the log names for no proven reason.
-    #[must_use]
     pub(crate) fn without_private_parts(&self, uid: Uid) -> Self {
         let mut verdict = self.clone();
         if verdict.culprit.as_ref().is_some_and(|culprit| culprit.uid == uid) {

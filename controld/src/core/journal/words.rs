@@ -4,7 +4,6 @@ use super::JournalEvent;
 
 impl JournalEvent {
     /// The word that the journal has for it.
-    #[must_use]
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::DaemonStarted { .. } => "daemon-started",

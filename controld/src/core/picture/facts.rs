@@ -107,7 +107,6 @@ impl ServerPhase {
         [Self::Initializing, Self::Active, Self::Standby, Self::Draining, Self::Fault, Self::Ending];
 
     /// The word for it.
-    #[must_use]
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Initializing => "initializing",
@@ -162,7 +161,6 @@ pub(crate) enum ClientPhase {
 
 impl ClientPhase {
     /// The word for it.
-    #[must_use]
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -332,7 +330,6 @@ impl Snapshot {
     ///
     /// A fault does not, since newcomers wait on their open connections; neither does one domain whose servers keep
     /// failing while another's work.
-    #[must_use]
     pub(crate) fn obstacles(&self) -> Vec<String> {
         let quitting = self.daemon.quitting.then(|| "the daemon is about to end".to_owned());
         let broken = !self.domains.is_empty() && self.domains.iter().all(|domain| domain.phase == DomainPhase::Broken);

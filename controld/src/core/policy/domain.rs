@@ -144,7 +144,6 @@ pub(crate) struct DomainMatch {
 
 impl DomainMatch {
     /// Whether a client is meant.
-    #[must_use]
     pub(crate) fn fits(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> bool {
         self.uid.is_none_or(|wanted| wanted == uid)
             && self.label.as_deref().is_none_or(|wanted| Some(wanted) == label)
@@ -171,7 +170,6 @@ pub(crate) struct DomainPolicies {
 
 impl DomainPolicies {
     /// The policy of the first override that fits, else the default.
-    #[must_use]
     pub(crate) fn find(&self, uid: Uid, label: Option<&str>, cgroup: &str) -> &DomainPolicy {
         let fitting = self.overrides.iter().find(|(wanted, _)| wanted.fits(uid, label, cgroup));
         fitting.map_or(&self.default, |(_, policy)| policy)

@@ -40,13 +40,11 @@ pub(crate) struct GpuPolicy {
 
 impl GpuPolicy {
     /// Whether compute modes are changed, and strangers looked for.
-    #[must_use]
     pub(crate) fn manages(&self) -> bool {
         self.compute_mode == ComputeModeAction::Manage
     }
 
     /// Whether strangers are ended.
-    #[must_use]
     pub(crate) fn ends_strangers(&self) -> bool {
         self.strangers == StrangerAction::End
     }

@@ -30,7 +30,6 @@ pub(crate) enum Grouping {
 ///
 /// The two that only enclose others are passed over: `slurmstepd.scope`, `user@1000.service`. A path without any such
 /// component is its own unit.
-#[must_use]
 pub(crate) fn cgroup_unit(path: &str) -> &str {
     let mut below_pods = false;
     let mut start = 0;

@@ -12,7 +12,6 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Delays from `first` to `largest`; a `largest` below `first` counts as `first`.
-    #[must_use]
     pub(crate) fn new(first: Duration, largest: Duration) -> Self {
         Self { first, largest: largest.max(first), tries: 0 }
     }
@@ -25,7 +24,6 @@ impl Backoff {
     }
 
     /// How many delays were given since the last success.
-    #[must_use]
     pub(crate) fn tries(&self) -> u32 {
         self.tries
     }

@@ -202,13 +202,11 @@ impl Servers {
     }
 
     /// A domain's name, as the operator reads it.
-    #[must_use]
     pub(in crate::core) fn domain_name(&self, domain: DomainId) -> String {
         self.domains.get(domain).map_or_else(String::new, Domain::name)
     }
 
     /// A domain's user.
-    #[must_use]
     pub(in crate::core) fn domain_user(&self, policy: &Policy, domain: DomainId) -> Uid {
         self.domains.get(domain).map_or(policy.owner, |domain| domain.key.uid)
     }

@@ -61,7 +61,6 @@ pub(crate) struct Taint {
 
 impl Taint {
     /// One of this time and this incident.
-    #[must_use]
     pub(crate) fn new(at: Duration, incident: u64) -> Self {
         Self { at, incident, suspicion: None, silence: Silence::Never }
     }
@@ -69,7 +68,6 @@ impl Taint {
 
 impl Server {
     /// Whether, and since when, it gets no newcomer any more.
-    #[must_use]
     pub(crate) fn tainted(&self) -> Option<Taint> {
         match self.health {
             Health::Tainted(taint) => Some(taint),
@@ -78,7 +76,6 @@ impl Server {
     }
 
     /// Whether it was asked whether it is in a fault, and has not answered.
-    #[must_use]
     pub(crate) fn is_suspected(&self) -> bool {
         match self.health {
             Health::Sound => false,
@@ -88,7 +85,6 @@ impl Server {
     }
 
     /// Since when it has owed something and done nothing.
-    #[must_use]
     pub(crate) fn silent(&self) -> Option<Duration> {
         match self.tainted()?.silence {
             Silence::Since(at) => Some(at),

@@ -63,7 +63,6 @@ pub(crate) struct Drain {
 
 impl Drain {
     /// A drain that asks at once.
-    #[must_use]
     pub(crate) fn starting(now: Duration, force_at: Option<Duration>, because_idle: bool) -> Self {
         Self {
             ask_at: Some(now),
@@ -186,25 +185,21 @@ impl Server {
     }
 
     /// Whether newcomers of its domain belong to it.
-    #[must_use]
     pub(crate) fn is_active(&self) -> bool {
         self.role == Role::Active && self.is_up()
     }
 
     /// Whether it starts or takes clients, or could.
-    #[must_use]
     pub(crate) fn is_up(&self) -> bool {
         self.tainted().is_none() && matches!(self.state, ServerState::Starting { .. } | ServerState::Serving)
     }
 
     /// Whether a fault has cost its clients their contexts. One that only gets no newcomers still serves those it has.
-    #[must_use]
     pub(crate) fn is_lost(&self) -> bool {
         self.tainted().is_some_and(|taint| taint.incident != 0)
     }
 
     /// Whether anybody asked for its end, so that its exit is no surprise.
-    #[must_use]
     pub(crate) fn is_told_to_end(&self) -> bool {
         match &self.state {
             ServerState::Starting { .. } | ServerState::Serving => false,
@@ -214,32 +209,27 @@ impl Server {
     }
 
     /// Whether it is known to have been in no fault then, or later.
-    #[must_use]
     pub(crate) fn is_known_sound_since(&self, since: Duration) -> bool {
         self.healthy_at.is_some_and(|at| at >= since)
     }
 
     /// Whether it is still starting.
-    #[must_use]
     pub(crate) fn is_starting(&self) -> bool {
         matches!(self.state, ServerState::Starting { .. })
     }
 
     /// Whether it can be asked anything.
-    #[must_use]
     pub(crate) fn is_connected(&self) -> bool {
         self.ready_at.is_some() && !matches!(self.state, ServerState::Ending { .. })
     }
 
     /// Whether a process without a context there goes to another server with its next connection.
-    #[must_use]
     pub(crate) fn can_be_left(&self) -> bool {
         self.tainted().is_some() || !self.is_connected()
     }
 
     /// Whether an answer is outstanding that decides whether it takes clients: to a request to end when idle, or for
     /// the clients it has.
-    #[must_use]
     pub(crate) fn is_deciding(&self) -> bool {
         self.census_due
             || self.is_suspected()
@@ -247,7 +237,6 @@ impl Server {
     }
 
     /// When it is forced if it has not ended by then; nothing is known of that unless it drains.
-    #[must_use]
     pub(crate) fn forced_at(&self) -> Option<Duration> {
         match &self.state {
             ServerState::Draining(drain) => drain.force_at,
@@ -256,7 +245,6 @@ impl Server {
     }
 
     /// The next time at which something must be done about it.
-    #[must_use]
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match &self.state {
             ServerState::Starting { deadline } => Some(*deadline),

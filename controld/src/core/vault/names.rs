@@ -86,7 +86,6 @@ impl Names {
 
 impl Vault {
     /// What is noted of a name.
-    #[must_use]
     pub(crate) fn title(&self, caller: &Caller, name: &str) -> Option<&Title> {
         self.title_of(&self.key(caller, name))
     }
@@ -177,7 +176,6 @@ impl Vault {
     }
 
     /// How a name is for the caller.
-    #[must_use]
     pub(crate) fn standing(&self, caller: &Caller, name: &str) -> Standing {
         let key = self.key(caller, name);
         let ids = self.by_name.get(&key);

@@ -66,7 +66,6 @@ impl Scope {
 
 impl Vault {
     /// Whether the caller may know of a region: it is his own, or he could find it under its name.
-    #[must_use]
     pub(crate) fn may_see(&self, caller: &Caller, kept: &Kept) -> bool {
         kept.owner.process == caller.process && kept.owner.uid == caller.uid
             || self.key(caller, &kept.region.name).0 == kept.scope

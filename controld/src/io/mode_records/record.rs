@@ -49,7 +49,6 @@ impl Record {
     }
 
     /// When the mode was changed, as text.
-    #[must_use]
     pub(crate) fn at(&self) -> String {
         // What the clock can't have said is shown as its beginning.
         let at = UNIX_EPOCH.checked_add(Duration::from_secs(self.at)).filter(|_| self.at < 1 << 35);
@@ -85,7 +84,6 @@ pub(super) fn name_of(uuid: &str) -> Option<String> {
 }
 
 /// The GPUs of which a folder has something with the name of a record.
-#[must_use]
 pub(crate) fn names(folder: &Folder) -> Vec<String> {
     let entries = std::fs::read_dir(path_of(folder)).into_iter().flatten().flatten();
     let uuid = |name: &OsStr| name.to_str()?.strip_prefix(PREFIX).map(str::to_owned);

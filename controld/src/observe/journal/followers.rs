@@ -89,7 +89,6 @@ impl Followers {
     }
 
     /// How many follow.
-    #[must_use]
     pub(crate) fn count(&self) -> usize {
         self.followers.iter().filter(|follower| !follower.lines_tx.is_closed()).count()
     }

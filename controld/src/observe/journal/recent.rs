@@ -23,13 +23,11 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     /// One of this daemon, with the line that the journal has of it.
-    #[must_use]
     pub(crate) fn own(stamp: Stamp, event: JournalEvent, line: String) -> Self {
         Self { line, event: Some(Box::new((stamp, event))) }
     }
 
     /// One of an earlier daemon.
-    #[must_use]
     pub(crate) fn earlier(line: String) -> Self {
         Self { line, event: None }
     }
@@ -41,7 +39,6 @@ impl Remembered {
     }
 
     /// What `viewer` may see of it, as the journal's line or as text; `None` when it does not concern him.
-    #[must_use]
     pub(crate) fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
         let line = if viewer.privileged {
             self.line.clone()
@@ -73,7 +70,6 @@ impl Recent {
     }
 
     /// The newest `count` of those that `viewer` may see, oldest first.
-    #[must_use]
     pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
         let count = count.map_or(MOST_EVENTS, |count| usize::try_from(count).unwrap_or(MOST_EVENTS));
         let shown = self.events.iter().rev().filter_map(|event| event.shown(viewer, json));

@@ -1,9 +1,10 @@
 //! Which event counts where.
 
 use super::families::{Counters, DOMAIN, Histograms, Labels};
-use crate::core::{End, ExitReason, FuneralEnd, Gpu, JournalEvent, RefusalReason, Sanction, Verdict};
+use crate::core::{End, ExitReason, Gpu, JournalEvent, Verdict};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// What is counted of events.
@@ -39,6 +40,12 @@ fn domain(domain: &str) -> (&'static str, Cow<'static, str>) {
 
 fn label(name: &'static str, value: &'static str) -> (&'static str, Cow<'static, str>) {
     (name, value.into())
+}
+
+/// A label with the journal's word for something, written as such values are here.
+fn kind(name: &'static str, value: impl Serialize) -> (&'static str, Cow<'static, str>) {
+    let word = serde_json::to_value(value).unwrap_or_default();
+    (name, word.as_str().unwrap_or_default().replace('-', "_").into())
 }
 
 impl EventMetrics {
@@ -96,7 +103,7 @@ impl EventMetrics {
         self.events.add(vec![label("event", event.name())], 1);
         match event {
             JournalEvent::ServerStartFailed { domain: of, .. } => {
-                self.restarts.add(vec![domain(of), label("reason", exit_reason(ExitReason::ExecFailed))], 1);
+                self.restarts.add(vec![domain(of), kind("reason", ExitReason::ExecFailed)], 1);
             }
             JournalEvent::ServerReady { domain: of, start, .. }
             | JournalEvent::StandbyReady { domain: of, start, .. } => {
@@ -106,14 +113,14 @@ impl EventMetrics {
                 self.recovery_seconds.observe(vec![domain(of), label("phase", "respawn")], *after);
             }
             JournalEvent::ServerExited { domain: of, reason, .. } => {
-                self.restarts.add(vec![domain(of), label("reason", exit_reason(*reason))], 1);
+                self.restarts.add(vec![domain(of), kind("reason", reason)], 1);
             }
             JournalEvent::ClientAdmitted { domain: of, waited, .. } => {
                 self.admitted.add(vec![domain(of)], 1);
                 self.wait_seconds.observe(vec![domain(of)], *waited);
             }
             JournalEvent::ClientRefused { domain: of, reason, .. } => {
-                self.refused.add(vec![domain(of), label("reason", refusal(*reason))], 1);
+                self.refused.add(vec![domain(of), kind("reason", reason)], 1);
             }
             JournalEvent::ClientEnded { domain: of, end, .. } => {
                 self.ends.add(vec![domain(of), label("end", end_word(*end))], 1);
@@ -122,15 +129,15 @@ impl EventMetrics {
             JournalEvent::Verdict { verdict, .. } => self.verdict(verdict),
             // The fault and its victims are counted already; who is named has changed.
             JournalEvent::VerdictCorrected { verdict, .. } => {
-                self.corrections.add(vec![label("confidence", confidence(verdict))], 1);
+                self.corrections.add(vec![kind("confidence", verdict.confidence)], 1);
             }
             JournalEvent::CulpritSanctioned { sanction: what, .. } => {
-                self.sanctions.add(vec![label("sanction", sanction(*what))], 1);
+                self.sanctions.add(vec![kind("sanction", what)], 1);
             }
             JournalEvent::VictimTerminated { domain: of, .. } => self.victims_terminated.add(vec![domain(of)], 1),
             JournalEvent::FuneralEnded { reason, held, .. } => {
-                self.funerals.add(vec![label("reason", funeral_end(*reason))], 1);
-                self.funeral_seconds.observe(vec![label("reason", funeral_end(*reason))], *held);
+                self.funerals.add(vec![kind("reason", reason)], 1);
+                self.funeral_seconds.observe(vec![kind("reason", reason)], *held);
             }
             JournalEvent::BreakerOpened { domain: of, .. } => self.breaker.add(vec![domain(of)], 1),
             JournalEvent::WitnessLost { witness, count, .. } => {
@@ -166,7 +173,7 @@ impl EventMetrics {
         let mig = || named.and_then(Gpu::instance).map(|mig| ("MIG", Cow::from(mig)));
         let xid = verdict.xid.map(|number| number.to_string()).unwrap_or_default();
         self.incidents.inc();
-        self.verdicts.add(vec![label("confidence", confidence(verdict)), label("kind", verdict.kind)], 1);
+        self.verdicts.add(vec![kind("confidence", verdict.confidence), label("kind", verdict.kind)], 1);
         let faults = |role| -> Labels {
             let labels = [
                 ("UUID", gpu.clone().into()),
@@ -190,27 +197,6 @@ impl EventMetrics {
     }
 }
 
-const fn exit_reason(reason: ExitReason) -> &'static str {
-    match reason {
-        ExitReason::Fault => "fault",
-        ExitReason::ExecFailed => "exec_failed",
-        ExitReason::Idle => "idle",
-        ExitReason::UidSwitch => "uid_switch",
-        ExitReason::Forced => "forced",
-        ExitReason::Asked => "asked",
-        ExitReason::Crash => "crash",
-    }
-}
-
-const fn refusal(reason: RefusalReason) -> &'static str {
-    match reason {
-        RefusalReason::Quitting => "quitting",
-        RefusalReason::TooManyWaiting => "too_many_waiting",
-        RefusalReason::Culprit => "culprit",
-        RefusalReason::Server => "server",
-    }
-}
-
 const fn end_word(end: End) -> &'static str {
     match end {
         End::Exited(0) => "exited",
@@ -218,32 +204,5 @@ const fn end_word(end: End) -> &'static str {
         End::Signaled(_) => "signaled",
         End::OutOfMemory => "out_of_memory",
         End::Unknown => "unknown",
-    }
-}
-
-const fn funeral_end(end: FuneralEnd) -> &'static str {
-    match end {
-        FuneralEnd::Drained => "drained",
-        FuneralEnd::TimedOut => "timed_out",
-        FuneralEnd::ServerEnded => "server_ended",
-        FuneralEnd::NobodyLeft => "nobody_left",
-        FuneralEnd::Evicted => "evicted",
-    }
-}
-
-const fn sanction(sanction: Sanction) -> &'static str {
-    match sanction {
-        Sanction::Report => "report",
-        Sanction::Terminate => "terminate",
-        Sanction::Quarantine => "quarantine",
-        Sanction::Refuse => "refuse",
-    }
-}
-
-const fn confidence(verdict: &Verdict) -> &'static str {
-    match verdict.confidence {
-        crate::core::Confidence::Unknown => "unknown",
-        crate::core::Confidence::Likely => "likely",
-        crate::core::Confidence::Certain => "certain",
     }
 }

@@ -36,7 +36,6 @@ pub(crate) struct Names {
 
 impl Names {
     /// Reads a cgroup path.
-    #[must_use]
     pub(crate) fn of(path: &str) -> Self {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let container = parts.iter().rev().find_map(|part| container_id(part)).map(str::to_owned);
@@ -45,7 +44,6 @@ impl Names {
     }
 
     /// Whether the path names anything.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.container.is_none() && self.pod.is_none()
     }
@@ -64,7 +62,6 @@ pub(crate) struct Reach {
 
 impl Reach {
     /// Reads a cgroup path.
-    #[must_use]
     pub(crate) fn of(path: &str) -> Self {
         let Names { container, pod } = Names::of(path);
         let down_to = |names: &dyn Fn(&str) -> bool| {

@@ -9,7 +9,6 @@ const OUT_OF_MEMORY: &str = "ut of memory";
 const KILLED: &str = "Killed process ";
 
 /// The pid, in the initial PID namespace, that a line of the kernel says was killed for want of memory.
-#[must_use]
 pub(crate) fn killed_pid(text: &str) -> Option<u32> {
     let rest = match text.split_once(KILLED)? {
         ("", rest) => rest,

@@ -20,7 +20,6 @@ pub(crate) struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Reads one record; `None` for anything else.
-    #[must_use]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let whole = std::str::from_utf8(bytes).ok()?;
         let (prefix, rest) = whole.split_once(';')?;
@@ -32,7 +31,6 @@ impl<'a> Record<'a> {
     }
 
     /// Whether the kernel said it.
-    #[must_use]
     pub(crate) const fn is_kernels(&self) -> bool {
         self.facility == 0
     }

@@ -35,7 +35,6 @@ pub(crate) struct Xid {
 /// modules, 595.
 ///
 /// The applications' are the six that NVIDIA's device plugin for Kubernetes does not count against a GPU.
-#[must_use]
 pub(super) const fn class_of(number: u32) -> XidClass {
     match number {
         // SM and engine exceptions, MMU fault, reset channel, its clean-up, video decoder, context switch timeout.
@@ -58,7 +57,6 @@ const MOST_BUS_DIGITS: usize = 8;
 
 impl Xid {
     /// Reads a line of the kernel; `None` when it is not an Xid's.
-    #[must_use]
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let (place, rest) = line.strip_prefix(HEAD)?.split_once("): ")?;
         let mut words = place.strip_prefix("PCI:").unwrap_or(place).split(' ');

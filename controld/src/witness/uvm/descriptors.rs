@@ -63,7 +63,6 @@ const UVM_MINOR: u32 = 0;
 pub(super) const TOOLS_MINOR: u32 = 1;
 
 /// The major number of the UVM driver, by the text of `/proc/devices`.
-#[must_use]
 pub(crate) fn find_major(devices: &str) -> Option<u32> {
     let characters = devices.lines().skip_while(|line| *line != "Character devices:").skip(1);
     characters.take_while(|line| !line.is_empty()).find_map(|line| {
@@ -97,9 +96,6 @@ fn ends_like(path: &[u8], end: &[u8]) -> bool {
 
 /// Whether a process has this device open itself, by major and minor number, under a name that ends like this. A mere
 /// reference (`O_PATH`) is not enough: that can be had of a device that one may not open. Blocks; see the module's text.
-///
-/// # Errors
-/// See [`AttachError`].
 pub(crate) fn has_open(
     pid: Pid,
     process: BorrowedFd<'_>,
@@ -317,7 +313,6 @@ pub(super) fn prove_given(
 const CAP_SYS_PTRACE: u32 = 19;
 
 /// Whether this process may look into those of other users and into those that may do more than itself.
-#[must_use]
 pub(crate) fn may_look() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_PTRACE))
 }

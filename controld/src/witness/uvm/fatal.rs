@@ -7,7 +7,6 @@ use crate::core::Access;
 use crate::sys::uvm_abi::{FATAL_FAULT, Version};
 
 /// The driver's name of a `UvmEventFaultType`, in plain words.
-#[must_use]
 pub(crate) fn fault_name(kind: u8) -> String {
     let name = match kind {
         1 => "invalid PDE",
@@ -32,7 +31,6 @@ pub(crate) fn fault_name(kind: u8) -> String {
 }
 
 /// The access of a `UvmEventMemoryAccessType`.
-#[must_use]
 pub(crate) const fn access(kind: u8) -> Access {
     match kind {
         1 => Access::Read,

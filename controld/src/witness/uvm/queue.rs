@@ -52,19 +52,16 @@ impl Queue {
     }
 
     /// The memory, for the call that makes the driver write there, and where in it the control page is.
-    #[must_use]
     pub(crate) fn memory(&self) -> (&SharedMemory, usize) {
         (&self.memory, self.control)
     }
 
     /// Which entries it has.
-    #[must_use]
     pub(crate) const fn version(&self) -> Version {
         self.version
     }
 
     /// The argument of the call that makes the driver write there, for a client's descriptor of this number.
-    #[must_use]
     pub(crate) fn request(&self, uvm_fd: i32) -> InitEventTracker {
         InitEventTracker::new(self.version, ENTRIES, uvm_fd)
     }
@@ -75,7 +72,6 @@ impl Queue {
     }
 
     /// Whether nothing is waiting.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.put() == self.get
     }
