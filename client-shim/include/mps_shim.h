@@ -49,7 +49,6 @@ struct mps_shim_recovery {
     uint32_t part;            /* what the daemon says: 0 it does not know whose fault it was, or there is no daemon;
                                * 1 another process's; 2 likely this one's; 3 certainly this one's */
     uint64_t lost_work;       /* copies, sets and launches that are not known to have been done */
-    uint64_t reissued;        /* those that were not, and were done again (MPS_SHIM_REISSUE) */
 };
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
@@ -64,13 +63,6 @@ struct mps_shim_range {
 /* Writes the ranges that work lost by the last recovery may have written, `room` of them at most, and returns how many
  * there are: none if nothing was lost, else all kept ranges without those that are registered as MPS_STATE_CONSTANT. */
 size_t mps_shim_in_doubt(struct mps_shim_range *ranges, size_t room);
-
-/* Says of all kernels of this name that they may be launched again by a recovery, with MPS_SHIM_REISSUE: each gives the
- * same result if it is run again after it has run in part or in whole, and so it neither writes what it reads, nor what
- * work given before it, and not waited for since, reads; and no copy or set given after it, and before the next wait,
- * writes what it reads. It must not count, reduce in place or draw random numbers from a state. Returns 0, or 1 if the
- * name is none or there are too many. */
-int mps_shim_idempotent(const char *kernel);
 
 /* State that outlives the process, for programs that know of their successors.
  *

@@ -17,7 +17,7 @@ import ctypes
 import os
 
 __all__ = ["Error", "NotPreloaded", "Range", "Recovery", "adopt", "commit", "discard", "find", "last_recovery",
-           "idempotent", "register", "restore", "unregister", "wait_for_activation", "is_available", "is_standby",
+           "register", "restore", "unregister", "wait_for_activation", "is_available", "is_standby",
            "OK", "NOTHING", "NOT_YET", "OFF", "NO_DAEMON", "OLD_DAEMON", "REFUSED", "ADDRESS", "DRIVER", "INVALID",
            "NOT_KEPT", "TAKEN", "LOST", "REST_NONE", "REST_PROCESS", "REST_SERVER"]
 
@@ -111,17 +111,6 @@ def is_available():
 def is_standby():
     """Whether this process was started to wait for another one's end."""
     return os.environ.get("MPS_SHIM_STANDBY", "0") not in ("", "0")
-
-
-def idempotent(kernel):
-    """Says of all kernels of this name (as the module has it) that a recovery in place may launch them again, with
-    MPS_SHIM_REISSUE; mps_shim.h says what that means. True if it was noted."""
-    try:
-        function = ctypes.CDLL(None).mps_shim_idempotent
-    except AttributeError:
-        raise NotPreloaded("mps_shim_idempotent is not in this process") from None
-    function.argtypes, function.restype = [ctypes.c_char_p], ctypes.c_int
-    return function(kernel.encode()) == 0
 
 
 def adopt(timeout=10.0):

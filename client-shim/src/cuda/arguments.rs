@@ -83,11 +83,6 @@ pub(crate) trait Argument: Copy {
 
     /// Adds what it says of the call.
     fn describe(self, _subject: &mut Subject) {}
-
-    /// Its value in the program's own handles, if it is a number, a handle or an address, and 0 if it is anything else.
-    fn number(self) -> u64 {
-        0
-    }
 }
 
 /// Something that an argument points to.
@@ -140,26 +135,6 @@ macro_rules! plain {
     };
 }
 
-macro_rules! numbers {
-    ($($type:ty),+ $(,)?) => {
-        $(impl Argument for $type {
-            type Held = Self;
-
-            fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
-                Ok(self)
-            }
-
-            fn pass(held: &Self) -> Self {
-                *held
-            }
-
-            fn number(self) -> u64 {
-                u64::try_from(self).unwrap_or_default()
-            }
-        })+
-    };
-}
-
 macro_rules! pointed_at {
     ($($type:ty),+ $(,)?) => {
         $(impl Pointee for $type {
@@ -197,10 +172,6 @@ macro_rules! translated {
 
                 fn pass(held: &Self) -> Self {
                     *held
-                }
-
-                fn number(self) -> u64 {
-                    u64::try_from(self.0).unwrap_or_default()
                 }
 
                 $(fn describe(self, subject: &mut Subject) {
@@ -268,7 +239,7 @@ impl Argument for CUgraphNode {
 
 pointed_at!(CUgraphNode);
 
-numbers!(c_int, c_uint, c_uchar, c_ushort, usize);
+plain!(c_int, c_uint, c_uchar, c_ushort, usize);
 
 // The driver's type of addresses. No other number of this type has the value of one.
 impl Argument for c_ulonglong {
@@ -280,10 +251,6 @@ impl Argument for c_ulonglong {
 
     fn pass(held: &Self) -> Self {
         *held
-    }
-
-    fn number(self) -> u64 {
-        self
     }
 }
 
@@ -335,10 +302,6 @@ impl<T: Pointee> Argument for *const T {
         // SAFETY: it is the program's argument.
         unsafe { T::describe(self, subject) };
     }
-
-    fn number(self) -> u64 {
-        self.expose_provenance() as u64
-    }
 }
 
 impl<T: Pointee> Argument for *mut T {
@@ -357,9 +320,5 @@ impl<T: Pointee> Argument for *mut T {
     fn name_results(held: &Place<T>) {
         // SAFETY: it is the program's argument, and the driver has returned success.
         unsafe { T::name_result(held.pointer) };
-    }
-
-    fn number(self) -> u64 {
-        self.expose_provenance() as u64
     }
 }

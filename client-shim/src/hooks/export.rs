@@ -74,8 +74,7 @@ macro_rules! export {
         pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
             if $crate::recovery::is_armed() {
                 let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
-                let numbers = || -> Vec<u64> { vec![$($crate::cuda::arguments::Argument::number($argument)),*] };
-                return $crate::recovery::through(&FUNCTION, &subject, &numbers, &mut |is_renamed| {
+                return $crate::recovery::through(&FUNCTION, &subject, &mut |is_renamed| {
                     if !is_renamed {
                         // SAFETY: the program's own call, with its own arguments.
                         return unsafe { call($($argument),*) };

@@ -37,7 +37,7 @@ use account::Account;
 use graphs::known::Graphs;
 use memory::{Memory, arena::Arenas};
 use objects::{Objects, recipes::Recipes};
-use work::{Work, reissue::Reissue};
+use work::Work;
 
 /// The word of the fork page that belongs to this module and `init`.
 const PROCESS: usize = 0;
@@ -66,8 +66,6 @@ struct Kept {
     objects: Room<Objects>,
     graphs: Room<Graphs>,
     work: Room<Work>,
-    /// Apart from other work, because a program may speak of its kernels in a process that keeps nothing.
-    reissue: Room<Reissue>,
     account: Room<Account>,
     /// Whether the program has the address of any variable: without one, copies and sets take no lock.
     has_variables: AtomicBool,
@@ -80,7 +78,6 @@ static KEPT: Kept = Kept {
     objects: Room::new(),
     graphs: Room::new(),
     work: Room::new(),
-    reissue: Room::new(),
     account: Room::new(),
     has_variables: AtomicBool::new(false),
     surroundings: OnceLock::new(),

@@ -19,7 +19,6 @@ const LOG: &CStr = c"MPS_SHIM_LOG";
 const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
-const REISSUE: &CStr = c"MPS_SHIM_REISSUE";
 const FAULTS: &CStr = c"MPS_SHIM_FAULTS";
 const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
 /// Under which name a successor finds what the program has.
@@ -196,22 +195,6 @@ fn parse_replay(value: &OsStr) -> Option<Replay> {
     }
 }
 
-/// Whether `MPS_SHIM_REISSUE` asks for work to be done again. The environment is looked at once.
-pub(crate) fn is_reissuing() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static REISSUING: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match REISSUING.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let is_wanted = variable(REISSUE).is_some_and(|value| !value.is_empty() && value != "0");
-            REISSUING.store(if is_wanted { YES } else { NO }, Ordering::Relaxed);
-            is_wanted
-        }
-        known => known == YES,
-    }
-}
-
 /// The value of `MPS_SHIM_FAULTS`.
 const TELL: &str = "tell";
 
@@ -288,8 +271,8 @@ mod tests {
     use std::{collections::BTreeSet, ffi::OsStr, time::Duration};
 
     use super::{
-        DEFAULT_PIPE_DIRECTORY, FAULTS, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REISSUE, REPLAY,
-        REPORT, REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
+        DEFAULT_PIPE_DIRECTORY, FAULTS, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT,
+        REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
     use crate::cuda::functions;
 
@@ -300,9 +283,8 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours =
-            [REQUIRE, KEEP, FAULTS, REPLAY, REISSUE, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
-                .map(|name| name.to_str().unwrap());
+        let ours = [REQUIRE, KEEP, FAULTS, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
+            .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| functions::all().any(|function| function.name.to_bytes() == name.as_bytes())));

@@ -50,10 +50,7 @@ use crate::{
         threads::{self, Here},
     },
     daemon::evidence,
-    kept::{
-        self,
-        work::{progress, reissue},
-    },
+    kept::{self, work::progress},
     process::{log, settings},
 };
 use told::Verdict;
@@ -96,23 +93,15 @@ extern "C" fn disarm() {
 }
 
 /// One call of a hooked function, with names for handles if `call` is told so.
-/// `numbers` gives the arguments as far as they are numbers.
 pub(crate) fn through(
     called: &'static Function,
     subject: &Subject,
-    numbers: &dyn Fn() -> Vec<u64>,
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
-    threads::here(|here| pass(here, called, subject, numbers, call))
+    threads::here(|here| pass(here, called, subject, call))
 }
 
-fn pass(
-    here: &Here,
-    called: &'static Function,
-    subject: &Subject,
-    numbers: &dyn Fn() -> Vec<u64>,
-    call: &mut dyn FnMut(bool) -> CUresult,
-) -> CUresult {
+fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
     if here.passer.is_inside() {
         return call(library::generation() > 0);
     }
@@ -130,9 +119,6 @@ fn pass(
             return error;
         }
         let answer = call(generation > 0);
-        if answer.is_success() && reissue::is_on() {
-            reissue::note(called, given.piece(), numbers);
-        }
         given.end(answer);
         let Some(meaning) = errors::meaning(answer) else { return answer };
         evidence::hear(answer);

@@ -53,10 +53,8 @@ pub(super) struct Recovery {
     /// What the daemon says that the process has to do with the fault: one of the constants of
     /// [`Part`](remps_proto::shim::Part).
     pub(super) part: u32,
-    /// Pieces of work that are not known to have been done and were not done again.
+    /// Pieces of work that are not known to have been done.
     pub(super) lost_work: u64,
-    /// Pieces of work that were done again.
-    pub(super) reissued: u64,
 }
 
 /// The steps in their order.
@@ -102,7 +100,6 @@ impl Recovery {
             begun: 0,
             part: 0,
             lost_work: 0,
-            reissued: 0,
         }
     }
 
@@ -181,10 +178,7 @@ mod tests {
         let order = STEPS.join(", ");
         assert!(header.contains(&order), "{order}");
         assert_eq!(Step::Amputate as usize, STEPS.len() - 1);
-        assert_eq!(
-            size_of::<Recovery>(),
-            8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8 * 2
-        );
+        assert_eq!(size_of::<Recovery>(), 8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8);
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));
         assert_eq!(recovery.reason[REASON - 2..], *b"x\0");

@@ -25,8 +25,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use remps_proto::shim::Part;
-
 use super::{
     CONSTANT_RANGES, amputation,
     memory::{Failed, Memory, Renamed, checked},
@@ -55,7 +53,7 @@ use crate::{
     daemon::news,
     kept::{
         self,
-        work::{doubt, progress, reissue},
+        work::{doubt, progress},
     },
     process::{failpoint::reached, log, settings},
     recovery::private,
@@ -193,19 +191,13 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let busy = progress::busy();
     let is_blocking = settings::are_launches_blocking();
     recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
-    let is_certain = !is_blocking && recovery.modules_anew == 0;
-    // What a fault of this process's own has cost would do wrong again.
-    let is_others = error.0 == SERVER_DIED || recovery.part == Part::BYSTANDER.0;
-    let again = if busy > 0 && is_certain && is_others { reissue::take() } else { None };
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
     let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
     rename(&renamed, &objects);
     reached("handles-renamed");
-    let again = again.and_then(reissue::Open::redo);
-    let is_lost = (busy > 0 && again.is_none()) || is_blocking;
-    recovery.reissued = again.unwrap_or_default();
+    let is_lost = busy > 0 || is_blocking;
     let mut in_doubt = Vec::new();
     if is_lost {
         recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
@@ -216,7 +208,6 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
         recovery.bytes_in_doubt = in_doubt.iter().map(|(_, size)| size).sum();
     }
     doubt::set(in_doubt);
-    reissue::forget();
     let is_lossy = is_lost || recovery.modules_anew > 0;
     if is_lossy {
         progress::lose(error);

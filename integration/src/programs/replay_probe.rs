@@ -1,7 +1,7 @@
 //! `mps-replay-probe`: a program that is recovered in place again and again, and that checks everything it has.
 //!
 //! ```text
-//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] [--variable]
+//! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
 //!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER]
 //! ```
@@ -13,9 +13,8 @@
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
-//!   `--idle` it makes no call at all until it was recovered. With `--tail KERNEL` it first gives a stream a kernel that
-//!   takes a while, a set, a copy of what was set, and that kernel (`spin`, which it says is idempotent, or `increment`),
-//!   says `tail`, and compares afterwards.
+//!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
+//!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
@@ -63,7 +62,7 @@ struct Options {
     patience: Duration,
     is_busy: bool,
     is_idle: bool,
-    tail: Option<String>,
+    has_tail: bool,
     threads: usize,
     has_library: bool,
     has_variable: bool,
@@ -85,7 +84,7 @@ impl Options {
             patience: Duration::from_secs(SECONDS),
             is_busy: false,
             is_idle: false,
-            tail: None,
+            has_tail: false,
             threads: 2,
             has_library: false,
             has_variable: false,
@@ -105,7 +104,7 @@ impl Options {
                 "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--busy" => options.is_busy = true,
                 "--idle" => options.is_idle = true,
-                "--tail" => options.tail = Some(arguments.next()?),
+                "--tail" => options.has_tail = true,
                 "--threads" => options.threads = arguments.next()?.parse().ok()?,
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
@@ -130,7 +129,7 @@ impl Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail KERNEL] [--threads N] [--library] \
+        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
                     [--maps FOLDER]";
         report.say("usage", json!({ "text": text }));
@@ -302,9 +301,8 @@ impl<'a> Probe<'a> {
         let before = count();
         self.observe(&format!("{before}-before"));
         let mut told = None;
-        if let Some(kernel) = &self.options.tail {
-            last::is_idempotent(c"spin");
-            self.workload.leave_a_tail(kernel)?;
+        if self.options.has_tail {
+            self.workload.leave_a_tail()?;
             self.report.say("tail", json!({}));
         }
         while count() == before {
@@ -323,9 +321,10 @@ impl<'a> Probe<'a> {
         }
         // A recovery that no call of this thread's has begun is heard of by the next one, if work was lost.
         if told.is_none() {
-            let heard = match &self.options.tail {
-                Some(_) => self.workload.is_tail_done(),
-                None => self.workload.synchronize().map(|()| true),
+            let heard = if self.options.has_tail {
+                self.workload.is_tail_done()
+            } else {
+                self.workload.synchronize().map(|()| true)
             };
             if let Ok(false) = heard {
                 self.is_intact = false;
@@ -335,7 +334,7 @@ impl<'a> Probe<'a> {
                 self.check_told(error);
             }
             told = heard.as_ref().err().map(|error| error.code);
-            if heard.is_err() || self.options.tail.is_some() {
+            if heard.is_err() || self.options.has_tail {
                 self.workload.begin_anew()?;
             }
         }

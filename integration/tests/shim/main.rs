@@ -4,7 +4,6 @@ mod contexts;
 mod gpu;
 mod memory;
 mod python_state;
-mod reissue;
 mod replay;
 mod steps;
 mod survivor;

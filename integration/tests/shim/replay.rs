@@ -196,6 +196,28 @@ fn a_program_goes_on_after_its_servers_death() {
 }
 
 #[test]
+fn work_lost_with_its_server_is_told_with_the_ranges_that_it_may_have_written() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let arguments = ["--idle", "--tail", "--recoveries", "1", "--seconds", "600"];
+        let probe = Process::start(&mut replaying(&sim, &arguments));
+        // Asked for before, since the first kernel takes 1.5 s and no longer.
+        let server = Pid::from_raw(sim.server());
+        sim.wait_event(&probe, "tail");
+        // Under its work, of which nothing but the first kernel can have begun.
+        kill(server, Signal::SIGKILL).expect("it runs");
+        let finished = probe.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &subject.to_string());
+        let line = &events(&finished, "recovered")[0];
+        let recovery = &line["recovery"];
+        assert_eq!((line["told"].as_u64(), &line["is_told_right"]), (Some(806), &true.into()), "{subject}: {line}");
+        assert_eq!((recovery["lost_streams"].as_u64(), recovery["lost_work"].as_u64()), (Some(1), Some(4)), "{line}");
+        assert!(recovery["in_doubt"].as_u64() > Some(0), "{subject}: {line}");
+        assert_eq!(recovery["in_doubt"], recovery["ranges_in_doubt"], "{subject}: {line}");
+    });
+}
+
+#[test]
 fn what_cannot_be_made_again_is_in_the_way_and_the_reason_is_told() {
     once(|subject| {
         let sim = Sim::new(subject, &[]);

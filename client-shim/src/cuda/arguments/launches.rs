@@ -19,10 +19,6 @@ impl Argument for CUfunction {
     fn pass(held: &Self) -> Self {
         *held
     }
-
-    fn number(self) -> u64 {
-        u64::try_from(self.0).unwrap_or_default()
-    }
 }
 
 named!(CUfunction);

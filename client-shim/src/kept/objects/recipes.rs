@@ -12,7 +12,7 @@ pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 
 use crate::kept::code::written::Written;
 
-use std::{collections::BTreeMap, ffi::CStr};
+use std::collections::BTreeMap;
 
 /// Bytes of images that are kept at most; more are not recoverable.
 const MOST_IMAGE_BYTES: u64 = 2 << 30;
@@ -66,15 +66,6 @@ impl Recipes {
         if !self.by_handle.contains_key(&handle) {
             self.keep(handle, recipe());
         }
-    }
-
-    /// The name that a kernel has in its module or library, by the handle of its function or of itself.
-    pub(crate) fn kernel_name(&self, handle: usize) -> Option<&CStr> {
-        let recipe = &self.by_handle.get(&handle)?.recipe;
-        if let Recipe::KernelFunction { kernel, .. } = recipe {
-            return self.kernel_name(*kernel);
-        }
-        if let Recipe::Function { name, .. } | Recipe::Kernel { name, .. } = recipe { Some(name) } else { None }
     }
 
     /// Forgets an object and what was made of it; whether it was known.

@@ -1,8 +1,7 @@
-//! Work that was given to the GPU: how far it is known to have come, what it may have written, what can be done again.
+//! Work that was given to the GPU: how far it is known to have come, and what it may have written.
 
 pub(crate) mod doubt;
 pub(crate) mod progress;
-pub(crate) mod reissue;
 
 use std::collections::BTreeMap;
 

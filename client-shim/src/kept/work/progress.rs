@@ -223,12 +223,6 @@ impl Call {
             | Effect::EndsStream => {}
         }
     }
-
-    /// The piece of work that was given: its place and its number.
-    pub(crate) fn piece(&self) -> Option<(usize, u64)> {
-        let is_given = matches!(self.effect, Effect::Submits | Effect::Launches | Effect::LaunchesGraph);
-        self.place.filter(|_| is_given).map(|at| (at, self.number))
-    }
 }
 
 impl Place {
@@ -285,16 +279,6 @@ pub(crate) fn busy() -> usize {
 pub(crate) fn lost() -> u64 {
     let lost = used().map(|(_, place)| place.submitted().saturating_sub(place.completed.load(Ordering::Acquire)));
     lost.sum::<u64>() + u64::from(STREAMS.is_incomplete.load(Ordering::Acquire))
-}
-
-/// Whether a piece of work is not known to be done.
-pub(crate) fn is_open((at, number): (usize, u64)) -> bool {
-    STREAMS.places[at].completed.load(Ordering::Acquire) < number
-}
-
-/// The context of a place, by name.
-pub(crate) fn context_of(at: usize) -> usize {
-    STREAMS.places[at].context.load(Ordering::Acquire)
 }
 
 /// All work is gone, what was not done by this error. The gate is closed.

@@ -32,7 +32,6 @@ pub(super) struct Recovery {
     begun_by: u32,
     part: u32,
     lost_work: u64,
-    reissued: u64,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -66,20 +65,6 @@ fn in_doubt() -> usize {
     unsafe { ask(std::ptr::null_mut(), 0) }
 }
 
-/// Says of a kernel that it may be launched again.
-pub(super) fn is_idempotent(kernel: &std::ffi::CStr) {
-    // SAFETY: looks a name up.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_idempotent".as_ptr()) };
-    if !found.is_null() {
-        // SAFETY: the function of this name has this type, by the library's header.
-        let say = unsafe {
-            std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*const libc::c_char) -> libc::c_int>(found)
-        };
-        // SAFETY: a C string.
-        unsafe { say(kernel.as_ptr()) };
-    }
-}
-
 impl Recovery {
     /// Recoveries so far.
     pub(super) fn count(&self) -> u64 {
@@ -103,7 +88,7 @@ impl Recovery {
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
-            "lost_work": self.lost_work, "reissued": self.reissued, "in_doubt": in_doubt(),
+            "lost_work": self.lost_work, "in_doubt": in_doubt(),
         })
     }
 }

@@ -304,7 +304,7 @@ impl Workload {
     }
 
     /// Leaves work on its way that is not waited for: a kernel that takes a while, a set, a copy of it, another kernel.
-    pub(super) fn leave_a_tail(&mut self, kernel: &str) -> Result<(), GpuError> {
+    pub(super) fn leave_a_tail(&mut self) -> Result<(), GpuError> {
         let stream = self.streams[0];
         self.gpu.launch_in(stream, self.spin, 1, &[Argument::U64(A_WHILE)])?;
         // SAFETY: the words are as many.
@@ -313,17 +313,14 @@ impl Workload {
         // SAFETY: both ranges are as long, and the driver checks them.
         let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(self.copy, self.counter, WORDS_BYTES, stream.0) };
         check("cuMemcpyDtoDAsync", copied)?;
-        match kernel {
-            "spin" => self.gpu.launch_in(stream, self.spin, 1, &[Argument::U64(BUSY)]),
-            _ => self.count_up(stream),
-        }
+        self.count_up(stream)
     }
 
     /// Waits for it, and compares.
     pub(super) fn is_tail_done(&self) -> Result<bool, GpuError> {
         synchronize(self.streams[0])?;
-        let words = [self.gpu.read(self.counter, WORDS as usize)?, self.gpu.read(self.copy, WORDS as usize)?];
-        Ok(words.iter().all(|words| words_are(words, TAIL)))
+        let is = |address, value| Ok(words_are(&self.gpu.read(address, WORDS as usize)?, value));
+        Ok(is(self.counter, TAIL + 1)? && is(self.copy, TAIL)?)
     }
 
     /// After lost work: the words begin anew.
