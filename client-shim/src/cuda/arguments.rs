@@ -33,8 +33,12 @@ pub(crate) struct Untranslatable;
 pub(crate) struct Subject {
     /// The stream, if it names one. 0 is one too.
     pub(crate) stream: Option<usize>,
-    /// The event, if it names one.
+    /// The event, if it names one; what a launch or a graph's node records counts.
     pub(crate) event: usize,
+    /// The context, if it names one. 0 is one too.
+    pub(crate) context: Option<usize>,
+    /// The last length or number of its kind.
+    pub(crate) length: usize,
 }
 
 impl Subject {
@@ -203,12 +207,16 @@ fn is_of_stream(stream: CUstream, subject: &mut Subject) {
     subject.stream = Some(stream.0);
 }
 
+fn is_of_context(context: CUcontext, subject: &mut Subject) {
+    subject.context = Some(context.0);
+}
+
 fn is_of_event(event: CUevent, subject: &mut Subject) {
     subject.event = event.0;
 }
 
 translated! {
-    CUcontext, CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
+    CUcontext(is_of_context), CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
     CUstream(is_of_stream),
 }
 
@@ -239,7 +247,23 @@ impl Argument for CUgraphNode {
 
 pointed_at!(CUgraphNode);
 
-plain!(c_int, c_uint, c_uchar, c_ushort, usize);
+plain!(c_int, c_uint, c_uchar, c_ushort);
+
+impl Argument for usize {
+    type Held = Self;
+
+    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
+        Ok(self)
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+
+    fn describe(self, subject: &mut Subject) {
+        subject.length = self;
+    }
+}
 
 // The driver's type of addresses. No other number of this type has the value of one.
 impl Argument for c_ulonglong {
@@ -277,7 +301,22 @@ untranslatable! {
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
 }
 // The logic of each function that takes one translates it.
-pointed_at!(CUDA_KERNEL_NODE_PARAMS, CUgraphNodeParams);
+pointed_at!(CUDA_KERNEL_NODE_PARAMS);
+
+impl Pointee for CUgraphNodeParams {
+    type Copy = ();
+
+    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
+        /// `CU_GRAPH_NODE_TYPE_EVENT_RECORD`, and the word in which its event is.
+        const RECORD: c_int = 7;
+        const EVENT: usize = 2;
+        // SAFETY: by the contract it begins with its kind.
+        if !pointer.is_null() && unsafe { pointer.cast::<c_int>().read_unaligned() } == RECORD {
+            // SAFETY: a node of that kind has its event there.
+            subject.event = unsafe { pointer.cast::<usize>().wrapping_add(EVENT).read_unaligned() };
+        }
+    }
+}
 
 /// What is passed in a pointer's place.
 #[derive(Debug)]
@@ -315,6 +354,11 @@ impl<T: Pointee> Argument for *mut T {
 
     fn pass(held: &Place<T>) -> Self {
         held.copy.as_ref().map_or(held.pointer, |copy| T::original(copy).cast_mut())
+    }
+
+    fn describe(self, subject: &mut Subject) {
+        // SAFETY: it is the program's argument.
+        unsafe { T::describe(self, subject) };
     }
 
     fn name_results(held: &Place<T>) {

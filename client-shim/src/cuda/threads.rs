@@ -7,8 +7,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::{gate::Passer, names};
-use crate::cuda::functions::Effect;
-use crate::cuda::types::CUcontext;
+use crate::{cuda::types::CUcontext, process::birth};
 
 /// What is known of a thread, in one place: finding it is what costs in a library that is loaded at run time.
 #[derive(Debug)]
@@ -19,8 +18,8 @@ pub(crate) struct Here {
     current: Cell<usize>,
     /// In which copy of the driver it has been last.
     generation: Cell<u64>,
-    /// In which copy it has been first.
-    first: Cell<u64>,
+    /// When it began, in ticks of the kernel; 0 for one that was in the first copy, which was before any recovery.
+    born: Cell<u64>,
     /// Up to which recovery it was told of lost work.
     told: Cell<u64>,
 }
@@ -34,7 +33,7 @@ thread_local! {
             passer: Passer::new(),
             current: Cell::new(0),
             generation: Cell::new(NONE),
-            first: Cell::new(0),
+            born: Cell::new(0),
             told: Cell::new(0),
         }
     };
@@ -101,9 +100,9 @@ impl Here {
             return;
         }
         if before == NONE {
-            // What was before its time others were told.
-            self.first.set(generation);
-            self.told.set(generation);
+            if generation > 0 {
+                self.born.set(birth::of_this_thread());
+            }
             return;
         }
         for (depth, name) in with(|stack| stack.clone()).into_iter().enumerate() {
@@ -117,19 +116,14 @@ impl Here {
         }
     }
 
-    /// Whether this thread was there before the recovery of this number and has not been told of it. It is told now, if
-    /// the call is one that tells.
-    pub(crate) fn is_owed(&self, lossy: u64, effect: Effect) -> bool {
-        let is_owed = self.told.get() < lossy && effect != Effect::Silent;
-        if is_owed {
-            self.told.set(lossy);
-        }
-        is_owed
+    /// When it began, in ticks of the kernel.
+    pub(crate) fn born(&self) -> u64 {
+        self.born.get()
     }
 
-    /// Whether this thread had not been there before the recovery of this number.
-    pub(crate) fn came_after(&self, lossy: u64) -> bool {
-        self.first.get() >= lossy
+    /// Up to which recovery it was told of lost work.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.get()
     }
 
     /// This thread was told of the recovery of this number.

@@ -27,7 +27,10 @@ pub(crate) mod work;
 
 pub(crate) use memory::vault::{Adopted, add_adopted, is_kept, outside};
 
-use std::sync::{Mutex, OnceLock, PoisonError, atomic::AtomicBool};
+use std::sync::{
+    Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use crate::{
     cuda::call::Bypass,
@@ -67,6 +70,8 @@ struct Kept {
     graphs: Room<Graphs>,
     work: Room<Work>,
     account: Room<Account>,
+    /// Streams that are being captured.
+    captures: AtomicUsize,
     /// Whether the program has the address of any variable: without one, copies and sets take no lock.
     has_variables: AtomicBool,
     surroundings: OnceLock<Surroundings>,
@@ -79,6 +84,7 @@ static KEPT: Kept = Kept {
     graphs: Room::new(),
     work: Room::new(),
     account: Room::new(),
+    captures: AtomicUsize::new(0),
     has_variables: AtomicBool::new(false),
     surroundings: OnceLock::new(),
 };
@@ -129,7 +135,12 @@ pub(crate) fn graphs<T>(work: impl FnOnce(&mut Graphs) -> T) -> Result<T, Bypass
     if settings::is_recording() && is_on() { Ok(KEPT.graphs.with(work)) } else { Err(Bypass::NotKeeping) }
 }
 
+/// The same without a lock.
+fn has_capture() -> bool {
+    KEPT.captures.load(Ordering::Acquire) > 0
+}
+
 /// Whether a stream is being captured.
 pub(crate) fn is_capturing() -> Result<bool, Bypass> {
-    objects(|objects| objects.captures > 0)
+    objects(|objects| !objects.captures.is_empty())
 }

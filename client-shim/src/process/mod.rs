@@ -12,6 +12,7 @@
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
 
+pub(crate) mod birth;
 pub(crate) mod descriptors;
 pub(crate) mod failpoint;
 pub(crate) mod fork;

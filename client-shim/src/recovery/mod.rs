@@ -103,6 +103,7 @@ pub(crate) fn through(
 
 fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
     if here.passer.is_inside() {
+        progress::unseen(called.effect());
         return call(library::generation() > 0);
     }
     let mut is_again = false;
@@ -115,11 +116,11 @@ fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dy
         if generation > 0
             && let Some(error) = told::owed(here, called.effect(), &given)
         {
-            given.end(error);
+            given.end(error, false);
             return error;
         }
         let answer = call(generation > 0);
-        given.end(answer);
+        given.end(answer, generation > 0 && told::knows(here));
         let Some(meaning) = errors::meaning(answer) else { return answer };
         evidence::hear(answer);
         // A question in the middle of a capture would break it.

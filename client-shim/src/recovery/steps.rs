@@ -210,10 +210,10 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     doubt::set(in_doubt);
     let is_lossy = is_lost || recovery.modules_anew > 0;
     if is_lossy {
-        progress::lose(error);
+        progress::lose(recovery.count);
         told::lost(recovery.count, error);
     } else {
-        progress::lose(CUresult::CUDA_SUCCESS);
+        progress::lose(0);
     }
     library::lives(recovery.count);
     news::forget();

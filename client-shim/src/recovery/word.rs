@@ -120,7 +120,7 @@ fn dead_context() -> Option<(CUresult, Meaning, u64)> {
         let generation = library::generation();
         let (captures, contexts) = kept::objects(|objects| {
             let retained = objects.contexts.retained().filter(|(_, of)| of.count > 0).map(|(_, of)| of.context);
-            (objects.captures, retained.collect::<Vec<_>>())
+            (objects.captures.len(), retained.collect::<Vec<_>>())
         })
         .ok()?;
         if captures > 0 {

@@ -43,6 +43,13 @@ pub(crate) struct Library {
     pub(crate) modules: HashMap<usize, usize>,
 }
 
+/// Handles to be given out again: an object of the real driver may get the address that another one had.
+#[derive(Debug, Default)]
+pub(crate) struct Freed {
+    pub(crate) streams: Vec<usize>,
+    pub(crate) events: Vec<usize>,
+}
+
 /// Everything that has a handle, and the rest that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -68,6 +75,8 @@ pub(crate) struct Tables {
     pub(crate) streams: HashMap<usize, usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.
     pub(crate) storage: HashMap<(usize, usize), (usize, Option<Ended>)>,
+    /// Handles of streams and events that were destroyed, to be given out again, the last one first.
+    pub(crate) freed: Freed,
     /// VMM allocations by handle.
     pub(crate) allocations: HashMap<usize, Allocation>,
     /// Reserved address ranges: start and length.

@@ -3,7 +3,7 @@
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
 //!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
-//!                  [--maps FOLDER]
+//!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
 //! with functions and, with `--library`, a library with a kernel; and threads with a stream each. All of it is made
@@ -21,6 +21,7 @@
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
+//! - `--scene NAME` does nothing of that: it plays one scene of lost work, and says who hears of it.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
@@ -30,6 +31,7 @@ mod graphs;
 mod last;
 mod observed;
 mod pinned;
+mod scenes;
 mod stored;
 mod variables;
 mod worker;
@@ -63,6 +65,7 @@ struct Options {
     is_busy: bool,
     is_idle: bool,
     has_tail: bool,
+    scene: Option<String>,
     threads: usize,
     has_library: bool,
     has_variable: bool,
@@ -85,6 +88,7 @@ impl Options {
             is_busy: false,
             is_idle: false,
             has_tail: false,
+            scene: None,
             threads: 2,
             has_library: false,
             has_variable: false,
@@ -104,6 +108,7 @@ impl Options {
                 "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--busy" => options.is_busy = true,
                 "--idle" => options.is_idle = true,
+                "--scene" => options.scene = Some(arguments.next()?),
                 "--tail" => options.has_tail = true,
                 "--threads" => options.threads = arguments.next()?.parse().ok()?,
                 "--library" => options.has_library = true,
@@ -131,10 +136,13 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
-                    [--maps FOLDER]";
+                    [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
+    if let Some(scene) = &options.scene {
+        return report.end(initialise().and_then(|()| scenes::play(report, scene)), json!({}));
+    }
     report.end(initialise().and_then(|()| Probe::new(report, &options)?.run()), json!({}))
 }
 

@@ -5,6 +5,7 @@ mod gpu;
 mod memory;
 mod python_state;
 mod replay;
+mod scenes;
 mod steps;
 mod survivor;
 mod vault;

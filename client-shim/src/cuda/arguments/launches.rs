@@ -89,6 +89,14 @@ impl Pointee for CUlaunchConfig {
             // SAFETY: by the contract.
             let config = unsafe { pointer.read_unaligned() };
             is_of_stream(config.stream, subject);
+            let count = if config.attributes.is_null() { 0 } else { config.attribute_count };
+            for at in 0..usize::try_from(count).unwrap_or_default() {
+                // SAFETY: the configuration says that there are so many.
+                let attribute = unsafe { config.attributes.wrapping_add(at).read_unaligned() };
+                if WITH_EVENT.contains(&attribute.id) {
+                    subject.event = attribute.value[0];
+                }
+            }
         }
     }
 }

@@ -3,12 +3,12 @@
 macro_rules! context {
     ($then:ident) => {
         $then! {
-            context: Context Silent;
+            context: Context None;
             {
                 fn cuCtxAttach(pctx: *mut CUcontext, flags: c_uint);
                 fn cuCtxCreate_v4(
                     pctx: *mut CUcontext, ctx_create_params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice,
-                ) made OtherContext(pctx);
+                ) then kept::objects::contexts::created("cuCtxCreate_v4", written!(pctx));
                 fn cuCtxDestroy_v2(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
                 fn cuCtxDetach(ctx: CUcontext);
                 fn cuCtxDisablePeerAccess(peer_context: CUcontext);
@@ -29,7 +29,7 @@ macro_rules! context {
                 fn cuCtxGetStreamPriorityRange(least_priority: *mut c_int, greatest_priority: *mut c_int);
                 fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) then cuda::threads::pop();
                 fn cuCtxPushCurrent_v2(ctx: CUcontext) then cuda::threads::push(ctx.0);
-                fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent);
+                fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent): RecordsEventElsewhere;
                 fn cuCtxResetPersistingL2Cache();
                 fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::objects::streams::context_cache(config);
                 fn cuCtxSetCurrent(ctx: CUcontext) then cuda::threads::set(ctx.0);
@@ -38,7 +38,7 @@ macro_rules! context {
                 fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
                 fn cuCtxSynchronize(): FinishesContext;
                 fn cuCtxSynchronize_v2(ctx: CUcontext): FinishesContext;
-                fn cuCtxWaitEvent(ctx: CUcontext, event: CUevent);
+                fn cuCtxWaitEvent(ctx: CUcontext, event: CUevent): WaitsForEvent;
                 fn cuDevResourceGenerateDesc(
                     desc: *mut CUdevResourceDesc, resources: *mut CUdevResource, nb_resources: c_uint,
                 );
@@ -59,20 +59,20 @@ macro_rules! context {
                 fn cuGreenCtxDestroy(ctx: CUgreenCtx) gone(ctx);
                 fn cuGreenCtxGetDevResource(ctx: CUgreenCtx, resource: *mut CUdevResource, type_: CUdevResourceType);
                 fn cuGreenCtxGetId(green_ctx: CUgreenCtx, green_ctx_id: *mut c_ulonglong);
-                fn cuGreenCtxRecordEvent(ctx: CUgreenCtx, event: CUevent);
+                fn cuGreenCtxRecordEvent(ctx: CUgreenCtx, event: CUevent): RecordsEventElsewhere;
                 fn cuGreenCtxStreamCreate(
                     stream: *mut CUstream, green_ctx: CUgreenCtx, flags: c_uint, priority: c_int,
                 ) made GreenContext(stream);
-                fn cuGreenCtxWaitEvent(ctx: CUgreenCtx, event: CUevent);
+                fn cuGreenCtxWaitEvent(ctx: CUgreenCtx, event: CUevent): WaitsForEvent;
                 fn cuStreamGetGreenCtx(stream: CUstream, ctx: *mut CUgreenCtx);
             }
             elsewhere {
-                fn cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) made OtherContext(pctx);
-                fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) made OtherContext(pctx);
+                fn cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::objects::contexts::created("cuCtxCreate", written!(pctx));
+                fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::objects::contexts::created("cuCtxCreate_v2", written!(pctx));
                 fn cuCtxCreate_v3(
                     pctx: *mut CUcontext, params_array: *mut CUexecAffinityParam, num_params: c_int, flags: c_uint,
                     dev: CUdevice,
-                ) made OtherContext(pctx);
+                ) then kept::objects::contexts::created("cuCtxCreate_v3", written!(pctx));
                 fn cuCtxDestroy(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
                 fn cuCtxPopCurrent(pctx: *mut CUcontext) then cuda::threads::pop();
                 fn cuCtxPushCurrent(ctx: CUcontext) then cuda::threads::push(ctx.0);

@@ -8,14 +8,14 @@ macro_rules! copy {
                 fn cuMemBatchDecompressAsync(
                     params_array: *mut CUmemDecompressParams, count: usize, flags: c_uint, error_index: *mut usize,
                     stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemDiscardAndPrefetchBatchAsync(
                     dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
                     prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemDiscardBatchAsync(
                     dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: c_ulonglong, stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemPrefetchAsync_v2(
                     dev_ptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, stream: CUstream,
                 ) / _ptsz;
@@ -36,8 +36,8 @@ macro_rules! copy {
                 ) / _ptsz then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpy3DBatchAsync_v2(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
-                ) / _ptsz;
-                fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds;
+                ) / _ptsz: SubmitsMany;
+                fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds: SubmitsElsewhere;
                 fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) / _ptsz;
                 fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpyAsync(
@@ -58,7 +58,7 @@ macro_rules! copy {
                 fn cuMemcpyBatchAsync_v2(
                     dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemcpyDtoA_v2(
                     dst_array: CUarray, dst_offset: usize, src_device: CUdeviceptr, byte_count: usize,
                 ) / _ptds;
@@ -89,7 +89,7 @@ macro_rules! copy {
                 fn cuMemcpyPeer(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize,
-                ) / _ptds then kept::code::variables::overwritten(dst_device, byte_count);
+                ) / _ptds: SubmitsElsewhere then kept::code::variables::overwritten(dst_device, byte_count);
                 fn cuMemcpyPeerAsync(
                     dst_device: CUdeviceptr, dst_context: CUcontext, src_device: CUdeviceptr, src_context: CUcontext,
                     byte_count: usize, stream: CUstream,
@@ -142,7 +142,7 @@ macro_rules! copy {
                 fn cuMemcpy3DBatchAsync(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, fail_idx: *mut usize, flags: c_ulonglong,
                     stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemcpy3DWithAttributesAsync(
                     op: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
@@ -150,7 +150,7 @@ macro_rules! copy {
                     dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, fail_idx: *mut usize,
                     stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz: SubmitsMany;
                 fn cuMemcpyWithAttributesAsync(
                     dst: CUdeviceptr, src: CUdeviceptr, size: usize, attr: *mut CUmemcpyAttributes, stream: CUstream,
                 ) / _ptsz;

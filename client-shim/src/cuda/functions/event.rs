@@ -7,7 +7,7 @@ macro_rules! event {
             {
                 fn cuEventCreate(event: *mut CUevent, flags: c_uint)
                     then kept::objects::streams::event(written!(event), flags);
-                fn cuEventDestroy_v2(event: CUevent) => kept::objects::ends;
+                fn cuEventDestroy_v2(event: CUevent): EndsEvent => kept::objects::ends;
                 fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: CUevent, end: CUevent): ReadsEvents;
                 fn cuEventQuery(event: CUevent): FinishesEvent;
                 fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
@@ -15,7 +15,7 @@ macro_rules! event {
                 fn cuEventSynchronize(event: CUevent): FinishesEvent;
             }
             elsewhere {
-                fn cuEventDestroy(event: CUevent) => kept::objects::ends;
+                fn cuEventDestroy(event: CUevent): EndsEvent => kept::objects::ends;
                 fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent): ReadsEvents;
             }
         }

@@ -27,7 +27,7 @@ macro_rules! graph {
                 fn cuGraphAddEventRecordNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ) => kept::graphs::add_record;
+                ): RecordsEventElsewhere => kept::graphs::add_record;
                 fn cuGraphAddEventWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
@@ -68,7 +68,7 @@ macro_rules! graph {
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::add;
+                ): RecordsEventElsewhere => kept::graphs::add;
                 fn cuGraphBatchMemOpNodeGetParams(
                     node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
@@ -86,7 +86,7 @@ macro_rules! graph {
                 fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
                 fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
                 fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
-                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent)
+                fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent): RecordsEventElsewhere
                     then kept::graphs::changed("cuGraphEventRecordNodeSetEvent", node, None);
                 fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
                 fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent)
@@ -100,7 +100,7 @@ macro_rules! graph {
                 fn cuGraphExecDestroy(graph_exec: CUgraphExec) => kept::graphs::destroy_executable;
                 fn cuGraphExecEventRecordNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-                ) => kept::graphs::execute_record;
+                ): RecordsEventElsewhere => kept::graphs::execute_record;
                 fn cuGraphExecEventWaitNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
                 ) => kept::graphs::execute_wait;
@@ -126,7 +126,7 @@ macro_rules! graph {
                 ) => kept::graphs::execute_set;
                 fn cuGraphExecNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::execute;
+                ): RecordsEventElsewhere => kept::graphs::execute;
                 fn cuGraphExecUpdate_v2(
                     graph_exec: CUgraphExec, graph: CUgraph, result_info: *mut CUgraphExecUpdateResultInfo,
                 ) then kept::graphs::updated(graph_exec, graph);
@@ -178,7 +178,7 @@ macro_rules! graph {
                 fn cuGraphKernelNodeSetParams_v2(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
                 ) => kept::graphs::change_kernel;
-                fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: LaunchesGraph;
+                fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: SubmitsMany;
                 fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
                 fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, dptr_out: *mut CUdeviceptr);
                 fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMCPY3D);
@@ -205,7 +205,7 @@ macro_rules! graph {
                 fn cuGraphNodeSetEnabled(
                     graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: c_uint,
                 ) then kept::graphs::enable(graph_exec, node, is_enabled);
-                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams) => kept::graphs::change;
+                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams): RecordsEventElsewhere => kept::graphs::change;
                 fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
                 fn cuGraphRemoveDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
@@ -231,12 +231,12 @@ macro_rules! graph {
                 fn cuGraphAddNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::add_plainly;
+                ): RecordsEventElsewhere => kept::graphs::add_plainly;
                 fn cuGraphAddNode_v3(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::add;
+                ): RecordsEventElsewhere => kept::graphs::add;
                 fn cuGraphExecGetId(graph_exec: CUgraphExec, graph_id: *mut c_uint);
                 fn cuGraphExecKernelNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
@@ -277,7 +277,7 @@ macro_rules! graph {
                 fn cuGraphNodeGetToolsId(node: CUgraphNode, tools_node_id: *mut c_ulonglong);
                 fn cuGraphNodeSetParams_v2(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) => kept::graphs::change;
+                ): RecordsEventElsewhere => kept::graphs::change;
                 fn cuGraphRemoveDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
                 ) => kept::graphs::connect_plainly;

@@ -44,7 +44,7 @@ macro_rules! kernel {
                 ) / _ptsz: Launches;
                 fn cuLaunchCooperativeKernelMultiDevice(
                     launch_params_list: *mut CUDA_LAUNCH_PARAMS, num_devices: c_uint, flags: c_uint,
-                ): Launches;
+                ): SubmitsElsewhere;
                 fn cuLaunchGrid(f: CUfunction, grid_width: c_int, grid_height: c_int): Launches;
                 fn cuLaunchGridAsync(f: CUfunction, grid_width: c_int, grid_height: c_int, stream: CUstream): Launches;
                 fn cuLaunchHostFunc(stream: CUstream, fn_: CUhostFn, user_data: *mut c_void) / _ptsz: Launches;

@@ -3,7 +3,7 @@
 macro_rules! lookup {
     ($then:ident) => {
         $then! {
-            lookup: Lookup Silent;
+            lookup: Lookup None;
             {
                 /// Starts the driver: here it decides whether it runs under MPS.
                 fn cuInit(flags: c_uint) => hooks::start::start;

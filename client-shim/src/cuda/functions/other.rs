@@ -3,7 +3,7 @@
 macro_rules! other {
     ($then:ident) => {
         $then! {
-            other: Other Silent;
+            other: Other None;
             {
                 fn cuCoredumpGetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
                 fn cuCoredumpGetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);

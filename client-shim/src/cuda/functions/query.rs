@@ -3,7 +3,7 @@
 macro_rules! query {
     ($then:ident) => {
         $then! {
-            query: Query Silent;
+            query: Query None;
             {
                 fn cuDeviceCanAccessPeer(can_access_peer: *mut c_int, dev: CUdevice, peer_dev: CUdevice);
                 fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, dev: CUdevice);

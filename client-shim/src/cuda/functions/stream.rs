@@ -13,21 +13,21 @@ macro_rules! stream {
                 ) / _ptsz: Submits;
                 fn cuStreamBatchMemOp_v2(
                     stream: CUstream, count: c_uint, param_array: *mut CUstreamBatchMemOpParams, flags: c_uint,
-                ) / _ptsz: Submits;
+                ) / _ptsz: SubmitsMany;
                 fn cuStreamBeginCaptureToGraph(
                     stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize, mode: CUstreamCaptureMode,
                 ) / _ptsz => kept::objects::contexts::begin_capture_to_graph;
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
-                ) / _ptsz then kept::objects::contexts::begun();
+                ) / _ptsz then kept::objects::contexts::begun(stream);
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
                 fn cuStreamCreate(stream: *mut CUstream, flags: c_uint)
                     then kept::objects::streams::stream(written!(stream), flags, None);
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
                 ) then kept::objects::streams::stream(written!(stream), flags, Some(priority));
-                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::ends;
+                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
                 fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz
                     => kept::objects::contexts::end_capture;
                 fn cuStreamGetAttribute(
@@ -54,7 +54,7 @@ macro_rules! stream {
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
                     num_dependencies: usize, flags: c_uint,
                 ) / _ptsz => kept::graphs::depend;
-                fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) / _ptsz;
+                fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint) / _ptsz: WaitsForEvent;
                 fn cuStreamWaitValue32_v2(
                     stream: CUstream, addr: CUdeviceptr, value: cuuint32_t, flags: c_uint,
                 ) / _ptsz: Submits;
@@ -72,15 +72,15 @@ macro_rules! stream {
             elsewhere {
                 fn cuStreamBatchMemOp(
                     stream: CUstream, count: c_uint, param_array: *mut CUstreamBatchMemOpParams, flags: c_uint,
-                ) / _ptsz: Submits;
+                ) / _ptsz: SubmitsMany;
                 fn cuStreamBeginCaptureToCig(
                     stream: CUstream, stream_cig_capture_params: *mut CUstreamCigCaptureParams,
                 ) / _ptsz;
                 fn cuStreamBeginRecaptureToGraph(
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
-                ) / _ptsz then kept::graphs::recapture(graph);
-                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::ends;
+                ) / _ptsz then kept::objects::contexts::begun_again(stream, graph);
+                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,

@@ -1,25 +1,37 @@
 //! What ends with a context, who may reach whose memory, and whether a stream is being captured.
 #![expect(unsafe_code, reason = "calls the driver")]
 
+use std::{collections::BTreeSet, sync::atomic::Ordering};
+
 use super::{current::current, forget_context};
 use crate::{
     cuda::{
         call::{Bypass, Driver},
         functions::{
             context::cuDevicePrimaryCtxReset_v2,
-            stream::{cuStreamBeginCaptureToGraph, cuStreamEndCapture},
+            stream::{cuStreamBeginCaptureToGraph, cuStreamDestroy_v2, cuStreamEndCapture},
         },
+        names,
         result::CUresult,
         threads,
         types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
     },
     kept::{
-        account, graphs, memory,
+        KEPT, account, graphs, has_capture, memory,
         memory::region::{self, Region},
         objects,
+        work::progress,
     },
     process::settings,
 };
+
+/// After `cuCtxCreate`: it is current from now on.
+pub(crate) fn created(function: &'static str, context: CUcontext) {
+    threads::push(context.0);
+    if settings::is_recording() {
+        account::made(function, account::Reason::OtherContext, context.key());
+    }
+}
 
 /// After `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.
 pub(crate) fn destroy(context: CUcontext) -> Result<(), Bypass> {
@@ -95,6 +107,7 @@ fn primary_of(device: CUdevice) -> Option<CUcontext> {
 
 fn end(context: CUcontext) -> Result<(), Bypass> {
     forget_context(context.0);
+    progress::ended_context(names::name_of(context.0));
     objects(|objects| objects.contexts.forget(context.0))?;
     memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
     Ok(())
@@ -139,24 +152,49 @@ pub(crate) fn begin_capture_to_graph(
     // SAFETY: the program's call, with a copy of its list that lives as long.
     let answer = driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) });
     if answer.is_success() {
-        begun()?;
+        begun(stream)?;
     }
     Ok(answer)
 }
 
 /// A stream is being captured.
-pub(crate) fn begun() -> Result<(), Bypass> {
-    objects(|objects| objects.captures += 1)
+pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
+    changed(|captures| captures.insert(progress::captured(stream)))
+}
+
+/// A stream is being captured into a graph that is there.
+pub(crate) fn begun_again(stream: CUstream, graph: CUgraph) -> Result<(), Bypass> {
+    begun(stream)?;
+    graphs::recapture(graph)
+}
+
+fn changed(change: impl FnOnce(&mut BTreeSet<usize>) -> bool) -> Result<(), Bypass> {
+    objects(|objects| {
+        change(&mut objects.captures);
+        KEPT.captures.store(objects.captures.len(), Ordering::Release);
+    })
+}
+
+/// Logic of `cuStreamDestroy`, which ends a capture too.
+pub(crate) fn end_stream(
+    driver: &mut Driver<cuStreamDestroy_v2::Signature>,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    let answer = super::ends(driver, stream)?;
+    if answer.is_success() && has_capture() {
+        changed(|captures| captures.remove(&progress::captured(stream)))?;
+    }
+    Ok(answer)
 }
 
 /// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
 pub(crate) fn end_capture(
     driver: &mut Driver<cuStreamEndCapture::Signature>,
-    _stream: CUstream,
+    stream: CUstream,
     graph: *mut CUgraph,
 ) -> Result<CUresult, Bypass> {
     let answer = driver.pass();
-    objects(|objects| objects.captures = objects.captures.saturating_sub(1))?;
+    changed(|captures| captures.remove(&progress::captured(stream)))?;
     if answer.is_success() && !graph.is_null() && settings::is_recording() {
         // SAFETY: the driver has just written there.
         graphs::made("cuStreamEndCapture", unsafe { *graph })?;

@@ -6,6 +6,8 @@ pub(crate) mod primary;
 pub(crate) mod recipes;
 pub(crate) mod streams;
 
+use std::collections::BTreeSet;
+
 use super::{
     account::{self, Reason},
     graphs,
@@ -25,8 +27,8 @@ use recipes::{KINDS, Recipe, Recipes};
 pub(crate) struct Objects {
     /// The contexts that something was made in.
     pub(crate) contexts: Contexts,
-    /// Streams being captured.
-    pub(crate) captures: usize,
+    /// Streams on which a capture has begun, by handle or by name of a thread's default stream.
+    pub(crate) captures: BTreeSet<usize>,
     /// How to make all else again.
     pub(crate) recipes: Recipes,
 }

@@ -11,18 +11,21 @@ use super::{
 use crate::{
     cuda::{
         call::Bypass,
+        names,
         types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
     },
-    kept::recipes,
+    kept::{recipes, work::progress},
 };
 
 /// A stream was made.
 pub(crate) fn stream(stream: CUstream, flags: c_uint, priority: Option<c_int>) -> Result<(), Bypass> {
+    progress::made_stream(names::name_of(stream.0));
     keep("cuStreamCreate", stream.0, Recipe::Stream { context: context()?, flags, priority })
 }
 
 /// After `cuEventCreate`.
 pub(crate) fn event(event: CUevent, flags: c_uint) -> Result<(), Bypass> {
+    progress::made_event(names::name_of(event.0));
     keep("cuEventCreate", event.0, Recipe::Event { context: context()?, flags })
 }
 

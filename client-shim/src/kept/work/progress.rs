@@ -1,119 +1,96 @@
 //! How much of each stream's work is known to be done.
 //!
-//! Every stream has a place with two numbers: how many pieces of work it was given, and up to which one it is known to
-//! have come, by a call of the program that waited for it or asked. A stream with a difference may have lost work when
-//! its context dies. Work that no place was left for counts as never done.
+//! Every stream has a place with two numbers ([`places`]): how many pieces of work it was given, and up to which one it is
+//! known to have come, by a call of the program that waited for it or asked. A stream with a difference may have lost
+//! work when its context dies.
 //!
 //! A piece of work has its number before its call goes into the driver, and another thread's call may come back in
 //! between. So a wait says something only about numbers below which no call was on its way when it began: the place
 //! knows how many are, in the same word as the last number.
 //!
-//! Streams are called by their names. The default stream of a context is its name plus 1; the default streams of threads
-//! share one place, plus 2, and only a wait for the whole context is known to cover them.
+//! | a success of | says that this is done |
+//! |---|---|
+//! | a wait for a stream, or a question | that stream's work; the default stream of a thread is that thread's alone |
+//! | a wait for an event, or a question | what the event is known to be behind ([`events`]) |
+//! | a wait for a context | the work of all streams that are known to be of that context |
+//! | a copy of at least one byte to the host, without a stream | the default stream's work |
+//! | anything else | nothing |
+//!
+//! What of it was lost by a recovery is *in doubt*, for threads that began later and were not there to be told:
+//!
+//! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream in
+//!   doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
+//! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
+//!
+//! A use of the default stream, of a whole context, of a graph, and a copy to the host that waits have to do with all
+//! streams of their context; any other use of a stream with that stream and the default one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::events::Behind;
+use super::own;
+use super::places::{self, LEGACY, Place, SHARED};
 use crate::cuda::functions::Effect;
-use crate::cuda::{arguments::Subject, names};
+use crate::cuda::{
+    arguments::Subject,
+    names,
+    types::{CUcontext, CUstream},
+};
 use crate::{
     cuda::result::CUresult,
-    kept::{KEPT, recipes},
+    kept::{KEPT, has_capture, recipes},
+    process::birth,
 };
 
-/// Places.
-const MOST: usize = 1024;
 /// `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
-const LEGACY: usize = 1;
-const PER_THREAD: usize = 2;
+const LEGACY_STREAM: usize = 1;
+const PER_THREAD_STREAM: usize = 2;
 
-/// One call on its way, in [`Place::given`].
-const ON_ITS_WAY: u64 = 1 << 48;
-
-/// A stream's place.
-struct Place {
-    /// Its name, 0 for a free place.
-    stream: AtomicUsize,
-    /// Its context, by name.
-    context: AtomicUsize,
-    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
-    given: AtomicU64,
-    /// Up to which piece of work all calls had come back.
-    settled: AtomicU64,
-    completed: AtomicU64,
-    /// The error by which work was lost that nobody has heard of yet.
-    lost: AtomicU32,
-}
-
-/// All of them.
-struct Streams {
-    places: [Place; MOST],
-    /// Work was given to a stream without a place.
-    is_incomplete: AtomicBool,
-    /// Some place has lost work that nobody has heard of.
-    is_owing: AtomicBool,
-}
-
-/// Those of this process, apart from all else that is kept: every launch takes part in them without a lock, and zeros
-/// take no room in the library's file.
-static STREAMS: Streams = Streams {
-    places: [const { Place::free() }; MOST],
-    is_incomplete: AtomicBool::new(false),
-    is_owing: AtomicBool::new(false),
-};
-
-/// Names are addresses of objects: odd ones are ours, and this one was the name of a stream that has ended.
-const ENDED: usize = 4;
-
-/// Which stream a call means: its name, and the context that it is of, if that is known without a search.
+/// The name of the stream that a call means.
 fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
     match stream {
-        0 if is_per_thread => context | PER_THREAD,
-        0 | LEGACY => context | LEGACY,
-        PER_THREAD => context | PER_THREAD,
+        0 if is_per_thread => own::name(context),
+        0 | LEGACY_STREAM => context | LEGACY,
+        PER_THREAD_STREAM => own::name(context),
         name => name,
     }
 }
 
-fn find(name: usize) -> Option<usize> {
-    let first = (name >> 4) % MOST;
-    (0..MOST).map(|step| (first + step) % MOST).find_map(|at| {
-        match STREAMS.places[at].stream.load(Ordering::Acquire) {
-            0 => Some(None),
-            found => (found == name).then_some(Some(at)),
-        }
-    })?
+/// The context that a stream is of, by name; 0 if that is not known.
+fn context_of(name: usize, current: usize) -> usize {
+    if name & (LEGACY | places::PER_THREAD) != 0 {
+        return current;
+    }
+    let known = recipes(|recipes| recipes.stream_context(names::current_of(name)));
+    known.ok().flatten().map_or(0, names::name_of)
 }
 
-/// The place of a stream, a new one if it has none; `None` if there is none left.
-fn place(name: usize, current: usize) -> Option<usize> {
-    let first = (name >> 4) % MOST;
-    for at in (0..MOST).map(|step| (first + step) % MOST) {
-        let place = &STREAMS.places[at];
-        match place.stream.load(Ordering::Acquire) {
-            found if found == name => return Some(at),
-            0 => {
-                let taken = place.stream.compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
-                if taken.is_ok() {
-                    let known = || recipes(|recipes| recipes.stream_context(names::current_of(name))).ok()?;
-                    let of_recipe = || known().map(names::name_of);
-                    let context = if name & (LEGACY | PER_THREAD) == 0 { of_recipe() } else { None };
-                    place.context.store(context.unwrap_or(current), Ordering::Release);
-                }
-                if taken.is_ok() || taken == Err(name) {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+/// The current context by name, of a thread of which we have not noted any.
+#[cold]
+#[expect(unsafe_code, reason = "calls the driver")]
+fn asked() -> usize {
+    let mut context = CUcontext(0);
+    let answer = driver!(context::cuCtxGetCurrent(&raw mut context));
+    if answer.is_success() { names::name_of(context.0) } else { 0 }
+}
+
+/// Whether anything is in doubt: without that nobody looks.
+static IS_DOUBT: AtomicBool = AtomicBool::new(false);
+
+fn is_doubt() -> bool {
+    IS_DOUBT.load(Ordering::Acquire)
 }
 
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Call {
     effect: Effect,
+    /// The context that it is about, by name, and the stream, if it is about one.
+    context: usize,
+    name: usize,
     event: usize,
+    /// Which record of the event it looks at.
+    record: u64,
     place: Option<usize>,
     /// Which piece of work it is, or up to which one it waits.
     number: u64,
@@ -121,212 +98,282 @@ pub(crate) struct Call {
     waits_for: u64,
     /// The same for each place of the context.
     all: Vec<(usize, u64)>,
+    /// Of the event that it ends, what was known.
+    taken: Option<super::events::Known>,
 }
 
 /// Notes that a call begins, in this context by name.
 pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Call {
-    let mut call = Call { effect, event: subject.event, place: None, number: 0, waits_for: 0, all: Vec::new() };
+    let event = subject.event;
+    let (record, number, waits_for, all) = (0, 0, 0, Vec::new());
+    let mut call =
+        Call { effect, context: 0, name: 0, event, record, place: None, number, waits_for, all, taken: None };
+    if effect == Effect::None {
+        return call;
+    }
+    let context = if context == 0 { asked() } else { context };
+    let name = key(subject.stream.unwrap_or(0), is_per_thread, context);
+    (call.context, call.name) = (context, name);
     match effect {
-        Effect::Silent | Effect::None | Effect::ReadsEvents => {}
-        Effect::Submits | Effect::Launches | Effect::LaunchesGraph | Effect::CopiesToHost => {
-            call.place = place(key(subject.stream.unwrap_or(0), is_per_thread, context), context);
-            match call.place {
-                Some(at) => (call.number, call.waits_for) = STREAMS.places[at].give(),
-                None => STREAMS.is_incomplete.store(true, Ordering::Release),
+        Effect::None | Effect::ReadsEvents | Effect::WaitsForEvent => {}
+        Effect::Submits | Effect::Launches | Effect::SubmitsMany | Effect::CopiesToHost => {
+            let at = places::take(name, || context_of(name, context));
+            call.place = Some(at);
+            (call.number, call.waits_for) = places::at(at).give();
+            if subject.length == 0 {
+                call.waits_for = 0;
+            }
+            if event != 0 {
+                // A launch records it.
+                KEPT.work.with(|work| work.events.elsewhere(event, false));
             }
         }
-        Effect::FinishesStream | Effect::RecordsEvent | Effect::EndsStream => {
-            let name = key(subject.stream.unwrap_or(0), is_per_thread, context);
-            call.place = find(name).filter(|_| name & PER_THREAD == 0 || effect != Effect::FinishesStream);
-            call.number = call.place.map_or(0, |at| STREAMS.places[at].settled());
+        Effect::SubmitsElsewhere => {
+            places::share(0);
+            call.place = Some(SHARED);
+            (call.number, _) = places::at(SHARED).give();
         }
+        Effect::FinishesStream => {
+            call.place = places::find(name);
+            call.number = call.place.map_or(0, |at| places::at(at).settled());
+        }
+        Effect::EndsStream => call.place = places::end(name),
+        Effect::RecordsEvent => {
+            call.place = places::find(name);
+            call.number = call.place.map_or(0, |at| places::at(at).settled());
+            KEPT.work.with(|work| match has_capture() {
+                true => work.events.elsewhere(event, true),
+                false => work.events.begin(event),
+            });
+        }
+        Effect::RecordsEventElsewhere if event != 0 => {
+            KEPT.work.with(|work| work.events.elsewhere(event, true));
+        }
+        Effect::RecordsEventElsewhere => {}
         Effect::FinishesEvent => {
-            if let Some((at, number)) = KEPT.work.with(|work| work.recorded.get(&subject.event).copied()) {
+            let (behind, record) = KEPT.work.with(|work| work.events.behind(event));
+            call.record = record;
+            if let Behind::Work(at, number) = behind {
                 (call.place, call.number) = (Some(at), number);
             }
         }
+        Effect::EndsEvent => call.taken = KEPT.work.with(|work| work.events.take(event)),
         Effect::FinishesContext => {
-            call.all = used()
-                .filter(|(_, place)| place.context.load(Ordering::Acquire) == context)
-                .map(|(at, place)| (at, place.settled()))
-                .collect();
+            let context = subject.context.unwrap_or(context);
+            call.context = context;
+            call.all = places::of(context).map(|(at, place)| (at, place.settled())).collect();
         }
+    }
+    if effect.gives_work() && is_doubt() {
+        call.go_on_with_doubt();
     }
     call
 }
 
-fn used() -> impl Iterator<Item = (usize, &'static Place)> {
-    STREAMS.places.iter().enumerate().filter(|(_, place)| place.stream.load(Ordering::Acquire) != 0)
+/// A call that gives work comes from inside another one, where nobody notes what it is about.
+pub(crate) fn unseen(effect: Effect) {
+    if effect.gives_work() {
+        begin(Effect::SubmitsElsewhere, &Subject::default(), false, LEGACY).end(CUresult::CUDA_SUCCESS, false);
+    }
 }
 
 impl Call {
-    /// The error by which work was lost that this call would have to report, if nobody has heard of it yet. It is
-    /// heard of now.
-    pub(crate) fn owed(&self) -> Option<CUresult> {
-        if !STREAMS.is_owing.load(Ordering::Acquire) {
-            return None;
-        }
-        let places = self.place.iter().copied().chain(self.all.iter().map(|(at, _)| *at));
-        // A copy to the host waits for all streams that are ordered with the default one.
-        let every = used().map(|(at, _)| at).filter(|_| self.effect == Effect::CopiesToHost);
-        let codes: Vec<u32> = places.chain(every).map(|at| STREAMS.places[at].lost.swap(0, Ordering::AcqRel)).collect();
-        codes.into_iter().find(|code| *code != 0).map(CUresult)
+    fn place(&self) -> Option<&'static Place> {
+        self.place.map(places::at)
     }
 
-    /// Notes how it ended.
-    pub(crate) fn end(self, answer: CUresult) {
+    /// Whether it has to do with all streams of its context.
+    fn is_wide(&self) -> bool {
+        match self.effect {
+            Effect::FinishesContext | Effect::SubmitsMany | Effect::SubmitsElsewhere => true,
+            Effect::CopiesToHost | Effect::Submits | Effect::Launches => self.name & LEGACY != 0,
+            Effect::FinishesStream | Effect::RecordsEvent | Effect::WaitsForEvent => self.name & LEGACY != 0,
+            Effect::None
+            | Effect::FinishesEvent
+            | Effect::RecordsEventElsewhere
+            | Effect::EndsEvent
+            | Effect::ReadsEvents
+            | Effect::EndsStream => false,
+        }
+    }
+
+    /// The places whose streams it has to do with.
+    fn reached(&self) -> Vec<&'static Place> {
+        if self.is_wide() {
+            let others = Some(places::at(SHARED)).filter(|_| self.context != 0);
+            return places::of(self.context).map(|(_, place)| place).chain(others).collect();
+        }
+        let own = self.place.or_else(|| places::find(self.name)).unwrap_or(SHARED);
+        let default = places::find(self.context | LEGACY).filter(|at| *at != own);
+        [Some(own), default].into_iter().flatten().map(places::at).collect()
+    }
+
+    /// Whether it takes what lost work was to give, for a thread that began at this time and has not been told.
+    pub(crate) fn is_in_doubt(&self, born: u64) -> bool {
+        let of_event = || self.event != 0 && KEPT.work.with(|work| work.events.doubt(self.event)) > 0;
+        let of_a_graph = || self.effect == Effect::SubmitsMany && KEPT.work.with(|work| work.events.any_doubt()) > 0;
+        let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
+        let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
+        is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
+    }
+
+    /// Whether it is about an event alone.
+    fn is_of_event(&self) -> bool {
+        matches!(self.effect, Effect::FinishesEvent | Effect::ReadsEvents)
+    }
+
+    /// The last recovery that has lost what its streams were to give, of those that nobody has taken up.
+    fn doubt(&self) -> u64 {
+        self.reached().into_iter().map(Place::doubt).max().unwrap_or(0)
+    }
+
+    /// What it gives goes on with what is in doubt.
+    #[cold]
+    fn go_on_with_doubt(&self) {
+        let of_graphs =
+            if self.effect == Effect::SubmitsMany { KEPT.work.with(|work| work.events.any_doubt()) } else { 0 };
+        let doubt = self.doubt().max(of_graphs);
+        if let Some(place) = self.place().filter(|place| doubt > place.doubt()) {
+            place.lose(doubt);
+        }
+    }
+
+    /// A stream, or all of a context, waits for an event in doubt.
+    #[cold]
+    fn wait_for_doubt(&self) {
+        let doubt = KEPT.work.with(|work| work.events.doubt(self.event));
+        if doubt > 0 && self.is_wide() {
+            self.reached().into_iter().for_each(|place| place.lose(doubt));
+        }
+        if doubt > 0 {
+            places::at(places::take(self.name, || context_of(self.name, self.context))).lose(doubt);
+        }
+    }
+
+    /// A thread that has been told has waited.
+    #[cold]
+    fn take_up(&self) {
+        let now = birth::now();
+        match self.effect {
+            Effect::FinishesStream | Effect::FinishesContext | Effect::CopiesToHost => {
+                let only = self.place.into_iter().map(places::at);
+                let all = if self.is_wide() { self.reached() } else { only.collect() };
+                all.into_iter().for_each(|place| place.take_up(now));
+            }
+            Effect::FinishesEvent => self.place().into_iter().for_each(|place| place.take_up(now)),
+            _ => {}
+        }
+    }
+
+    /// Notes how it ended, on a thread that has been told of lost work or has not.
+    pub(crate) fn end(self, answer: CUresult, is_told: bool) {
         let is_success = answer.is_success();
+        if is_success && is_doubt() {
+            if self.effect == Effect::WaitsForEvent {
+                self.wait_for_doubt();
+            } else if is_told {
+                self.take_up();
+            }
+        }
         for &(at, number) in self.all.iter().filter(|_| is_success) {
-            STREAMS.places[at].completed.fetch_max(number, Ordering::AcqRel);
+            places::at(at).complete(number);
         }
-        let Some(at) = self.place else { return };
-        let place = &STREAMS.places[at];
         match self.effect {
-            Effect::Submits | Effect::Launches | Effect::CopiesToHost => place.came_back(self.number, is_success),
+            Effect::Submits | Effect::Launches | Effect::CopiesToHost => {
+                let Some(place) = self.place() else { return };
+                place.came_back(self.number, is_success);
+                if is_success && self.effect == Effect::CopiesToHost && self.place != Some(SHARED) {
+                    place.complete(self.waits_for);
+                }
+            }
             // What has failed may have been done in part, and must not be done again in silence.
-            Effect::LaunchesGraph => place.came_back(self.number, true),
-            Effect::Silent
-            | Effect::None
+            Effect::SubmitsMany | Effect::SubmitsElsewhere => {
+                self.place().into_iter().for_each(|place| place.came_back(self.number, true));
+            }
+            Effect::FinishesStream if is_success => {
+                self.place().into_iter().for_each(|place| place.complete(self.number));
+            }
+            Effect::FinishesEvent if is_success && self.place.is_some() => {
+                if KEPT.work.with(|work| work.events.is_still(self.event, self.record)) {
+                    self.place().into_iter().for_each(|place| place.complete(self.number));
+                }
+            }
+            Effect::RecordsEvent => {
+                let behind = match self.place {
+                    // What has failed has left it as it was, or not: there nobody knows.
+                    _ if !is_success || has_capture() => Behind::Unknown,
+                    Some(at) => Behind::Work(at, self.number),
+                    None if places::at(SHARED).submitted() == 0 => Behind::Nothing,
+                    // Its work may have no place of its own.
+                    None => Behind::Unknown,
+                };
+                let doubt = if is_doubt() { self.doubt() } else { 0 };
+                KEPT.work.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
+            }
+            Effect::EndsEvent if !is_success => {
+                if let Some(known) = self.taken {
+                    KEPT.work.with(|work| work.events.put_back(self.event, known));
+                }
+            }
+            Effect::EndsStream => match self.place {
+                Some(at) if is_success => places::ended(at),
+                Some(at) => places::put_back(at),
+                None => {}
+            },
+            Effect::None
             | Effect::FinishesStream
             | Effect::FinishesEvent
             | Effect::FinishesContext
-            | Effect::RecordsEvent
-            | Effect::ReadsEvents
-            | Effect::EndsStream => {}
-        }
-        match self.effect {
-            Effect::CopiesToHost if is_success => {
-                place.completed.fetch_max(self.waits_for, Ordering::AcqRel);
-            }
-            Effect::FinishesStream | Effect::FinishesEvent if is_success => {
-                place.completed.fetch_max(self.number, Ordering::AcqRel);
-            }
-            Effect::RecordsEvent if is_success => {
-                KEPT.work.with(|work| work.recorded.insert(self.event, (at, self.number)));
-            }
-            // Another stream may get the name, and a wait for that one says nothing about this one's work.
-            Effect::EndsStream if is_success && place.is_busy() => {
-                let name = place.stream.load(Ordering::Acquire);
-                place.stream.store(name | ENDED, Ordering::Release);
-            }
-            Effect::Silent
-            | Effect::None
-            | Effect::Submits
-            | Effect::Launches
-            | Effect::LaunchesGraph
-            | Effect::CopiesToHost
-            | Effect::FinishesStream
-            | Effect::FinishesEvent
-            | Effect::FinishesContext
-            | Effect::RecordsEvent
-            | Effect::ReadsEvents
-            | Effect::EndsStream => {}
+            | Effect::RecordsEventElsewhere
+            | Effect::EndsEvent
+            | Effect::WaitsForEvent
+            | Effect::ReadsEvents => {}
         }
     }
 }
 
-impl Place {
-    const fn free() -> Self {
-        Self {
-            stream: AtomicUsize::new(0),
-            context: AtomicUsize::new(0),
-            given: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
-            lost: AtomicU32::new(0),
-        }
-    }
+/// A stream was made: whatever was known by its name was of another one, which ended in a way that nobody saw.
+pub(crate) fn made_stream(name: usize) {
+    places::end(name).into_iter().for_each(places::ended);
+}
 
-    /// A call with another piece of work begins: its number, and up to which piece of work its success is one of the
-    /// stream if it waits.
-    fn give(&self) -> (u64, u64) {
-        let before = self.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
-        let number = before % ON_ITS_WAY + 1;
-        (number, if before < ON_ITS_WAY { number } else { self.settled.load(Ordering::Acquire) })
-    }
+/// An event was made: the same.
+pub(crate) fn made_event(name: usize) {
+    KEPT.work.with(|work| work.events.take(name));
+}
 
-    /// It has come back. What the driver has refused is no work, unless more has come after it.
-    fn came_back(&self, number: u64, is_given: bool) {
-        let next = |now: u64| now - ON_ITS_WAY - u64::from(!is_given && now % ON_ITS_WAY == number);
-        let before = self.given.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(next(now)));
-        let now = before.map_or(0, next);
-        if now < ON_ITS_WAY {
-            self.settled.fetch_max(now, Ordering::AcqRel);
-        }
-    }
-
-    /// Up to which piece of work the stream has it for sure.
-    fn settled(&self) -> u64 {
-        let given = self.given.load(Ordering::Acquire);
-        if given < ON_ITS_WAY { given } else { self.settled.load(Ordering::Acquire) }
-    }
-
-    fn submitted(&self) -> u64 {
-        self.given.load(Ordering::Acquire) % ON_ITS_WAY
-    }
-
-    fn is_busy(&self) -> bool {
-        self.completed.load(Ordering::Acquire) < self.submitted()
-    }
+/// A context, by name, has ended, and its work with it.
+pub(crate) fn ended_context(name: usize) {
+    places::end_context(name);
 }
 
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(crate) fn busy() -> usize {
-    used().filter(|(_, place)| place.is_busy()).count() + usize::from(STREAMS.is_incomplete.load(Ordering::Acquire))
+    places::used().filter(|(_, place)| place.is_busy()).count()
 }
 
-/// How many pieces of work are not known to be done; one more where some have no place. The gate is closed.
+/// How many pieces of work are not known to be done. The gate is closed.
 pub(crate) fn lost() -> u64 {
-    let lost = used().map(|(_, place)| place.submitted().saturating_sub(place.completed.load(Ordering::Acquire)));
-    lost.sum::<u64>() + u64::from(STREAMS.is_incomplete.load(Ordering::Acquire))
+    places::used().map(|(_, place)| place.open()).sum()
 }
 
-/// All work is gone, what was not done by this error. The gate is closed.
-pub(crate) fn lose(error: CUresult) {
-    for (_, place) in used() {
-        if place.is_busy() {
-            place.lost.store(error.0, Ordering::Release);
-            STREAMS.is_owing.store(true, Ordering::Release);
-        }
-        place.completed.store(place.submitted(), Ordering::Release);
+/// All work is gone. What was not done was lost by the recovery of this number, 0 for one that has lost nothing. The gate
+/// is closed.
+pub(crate) fn lose(recovery: u64) {
+    let is_done = |place: usize, number| places::at(place).has_come_to(number);
+    let is_any = KEPT.work.with(|work| work.events.lose(recovery, is_done));
+    let mut is_doubt = is_any || is_doubt();
+    for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.is_busy()) {
+        place.lose(recovery);
+        is_doubt = true;
     }
-    // Streams without a place have told the threads that are there.
-    STREAMS.is_incomplete.store(false, Ordering::Release);
-    KEPT.work.with(|work| work.recorded.clear());
+    for (_, place) in places::used() {
+        place.complete(place.submitted());
+    }
+    IS_DOUBT.store(is_doubt, Ordering::Release);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{ON_ITS_WAY, Place};
-    use std::sync::atomic::Ordering;
-
-    #[test]
-    fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
-        let place = Place::free();
-        assert_eq!(place.give(), (1, 1));
-        place.came_back(1, true);
-        // Another thread has a number and is not in the driver yet.
-        assert_eq!(place.give(), (2, 2));
-        assert_eq!(place.give(), (3, 1), "a copy that waits now does not wait for the second");
-        place.came_back(3, true);
-        assert_eq!((place.settled(), place.submitted()), (1, 3));
-        place.came_back(2, true);
-        assert_eq!((place.settled(), place.submitted()), (3, 3));
-        place.completed.store(3, Ordering::Relaxed);
-        assert!(!place.is_busy());
-    }
-
-    #[test]
-    fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
-        let place = Place::free();
-        place.give();
-        place.came_back(1, false);
-        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (0, 0, false));
-        place.give();
-        place.give();
-        place.came_back(1, false);
-        place.came_back(2, true);
-        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (2, 2, true));
-        assert!(place.given.load(Ordering::Relaxed) < ON_ITS_WAY);
-    }
+/// What a capture of this stream is called: a thread's default stream has no handle.
+pub(crate) fn captured(stream: CUstream) -> usize {
+    if matches!(stream.0, 0 | PER_THREAD_STREAM) { own::name(0) } else { stream.0 }
 }

@@ -123,6 +123,12 @@ entry_points! {
         context.drain()
     }
 
+    fn cuCtxSynchronize_v2(context: usize) {
+        let found = driver()?.tables().contexts.get(&context).cloned().ok_or(Code::INVALID_CONTEXT)?;
+        found.check()?;
+        found.drain()
+    }
+
     fn cuCtxGetFlags(flags: Out<c_uint>) {
         let (driver, context) = current_or_failed()?;
         let tables = driver.tables();

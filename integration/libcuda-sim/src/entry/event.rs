@@ -74,18 +74,26 @@ fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
 entry_points! {
     fn cuEventCreate(handle: Out<usize>, _flags: c_uint) {
         let (driver, context) = current()?;
-        let number = driver.new_handle();
+        let freed = driver.tables().freed.events.pop();
+        let number = freed.unwrap_or_else(|| driver.new_handle());
         driver.tables().events.insert(number, Arc::new(Event::new(&context)));
         handle.put(number)
     }
 
     fn cuEventDestroy_v2(handle: usize) {
         let (driver, _) = current()?;
-        driver.tables().events.remove(&handle).map(drop).ok_or(Code::INVALID_HANDLE)
+        let mut tables = driver.tables();
+        tables.events.remove(&handle).map(drop).ok_or(Code::INVALID_HANDLE)?;
+        tables.freed.events.push(handle);
+        Ok(())
     }
 
     fn cuEventRecord(handle: usize, stream: usize) {
         record(handle, stream)
+    }
+
+    fn cuEventRecord_ptsz(handle: usize, stream: usize) {
+        record(handle, super::stream::own(stream))
     }
 
     fn cuEventRecordWithFlags(handle: usize, stream: usize, _flags: c_uint) {

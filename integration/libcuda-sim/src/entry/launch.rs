@@ -237,6 +237,22 @@ entry_points! {
         launch(function, [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory], stream, &arguments)
     }
 
+    fn cuLaunchKernel_ptsz(
+        function: usize,
+        grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        shared_memory: c_uint,
+        stream: usize,
+        arguments: In<*const u8>,
+        extra: In<usize>,
+    ) {
+        if !extra.is_absent() {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let shape = [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory];
+        launch(function, shape, super::stream::own(stream), &arguments)
+    }
+
     fn cuLaunchKernelEx(config: In<LaunchConfig>, function: usize, arguments: In<*const u8>, extra: In<usize>) {
         if !extra.is_absent() {
             return Err(Code::NOT_SUPPORTED);

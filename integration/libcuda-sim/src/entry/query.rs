@@ -15,6 +15,8 @@ fn look_up(name: &str, version: c_int) -> Option<*const c_void> {
     SUFFIXES
         .iter()
         .filter(|suffix| **suffix != "_v4" || version >= CONTEXT_PARAMETERS)
+        // It takes a context, which no version of CUDA means by the plain name.
+        .filter(|suffix| **suffix != "_v2" || name != "cuCtxSynchronize")
         .find_map(|suffix| address(&format!("{name}{suffix}")))
 }
 

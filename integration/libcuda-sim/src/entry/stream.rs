@@ -7,17 +7,45 @@ use crate::contexts::current;
 use crate::driver::Driver;
 use crate::graphs::{Capture, Task};
 use crate::stream::{NON_BLOCKING, NULL_STREAM, Stream};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 /// `CU_STREAM_LEGACY`: the null stream by another name.
 const LEGACY: usize = 1;
-/// `CU_STREAM_PER_THREAD`: here the null stream too, which orders more than it must.
+/// `CU_STREAM_PER_THREAD`: a blocking stream of the thread's own in each context.
 const PER_THREAD: usize = 2;
 
+/// What a function of `_ptsz` means by its stream.
+pub(super) const fn own(handle: usize) -> usize {
+    if handle == NULL_STREAM { PER_THREAD } else { handle }
+}
+
+thread_local! {
+    /// This thread's default streams, by the address of their context: its handle may be another one's later.
+    static OWN: RefCell<HashMap<usize, usize>> = RefCell::default();
+}
+
+/// This thread's default stream in a context.
+fn own_of(context: &Arc<Context>) -> Outcome<Arc<Stream>> {
+    let key = Arc::as_ptr(context).addr();
+    let known = OWN.with_borrow(|own| own.get(&key).copied());
+    if let Some(stream) = known.and_then(|handle| context.state().streams.get(&handle).cloned()) {
+        return Ok(stream);
+    }
+    let handle = crate::driver::driver()?.new_handle();
+    OWN.with_borrow_mut(|own| own.insert(key, handle));
+    Stream::start(context, handle, 0, 0)
+}
+
 /// A stream of the current context.
-pub(super) fn find(context: &Context, handle: usize) -> Outcome<Arc<Stream>> {
-    let handle = if matches!(handle, LEGACY | PER_THREAD) { NULL_STREAM } else { handle };
+pub(super) fn find(context: &Arc<Context>, handle: usize) -> Outcome<Arc<Stream>> {
+    let handle = match handle {
+        PER_THREAD => return own_of(context),
+        LEGACY => NULL_STREAM,
+        handle => handle,
+    };
     context.state().streams.get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
 }
 
@@ -36,7 +64,8 @@ fn create(handle: &Out<usize>, flags: c_uint, priority: c_int) -> Outcome {
     if flags & !NON_BLOCKING != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let number = driver.new_handle();
+    let freed = driver.tables().freed.streams.pop();
+    let number = freed.unwrap_or_else(|| driver.new_handle());
     Stream::start(&context, number, flags, priority)?;
     driver.tables().streams.insert(number, context.handle);
     handle.put(number)
@@ -51,6 +80,18 @@ pub(super) fn wait_in(context: &Arc<Context>, stream: &Arc<Stream>, event: usize
     }
     let operation = move |context: &Context| context.wait_until(|state| state.has_reached(ticket));
     stream.enqueue(context, Box::new(operation)).map(drop)
+}
+
+fn synchronize(handle: usize) -> Outcome {
+    let (_, context, stream) = stream(handle)?;
+    let ticket = stream.ticket(&context);
+    context.wait_until(|state| state.has_reached(ticket))
+}
+
+fn query(handle: usize) -> Outcome {
+    let (_, context, stream) = stream(handle)?;
+    let ticket = stream.ticket(&context);
+    if context.state().has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
 }
 
 entry_points! {
@@ -70,20 +111,31 @@ entry_points! {
         driver.tables().streams.remove(&handle);
         // Its work still gets done, and whoever waits for that work still can.
         stream.close();
-        context.update(|state| state.streams.remove(&handle));
+        let ticket = stream.ticket(&context);
+        let is_idle = context.update(|state| {
+            state.streams.remove(&handle);
+            state.has_reached(ticket)
+        });
+        if is_idle {
+            driver.tables().freed.streams.push(handle);
+        }
         Ok(())
     }
 
     fn cuStreamSynchronize(handle: usize) {
-        let (_, context, stream) = stream(handle)?;
-        let ticket = stream.ticket(&context);
-        context.wait_until(|state| state.has_reached(ticket))
+        synchronize(handle)
     }
 
     fn cuStreamQuery(handle: usize) {
-        let (_, context, stream) = stream(handle)?;
-        let ticket = stream.ticket(&context);
-        if context.state().has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
+        query(handle)
+    }
+
+    fn cuStreamSynchronize_ptsz(handle: usize) {
+        synchronize(own(handle))
+    }
+
+    fn cuStreamQuery_ptsz(handle: usize) {
+        query(own(handle))
     }
 
     fn cuStreamWaitEvent(handle: usize, event: usize, _flags: c_uint) {

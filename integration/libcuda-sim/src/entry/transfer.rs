@@ -1,5 +1,6 @@
 //! Copies and fills.
 
+use super::stream::own;
 use crate::abi::{In, entry_points};
 use crate::allocations;
 use crate::codes::{Code, Outcome};
@@ -34,7 +35,16 @@ fn check(tables: &Tables, direction: Direction, destination: usize, source: usiz
 
 /// A copy that is done when the call returns, after all that is queued before it.
 fn copy_now(direction: Direction, destination: usize, source: usize, size: usize) -> Outcome {
-    let (context, ticket) = copy_later(direction, destination, source, size, NULL_STREAM)?;
+    copy_now_in(NULL_STREAM, direction, destination, source, size)
+}
+
+/// The same after what is queued in this default stream.
+fn copy_now_in(stream: usize, direction: Direction, destination: usize, source: usize, size: usize) -> Outcome {
+    if size == 0 {
+        // Nothing is to be done, and nobody is waited for (assumed of the real driver).
+        return current().map(drop);
+    }
+    let (context, ticket) = copy_later(direction, destination, source, size, stream)?;
     context.wait_until(|state| state.has_reached(ticket))
 }
 
@@ -205,6 +215,18 @@ entry_points! {
 
     fn cuMemcpyDtoH_v2(destination: usize, source: usize, size: usize) {
         copy_now(Direction::ToHost, destination, source, size)
+    }
+
+    fn cuMemcpyHtoD_v2_ptds(destination: usize, source: usize, size: usize) {
+        copy_now_in(own(NULL_STREAM), Direction::ToDevice, destination, source, size)
+    }
+
+    fn cuMemcpyDtoH_v2_ptds(destination: usize, source: usize, size: usize) {
+        copy_now_in(own(NULL_STREAM), Direction::ToHost, destination, source, size)
+    }
+
+    fn cuMemcpyDtoHAsync_v2_ptsz(destination: usize, source: usize, size: usize, stream: usize) {
+        copy_later(Direction::ToHost, destination, source, size, own(stream)).map(drop)
     }
 
     fn cuMemcpyDtoD_v2(destination: usize, source: usize, size: usize) {

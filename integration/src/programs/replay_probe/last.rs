@@ -51,18 +51,32 @@ pub(super) fn get() -> Option<Recovery> {
     Some(recovery)
 }
 
-/// How many ranges the library says are in doubt.
-fn in_doubt() -> usize {
+/// How many ranges the library says are in doubt. They are not read.
+fn count_in_doubt() -> usize {
+    ask_in_doubt().map_or(0, |ask| {
+        // SAFETY: it writes nothing where there is no room.
+        unsafe { ask(std::ptr::null_mut(), 0) }
+    })
+}
+
+/// `mps_shim_in_doubt`.
+type InDoubt = unsafe extern "C" fn(*mut [u64; 2], usize) -> usize;
+
+fn ask_in_doubt() -> Option<InDoubt> {
     // SAFETY: looks a name up.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_in_doubt".as_ptr()) };
-    if found.is_null() {
-        return 0;
-    }
     // SAFETY: the function of this name has this type, by the library's header.
-    let ask =
-        unsafe { std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*mut [u64; 2], usize) -> usize>(found) };
-    // SAFETY: it writes nothing where there is no room.
-    unsafe { ask(std::ptr::null_mut(), 0) }
+    (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut libc::c_void, InDoubt>(found) })
+}
+
+/// The ranges that the library says are in doubt, address and size.
+pub(super) fn in_doubt() -> Vec<[u64; 2]> {
+    let Some(ask) = ask_in_doubt() else { return Vec::new() };
+    let mut ranges = vec![[0; 2]; count_in_doubt()];
+    // SAFETY: there is as much room as is said.
+    let now = unsafe { ask(ranges.as_mut_ptr(), ranges.len()) };
+    ranges.truncate(now);
+    ranges
 }
 
 impl Recovery {
@@ -88,7 +102,7 @@ impl Recovery {
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
-            "lost_work": self.lost_work, "in_doubt": in_doubt(),
+            "lost_work": self.lost_work, "in_doubt": count_in_doubt(),
         })
     }
 }

@@ -1,0 +1,196 @@
+//! Events: behind which work each was recorded last, as far as that is known for certain.
+//!
+//! | recorded | behind |
+//! |---|---|
+//! | in a stream | what the stream had when the call began, and all of whose calls had come back |
+//! | in a stream without work | nothing |
+//! | while another thread records it too, or looks at it | nobody knows what: the driver's order is not ours |
+//! | by a graph, in a capture, by a launch, for a context | nobody knows what; by a graph and in a capture, for good |
+//!
+//! An event that has come says that what it is known to be behind is done. It says nothing if it was recorded again
+//! meanwhile, and nothing of what another event was behind that had its handle.
+
+use std::collections::BTreeMap;
+
+/// What an event is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Behind {
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// A stream's work up to a piece: its place and the number.
+    Work(usize, u64),
+}
+
+/// What is known of an event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    behind: Behind,
+    /// Which record of any event it was.
+    record: u64,
+    /// Calls that record it and are in the driver, and whether there was another one meanwhile.
+    on_their_way: u32,
+    is_mixed: bool,
+    /// A graph may record it whenever it is launched.
+    is_of_a_graph: bool,
+    /// The recovery that has lost what it was recorded behind, until it is recorded again; 0 for none.
+    doubt: u64,
+}
+
+/// Those that were recorded, by name.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    known: BTreeMap<usize, Known>,
+    /// Records so far.
+    records: u64,
+}
+
+impl Events {
+    /// A call begins that records an event.
+    pub(super) fn begin(&mut self, event: usize) {
+        self.records += 1;
+        let known = self.known.entry(event).or_default();
+        (known.behind, known.record) = (Behind::Unknown, self.records);
+        known.on_their_way += 1;
+        known.is_mixed |= known.on_their_way > 1;
+    }
+
+    /// It has come back. With success `doubt` says which recovery has lost what the event is behind now, 0 for none.
+    pub(super) fn end(&mut self, event: usize, behind: Behind, doubt: Option<u64>) {
+        let Some(known) = self.known.get_mut(&event) else { return };
+        known.doubt = doubt.unwrap_or(known.doubt);
+        known.on_their_way = known.on_their_way.saturating_sub(1);
+        if !known.is_mixed && !known.is_of_a_graph {
+            known.behind = behind;
+        }
+        known.is_mixed &= known.on_their_way > 0;
+    }
+
+    /// An event is recorded behind what nobody knows; by a graph, whenever that is launched.
+    pub(super) fn elsewhere(&mut self, event: usize, is_of_a_graph: bool) {
+        self.records += 1;
+        let known = self.known.entry(event).or_default();
+        (known.behind, known.record) = (Behind::Unknown, self.records);
+        known.is_of_a_graph |= is_of_a_graph;
+    }
+
+    /// What an event is behind, and by which record.
+    pub(super) fn behind(&self, event: usize) -> (Behind, u64) {
+        self.known.get(&event).map_or((Behind::Unknown, 0), |known| (known.behind, known.record))
+    }
+
+    /// Whether this is still its last record.
+    pub(super) fn is_still(&self, event: usize, record: u64) -> bool {
+        self.known.get(&event).is_some_and(|known| known.record == record)
+    }
+
+    /// An event ends, or a new one has this name.
+    pub(super) fn take(&mut self, event: usize) -> Option<Known> {
+        self.known.remove(&event)
+    }
+
+    /// The driver has refused to end it.
+    pub(super) fn put_back(&mut self, event: usize, known: Known) {
+        self.known.entry(event).or_insert(known);
+    }
+
+    /// The recovery that has lost what an event is behind; 0 for none.
+    pub(super) fn doubt(&self, event: usize) -> u64 {
+        self.known.get(&event).map_or(0, |known| known.doubt)
+    }
+
+    /// The same of any event.
+    pub(super) fn any_doubt(&self) -> u64 {
+        self.known.values().map(|known| known.doubt).max().unwrap_or(0)
+    }
+
+    /// All work is gone, and nothing is behind any. What of it `is_done` was not lost; what was is the doing of this
+    /// recovery, 0 for one by which nothing was lost. Whether any is in doubt.
+    pub(super) fn lose(&mut self, recovery: u64, is_done: impl Fn(usize, u64) -> bool) -> bool {
+        self.known.retain(|_, known| {
+            let is_sound = match known.behind {
+                Behind::Unknown => false,
+                Behind::Nothing => true,
+                Behind::Work(place, number) => is_done(place, number),
+            };
+            if !is_sound && recovery > 0 {
+                known.doubt = recovery;
+            }
+            known.behind = Behind::Nothing;
+            known.doubt > 0 || known.is_of_a_graph
+        });
+        self.known.values().any(|known| known.doubt > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Behind, Events};
+
+    const EVENT: usize = 0xe0;
+
+    #[test]
+    fn an_event_is_behind_what_it_was_recorded_behind_last() {
+        let mut events = Events::default();
+        assert_eq!(events.behind(EVENT), (Behind::Unknown, 0));
+        events.begin(EVENT);
+        events.end(EVENT, Behind::Work(3, 7), Some(0));
+        let (behind, record) = events.behind(EVENT);
+        assert_eq!((behind, events.is_still(EVENT, record)), (Behind::Work(3, 7), true));
+        events.begin(EVENT);
+        assert_eq!(events.behind(EVENT).0, Behind::Unknown, "while it is recorded again nobody knows");
+        events.end(EVENT, Behind::Nothing, Some(0));
+        assert_eq!((events.behind(EVENT).0, events.is_still(EVENT, record)), (Behind::Nothing, false));
+        let taken = events.take(EVENT).expect("it is known");
+        assert_eq!(events.behind(EVENT), (Behind::Unknown, 0), "another one of that name was never recorded");
+        events.put_back(EVENT, taken);
+        assert_eq!(events.behind(EVENT).0, Behind::Nothing);
+    }
+
+    #[test]
+    fn of_two_records_at_once_nobody_knows_which_was_the_last() {
+        let mut events = Events::default();
+        events.begin(EVENT);
+        events.begin(EVENT);
+        events.end(EVENT, Behind::Work(1, 1), Some(0));
+        events.end(EVENT, Behind::Work(2, 1), Some(0));
+        assert_eq!(events.behind(EVENT).0, Behind::Unknown);
+        events.begin(EVENT);
+        events.end(EVENT, Behind::Work(2, 2), Some(0));
+        assert_eq!(events.behind(EVENT).0, Behind::Work(2, 2));
+    }
+
+    #[test]
+    fn what_a_graph_records_is_known_to_be_behind_nothing_for_good() {
+        let mut events = Events::default();
+        events.elsewhere(EVENT, true);
+        events.begin(EVENT);
+        events.end(EVENT, Behind::Work(1, 1), Some(0));
+        assert_eq!(events.behind(EVENT).0, Behind::Unknown);
+        events.elsewhere(EVENT + 16, false);
+        events.begin(EVENT + 16);
+        events.end(EVENT + 16, Behind::Work(1, 1), Some(0));
+        assert_eq!(events.behind(EVENT + 16).0, Behind::Work(1, 1));
+    }
+
+    #[test]
+    fn what_is_lost_is_in_doubt_until_it_is_recorded_again() {
+        let mut events = Events::default();
+        for (event, behind) in [(1, Behind::Work(0, 1)), (2, Behind::Work(0, 2)), (3, Behind::Unknown)] {
+            events.begin(event);
+            events.end(event, behind, Some(0));
+        }
+        assert!(events.lose(7, |_, number| number < 2));
+        assert_eq!([1, 2, 3].map(|event| events.doubt(event)), [0, 7, 7]);
+        assert!(events.lose(0, |_, _| true), "another recovery by which nothing is lost changes nothing");
+        events.begin(2);
+        events.end(2, Behind::Unknown, None);
+        assert_eq!(events.doubt(2), 7, "a record that fails is none");
+        events.begin(2);
+        events.end(2, Behind::Nothing, Some(0));
+        events.take(3);
+        assert_eq!(([1, 2, 3].map(|event| events.doubt(event)), events.any_doubt()), ([0; 3], 0));
+    }
+}

@@ -1,0 +1,387 @@
+//! Places: for each stream that was given work, how much that was, and how far it is known to have come.
+//!
+//! A place is found by its stream's name without a lock, since every launch looks for one; it is taken and left under a
+//! lock. It is left when its stream has ended and has no work on its way. Its numbers go on with the next stream, so
+//! that whoever still has a number of the stream before says nothing about the next one's work. Streams for which no
+//! place is left share one, of which only a wait for their common context says anything.
+//!
+//! Streams are called by their names, which are addresses of objects. The default stream of a context is its name plus 1;
+//! that of a thread is a number of ours, times 8 plus 2 ([`own`](super::own)); a stream that has ended while it had work
+//! has 4 more, and nobody finds it any longer.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// Places.
+const MOST: usize = 1024;
+/// The one that all streams share for which none is left.
+pub(super) const SHARED: usize = MOST;
+/// What is added to names.
+pub(super) const LEGACY: usize = 1;
+pub(super) const PER_THREAD: usize = 2;
+const ENDED: usize = 4;
+/// In a name's place: nobody's yet, and nobody's any longer. Another stream may lie behind the latter.
+const FREE: usize = 0;
+const LEFT: usize = 8;
+/// The context of a place that streams of several share. No context is called so.
+const SEVERAL: usize = 1;
+/// Places of streams that have ended that are looked at when one is taken.
+const LOOKED_AT: usize = 4;
+/// How many may be left before they are swept.
+const MOST_LEFT: usize = 256;
+
+/// One call on its way, in [`Place::given`].
+const ON_ITS_WAY: u64 = 1 << 48;
+
+/// A stream's place.
+pub(super) struct Place {
+    /// Its name.
+    stream: AtomicUsize,
+    /// Its context by name, 0 if nobody knows.
+    context: AtomicUsize,
+    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
+    given: AtomicU64,
+    /// Up to which piece of work all calls had come back.
+    settled: AtomicU64,
+    completed: AtomicU64,
+    /// The recovery that has lost what its stream was to give, or gives on; 0 for none. And when a thread that had been
+    /// told took that up; 0 for not yet.
+    doubt: AtomicU64,
+    taken_up: AtomicU64,
+}
+
+static PLACES: [Place; MOST + 1] = [const { Place::free() }; MOST + 1];
+
+/// What is known of places that are no stream's any longer. Who takes or leaves a place holds it.
+#[derive(Debug)]
+struct Ending {
+    /// Those of streams that have ended with work on its way.
+    places: VecDeque<usize>,
+    /// About how many were left since they were last swept.
+    left: usize,
+}
+
+static ENDING: Mutex<Ending> = Mutex::new(Ending { places: VecDeque::new(), left: 0 });
+
+fn ending() -> MutexGuard<'static, Ending> {
+    ENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of this number.
+pub(super) fn at(place: usize) -> &'static Place {
+    &PLACES[place]
+}
+
+/// All that streams have, with their numbers.
+pub(super) fn used() -> impl Iterator<Item = (usize, &'static Place)> {
+    PLACES.iter().enumerate().filter(|(at, place)| match *at {
+        SHARED => place.submitted() > 0 || place.doubt.load(Ordering::Acquire) > 0,
+        _ => !matches!(place.stream.load(Ordering::Acquire), FREE | LEFT),
+    })
+}
+
+/// Those of a context. Where nobody knows which context a place is of, it is of none.
+pub(super) fn of(context: usize) -> impl Iterator<Item = (usize, &'static Place)> {
+    used().filter(move |(_, place)| context != 0 && place.context.load(Ordering::Acquire) == context)
+}
+
+/// The numbers of places in which a name may be, one after the other.
+fn way(name: usize) -> impl Iterator<Item = usize> {
+    let first = (name >> 4) % MOST;
+    (0..MOST).map(move |step| (first + step) % MOST)
+}
+
+/// A stream's place, if it has one.
+pub(super) fn find(name: usize) -> Option<usize> {
+    way(name).find_map(|at| match PLACES[at].stream.load(Ordering::Acquire) {
+        FREE => Some(None),
+        found => (found == name).then_some(Some(at)),
+    })?
+}
+
+/// A stream's place, another one if it has none; [`SHARED`] if none is left. `context` says whose the stream is.
+pub(super) fn take(name: usize, context: impl FnOnce() -> usize) -> usize {
+    if let Some(found) = find(name) {
+        return found;
+    }
+    let context = context();
+    let mut ending = ending();
+    for _ in 0..LOOKED_AT.min(ending.places.len()) {
+        let Some(at) = ending.places.pop_front() else { break };
+        leave(at, &mut ending);
+    }
+    if let Some(found) = find(name) {
+        return found;
+    }
+    let free = way(name).find(|at| matches!(PLACES[*at].stream.load(Ordering::Acquire), FREE | LEFT));
+    let Some(at) = free else {
+        share(context);
+        return SHARED;
+    };
+    PLACES[at].context.store(context, Ordering::Release);
+    PLACES[at].stream.store(name, Ordering::Release);
+    at
+}
+
+/// Work of a stream of this context is given to the place that all share.
+pub(super) fn share(context: usize) {
+    let change = |of: usize| (of != context).then_some(if of == 0 { context } else { SEVERAL });
+    let _as_it_was = PLACES[SHARED].context.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+}
+
+/// A stream ends: nobody finds its place any longer. Its number, if it has one.
+pub(super) fn end(name: usize) -> Option<usize> {
+    let _held = ending();
+    let at = find(name)?;
+    // Another stream may get the name, and a wait for that one says nothing about this one's work.
+    PLACES[at].stream.store(name | ENDED, Ordering::Release);
+    Some(at)
+}
+
+/// It has ended: its place is left, at once or when its work is known to be done.
+pub(super) fn ended(at: usize) {
+    leave(at, &mut ending());
+}
+
+/// The driver has refused to end it. If another one has its name by now it stays as it is.
+pub(super) fn put_back(at: usize) {
+    let mut ending = ending();
+    let name = PLACES[at].stream.load(Ordering::Acquire) & !ENDED;
+    if find(name).is_none() {
+        PLACES[at].stream.store(name, Ordering::Release);
+    } else {
+        leave(at, &mut ending);
+    }
+}
+
+/// A context has ended, and whatever was on its way there.
+pub(super) fn end_context(context: usize) {
+    let mut ending = ending();
+    for (at, place) in of(context).filter(|(at, _)| *at != SHARED).collect::<Vec<_>>() {
+        place.stream.fetch_or(ENDED, Ordering::AcqRel);
+        place.complete(place.submitted());
+        place.doubt.store(0, Ordering::Release);
+        ending.places.retain(|other| *other != at);
+        leave(at, &mut ending);
+    }
+}
+
+fn leave(at: usize, ending: &mut Ending) {
+    if PLACES[at].is_on_its_way() || PLACES[at].is_busy() {
+        ending.places.push_back(at);
+        return;
+    }
+    // What it was to give is still to be told.
+    if PLACES[at].doubt() > 0 {
+        PLACES[SHARED].lose(PLACES[at].doubt());
+    }
+    PLACES[at].doubt.store(0, Ordering::Release);
+    PLACES[at].stream.store(LEFT, Ordering::Release);
+    ending.left += 1;
+    if ending.left >= MOST_LEFT {
+        ending.left = sweep();
+        ending.left -= ending.left.min(MOST_LEFT / 2);
+    }
+}
+
+/// Places that are left, and that nobody passes on the way to one behind them, are as if they had never been taken; how
+/// many are not.
+fn sweep() -> usize {
+    let mut is_passed = [false; MOST];
+    for at in 0..MOST {
+        let name = PLACES[at].stream.load(Ordering::Acquire);
+        if !matches!(name, FREE | LEFT) && name & ENDED == 0 {
+            way(name).take_while(|passed| *passed != at).for_each(|passed| is_passed[passed] = true);
+        }
+    }
+    let left = (0..MOST).filter(|at| PLACES[*at].stream.load(Ordering::Acquire) == LEFT);
+    let (passed, free): (Vec<_>, Vec<_>) = left.partition(|at| is_passed[*at]);
+    free.into_iter().for_each(|at| PLACES[at].stream.store(FREE, Ordering::Release));
+    passed.len()
+}
+
+impl Place {
+    pub(super) const fn free() -> Self {
+        Self {
+            stream: AtomicUsize::new(FREE),
+            context: AtomicUsize::new(0),
+            given: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            doubt: AtomicU64::new(0),
+            taken_up: AtomicU64::new(0),
+        }
+    }
+
+    /// What it was to give, or gives on, was lost by the recovery of this number.
+    pub(super) fn lose(&self, recovery: u64) {
+        self.taken_up.store(0, Ordering::Release);
+        self.doubt.fetch_max(recovery, Ordering::AcqRel);
+    }
+
+    /// The recovery that has lost what it was to give, if nobody who had been told has taken that up; else 0.
+    pub(super) fn doubt(&self) -> u64 {
+        if self.taken_up.load(Ordering::Acquire) == 0 { self.doubt.load(Ordering::Acquire) } else { 0 }
+    }
+
+    /// Whether a thread that began at this time has to be told of what its stream was to give.
+    pub(super) fn is_in_doubt(&self, born: u64) -> bool {
+        let taken_up = self.taken_up.load(Ordering::Acquire);
+        self.doubt.load(Ordering::Acquire) > 0 && (taken_up == 0 || born <= taken_up)
+    }
+
+    /// A thread that has been told has waited for it.
+    pub(super) fn take_up(&self, now: u64) {
+        if self.doubt() > 0 {
+            self.taken_up.store(now, Ordering::Release);
+        }
+    }
+
+    /// A call with another piece of work begins: its number, and up to which piece of work its success is one of the
+    /// stream if it waits.
+    pub(super) fn give(&self) -> (u64, u64) {
+        let before = self.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
+        let number = before % ON_ITS_WAY + 1;
+        (number, if before < ON_ITS_WAY { number } else { self.settled.load(Ordering::Acquire) })
+    }
+
+    /// It has come back. What the driver has refused is no work, unless more has come after it.
+    pub(super) fn came_back(&self, number: u64, is_given: bool) {
+        let next = |now: u64| now - ON_ITS_WAY - u64::from(!is_given && now % ON_ITS_WAY == number);
+        let before = self.given.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(next(now)));
+        let now = before.map_or(0, next);
+        if now < ON_ITS_WAY {
+            self.settled.fetch_max(now, Ordering::AcqRel);
+        }
+    }
+
+    /// Up to which piece of work the stream has it for sure.
+    pub(super) fn settled(&self) -> u64 {
+        let given = self.given.load(Ordering::Acquire);
+        if given < ON_ITS_WAY { given } else { self.settled.load(Ordering::Acquire) }
+    }
+
+    /// It is known to have come so far.
+    pub(super) fn complete(&self, number: u64) {
+        self.completed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    /// Whether it is known to have come so far.
+    pub(super) fn has_come_to(&self, number: u64) -> bool {
+        self.completed.load(Ordering::Acquire) >= number
+    }
+
+    pub(super) fn submitted(&self) -> u64 {
+        self.given.load(Ordering::Acquire) % ON_ITS_WAY
+    }
+
+    /// How many pieces of work are not known to be done.
+    pub(super) fn open(&self) -> u64 {
+        self.submitted().saturating_sub(self.completed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.open() > 0
+    }
+
+    fn is_on_its_way(&self) -> bool {
+        self.given.load(Ordering::Acquire) >= ON_ITS_WAY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        FREE, MOST, MOST_LEFT, ON_ITS_WAY, PLACES, Place, SHARED, at, end, end_context, ended, find, of, put_back,
+        take, used,
+    };
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
+        let place = Place::free();
+        assert_eq!(place.give(), (1, 1));
+        place.came_back(1, true);
+        // Another thread has a number and is not in the driver yet.
+        assert_eq!(place.give(), (2, 2));
+        assert_eq!(place.give(), (3, 1), "a copy that waits now does not wait for the second");
+        place.came_back(3, true);
+        assert_eq!((place.settled(), place.submitted()), (1, 3));
+        place.came_back(2, true);
+        assert_eq!((place.settled(), place.submitted()), (3, 3));
+        place.complete(3);
+        assert!(!place.is_busy());
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
+        let place = Place::free();
+        place.give();
+        place.came_back(1, false);
+        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (0, 0, false));
+        place.give();
+        place.give();
+        place.came_back(1, false);
+        place.came_back(2, true);
+        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (2, 2, true));
+        assert!(place.given.load(Ordering::Relaxed) < ON_ITS_WAY);
+    }
+
+    fn work(place: usize) -> u64 {
+        let (number, _) = at(place).give();
+        at(place).came_back(number, true);
+        number
+    }
+
+    /// One test, since there is one table.
+    #[test]
+    fn places_are_found_by_name_and_are_another_streams_when_their_stream_has_ended() {
+        const CONTEXT: usize = 0xc00;
+        // Two that lie one behind the other.
+        let names = [0x5000, 0x5000 + MOST * 16];
+        let [first, second] = names.map(|name| take(name, || CONTEXT));
+        assert_eq!(names.map(find), [Some(first), Some(second)]);
+        let number = work(first);
+        at(first).complete(number);
+        assert_eq!(end(names[0]), Some(first));
+        assert_eq!((find(names[0]), find(names[1])), (None, Some(second)), "what lies behind is found");
+        put_back(first);
+        assert_eq!(find(names[0]), Some(first));
+        end(names[0]);
+        ended(first);
+        let third = names[0] + 2 * MOST * 16;
+        assert_eq!((take(third, || CONTEXT), find(names[1])), (first, Some(second)));
+        assert!(work(first) > number && at(first).is_busy(), "who has a number of the one before says nothing");
+
+        // One that ends with work on its way is counted as long as that is.
+        end(third);
+        ended(first);
+        assert_eq!((find(third), of(CONTEXT).count(), at(first).is_busy()), (None, 2, true));
+        assert_ne!(take(third, || 0), first, "another stream of its name is another one");
+        end_context(CONTEXT);
+        ended(end(third).expect("it has one"));
+        assert_eq!((of(CONTEXT).count(), used().count()), (0, 0));
+
+        // More than there are places.
+        let many: Vec<usize> = (1..=MOST + 3).map(|number| number * 0x100).collect();
+        let taken: Vec<usize> = many.iter().map(|name| take(*name, || CONTEXT)).collect();
+        assert_eq!(taken.iter().filter(|place| **place == SHARED).count(), 3);
+        assert!(many[..MOST].iter().zip(&taken).all(|(name, place)| find(*name) == Some(*place)));
+        work(SHARED);
+        assert_eq!(of(CONTEXT).count(), MOST + 1);
+        take(0x100 * (MOST + 9), || CONTEXT + 16);
+        assert_eq!(of(CONTEXT).count(), MOST, "it is of several by now");
+        for (name, place) in many[..MOST].iter().zip(&taken) {
+            assert_eq!(end(*name), Some(*place));
+            ended(*place);
+        }
+        at(SHARED).complete(at(SHARED).submitted());
+        let taken = PLACES[..MOST].iter().filter(|place| place.stream.load(Ordering::Relaxed) != FREE).count();
+        assert!(taken < 2 * MOST_LEFT, "a miss ends soon: {taken}");
+    }
+}

@@ -1,0 +1,130 @@
+//! What counts as evidence that work was done, what does not, and who is told of work that was lost: scenes of
+//! `mps-replay-probe`, each on a server that is killed under its work.
+
+use integration::lab::LIMIT;
+use integration::lab::process::Process;
+use integration::lab::watch::wait_for;
+use integration::shim;
+use integration::sim::{Sim, error_of, find_event};
+use integration::under_test::{Subject, once};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// The error of a server's death.
+const DIED: u64 = 806;
+
+/// Plays a scene, in which it is recovered `count` times; its line.
+fn play(subject: &Subject, name: &str, count: usize, variables: &[(&str, &str)]) -> Value {
+    let sim = Sim::started(subject, variables);
+    let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", name]));
+    command.env("MPS_SHIM_REPLAY", "in-place");
+    let probe = Process::start(&mut command);
+    for done in 0..count {
+        let dir = sim.lab.dir();
+        let is_pending = || {
+            let output = probe.output();
+            output.matches("\"event\":\"pending\"").count() > done || output.contains("\"event\":\"error\"")
+        };
+        wait_for(dir, dir, LIMIT, "pending", is_pending);
+        kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");
+    }
+    let finished = probe.finish(LIMIT).expect("it ends");
+    assert_eq!(error_of(&finished), None, "{subject}: {name}: {finished:?}");
+    find_event(&finished.stdout_text(), "scene").unwrap_or_else(|| panic!("{subject}: {name}: {finished:?}"))
+}
+
+/// A scene in which work is lost though something was waited for.
+fn is_told(name: &str, variables: &[(&str, &str)]) {
+    once(|subject| {
+        let line = play(subject, name, 1, variables);
+        assert_eq!(line["heard"]["told"], json!([DIED, 0]), "{subject}: {name}: {line}");
+        assert!(line["recovery"]["lost_streams"].as_u64() > Some(0), "{subject}: {name}: {line}");
+        assert_ne!(line["heard"]["is_same"], false, "{subject}: {name}: the handle is given out again: {line}");
+    });
+}
+
+/// A scene in which nothing is lost.
+fn is_unaware(name: &str) {
+    once(|subject| {
+        let line = play(subject, name, 1, &[]);
+        assert_eq!(line["heard"]["told"], json!([0, 0]), "{subject}: {name}: {line}");
+        assert_eq!(line["recovery"]["lost_streams"], 0, "{subject}: {name}: {line}");
+    });
+}
+
+#[test]
+fn a_wait_of_one_thread_says_nothing_of_another_ones_default_stream() {
+    once(|subject| {
+        let line = play(subject, "threads", 1, &[]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["before"], &heard["left"]), (&json!([0, 0, 0, 0]), &json!([true, [0, 0]])), "{line}");
+        assert_eq!((&heard["other"], &heard["told"]), (&json!([DIED, 0]), &json!([DIED, 0])), "{subject}: {line}");
+        assert_eq!(line["recovery"]["lost_streams"], 1, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn an_event_says_nothing_of_what_another_one_with_its_handle_was_recorded_behind() {
+    is_told("event-again", &[]);
+}
+
+#[test]
+fn an_event_says_nothing_of_what_it_was_recorded_behind_before() {
+    is_told("event-elsewhere", &[]);
+    is_told("event-of-a-graph", &[]);
+}
+
+#[test]
+fn a_wait_for_a_context_says_nothing_of_another_one() {
+    let two = [("MPS_SIM_DEVICES", "2")];
+    is_told("other-context", &two);
+    is_told("stream-again", &two);
+    is_told("pushed-context", &[]);
+}
+
+#[test]
+fn a_copy_of_nothing_says_nothing() {
+    is_told("empty-copy", &[]);
+}
+
+#[test]
+fn what_was_waited_for_was_not_lost_however_many_streams_there_were() {
+    is_unaware("finished");
+    is_unaware("many-streams");
+    is_unaware("too-many-streams");
+}
+
+#[test]
+fn who_waits_for_lost_work_of_others_is_told_once() {
+    once(|subject| {
+        let line = play(subject, "consumers", 1, &[]);
+        let heard = &line["heard"];
+        for name in ["early", "late_event", "late_wait", "late_stream", "behind_it", "own", "late_chain"] {
+            assert_eq!(heard[name], json!([DIED, 0]), "{subject}: {name}: {line}");
+        }
+        for name in ["sound_event", "recorded_again"] {
+            assert_eq!(heard[name], json!([0, 0]), "{subject}: {name}: {line}");
+        }
+    });
+}
+
+#[test]
+fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
+    once(|subject| {
+        let line = play(subject, "ignored", 1, &[]);
+        assert_eq!(line["heard"]["calls"], json!([0, 0, 0, 0, 0, 0]), "{subject}: {line}");
+        assert_eq!(line["heard"]["told"], json!([DIED, 0]), "{subject}: {line}");
+    });
+}
+
+#[test]
+fn a_program_in_the_middle_of_a_capture_is_not_recovered_whatever_else_it_ends() {
+    once(|subject| {
+        let line = play(subject, "capture", 1, &[]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["found"], &heard["again"]), (&json!(DIED), &json!(DIED)), "{subject}: {line}");
+        assert!(heard["before"].as_u64() > Some(0), "{subject}: the end of no capture fails: {line}");
+        assert_eq!(line["recovery"]["count"], 0, "{subject}: {line}");
+    });
+}
