@@ -33,7 +33,8 @@ struct mps_shim_recovery {
     uint32_t lost_streams;    /* streams with work that is not known to have been done; 0: nothing was lost */
     uint64_t ranges_in_doubt; /* kept ranges that lost work may have written; mps_shim_in_doubt has them */
     uint64_t bytes_in_doubt;
-    uint64_t modules_anew;    /* modules that may have variables, which began anew with the values in their images */
+    uint64_t modules_anew;    /* modules that may have variables that kernels can write, or constants that the program
+                               * has the address of: they began anew with the values in their images */
     uint64_t objects;         /* streams, events, modules and the like that were made again */
     uint64_t total_us;
     /* wait, unmap, name, file, load, init, context, map, objects, amputate */

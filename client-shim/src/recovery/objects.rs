@@ -17,6 +17,7 @@ use crate::{
     },
     kept::{
         self,
+        code::Variables,
         memory::pinned,
         objects::recipes::{Image, JitOption, Recipe, Setting},
     },
@@ -65,15 +66,21 @@ impl Objects {
         self.recipes.len() + self.graphs.count()
     }
 
-    /// How many modules and libraries may have variables, which begin anew.
+    /// How many modules and libraries begin anew with something that may have been another by then: variables that
+    /// kernels can write, or constants whose address the program has asked for.
     pub(super) fn with_variables(&self) -> usize {
-        let has_variables = |image: &Image| match image {
-            Image::Bytes(bytes) => kept::code::has_variables(bytes),
+        let of = |image: &Image| match image {
+            Image::Bytes(bytes) => kept::code::variables_of(bytes),
             // The file may have changed, too.
-            Image::File(_) => true,
+            Image::File(_) => Variables::Writable,
         };
-        let images = self.recipes.iter().filter_map(|(_, recipe)| match recipe {
-            Recipe::Module { image, .. } | Recipe::Library { image, .. } => Some(image),
+        let is_anew = |handle: usize, image: &Image| match of(image) {
+            Variables::None => false,
+            Variables::Constants => self.is_asked(handle),
+            Variables::Writable => true,
+        };
+        let anew = self.recipes.iter().filter(|(handle, recipe)| match recipe {
+            Recipe::Module { image, .. } | Recipe::Library { image, .. } => is_anew(*handle, image),
             Recipe::Stream { .. }
             | Recipe::Event { .. }
             | Recipe::Function { .. }
@@ -82,9 +89,21 @@ impl Objects {
             | Recipe::KernelFunction { .. }
             | Recipe::HostRange { .. }
             | Recipe::HostMemory { .. }
-            | Recipe::Variable { .. } => None,
+            | Recipe::Variable { .. } => false,
         });
-        images.filter(|image| has_variables(image)).count()
+        anew.count()
+    }
+
+    /// Whether the program has the address of anything in a module or library.
+    fn is_asked(&self, handle: usize) -> bool {
+        let library_of = |module: usize| {
+            let recipe = self.recipes.iter().find(|(of, _)| *of == module).map(|(_, recipe)| recipe);
+            if let Some(Recipe::LibraryModule { library, .. }) = recipe { Some(*library) } else { None }
+        };
+        self.recipes.iter().any(|(_, recipe)| {
+            let Recipe::Variable { of, .. } = recipe else { return false };
+            *of == handle || library_of(*of) == Some(handle)
+        })
     }
 
     /// Makes them all. `renamed` has the contexts, and gets the objects.

@@ -119,6 +119,16 @@ fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
 }
 
 #[test]
+fn constants_that_somebody_may_have_written_are_told_and_others_are_not() {
+    once(|subject| {
+        let line = play(subject, "constants", 1, &[]);
+        assert_eq!(line["heard"], json!({ "told": [DIED, 0], "first": 1 }), "{subject}: {line}");
+        assert_eq!(line["recovery"]["modules_anew"], 1, "{subject}: {line}");
+    });
+    is_unaware("untouched-constants");
+}
+
+#[test]
 fn a_program_in_the_middle_of_a_capture_is_not_recovered_whatever_else_it_ends() {
     once(|subject| {
         let line = play(subject, "capture", 1, &[]);

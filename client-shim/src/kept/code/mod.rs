@@ -6,4 +6,4 @@ pub(crate) mod modules;
 pub(crate) mod variables;
 pub(crate) mod written;
 
-pub(crate) use image::has_variables;
+pub(crate) use image::{Variables, variables as variables_of};

@@ -193,8 +193,8 @@ fn leave(at: usize, ending: &mut Ending) {
 /// many are not.
 fn sweep() -> usize {
     let mut is_passed = [false; MOST];
-    for at in 0..MOST {
-        let name = PLACES[at].stream.load(Ordering::Acquire);
+    for (at, place) in PLACES.iter().enumerate().take(MOST) {
+        let name = place.stream.load(Ordering::Acquire);
         if !matches!(name, FREE | LEFT) && name & ENDED == 0 {
             way(name).take_while(|passed| *passed != at).for_each(|passed| is_passed[passed] = true);
         }

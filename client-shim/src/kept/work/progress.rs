@@ -253,16 +253,14 @@ impl Call {
     /// A thread that has been told has waited.
     #[cold]
     fn take_up(&self) {
+        let is_wait = matches!(
+            self.effect,
+            Effect::FinishesStream | Effect::FinishesContext | Effect::CopiesToHost | Effect::FinishesEvent
+        );
+        let own = self.place.into_iter().map(places::at);
+        let waited_for = if self.is_wide() { self.reached() } else { own.collect() };
         let now = birth::now();
-        match self.effect {
-            Effect::FinishesStream | Effect::FinishesContext | Effect::CopiesToHost => {
-                let only = self.place.into_iter().map(places::at);
-                let all = if self.is_wide() { self.reached() } else { only.collect() };
-                all.into_iter().for_each(|place| place.take_up(now));
-            }
-            Effect::FinishesEvent => self.place().into_iter().for_each(|place| place.take_up(now)),
-            _ => {}
-        }
+        waited_for.into_iter().filter(|_| is_wait).for_each(|place| place.take_up(now));
     }
 
     /// Notes how it ended, on a thread that has been told of lost work or has not.
