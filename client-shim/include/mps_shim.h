@@ -31,7 +31,7 @@ struct mps_shim_recovery {
     uint64_t refused;         /* times that one was refused or failed, for the reason below */
     uint32_t error;           /* CUresult that began it */
     uint32_t lost_streams;    /* streams with work that is not known to have been done; 0: nothing was lost */
-    uint64_t ranges_in_doubt; /* kept ranges that lost work may have written; mps_shim_in_doubt has them */
+    uint64_t ranges_in_doubt; /* ranges that work lost by it may have written; mps_shim_in_doubt has them */
     uint64_t bytes_in_doubt;
     uint64_t modules_anew;    /* modules that may have variables that kernels can write, or constants that the program
                                * has the address of: they began anew with the values in their images */
@@ -55,14 +55,17 @@ struct mps_shim_recovery {
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
 uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
 
-/* A range of device memory. */
+/* A range of memory of a device or of the host. */
 struct mps_shim_range {
     uint64_t address;
     uint64_t bytes;
 };
 
-/* Writes the ranges that work lost by the last recovery may have written, `room` of them at most, and returns how many
- * there are: none if nothing was lost, else all kept ranges without those that are registered as MPS_STATE_CONSTANT. */
+/* Writes the ranges that lost work may have written, `room` of them at most, and returns how many there are: all kept
+ * ranges and all pinned or registered memory of the host, as they were then, without those that are registered as
+ * MPS_STATE_CONSTANT. What a recovery adds stays over later ones until a call has had room for all of it; from then on
+ * the next recovery begins anew, with what it has lost itself, if anything. What lost functions of the host
+ * (cuLaunchHostFunc) would have written, and pageable memory that was to be copied to, is not among it. */
 size_t mps_shim_in_doubt(struct mps_shim_range *ranges, size_t room);
 
 /* State that outlives the process, for programs that know of their successors.

@@ -17,7 +17,7 @@ import ctypes
 import os
 
 __all__ = ["Error", "NotPreloaded", "Range", "Recovery", "adopt", "commit", "discard", "find", "last_recovery",
-           "register", "restore", "unregister", "wait_for_activation", "is_available", "is_standby",
+           "in_doubt", "register", "restore", "unregister", "wait_for_activation", "is_available", "is_standby",
            "OK", "NOTHING", "NOT_YET", "OFF", "NO_DAEMON", "OLD_DAEMON", "REFUSED", "ADDRESS", "DRIVER", "INVALID",
            "NOT_KEPT", "TAKEN", "LOST", "REST_NONE", "REST_PROCESS", "REST_SERVER"]
 
@@ -106,6 +106,21 @@ def is_available():
     except NotPreloaded:
         return False
     return bool(os.environ.get("MPS_SHIM_NAME")) and os.environ.get("MPS_SHIM_KEEP") in ("memory", "state")
+
+
+def in_doubt():
+    """The ranges that work lost by a recovery in place may have written, as pairs of address and bytes; once they are
+    read here the next recovery begins anew. mps_shim.h says which they are."""
+    try:
+        function = ctypes.CDLL(None).mps_shim_in_doubt
+    except AttributeError:
+        raise NotPreloaded("mps_shim_in_doubt is not in this process") from None
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_size_t
+    while True:
+        count = function(None, 0)
+        ranges = (ctypes.c_uint64 * 2 * count)()
+        if function(ranges, count) <= count:
+            return [(address, size) for address, size in ranges]
 
 
 def is_standby():

@@ -106,6 +106,15 @@ impl Objects {
         })
     }
 
+    /// Memory of the host that devices reach: address and size.
+    pub(super) fn host_ranges(&self) -> Vec<(u64, u64)> {
+        let ranges = self.recipes.iter().filter_map(|(start, recipe)| {
+            let (Recipe::HostRange { size, .. } | Recipe::HostMemory { size, .. }) = recipe else { return None };
+            Some((start.key(), size.key()))
+        });
+        ranges.collect()
+    }
+
     /// Makes them all. `renamed` has the contexts, and gets the objects.
     pub(super) fn make(&self, renamed: &mut Renamed) -> Result<(), Failed> {
         for (handle, recipe) in &self.recipes {

@@ -203,11 +203,11 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
         recovery.lost_streams = u32::try_from(busy).unwrap_or(u32::MAX);
         recovery.lost_work = progress::lost();
         let constant_ranges = CONSTANT_RANGES.get().map_or_else(Vec::new, |tell| tell());
-        in_doubt = doubt::without(&memory.ranges(), &constant_ranges);
+        in_doubt = doubt::without(&[memory.ranges(), objects.host_ranges()].concat(), &constant_ranges);
         recovery.ranges_in_doubt = u64::try_from(in_doubt.len()).unwrap_or(u64::MAX);
         recovery.bytes_in_doubt = in_doubt.iter().map(|(_, size)| size).sum();
     }
-    doubt::set(in_doubt);
+    doubt::add(&in_doubt);
     let is_lossy = is_lost || recovery.modules_anew > 0;
     if is_lossy {
         progress::lose(recovery.count);

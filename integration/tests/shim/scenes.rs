@@ -138,3 +138,15 @@ fn a_program_in_the_middle_of_a_capture_is_not_recovered_whatever_else_it_ends()
         assert_eq!(line["recovery"]["count"], 0, "{subject}: {line}");
     });
 }
+
+#[test]
+fn host_memory_that_lost_work_may_have_written_is_in_doubt_until_the_program_has_read_that() {
+    once(|subject| {
+        let line = play(subject, "host-memory", 3, &[]);
+        let heard = &line["heard"];
+        assert_eq!(heard["told"], json!([DIED, 0]), "{subject}: {line}");
+        assert_eq!((&heard["has_host"], &heard["has_device"]), (&true.into(), &true.into()), "{subject}: {line}");
+        assert_eq!((&heard["is_same"], &heard["after_it_was_read"]), (&true.into(), &0.into()), "{subject}: {line}");
+        assert_eq!(heard["sound"], 0, "{subject}: {line}");
+    });
+}

@@ -6,12 +6,12 @@ mod own;
 mod places;
 pub(crate) mod progress;
 
+use doubt::Doubt;
 use events::Events;
 
 /// What is known of work besides how far each stream has come.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     events: Events,
-    /// What the last recovery has left in doubt, address and size.
-    in_doubt: Vec<(u64, u64)>,
+    in_doubt: Doubt,
 }
