@@ -51,6 +51,15 @@ const MEANINGS: [(u32, Meaning); 20] = [
     (999, Meaning::Perhaps),
 ];
 
+/// Answers that a context's own channel gives: nothing of it runs any more.
+const OF_THE_CHANNEL: [u32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 721];
+
+/// Whether a context that answers so has nothing left that runs. Where its server has died (806) something may, as long
+/// as the server is not reaped: 128 ms, measured on an H200 with 580.159.04.
+pub(crate) fn is_at_rest(answer: CUresult) -> bool {
+    OF_THE_CHANNEL.contains(&answer.0)
+}
+
 /// What an answer means.
 pub(crate) fn meaning(answer: CUresult) -> Option<Meaning> {
     // Nearly every answer is none of them: success is 0, a wrong argument 1, and what is not ready 600.
@@ -76,7 +85,7 @@ pub(crate) fn is_confirmed(meaning: Meaning) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MEANINGS, Meaning, meaning};
+    use super::{MEANINGS, Meaning, OF_THE_CHANNEL, is_at_rest, meaning};
     use crate::cuda::result::CUresult;
 
     #[test]
@@ -86,6 +95,14 @@ mod tests {
             assert_eq!(meaning(CUresult(code)), None, "{code}");
         }
         assert_eq!(meaning(CUresult(700)), Some(Meaning::Dead));
+    }
+
+    #[test]
+    fn only_a_dead_context_is_at_rest_and_none_whose_server_has_died() {
+        for answer in OF_THE_CHANNEL {
+            assert_eq!(meaning(CUresult(answer)), Some(Meaning::Dead), "{answer}");
+        }
+        assert!([0, 46, 600, 709, 805, 806, 807, 999].iter().all(|answer| !is_at_rest(CUresult(*answer))));
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(super) enum Refusal {
     System(&'static str, String),
     #[error("{} answers {}", .0.call, .0.answer.0)]
     Driver(Failed),
-    #[error("the server has died with work on it that may still run, and its memory cannot be unmapped ({0})")]
+    /// It can be asked again: the daemon may say so later.
+    #[error("the server has died with work on it that may still run ({0}), and no daemon says that it is reaped")]
     NotQuiet(u32),
     #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
     OwnFault,

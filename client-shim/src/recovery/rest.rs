@@ -1,10 +1,12 @@
 //! Memory at rest, before anything is made again.
 //!
-//! The dead copy is asked to unmap all of it. That frees the addresses, and it is the proof that nothing of the past can
-//! still write there: the kernel takes the pages out of the old address space's tables and makes the GPU forget them
-//! before the call returns, whatever still runs on a channel of before. Where the dead copy refuses, a context whose own
-//! channel has reported the fault has no work left on it. One whose server has just died may have, and nothing here can
-//! tell, so such a program is not recovered.
+//! Nothing of the past may write any more when the program is told, neither on the device nor to pinned memory of the
+//! host. A context whose own channel has reported the fault has nothing left that runs. One whose server has died may have
+//! ([`errors::is_at_rest`](crate::cuda::errors::is_at_rest)), until the server is reaped: the daemon, which is its parent, says so, and is
+//! waited for ([`news`](crate::daemon::news)). A program with work on its way of which neither is known is not recovered; one without
+//! has nothing that could write.
+//!
+//! Then the dead copy is asked to unmap all of it, which frees the addresses.
 #![expect(unsafe_code, reason = "calls the driver and frees ranges of addresses")]
 
 use std::ptr;
@@ -19,8 +21,6 @@ pub(super) struct GivenBack {
     pub(super) unmapped: u32,
     /// Ranges that it has not.
     pub(super) refused: u32,
-    /// The last refusal.
-    pub(super) last: u32,
 }
 
 /// Asks the copy that the hooks point at, the dead one, to unmap all ranges and to free their addresses.
@@ -31,7 +31,7 @@ pub(super) fn give_back(memory: &Memory) -> GivenBack {
         if answer.is_success() {
             given.unmapped += 1;
         } else {
-            (given.refused, given.last) = (given.refused + 1, answer.0);
+            given.refused += 1;
         }
     }
     for (base, size) in memory.reserved() {

@@ -3,6 +3,7 @@
 //! | step | what is done | if it fails |
 //! |---|---|---|
 //! | wait | the gate closes, all threads come out | refused for good: a thread that is in the dead copy would stay there |
+//! | wait | nothing runs any more, see [`rest`](super::rest) | refused, and tried again |
 //! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rest`](super::rest) |
 //! | name | the driver's socket name becomes free | refused |
 //! | file, load | a copy of the driver's file, loaded | refused |
@@ -37,7 +38,7 @@ use super::{
 };
 use crate::cuda::{
     belongings, copies,
-    errors::Meaning,
+    errors::{self, Meaning},
     gate,
     moved::{self, Moves},
     names, socket_name,
@@ -67,9 +68,6 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// Answers of a server that is not ready yet.
 const NOT_READY: [u32; 3] = [805, 806, 807];
-/// The server has died: what ran on its channels may still run.
-const SERVER_DIED: u32 = 806;
-
 /// What is only touched by whoever recovers.
 #[derive(Debug)]
 struct Attempts {
@@ -131,7 +129,7 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
             true
         }
         Err(refusal) => {
-            attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_));
+            attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_) | Refusal::NotQuiet(_));
             refuse(attempts, answer, &refusal);
             false
         }
@@ -189,12 +187,16 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     clock.ended(Step::Wait, &mut recovery);
 
     let busy = progress::busy();
+    // Nothing is changed before nothing runs any more.
+    if busy > 0 && !errors::is_at_rest(error) && !news::is_server_reaped() {
+        return Err(Refusal::NotQuiet(error.0));
+    }
     let is_blocking = settings::are_launches_blocking();
     recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
-    let renamed = exchange(&memory, &objects, busy > 0, &mut clock, &mut recovery)?;
+    let renamed = exchange(&memory, &objects, &mut clock, &mut recovery)?;
     rename(&renamed, &objects);
     reached("handles-renamed");
     let is_lost = busy > 0 || is_blocking;
@@ -229,15 +231,11 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
 fn exchange(
     memory: &Memory,
     objects: &Objects,
-    is_busy: bool,
     clock: &mut Clock,
     recovery: &mut Recovery,
 ) -> Result<Renamed, Refusal> {
     let given = rest::give_back(memory);
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
-    if given.refused > 0 && is_busy && recovery.error == SERVER_DIED && !news::is_server_reaped() {
-        return Err(Refusal::NotQuiet(given.last));
-    }
     reached("dead-unmapped");
     clock.ended(Step::Unmap, recovery);
 
