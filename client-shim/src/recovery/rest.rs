@@ -1,10 +1,10 @@
 //! Memory at rest, before anything is made again.
 //!
 //! Nothing of the past may write any more when the program is told, neither on the device nor to pinned memory of the
-//! host. A context whose own channel has reported the fault has nothing left that runs. One whose server has died may have
-//! ([`errors::is_at_rest`](crate::cuda::errors::is_at_rest)), until the server is reaped: the daemon, which is its parent, says so, and is
-//! waited for ([`news`](crate::daemon::news)). A program with work on its way of which neither is known is not recovered; one without
-//! has nothing that could write.
+//! host. A context whose own channel has reported the fault has nothing left that runs. One whose server has died may
+//! have ([`errors::is_at_rest`](crate::cuda::errors::is_at_rest)), until the server is reaped: the daemon, which is
+//! its parent, says so, and is waited for ([`news`](crate::daemon::news)). A program with work on its way of which
+//! neither is known is not recovered; one without has nothing that could write.
 //!
 //! Then the dead copy is asked to unmap all of it, which frees the addresses.
 #![expect(unsafe_code, reason = "calls the driver and frees ranges of addresses")]

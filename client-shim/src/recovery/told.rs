@@ -4,10 +4,10 @@
 //! found the context dead is made again. Otherwise
 //!
 //! - each thread that had begun by then gets the error once, whether it had used CUDA before or not;
-//! - a thread that begins later gets it once, if it takes what lost work was to give: by a stream or an event that is in
-//!   doubt ([`progress`](crate::kept::work::progress));
-//! - both by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs ignore its
-//!   errors, and the thread still has to be told.
+//! - a thread that begins later gets it once, if it takes what lost work was to give: by a stream or an event that is
+//!   in doubt ([`progress`](crate::kept::work::progress));
+//! - both by the next call that tells ([`Effect::tells`]). What asks, makes or ends something succeeds, since programs
+//!   ignore its errors, and the thread still has to be told.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -62,8 +62,8 @@ pub(super) fn knows(here: &Here) -> bool {
     here.told() >= LAST.load(Ordering::Acquire)
 }
 
-/// The error that this call has to report, because work was lost and the program has not heard of it from this thread. It
-/// has now.
+/// The error that this call has to report, because work was lost and the program has not heard of it from this thread.
+/// It has now.
 pub(super) fn owed(here: &Here, effect: Effect, given: &progress::Call) -> Option<CUresult> {
     if knows(here) || !effect.tells() {
         return None;

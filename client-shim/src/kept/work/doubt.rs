@@ -1,8 +1,8 @@
 //! Which memory lost work may have written, and `mps_shim_in_doubt`, which tells.
 //!
 //! It stays in doubt over later recoveries until the program has read all of it: whatever a recovery loses is added to
-//! what the program does not know of yet. What a lost function of the host's would have written, and memory of the host's that
-//! no device reaches by itself, is not among it: nobody here knows where that is.
+//! what the program does not know of yet. What a lost function of the host's would have written, and memory of the
+//! host's that no device reaches by itself, is not among it: nobody here knows where that is.
 #![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
 
 use crate::{
@@ -63,7 +63,8 @@ pub(crate) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, 
     left
 }
 
-/// Writes what is in doubt, and returns how many ranges that are. Where there is room for all the program knows of them.
+/// Writes what is in doubt, and returns how many ranges that are. Where there is room for all the program knows of
+/// them.
 ///
 /// # Safety
 /// There is room for so many, or none.

@@ -5,9 +5,9 @@
 //! that whoever still has a number of the stream before says nothing about the next one's work. Streams for which no
 //! place is left share one, of which only a wait for their common context says anything.
 //!
-//! Streams are called by their names, which are addresses of objects. The default stream of a context is its name plus 1;
-//! that of a thread is a number of ours, times 8 plus 2 ([`own`](super::own)); a stream that has ended while it had work
-//! has 4 more, and nobody finds it any longer.
+//! Streams are called by their names, which are addresses of objects. The default stream of a context is its name plus
+//! 1; that of a thread is a number of ours, times 8 plus 2 ([`own`](super::own)); a stream that has ended while it had
+//! work has 4 more, and nobody finds it any longer.
 
 use std::{
     collections::VecDeque,

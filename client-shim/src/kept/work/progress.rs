@@ -1,8 +1,8 @@
 //! How much of each stream's work is known to be done.
 //!
-//! Every stream has a place with two numbers ([`places`]): how many pieces of work it was given, and up to which one it is
-//! known to have come, by a call of the program that waited for it or asked. A stream with a difference may have lost
-//! work when its context dies.
+//! Every stream has a place with two numbers ([`places`]): how many pieces of work it was given, and up to which one
+//! it is known to have come, by a call of the program that waited for it or asked. A stream with a difference may have
+//! lost work when its context dies.
 //!
 //! A piece of work has its number before its call goes into the driver, and another thread's call may come back in
 //! between. So a wait says something only about numbers below which no call was on its way when it began: the place
@@ -18,8 +18,8 @@
 //!
 //! What of it was lost by a recovery is *in doubt*, for threads that began later and were not there to be told:
 //!
-//! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream in
-//!   doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
+//! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream
+//!   in doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
 //! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
 //!
 //! A use of the default stream, of a whole context, of a graph, and a copy to the host that waits have to do with all
@@ -355,8 +355,8 @@ pub(crate) fn lost() -> u64 {
     places::used().map(|(_, place)| place.open()).sum()
 }
 
-/// All work is gone. What was not done was lost by the recovery of this number, 0 for one that has lost nothing. The gate
-/// is closed.
+/// All work is gone. What was not done was lost by the recovery of this number, 0 for one that has lost nothing. The
+/// gate is closed.
 pub(crate) fn lose(recovery: u64) {
     let is_done = |place: usize, number| places::at(place).has_come_to(number);
     let is_any = KEPT.work.with(|work| work.events.lose(recovery, is_done));
