@@ -201,6 +201,7 @@ macro_rules! untranslatable {
 }
 
 mod launches;
+pub(crate) mod nodes;
 pub(crate) mod structures;
 
 fn is_of_stream(stream: CUstream, subject: &mut Subject) {

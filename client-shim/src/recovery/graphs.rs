@@ -14,16 +14,14 @@ use super::{
 use crate::cuda::moved::Moves;
 use crate::{
     cuda::{
+        arguments::nodes::Kernel,
         buffer::Buffer,
         result::CUresult,
         types::{CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode},
     },
     kept::{
         self,
-        graphs::{
-            params::Kernel,
-            plan::{Arguments, Edge, Executable, Launch, Plan, Work},
-        },
+        graphs::plan::{Arguments, Edge, Executable, Launch, Plan, Work},
     },
 };
 

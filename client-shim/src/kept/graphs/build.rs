@@ -3,13 +3,10 @@
 
 use std::ptr;
 
-use super::{
-    added, around,
-    params::{Held, Kernel, Params, nodes},
-    rearranged, refuse,
-};
+use super::{added, around, rearranged, refuse};
 use crate::{
     cuda::{
+        arguments::nodes::{Held, Kernel, Params, nodes},
         call::{Bypass, Driver},
         functions::graph as of,
         result::CUresult,

@@ -4,11 +4,9 @@
 
 use std::ptr;
 
-use super::{
-    changed,
-    params::{Kernel, Params},
-};
+use super::changed;
 use crate::cuda::{
+    arguments::nodes::{Kernel, Params},
     call::{Bypass, Driver},
     functions::graph as of,
     result::CUresult,

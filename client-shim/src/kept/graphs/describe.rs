@@ -7,13 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    params::{self, Kernel, Params},
-    plan::{Arguments, Edge, Launch, Node, Plan, Work},
-};
-use crate::cuda::buffer;
+use super::plan::{Arguments, Edge, Launch, Node, Plan, Work};
 use crate::{
     cuda::{
+        arguments::nodes::{self, Kernel, Params},
+        buffer,
         result::CUresult,
         types::{CUcontext, CUevent, CUfunction, CUgraph, CUgraphNode, CUgraphNodeType, CUkernel, CUlibrary, CUmodule},
     },
@@ -92,38 +90,38 @@ fn work_at(node: CUgraphNode, context: usize, depth: usize) -> Result<Work, Reas
     let mut kind: CUgraphNodeType = 0;
     must(driver!(graph::cuGraphNodeGetType(node, &raw mut kind)))?;
     Ok(match kind {
-        params::KERNEL => {
+        nodes::KERNEL => {
             let mut kernel = Kernel::NONE;
             must(driver!(graph::cuGraphKernelNodeGetParams_v2(node, (&raw mut kernel).cast())))?;
             Work::Launch(Launch { attributes: attributes(node)?, ..launch(&kernel)? })
         }
-        params::COPY => {
+        nodes::COPY => {
             let mut words = [0_u64; 25];
             must(driver!(graph::cuGraphMemcpyNodeGetParams(node, words.as_mut_ptr().cast())))?;
             copy(words, context)?
         }
-        params::SET => {
+        nodes::SET => {
             let mut words = [0_u64; 5];
             must(driver!(graph::cuGraphMemsetNodeGetParams(node, words.as_mut_ptr().cast())))?;
             Work::Set { words, context }
         }
-        params::HOST => {
+        nodes::HOST => {
             let mut words = [0_usize; 2];
             must(driver!(graph::cuGraphHostNodeGetParams(node, words.as_mut_ptr().cast())))?;
             Work::Host { function: words[0], data: words[1] }
         }
-        params::CHILD if depth < DEEPEST => {
+        nodes::CHILD if depth < DEEPEST => {
             let mut child = CUgraph(0);
             must(driver!(graph::cuGraphChildGraphNodeGetGraph(node, &raw mut child)))?;
             Work::Child { graph: child.0, plan: graph_at(child, context, depth + 1)? }
         }
-        params::EMPTY => Work::Empty,
-        params::WAIT => {
+        nodes::EMPTY => Work::Empty,
+        nodes::WAIT => {
             let mut event = CUevent(0);
             must(driver!(graph::cuGraphEventWaitNodeGetEvent(node, &raw mut event)))?;
             Work::Wait { event: event.0 }
         }
-        params::RECORD => {
+        nodes::RECORD => {
             let mut event = CUevent(0);
             must(driver!(graph::cuGraphEventRecordNodeGetEvent(node, &raw mut event)))?;
             Work::Record { event: event.0 }
@@ -142,28 +140,28 @@ pub(crate) fn copy(words: [u64; 25], context: usize) -> Result<Work, Reason> {
 pub(crate) fn given(params: &Params, plan_of: impl Fn(usize) -> Option<Plan>) -> Result<Work, Reason> {
     Ok(match params.kind {
         // SAFETY: the kind says what is set.
-        params::KERNEL => Work::Launch(launch(&unsafe { params.of.kernel })?),
-        params::COPY => {
+        nodes::KERNEL => Work::Launch(launch(&unsafe { params.of.kernel })?),
+        nodes::COPY => {
             // SAFETY: as above.
             let given = unsafe { params.of.copy };
             copy(given.words, given.context)?
         }
-        params::SET => {
+        nodes::SET => {
             // SAFETY: as above.
             let given = unsafe { params.of.set };
             Work::Set { words: given.words, context: given.context }
         }
-        params::HOST | params::CHILD | params::WAIT | params::RECORD => {
+        nodes::HOST | nodes::CHILD | nodes::WAIT | nodes::RECORD => {
             // SAFETY: as above.
             let [first, second] = unsafe { params.of.words };
             match params.kind {
-                params::HOST => Work::Host { function: first, data: second },
-                params::CHILD => Work::Child { graph: first, plan: plan_of(first).ok_or(Reason::Graph)? },
-                params::WAIT => Work::Wait { event: first },
+                nodes::HOST => Work::Host { function: first, data: second },
+                nodes::CHILD => Work::Child { graph: first, plan: plan_of(first).ok_or(Reason::Graph)? },
+                nodes::WAIT => Work::Wait { event: first },
                 _ => Work::Record { event: first },
             }
         }
-        params::EMPTY => Work::Empty,
+        nodes::EMPTY => Work::Empty,
         _ => return Err(Reason::GraphNode),
     })
 }

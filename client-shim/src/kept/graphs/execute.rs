@@ -9,11 +9,11 @@ use std::{
 
 use super::{
     describe,
-    params::{Held, Kernel, Params},
     plan::{Launch, Work},
 };
 use crate::{
     cuda::{
+        arguments::nodes::{Held, Kernel, Params},
         call::{Bypass, Driver},
         functions::graph as of,
         names::current_of,

@@ -3,8 +3,8 @@
 
 use std::ffi::c_uint;
 
-use super::params::{Kernel, Params, name_nodes, nodes};
 use crate::cuda::{
+    arguments::nodes::{Kernel, Params, name_nodes, nodes},
     call::{Bypass, Driver},
     functions::stream as of_stream,
     result::CUresult,

@@ -14,7 +14,6 @@ pub(crate) mod describe;
 mod execute;
 pub(crate) mod known;
 mod look;
-pub(crate) mod params;
 pub(crate) mod plan;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, sync::atomic::Ordering};
 use super::{current::current, forget_context};
 use crate::{
     cuda::{
+        arguments::nodes::nodes,
         call::{Bypass, Driver},
         functions::{
             context::cuDevicePrimaryCtxReset_v2,
@@ -147,7 +148,7 @@ pub(crate) fn begin_capture_to_graph(
     mode: CUstreamCaptureMode,
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program says that there are so many.
-    let listed = unsafe { graphs::params::nodes(dependencies, count) };
+    let listed = unsafe { nodes(dependencies, count) };
     let passed = if dependencies.is_null() { dependencies } else { listed.as_ptr() };
     // SAFETY: the program's call, with a copy of its list that lives as long.
     let answer = driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) });

@@ -6,8 +6,8 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use super::structures::translate;
 use crate::cuda::{
-    arguments::structures::translate,
     moved::{self, Arguments},
     names::{current_of, name_of},
     types::{
