@@ -4,24 +4,23 @@
 //! |---|---|
 //! | a handle | is translated |
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
-//! | a graph's node, lists of nodes, nodes' parameters | lists and parameters are translated by the logic of each function (`kept::graphs`) |
-//! | `CUlaunchConfig` | its stream and the events of its attributes are translated in a copy |
+//! | a list of graphs' nodes that the driver reads, nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | an address on the GPU, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
-use std::{cell::Cell, ptr};
+use std::{any::Any, cell::Cell, ptr};
 
 use super::{moved, names};
 use crate::cuda::result::{CUdriverProcAddressQueryResult, CUresult};
 use crate::cuda::types::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray,
-    CUarrayMapInfo, CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory,
-    CUexternalSemaphore, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams, CUgraphicsResource, CUgreenCtx,
-    CUipcEventHandle, CUipcMemHandle, CUkernel, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemAccessDesc,
-    CUmemAllocationProp, CUmemGenericAllocationHandle, CUmemLocation, CUmemoryPool, CUmipmappedArray, CUmodule,
-    CUstream, CUsurfref, CUtexref, CUuserObject, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarray, CUarrayMapInfo,
+    CUasyncCallbackHandle, CUcontext, CUdevResourceDesc, CUevent, CUexternalMemory, CUexternalSemaphore, CUgraph,
+    CUgraphExec, CUgraphNode, CUgraphicsResource, CUgreenCtx, CUipcEventHandle, CUipcMemHandle, CUkernel, CUlibrary,
+    CUlinkState, CUlogsCallbackHandle, CUmemAccessDesc, CUmemAllocationProp, CUmemGenericAllocationHandle,
+    CUmemLocation, CUmemoryPool, CUmipmappedArray, CUmodule, CUstream, CUsurfref, CUtexref, CUuserObject, c_char,
+    c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void,
 };
 
 /// A call cannot be translated.
@@ -49,9 +48,14 @@ impl Subject {
     }
 }
 
-/// What the arguments of a call so far say of a launch.
+/// What a call's arguments say of each other.
 #[derive(Debug, Default)]
-pub(crate) struct Launched(Cell<Stage>);
+pub(crate) struct Launched {
+    /// What those so far say of a launch.
+    stage: Cell<Stage>,
+    /// How many nodes a list of them has. Functions with such a list have one argument of this type.
+    count: usize,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -65,9 +69,17 @@ enum Stage {
 }
 
 impl Launched {
+    /// With what one more argument says before any is translated.
+    pub(crate) fn with<T: Argument + 'static>(mut self, argument: T) -> Self {
+        if let Some(&count) = (&argument as &dyn Any).downcast_ref() {
+            self.count = count;
+        }
+        self
+    }
+
     /// All arguments are there.
     pub(crate) fn end(&self) {
-        self.0.set(Stage::None);
+        self.stage.set(Stage::None);
     }
 }
 
@@ -76,7 +88,7 @@ pub(crate) trait Argument: Copy {
     /// What is kept during the call to be passed in its place.
     type Held;
 
-    /// Translates it. `launched` is what the call's arguments so far say of a launch.
+    /// Translates it. `launched` is what the call's arguments say of each other.
     fn hold(self, launched: &Launched) -> Result<Self::Held, Untranslatable>;
 
     /// What is passed.
@@ -115,6 +127,12 @@ pub(crate) trait Pointee: Sized {
     /// # Safety
     /// As above, and the driver has returned success.
     unsafe fn name_result(_pointer: *mut Self) {}
+
+    /// Gives the program what the driver has written into a copy.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn give_back(_copy: &Self::Copy, _pointer: *mut Self) {}
 
     /// Adds what it says of the call.
     ///
@@ -233,21 +251,6 @@ pointed_at! {
     CUsurfref, CUtexref, CUuserObject,
 }
 
-// A node is translated; lists of nodes are by whoever knows how long they are.
-impl Argument for CUgraphNode {
-    type Held = Self;
-
-    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
-        Ok(Self(names::current_of(self.0)))
-    }
-
-    fn pass(held: &Self) -> Self {
-        *held
-    }
-}
-
-pointed_at!(CUgraphNode);
-
 plain!(c_int, c_uint, c_uchar, c_ushort);
 
 impl Argument for usize {
@@ -301,24 +304,6 @@ pointed_at! {
 untranslatable! {
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_LAUNCH_PARAMS, CUDA_MEMCPY3D_PEER, CUarrayMapInfo,
 }
-// The logic of each function that takes one translates it.
-pointed_at!(CUDA_KERNEL_NODE_PARAMS);
-
-impl Pointee for CUgraphNodeParams {
-    type Copy = ();
-
-    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
-        /// `CU_GRAPH_NODE_TYPE_EVENT_RECORD`, and the word in which its event is.
-        const RECORD: c_int = 7;
-        const EVENT: usize = 2;
-        // SAFETY: by the contract it begins with its kind.
-        if !pointer.is_null() && unsafe { pointer.cast::<c_int>().read_unaligned() } == RECORD {
-            // SAFETY: a node of that kind has its event there.
-            subject.event = unsafe { pointer.cast::<usize>().wrapping_add(EVENT).read_unaligned() };
-        }
-    }
-}
-
 /// What is passed in a pointer's place.
 #[derive(Debug)]
 pub(crate) struct Place<T: Pointee> {
@@ -363,7 +348,11 @@ impl<T: Pointee> Argument for *mut T {
     }
 
     fn name_results(held: &Place<T>) {
-        // SAFETY: it is the program's argument, and the driver has returned success.
-        unsafe { T::name_result(held.pointer) };
+        match &held.copy {
+            // SAFETY: it is the program's argument, and the driver has returned success.
+            None => unsafe { T::name_result(held.pointer) },
+            // SAFETY: as above.
+            Some(copy) => unsafe { T::give_back(copy, held.pointer) },
+        }
     }
 }

@@ -156,6 +156,13 @@ kinds! {
     CUgraphNodeParams,
 }
 
+// Names of our own for what another release's header calls by one of those: the older structure, and one that the driver
+// fills.
+kinds! {
+    with_handles:
+    CUDA_KERNEL_NODE_PARAMS_v1, CUgraphNodeParams_filled,
+}
+
 // Newer than the header that the tests compare with.
 pub(crate) type CUDA_FABRIC_COPY_BATCH_OP = c_void;
 pub(crate) type CUcoredumpCallbackHandle = *mut c_void;

@@ -59,7 +59,7 @@ impl Outcome for Result<(), Bypass> {
 
 /// A call that cannot be translated.
 pub(crate) fn untranslatable(called: &Function) -> CUresult {
-    let name = called.name.to_str().unwrap_or("?");
+    let name = called.text();
     log::complain(format_args!("{name} cannot be used after a recovery: CUDA_ERROR_NOT_SUPPORTED (801)"));
     CUresult::CUDA_ERROR_NOT_SUPPORTED
 }

@@ -14,6 +14,13 @@ macro_rules! written {
     }};
 }
 
+/// In what stands behind `then`: the row's own name.
+macro_rules! name {
+    () => {
+        FUNCTION.text()
+    };
+}
+
 /// Makes of each row of a class a module with its `entry`, and of all rows together `HOOKS`.
 macro_rules! export {
     (
@@ -79,7 +86,7 @@ macro_rules! export {
                         // SAFETY: the program's own call, with its own arguments.
                         return unsafe { call($($argument),*) };
                     }
-                    let launched = $crate::cuda::arguments::Launched::default();
+                    let launched = $crate::cuda::arguments::Launched::default()$(.with($argument))*;
                     $(
                         let Ok($argument) = $crate::cuda::arguments::Argument::hold($argument, &launched) else {
                             return $crate::hooks::around::untranslatable(&FUNCTION);

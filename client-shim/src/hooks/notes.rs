@@ -2,7 +2,6 @@
 //! each reason for which it let a call pass, each once in a process.
 
 use std::{
-    ffi::CStr,
     fmt, ptr,
     sync::atomic::{AtomicU8, Ordering},
 };
@@ -55,7 +54,7 @@ impl fmt::Display for Event {
 /// Writes the line for `event`, if lines are asked for and this is its first time in this process.
 pub(crate) fn note(called: &Function, event: Event) {
     if wanted() && fork::remember(word_of(called), event.bit()) & event.bit() == 0 {
-        log::complain(format_args!("{}: {event}", Name(called.name)));
+        log::complain(format_args!("{}: {event}", called.text()));
     }
 }
 
@@ -78,15 +77,6 @@ fn wanted() -> bool {
             wanted
         }
         known => known == YES,
-    }
-}
-
-/// A function's name: plain ASCII, written without an allocation.
-struct Name(&'static CStr);
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.to_str().unwrap_or("?"))
     }
 }
 

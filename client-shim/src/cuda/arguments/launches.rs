@@ -12,7 +12,7 @@ impl Argument for CUfunction {
 
     fn hold(self, launched: &Launched) -> Result<Self, Untranslatable> {
         let current = names::current_of(self.0);
-        launched.0.set(Stage::Function(current));
+        launched.stage.set(Stage::Function(current));
         Ok(Self(current))
     }
 
@@ -28,9 +28,9 @@ impl Pointee for *mut c_void {
     type Copy = moved::Arguments;
 
     unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<moved::Arguments>, Untranslatable> {
-        Ok(match launched.0.take() {
+        Ok(match launched.stage.take() {
             Stage::Function(function) => {
-                launched.0.set(Stage::Arguments);
+                launched.stage.set(Stage::Arguments);
                 // SAFETY: by the contract, as the functions with both arguments are the launches.
                 unsafe { moved::arguments(function, pointer) }
             }

@@ -1,18 +1,20 @@
-//! Parameters of nodes as the driver's header lays them out, with handles and addresses of the living copy.
+//! Graphs' nodes, and their parameters as the driver's header lays them out: in calls with handles and addresses of the
+//! living copy.
 #![expect(unsafe_code, reason = "reads the program's structures, as the driver does")]
 
 use std::{
     ffi::{c_int, c_longlong, c_uint, c_void},
-    ops::{Deref, DerefMut},
+    ops::Deref,
+    ptr,
 };
 
-use super::structures::translate;
+use super::{Argument, Launched, Pointee, Subject, Untranslatable, structures::translate};
 use crate::cuda::{
     moved::{self, Arguments},
     names::{current_of, name_of},
     types::{
-        CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode, CUgraphNodeParams,
-        CUgraphNodeType,
+        CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode,
+        CUgraphNodeParams, CUgraphNodeParams_filled, CUgraphNodeType,
     },
 };
 
@@ -41,7 +43,7 @@ pub(crate) struct Kernel {
 /// The older one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-struct OldKernel {
+pub(crate) struct OldKernel {
     function: usize,
     shape: [c_uint; 7],
     arguments: *mut *mut c_void,
@@ -66,44 +68,21 @@ impl<T> Deref for Held<T> {
     }
 }
 
-impl<T> DerefMut for Held<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.params
+impl From<OldKernel> for Kernel {
+    fn from(OldKernel { function, shape, arguments, extra }: OldKernel) -> Self {
+        Self { function, shape, arguments, extra, ..Self::NONE }
+    }
+}
+
+impl OldKernel {
+    fn translated(self, to: impl Fn(usize) -> usize) -> Self {
+        Self { function: to(self.function), ..self }
     }
 }
 
 impl Kernel {
-    pub(crate) const NONE: Self = Self {
-        function: 0,
-        shape: [0; 7],
-        arguments: std::ptr::null_mut(),
-        extra: std::ptr::null_mut(),
-        kernel: 0,
-        context: 0,
-    };
-
-    /// A copy in the living copy's handles; `None` of nothing.
-    ///
-    /// # Safety
-    /// It is the program's argument, of today's layout or the older one.
-    pub(crate) unsafe fn read(params: *const CUDA_KERNEL_NODE_PARAMS, is_old: bool) -> Option<Held<Self>> {
-        if params.is_null() {
-            return None;
-        }
-        let read = if is_old {
-            // SAFETY: by the contract.
-            let OldKernel { function, shape, arguments, extra } =
-                unsafe { params.cast::<OldKernel>().read_unaligned() };
-            Self { function, shape, arguments, extra, ..Self::NONE }
-        } else {
-            // SAFETY: by the contract.
-            unsafe { params.cast::<Self>().read_unaligned() }
-        };
-        let mut params = read.translated(current_of);
-        // SAFETY: by the contract.
-        let moved = unsafe { params.point_to_today() };
-        Some(Held { params, _arguments: moved })
-    }
+    pub(crate) const NONE: Self =
+        Self { function: 0, shape: [0; 7], arguments: ptr::null_mut(), extra: ptr::null_mut(), kernel: 0, context: 0 };
 
     /// Lets it point to arguments with today's addresses where the program's are not.
     ///
@@ -124,29 +103,43 @@ impl Kernel {
         }
     }
 
-    /// Names what the driver has written.
-    ///
-    /// # Safety
-    /// As above, and the driver has just filled it.
-    pub(crate) unsafe fn name(params: *mut CUDA_KERNEL_NODE_PARAMS, is_old: bool) {
-        if is_old {
-            // SAFETY: by the contract.
-            let mut old = unsafe { params.cast::<OldKernel>().read_unaligned() };
-            old.function = name_of(old.function);
-            // SAFETY: as above.
-            unsafe { params.cast::<OldKernel>().write_unaligned(old) };
-        } else {
-            // SAFETY: as above.
-            let named = unsafe { params.cast::<Self>().read_unaligned() }.translated(name_of);
-            // SAFETY: as above.
-            unsafe { params.cast::<Self>().write_unaligned(named) };
-        }
-    }
-
     fn translated(self, to: impl Fn(usize) -> usize) -> Self {
         Self { function: to(self.function), kernel: to(self.kernel), context: to(self.context), ..self }
     }
 }
+
+macro_rules! kernels {
+    ($($name:ident in $layout:ident),+ $(,)?) => {$(
+        impl Pointee for $name {
+            type Copy = Held<Kernel>;
+            const IS_WRITTEN: bool = true;
+
+            unsafe fn copy(pointer: *const Self, _: &Launched) -> Result<Option<Held<Kernel>>, Untranslatable> {
+                // SAFETY: by the contract.
+                let Some(read) = (unsafe { read::<$layout>(pointer.cast()) }) else { return Ok(None) };
+                let mut params = Kernel::from(read).translated(current_of);
+                // SAFETY: by the contract.
+                let arguments = unsafe { params.point_to_today() };
+                Ok(Some(Held { params, _arguments: arguments }))
+            }
+
+            fn original(copy: &Held<Kernel>) -> *const Self {
+                ptr::from_ref(copy).cast()
+            }
+
+            unsafe fn name_result(pointer: *mut Self) {
+                // SAFETY: by the contract the driver has written there.
+                if let Some(written) = unsafe { read::<$layout>(pointer.cast()) } {
+                    // SAFETY: as above.
+                    unsafe { pointer.cast::<$layout>().write_unaligned(written.translated(name_of)) };
+                }
+            }
+        }
+    )+};
+}
+
+// Both begin alike, so the older functions are given today's.
+kernels!(CUDA_KERNEL_NODE_PARAMS in Kernel, CUDA_KERNEL_NODE_PARAMS_v1 in OldKernel);
 
 /// `CUDA_MEMCPY_NODE_PARAMS`.
 #[repr(C)]
@@ -189,40 +182,6 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// A copy in the living copy's handles; `None` of nothing.
-    ///
-    /// # Safety
-    /// It is the program's argument.
-    pub(crate) unsafe fn read(params: *const CUgraphNodeParams) -> Option<Held<Self>> {
-        if params.is_null() {
-            return None;
-        }
-        // SAFETY: by the contract.
-        let mut read = unsafe { params.cast::<Self>().read_unaligned() };
-        read.translate(current_of, moved::current_of);
-        let mut arguments = None;
-        if read.kind == KERNEL {
-            // SAFETY: the kind says what is set.
-            let mut kernel = unsafe { read.of.kernel };
-            // SAFETY: by the contract.
-            arguments = unsafe { kernel.point_to_today() };
-            read.of.kernel = kernel;
-        }
-        Some(Held { params: read, _arguments: arguments })
-    }
-
-    /// Names what the driver has written.
-    ///
-    /// # Safety
-    /// As above, and the driver has just filled it.
-    pub(crate) unsafe fn name(params: *mut CUgraphNodeParams) {
-        // SAFETY: by the contract.
-        let mut read = unsafe { params.cast::<Self>().read_unaligned() };
-        read.translate(name_of, moved::name_of);
-        // SAFETY: as above.
-        unsafe { params.cast::<Self>().write_unaligned(read) };
-    }
-
     fn translate(&mut self, to: impl Fn(usize) -> usize, address_to: impl Fn(u64) -> u64) {
         match self.kind {
             // SAFETY: the kind says what is set.
@@ -265,12 +224,102 @@ impl Params {
     }
 }
 
+impl Pointee for CUgraphNodeParams {
+    type Copy = Held<Params>;
+
+    unsafe fn copy(pointer: *const Self, _: &Launched) -> Result<Option<Held<Params>>, Untranslatable> {
+        // SAFETY: by the contract.
+        let Some(mut params) = (unsafe { read::<Params>(pointer.cast()) }) else { return Ok(None) };
+        params.translate(current_of, moved::current_of);
+        let mut arguments = None;
+        if params.kind == KERNEL {
+            // SAFETY: the kind says what is set.
+            let mut kernel = unsafe { params.of.kernel };
+            // SAFETY: by the contract.
+            arguments = unsafe { kernel.point_to_today() };
+            params.of.kernel = kernel;
+        }
+        Ok(Some(Held { params, _arguments: arguments }))
+    }
+
+    fn original(copy: &Held<Params>) -> *const Self {
+        ptr::from_ref(copy).cast()
+    }
+
+    // An allocation's address.
+    unsafe fn give_back(copy: &Held<Params>, pointer: *mut Self) {
+        if !copy.has_handles() {
+            // SAFETY: by the contract the program lets the driver write there.
+            unsafe { pointer.cast::<Params>().write_unaligned(copy.params) };
+        }
+    }
+
+    unsafe fn describe(pointer: *const Self, subject: &mut Subject) {
+        /// The word in which a node that records has its event.
+        const EVENT: usize = 2;
+        // SAFETY: by the contract it begins with its kind.
+        if !pointer.is_null() && unsafe { pointer.cast::<CUgraphNodeType>().read_unaligned() } == RECORD {
+            // SAFETY: a node of that kind has its event there.
+            subject.event = unsafe { pointer.cast::<usize>().wrapping_add(EVENT).read_unaligned() };
+        }
+    }
+}
+
+impl Pointee for CUgraphNodeParams_filled {
+    type Copy = ();
+    const IS_WRITTEN: bool = true;
+
+    unsafe fn name_result(pointer: *mut Self) {
+        // SAFETY: by the contract the driver has written there.
+        if let Some(mut written) = unsafe { read::<Params>(pointer.cast()) } {
+            written.translate(name_of, moved::name_of);
+            // SAFETY: as above.
+            unsafe { pointer.cast::<Params>().write_unaligned(written) };
+        }
+    }
+}
+
+impl Argument for CUgraphNode {
+    type Held = Self;
+
+    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
+        Ok(Self(current_of(self.0)))
+    }
+
+    fn pass(held: &Self) -> Self {
+        *held
+    }
+}
+
+// A list that the driver writes is named by whoever knows how long it is.
+impl Pointee for CUgraphNode {
+    type Copy = Vec<Self>;
+    const IS_WRITTEN: bool = true;
+
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
+        // SAFETY: by the contract, and the call says that there are so many.
+        Ok((!pointer.is_null()).then(|| unsafe { nodes(pointer, launched.count) }))
+    }
+
+    fn original(copy: &Vec<Self>) -> *const Self {
+        copy.as_ptr()
+    }
+}
+
+/// What a structure of the program's says; `None` of nothing.
+///
+/// # Safety
+/// It is one of this layout, or null.
+pub(crate) unsafe fn read<T: std::marker::Copy>(params: *const c_void) -> Option<T> {
+    // SAFETY: by the contract.
+    (!params.is_null()).then(|| unsafe { params.cast::<T>().read_unaligned() })
+}
+
 /// Nodes that a program names, in the living copy's handles.
 ///
 /// # Safety
 /// There are so many.
 pub(crate) unsafe fn nodes(list: *const CUgraphNode, count: usize) -> Vec<CUgraphNode> {
-    let count = if list.is_null() { 0 } else { count };
     // SAFETY: by the contract.
     (0..count).map(|at| CUgraphNode(current_of(unsafe { list.wrapping_add(at).read_unaligned() }.0))).collect()
 }

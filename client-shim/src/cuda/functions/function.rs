@@ -54,6 +54,11 @@ impl Function {
         self.is_active() || (self.class.tells_of_errors() && settings::is_telling_of_faults())
     }
 
+    /// Its name.
+    pub(crate) fn text(&self) -> &'static str {
+        self.name.to_str().unwrap_or("?")
+    }
+
     /// What it does to a stream's work.
     pub(crate) fn effect(&self) -> Effect {
         self.effect

@@ -11,99 +11,101 @@ macro_rules! graph {
                 fn cuGraphAddBatchMemOpNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
-                ) => kept::graphs::add_batch;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddChildGraphNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, child_graph: CUgraph,
-                ) => kept::graphs::add_child;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) => kept::graphs::connect;
+                ) then kept::graphs::rearranged(name!(), graph);
                 fn cuGraphAddEmptyNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize,
-                ) => kept::graphs::add_empty;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddEventRecordNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ): RecordsEventElsewhere => kept::graphs::add_record;
+                ): RecordsEventElsewhere then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddEventWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, event: CUevent,
-                ) => kept::graphs::add_wait;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddExternalSemaphoresSignalNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
-                ) => kept::graphs::add_signal;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddExternalSemaphoresWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
-                ) => kept::graphs::add_external_wait;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddHostNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => kept::graphs::add_host;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddKernelNode_v2(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::add_kernel;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddMemAllocNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
-                ) => kept::graphs::add_allocation;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddMemFreeNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, dptr: CUdeviceptr,
-                ) => kept::graphs::add_free;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddMemcpyNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,
-                ) => kept::graphs::add_copy;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), Some(ctx));
                 fn cuGraphAddMemsetNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, memset_params: *const CUDA_MEMSET_NODE_PARAMS, ctx: CUcontext,
-                ) => kept::graphs::add_set;
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), Some(ctx));
                 fn cuGraphAddNode_v2(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere => kept::graphs::add;
+                ): RecordsEventElsewhere then kept::graphs::added(
+                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                );
                 fn cuGraphBatchMemOpNodeGetParams(
                     node: CUgraphNode, node_params_out: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
                 fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
                 fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphClone(graph_clone: *mut CUgraph, original_graph: CUgraph)
-                    then kept::graphs::made("cuGraphClone", written!(graph_clone));
+                    then kept::graphs::made(name!(), written!(graph_clone));
                 fn cuGraphConditionalHandleCreate(
                     handle_out: *mut CUgraphConditionalHandle, graph: CUgraph, ctx: CUcontext,
                     default_launch_value: c_uint, flags: c_uint,
                 );
                 fn cuGraphCreate(graph: *mut CUgraph, flags: c_uint)
-                    then kept::graphs::made("cuGraphCreate", written!(graph));
+                    then kept::graphs::made(name!(), written!(graph));
                 fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: c_uint);
                 fn cuGraphDestroy(graph: CUgraph) => kept::graphs::destroy;
                 fn cuGraphDestroyNode(node: CUgraphNode) => kept::graphs::destroy_node;
                 fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
                 fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent): RecordsEventElsewhere
-                    then kept::graphs::changed("cuGraphEventRecordNodeSetEvent", node, None);
+                    then kept::graphs::changed(name!(), node, None);
                 fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event_out: *mut CUevent);
                 fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent)
-                    then kept::graphs::changed("cuGraphEventWaitNodeSetEvent", node, None);
+                    then kept::graphs::changed(name!(), node, None);
                 fn cuGraphExecBatchMemOpNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
                 );
                 fn cuGraphExecChildGraphNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, child_graph: CUgraph,
-                ) => kept::graphs::execute_child;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::child(child_graph));
                 fn cuGraphExecDestroy(graph_exec: CUgraphExec) => kept::graphs::destroy_executable;
                 fn cuGraphExecEventRecordNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-                ): RecordsEventElsewhere => kept::graphs::execute_record;
+                ): RecordsEventElsewhere then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::record(event));
                 fn cuGraphExecEventWaitNodeSetEvent(
                     graph_exec: CUgraphExec, node: CUgraphNode, event: CUevent,
-                ) => kept::graphs::execute_wait;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::wait(event));
                 fn cuGraphExecExternalSemaphoresSignalNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -113,23 +115,23 @@ macro_rules! graph {
                 fn cuGraphExecGetFlags(graph_exec: CUgraphExec, flags: *mut cuuint64_t);
                 fn cuGraphExecHostNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) => kept::graphs::execute_host;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::host(node_params));
                 fn cuGraphExecKernelNodeSetParams_v2(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::execute_kernel;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::launch(node_params));
                 fn cuGraphExecMemcpyNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,
-                ) => kept::graphs::execute_copy;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::copy(copy_params, ctx));
                 fn cuGraphExecMemsetNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, memset_params: *const CUDA_MEMSET_NODE_PARAMS,
                     ctx: CUcontext,
-                ) => kept::graphs::execute_set;
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::set(memset_params, ctx));
                 fn cuGraphExecNodeSetParams(
                     graph_exec: CUgraphExec, node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere => kept::graphs::execute;
+                ): RecordsEventElsewhere then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::any(node_params));
                 fn cuGraphExecUpdate_v2(
                     graph_exec: CUgraphExec, graph: CUgraph, result_info: *mut CUgraphExecUpdateResultInfo,
-                ) then kept::graphs::updated(graph_exec, graph);
+                ) then kept::graphs::updated(name!(), graph_exec, graph);
                 fn cuGraphExternalSemaphoresSignalNodeGetParams(
                     node: CUgraphNode, params_out: *mut CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
                 );
@@ -155,40 +157,40 @@ macro_rules! graph {
                 fn cuGraphHostNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_HOST_NODE_PARAMS);
                 fn cuGraphHostNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_HOST_NODE_PARAMS,
-                ) then kept::graphs::changed("cuGraphHostNodeSetParams", node, None);
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphInstantiateWithFlags(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong,
-                ) then kept::graphs::instantiated("cuGraphInstantiateWithFlags", written!(graph_exec), graph, flags);
+                ) then kept::graphs::instantiated(name!(), written!(graph_exec), graph, flags);
                 fn cuGraphInstantiateWithParams(
                     graph_exec: *mut CUgraphExec, graph: CUgraph,
                     instantiate_params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
                 ) / _ptsz => kept::graphs::instantiate_with;
                 fn cuGraphKernelNodeCopyAttributes(
                     dst: CUgraphNode, src: CUgraphNode,
-                ) then kept::graphs::changed("cuGraphKernelNodeCopyAttributes", dst, None);
+                ) then kept::graphs::changed(name!(), dst, None);
                 fn cuGraphKernelNodeGetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value_out: *mut CUkernelNodeAttrValue,
                 );
                 fn cuGraphKernelNodeGetParams_v2(
                     node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) then kept::graphs::look_at_kernel(node_params);
+                );
                 fn cuGraphKernelNodeSetAttribute(
                     node: CUgraphNode, attr: CUkernelNodeAttrID, value: *const CUkernelNodeAttrValue,
-                ) then kept::graphs::changed("cuGraphKernelNodeSetAttribute", node, None);
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphKernelNodeSetParams_v2(
                     node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::change_kernel;
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphLaunch(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: SubmitsMany;
                 fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params_out: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
                 fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, dptr_out: *mut CUdeviceptr);
                 fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMCPY3D);
                 fn cuGraphMemcpyNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMCPY3D,
-                ) then kept::graphs::changed("cuGraphMemcpyNodeSetParams", node, None);
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphMemsetNodeGetParams(node: CUgraphNode, node_params: *mut CUDA_MEMSET_NODE_PARAMS);
                 fn cuGraphMemsetNodeSetParams(
                     node: CUgraphNode, node_params: *const CUDA_MEMSET_NODE_PARAMS,
-                ) then kept::graphs::changed("cuGraphMemsetNodeSetParams", node, None);
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphNodeFindInClone(
                     node: *mut CUgraphNode, original_node: CUgraphNode, cloned_graph: CUgraph,
                 ) then kept::graphs::named(node);
@@ -205,12 +207,13 @@ macro_rules! graph {
                 fn cuGraphNodeSetEnabled(
                     graph_exec: CUgraphExec, node: CUgraphNode, is_enabled: c_uint,
                 ) then kept::graphs::enable(graph_exec, node, is_enabled);
-                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams): RecordsEventElsewhere => kept::graphs::change;
+                fn cuGraphNodeSetParams(node: CUgraphNode, node_params: *mut CUgraphNodeParams): RecordsEventElsewhere
+                    then kept::graphs::changed(name!(), node, kept::graphs::place_of(node_params));
                 fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
                 fn cuGraphRemoveDependencies_v2(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edge_data: *const CUgraphEdgeData,
                     num_dependencies: usize,
-                ) => kept::graphs::connect;
+                ) then kept::graphs::rearranged(name!(), graph);
                 fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
                 fn cuGraphUpload(graph_exec: CUgraphExec, stream: CUstream) / _ptsz: Launches;
                 fn cuUserObjectCreate(
@@ -223,28 +226,32 @@ macro_rules! graph {
             elsewhere {
                 fn cuGraphAddDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) => kept::graphs::connect_plainly;
+                ) then kept::graphs::rearranged(name!(), graph);
                 fn cuGraphAddKernelNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
-                    num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::add_old_kernel;
+                    num_dependencies: usize, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1,
+                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
                 fn cuGraphAddNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere => kept::graphs::add_plainly;
+                ): RecordsEventElsewhere then kept::graphs::added(
+                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                );
                 fn cuGraphAddNode_v3(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize,
                     node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere => kept::graphs::add;
+                ): RecordsEventElsewhere then kept::graphs::added(
+                    name!(), graph, written!(graph_node), kept::graphs::place_of(node_params),
+                );
                 fn cuGraphExecGetId(graph_exec: CUgraphExec, graph_id: *mut c_uint);
                 fn cuGraphExecKernelNodeSetParams(
-                    graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::execute_old_kernel;
+                    graph_exec: CUgraphExec, node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1,
+                ) then kept::graphs::told(name!(), graph_exec, node, || kept::graphs::old_launch(node_params));
                 fn cuGraphExecUpdate(
                     graph_exec: CUgraphExec, graph: CUgraph, error_node_out: *mut CUgraphNode,
                     update_result_out: *mut CUgraphExecUpdateResult,
-                ) then kept::graphs::updated(graph_exec, graph);
+                ) then kept::graphs::updated(name!(), graph_exec, graph);
                 fn cuGraphGetEdges(
                     graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, num_edges: *mut usize,
                 ) then kept::graphs::listed_edges(from, to, num_edges);
@@ -252,17 +259,17 @@ macro_rules! graph {
                 fn cuGraphInstantiate(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated("cuGraphInstantiate", written!(graph_exec), graph, 0);
+                ) then kept::graphs::instantiated(name!(), written!(graph_exec), graph, 0);
                 fn cuGraphInstantiate_v2(
                     graph_exec: *mut CUgraphExec, graph: CUgraph, error_node: *mut CUgraphNode, log_buffer: *mut c_char,
                     buffer_size: usize,
-                ) then kept::graphs::instantiated("cuGraphInstantiate", written!(graph_exec), graph, 0);
+                ) then kept::graphs::instantiated(name!(), written!(graph_exec), graph, 0);
                 fn cuGraphKernelNodeGetParams(
-                    node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS,
-                ) then kept::graphs::look_at_old_kernel(node_params);
+                    node: CUgraphNode, node_params: *mut CUDA_KERNEL_NODE_PARAMS_v1,
+                );
                 fn cuGraphKernelNodeSetParams(
-                    node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS,
-                ) => kept::graphs::change_old_kernel;
+                    node: CUgraphNode, node_params: *const CUDA_KERNEL_NODE_PARAMS_v1,
+                ) then kept::graphs::changed(name!(), node, None);
                 fn cuGraphNodeGetContainingGraph(node: CUgraphNode, graph: *mut CUgraph);
                 fn cuGraphNodeGetDependencies(
                     node: CUgraphNode, dependencies: *mut CUgraphNode, num_dependencies: *mut usize,
@@ -272,15 +279,15 @@ macro_rules! graph {
                 ) then kept::graphs::listed(dependent_nodes, num_dependent_nodes);
                 fn cuGraphNodeGetLocalId(node: CUgraphNode, node_id: *mut c_uint);
                 fn cuGraphNodeGetParams(
-                    node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ) then kept::graphs::look_at_params(node_params);
+                    node: CUgraphNode, node_params: *mut CUgraphNodeParams_filled,
+                );
                 fn cuGraphNodeGetToolsId(node: CUgraphNode, tools_node_id: *mut c_ulonglong);
                 fn cuGraphNodeSetParams_v2(
                     node: CUgraphNode, node_params: *mut CUgraphNodeParams,
-                ): RecordsEventElsewhere => kept::graphs::change;
+                ): RecordsEventElsewhere then kept::graphs::changed(name!(), node, kept::graphs::place_of(node_params));
                 fn cuGraphRemoveDependencies(
                     graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, num_dependencies: usize,
-                ) => kept::graphs::connect_plainly;
+                ) then kept::graphs::rearranged(name!(), graph);
             }
         }
     };

@@ -11,9 +11,10 @@
 //! ```
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where
-//! `written!(argument)` is what the driver has written through an argument. `made Reason(argument)` counts what a
-//! successful call writes through the argument as not recoverable, and `gone(argument)` takes it out of the count.
-//! Logic behind `=>` is given the driver's function and all arguments, and says itself when it calls it.
+//! `written!(argument)` is what the driver has written through an argument, and `name!()` the function's name.
+//! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, and
+//! `gone(argument)` takes it out of the count. Logic behind `=>` is given the driver's function and all arguments, and
+//! says itself when it calls it.
 //!
 //! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the
 //! driver's side of each function, and to the hooks' `export`, which makes ours. So whatever is to be made of every
@@ -237,9 +238,10 @@ mod tests {
         ("cuTensorMapSetAllocationClass", "*mutCUtensorMap,c_uint,*mutc_uint"),
     ];
 
-    /// The types of `(name: type, ..)`, without paths in front of them and without spaces.
+    /// The types of `(name: type, ..)` by the header's names, without paths in front of them and without spaces.
     fn types_of(arguments: &str) -> String {
         let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
+        let plain = plain.replace("PARAMS_v1", "PARAMS").replace("Params_filled", "Params");
         let typed = plain.trim_matches(['(', ')']).split(',').filter_map(|argument| argument.split_once(':'));
         typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
     }
@@ -296,6 +298,15 @@ mod tests {
             // The functions that a release has replaced keep their arguments in those of the same name here.
             let known = declared.get(base).or_else(|| declared.get(&format!("{base}_v2"))).expect(name);
             assert!(known.contains(&types_of(arguments)), "{name}: {} is none of {known:?}", types_of(arguments));
+        }
+    }
+
+    #[test]
+    fn a_list_of_nodes_stands_beside_one_count() {
+        for (name, arguments) in ours() {
+            if arguments.contains("*const CUgraphNode,") && !arguments.contains("*mut *const CUgraphNode") {
+                assert_eq!(arguments.matches(": usize").count(), 1, "{name}");
+            }
         }
     }
 

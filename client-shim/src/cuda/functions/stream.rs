@@ -17,7 +17,7 @@ macro_rules! stream {
                 fn cuStreamBeginCaptureToGraph(
                     stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize, mode: CUstreamCaptureMode,
-                ) / _ptsz => kept::objects::contexts::begin_capture_to_graph;
+                ) / _ptsz then kept::objects::contexts::begun(stream);
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
                 ) / _ptsz then kept::objects::contexts::begun(stream);
@@ -79,7 +79,7 @@ macro_rules! stream {
                 fn cuStreamBeginRecaptureToGraph(
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
-                ) / _ptsz then kept::objects::contexts::begun_again(stream, graph);
+                ) / _ptsz then kept::objects::contexts::begun_again(name!(), stream, graph);
                 fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(

@@ -1,27 +1,46 @@
-//! Graphs that a program makes, and the nodes that it adds: passed on in the living copy's handles, and noted.
-#![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
+//! Graphs that a program makes, and the nodes that it adds and changes: described again, or given up with a reason.
+#![expect(unsafe_code, reason = "reads what the program says of a node")]
 
-use std::ptr;
+use std::sync::Arc;
 
-use super::{added, around, rearranged, refuse};
+use super::{describe, plan::Node};
 use crate::{
     cuda::{
-        arguments::nodes::{Held, Kernel, Params, nodes},
+        arguments::nodes::{Params, read},
         call::{Bypass, Driver},
         functions::graph as of,
         result::CUresult,
-        types::{
-            CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
-            CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY3D,
-            CUDA_MEMSET_NODE_PARAMS, CUcontext, CUdeviceptr, CUevent, CUgraph, CUgraphEdgeData, CUgraphNode,
-            CUgraphNodeParams, Key as _,
-        },
+        types::{CUcontext, CUgraph, CUgraphNode, CUgraphNodeParams, Key as _},
     },
     kept::{
         account::{self, Reason},
         graphs,
+        objects::current::context,
     },
 };
+
+/// A graph is there, or is another one: it is described as a whole.
+pub(crate) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
+    // Nothing is asked where nothing is noted.
+    graphs(|_| ())?;
+    let kept = match describe::graph(graph, context().unwrap_or(0)) {
+        Ok(plan) => graphs(|graphs| graphs.keep(graph.0, plan))?.then_some(()).ok_or(Reason::GraphTooLarge),
+        Err(reason) => Err(reason),
+    };
+    kept.or_else(|reason| refuse(function, reason, graph.0))
+}
+
+/// A graph cannot be made again.
+fn refuse(function: &'static str, reason: Reason, graph: usize) -> Result<(), Bypass> {
+    graphs(|graphs| graphs.forget(graph))?;
+    account::made(function, reason, graph.key());
+    Ok(())
+}
+
+/// After `cuStreamBeginRecaptureToGraph`: what it leaves of the graph is told by nobody.
+pub(crate) fn recapture(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
+    refuse(function, Reason::Graph, graph.0)
+}
 
 /// Logic of `cuGraphDestroy`. It is forgotten first, since another one may get its handle at once.
 pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph: CUgraph) -> Result<CUresult, Bypass> {
@@ -35,177 +54,58 @@ pub(crate) fn destroy(driver: &mut Driver<of::cuGraphDestroy::Signature>, graph:
     Ok(answer)
 }
 
-/// After `cuStreamBeginRecaptureToGraph`: what it leaves of the graph is told by nobody.
-pub(crate) fn recapture(graph: CUgraph) -> Result<(), Bypass> {
-    refuse("cuStreamBeginRecaptureToGraph", Reason::Graph, graph.0)
+/// Where a node of these parameters works, if that is said.
+pub(crate) fn place_of(params: *const CUgraphNodeParams) -> Option<CUcontext> {
+    // SAFETY: the program's argument, which the driver has just read.
+    unsafe { read::<Params>(params.cast()) }.and_then(|params| params.context()).map(CUcontext)
 }
 
-/// Translated nodes as the driver takes them: none stay none.
-fn list(translated: &[CUgraphNode], given: *const CUgraphNode) -> *const CUgraphNode {
-    if given.is_null() { given } else { translated.as_ptr() }
+/// The context to describe a node in.
+fn in_context(told: Option<CUcontext>) -> usize {
+    told.map(|context| context.0).or_else(|| context().ok()).unwrap_or(0)
 }
 
-fn pointer<T, U>(held: Option<&T>) -> *const U {
-    held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
-}
-
-/// Notes a node after a call that adds one.
-fn noted(
+/// A node has come to a graph, whose context may have been told.
+pub(crate) fn added(
     function: &'static str,
-    answer: CUresult,
     graph: CUgraph,
-    place: *mut CUgraphNode,
-    told: Option<usize>,
-) -> Result<CUresult, Bypass> {
-    if answer.is_success() {
-        // SAFETY: the driver has just written there.
-        added(function, graph, unsafe { *place }, told)?;
+    node: CUgraphNode,
+    told: Option<CUcontext>,
+) -> Result<(), Bypass> {
+    let Some(root) = graphs(|graphs| graphs.around(graph.0))? else { return Ok(()) };
+    if root != graph.0 {
+        return made(function, CUgraph(root));
     }
-    Ok(answer)
-}
-
-/// From each line `logic(function: further arguments) pass(..) told(context);` makes the logic of a function that adds a
-/// node.
-macro_rules! added {
-    ($(
-        $logic:ident($function:ident: $($argument:ident: $type:ty),*)
-        $(let $held:ident = $value:expr;)? pass($($passed:expr),*) told($told:expr);
-    )+) => {
-        $(
-            #[doc = concat!("Logic of `", stringify!($function), "`.")]
-            pub(crate) fn $logic(
-                driver: &mut Driver<of::$function::Signature>,
-                place: *mut CUgraphNode,
-                graph: CUgraph,
-                before: *const CUgraphNode,
-                count: usize,
-                $($argument: $type),*
-            ) -> Result<CUresult, Bypass> {
-                // SAFETY: the program says that there are so many.
-                let listed = unsafe { nodes(before, count) };
-                $(
-                    // SAFETY: the program's argument.
-                    let $held = unsafe { $value };
-                )?
-                let answer = driver.call(|function| {
-                    // SAFETY: the program's call, with copies of its arguments that live as long.
-                    unsafe { function(place, graph, list(&listed, before), count, $($passed),*) }
-                });
-                noted(stringify!($function), answer, graph, place, $told)
+    let described = describe::work(node, in_context(told)).and_then(|work| Ok((work, describe::edges_to(node)?)));
+    match described {
+        Ok((work, edges)) => {
+            let node = Node { handle: node.0, work: Arc::new(work) };
+            if graphs(|graphs| graphs.add(root, node, edges))? {
+                Ok(())
+            } else {
+                refuse(function, Reason::GraphTooLarge, root)
             }
-        )+
-    };
-}
-
-added! {
-    add_kernel(cuGraphAddKernelNode_v2: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, false); pass(pointer(held.as_ref())) told(None);
-    add_old_kernel(cuGraphAddKernelNode: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, true); pass(pointer(held.as_ref())) told(None);
-    add_copy(cuGraphAddMemcpyNode: params: *const CUDA_MEMCPY3D, context: CUcontext)
-        pass(params, context) told(Some(context.0));
-    add_set(cuGraphAddMemsetNode: params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext)
-        pass(params, context) told(Some(context.0));
-    add_host(cuGraphAddHostNode: params: *const CUDA_HOST_NODE_PARAMS) pass(params) told(None);
-    add_child(cuGraphAddChildGraphNode: child: CUgraph) pass(child) told(None);
-    add_empty(cuGraphAddEmptyNode:) pass() told(None);
-    add_record(cuGraphAddEventRecordNode: event: CUevent) pass(event) told(None);
-    add_wait(cuGraphAddEventWaitNode: event: CUevent) pass(event) told(None);
-    add_signal(cuGraphAddExternalSemaphoresSignalNode: params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS)
-        pass(params) told(None);
-    add_external_wait(cuGraphAddExternalSemaphoresWaitNode: params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS)
-        pass(params) told(None);
-    add_batch(cuGraphAddBatchMemOpNode: params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS) pass(params) told(None);
-    add_allocation(cuGraphAddMemAllocNode: params: *mut CUDA_MEM_ALLOC_NODE_PARAMS) pass(params) told(None);
-    add_free(cuGraphAddMemFreeNode: address: CUdeviceptr) pass(address) told(None);
-}
-
-/// Copies what the driver has written into a copy of `CUgraphNodeParams` back to the program's: an allocation's address.
-fn given_back(held: Option<&Held<Params>>, params: *mut CUgraphNodeParams, answer: CUresult) {
-    if let Some(held) = held.filter(|held| answer.is_success() && !held.has_handles()) {
-        // SAFETY: the program's argument, which the driver may write.
-        unsafe { params.cast::<Params>().write_unaligned(**held) };
+        }
+        Err(reason) => refuse(function, reason, root),
     }
 }
 
-/// Logic of `cuGraphAddNode_v2` and `cuGraphAddNode_v3`.
-pub(crate) fn add(
-    driver: &mut Driver<of::cuGraphAddNode_v2::Signature>,
-    place: *mut CUgraphNode,
-    graph: CUgraph,
-    before: *const CUgraphNode,
-    edges: *const CUgraphEdgeData,
-    count: usize,
-    params: *mut CUgraphNodeParams,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program says that there are so many.
-    let listed = unsafe { nodes(before, count) };
-    // SAFETY: the program's argument.
-    let mut held = unsafe { Params::read(params) };
-    let answer = driver.call(|function| {
-        let params = held.as_mut().map_or(ptr::null_mut(), |held| ptr::from_mut(held).cast());
-        // SAFETY: the program's call, with copies of its arguments that live as long.
-        unsafe { function(place, graph, list(&listed, before), edges, count, params) }
-    });
-    given_back(held.as_ref(), params, answer);
-    noted("cuGraphAddNode", answer, graph, place, held.and_then(|held| held.context()))
+/// A node of a graph does something else now.
+pub(crate) fn changed(function: &'static str, node: CUgraphNode, told: Option<CUcontext>) -> Result<(), Bypass> {
+    let Some(root) = graphs(|graphs| graphs.around(node.0))? else { return Ok(()) };
+    match describe::work(node, in_context(told)) {
+        Ok(work) => {
+            let is_its_own = graphs(|graphs| graphs.change(root, node.0, Arc::new(work)))?;
+            // Otherwise it is of an embedded graph.
+            if is_its_own { Ok(()) } else { made(function, CUgraph(root)) }
+        }
+        Err(reason) => refuse(function, reason, root),
+    }
 }
 
-/// Logic of `cuGraphAddNode`.
-pub(crate) fn add_plainly(
-    driver: &mut Driver<of::cuGraphAddNode::Signature>,
-    place: *mut CUgraphNode,
-    graph: CUgraph,
-    before: *const CUgraphNode,
-    count: usize,
-    params: *mut CUgraphNodeParams,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program says that there are so many.
-    let listed = unsafe { nodes(before, count) };
-    // SAFETY: the program's argument.
-    let mut held = unsafe { Params::read(params) };
-    let answer = driver.call(|function| {
-        let params = held.as_mut().map_or(ptr::null_mut(), |held| ptr::from_mut(held).cast());
-        // SAFETY: the program's call, with copies of its arguments that live as long.
-        unsafe { function(place, graph, list(&listed, before), count, params) }
-    });
-    given_back(held.as_ref(), params, answer);
-    noted("cuGraphAddNode", answer, graph, place, held.and_then(|held| held.context()))
-}
-
-/// Logic of `cuGraphAddDependencies_v2` and `cuGraphRemoveDependencies_v2`.
-pub(crate) fn connect(
-    driver: &mut Driver<of::cuGraphAddDependencies_v2::Signature>,
-    graph: CUgraph,
-    from: *const CUgraphNode,
-    to: *const CUgraphNode,
-    edges: *const CUgraphEdgeData,
-    count: usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program says that there are so many of each.
-    let [before, after] = [from, to].map(|given| unsafe { nodes(given, count) });
-    let answer = driver.call(|function| {
-        // SAFETY: the program's call, with copies of its arguments that live as long.
-        unsafe { function(graph, list(&before, from), list(&after, to), edges, count) }
-    });
-    rearranged("cuGraphAddDependencies", answer, around(graph.0))
-}
-
-/// Logic of `cuGraphAddDependencies` and `cuGraphRemoveDependencies`.
-pub(crate) fn connect_plainly(
-    driver: &mut Driver<of::cuGraphAddDependencies::Signature>,
-    graph: CUgraph,
-    from: *const CUgraphNode,
-    to: *const CUgraphNode,
-    count: usize,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program says that there are so many of each.
-    let [before, after] = [from, to].map(|given| unsafe { nodes(given, count) });
-    let answer = driver.call(|function| {
-        // SAFETY: the program's call, with copies of its arguments that live as long.
-        unsafe { function(graph, list(&before, from), list(&after, to), count) }
-    });
-    rearranged("cuGraphAddDependencies", answer, around(graph.0))
+/// The edges of a graph are others now.
+pub(crate) fn rearranged(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
+    graphs(|graphs| graphs.around(graph.0))?.map_or(Ok(()), |root| made(function, CUgraph(root)))
 }
 
 /// Logic of `cuGraphDestroyNode`.
@@ -213,7 +113,10 @@ pub(crate) fn destroy_node(
     driver: &mut Driver<of::cuGraphDestroyNode::Signature>,
     node: CUgraphNode,
 ) -> Result<CUresult, Bypass> {
-    let root = around(node.0);
+    let root = graphs(|graphs| graphs.around(node.0))?;
     let answer = driver.pass();
-    rearranged("cuGraphDestroyNode", answer, root)
+    if let Some(root) = root.filter(|_| answer.is_success()) {
+        made("cuGraphDestroyNode", CUgraph(root))?;
+    }
+    Ok(answer)
 }

@@ -9,19 +9,19 @@ use std::{
 
 use super::{
     describe,
-    plan::{Launch, Work},
+    plan::{Plan, Work},
 };
 use crate::{
     cuda::{
-        arguments::nodes::{Held, Kernel, Params},
+        arguments::nodes::{OldKernel, read},
         call::{Bypass, Driver},
         functions::graph as of,
-        names::current_of,
+        names::{current_of, name_of},
         result::CUresult,
         types::{
-            CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D,
-            CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode, CUgraphNodeParams,
-            Key as _,
+            CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1,
+            CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext, CUevent, CUgraph, CUgraphExec, CUgraphNode,
+            CUgraphNodeParams, Key as _,
         },
     },
     kept::{
@@ -81,7 +81,7 @@ pub(crate) fn instantiate_with(
         unsafe { function(place, graph, held) }
     });
     if let Some(held) = held {
-        let told = Instantiation { stream, error_node: crate::cuda::names::name_of(held.error_node), ..held };
+        let told = Instantiation { stream, error_node: name_of(held.error_node), ..held };
         // SAFETY: the driver writes its results there.
         unsafe { params.cast::<Instantiation>().write_unaligned(told) };
     }
@@ -109,10 +109,10 @@ pub(crate) fn destroy_executable(
 }
 
 /// Notes an executable graph that does what another graph does.
-pub(crate) fn updated(executable: CUgraphExec, by: CUgraph) -> Result<(), Bypass> {
+pub(crate) fn updated(function: &'static str, executable: CUgraphExec, by: CUgraph) -> Result<(), Bypass> {
     let was_kept = graphs(|graphs| graphs.is_executable(executable.0))?;
     if was_kept && !graphs(|graphs| graphs.update(executable.0, by.0))? {
-        lose("cuGraphExecUpdate", Reason::Graph, executable)?;
+        lose(function, Reason::Graph, executable)?;
     }
     Ok(())
 }
@@ -132,115 +132,71 @@ pub(crate) fn enable(executable: CUgraphExec, node: CUgraphNode, is_enabled: c_u
 }
 
 /// Notes what a node of an executable graph does now.
-fn told(
+pub(crate) fn told(
     function: &'static str,
-    answer: CUresult,
     executable: CUgraphExec,
     node: CUgraphNode,
     work: impl FnOnce() -> Result<Work, Reason>,
-) -> Result<CUresult, Bypass> {
-    if answer.is_success() && graphs(|graphs| graphs.is_executable(executable.0))? {
-        match work() {
-            Ok(work) => {
-                let work = graphs(|graphs| graphs.as_before(executable.0, node.0, work))?;
-                if !graphs(|graphs| graphs.change_executable(executable.0, node.0, Arc::new(work)))? {
-                    lose(function, Reason::Graph, executable)?;
-                }
+) -> Result<(), Bypass> {
+    if !graphs(|graphs| graphs.is_executable(executable.0))? {
+        return Ok(());
+    }
+    match work() {
+        Ok(work) => {
+            let work = graphs(|graphs| graphs.as_before(executable.0, node.0, work))?;
+            if graphs(|graphs| graphs.change_executable(executable.0, node.0, Arc::new(work)))? {
+                Ok(())
+            } else {
+                lose(function, Reason::Graph, executable)
             }
-            Err(reason) => lose(function, reason, executable)?,
         }
+        Err(reason) => lose(function, reason, executable),
     }
-    Ok(answer)
 }
 
-fn pointer<T, U>(held: Option<&T>) -> *const U {
-    held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
+/// What the program has given the driver.
+fn given<T: Copy>(params: *const impl Sized) -> Result<T, Reason> {
+    // SAFETY: the driver has just read it.
+    unsafe { read(params.cast()) }.ok_or(Reason::Graph)
 }
 
-/// Words of the program's.
-///
-/// # Safety
-/// There are so many.
-unsafe fn words<T, const N: usize>(params: *const T) -> Result<[u64; N], Reason> {
-    if params.is_null() {
-        return Err(Reason::Graph);
-    }
-    // SAFETY: by the contract.
-    Ok(unsafe { params.cast::<[u64; N]>().read_unaligned() })
+pub(crate) fn launch(params: *const CUDA_KERNEL_NODE_PARAMS) -> Result<Work, Reason> {
+    describe::launch(&given(params)?).map(Work::Launch)
 }
 
-fn launch(held: Option<Held<Kernel>>) -> Result<Work, Reason> {
-    let launch: Launch = describe::launch(held.as_deref().ok_or(Reason::Graph)?)?;
-    Ok(Work::Launch(launch))
+pub(crate) fn old_launch(params: *const CUDA_KERNEL_NODE_PARAMS_v1) -> Result<Work, Reason> {
+    describe::launch(&given::<OldKernel>(params)?.into()).map(Work::Launch)
 }
 
-/// From each line `logic(function: further arguments) pass(..) => work;` makes the logic of a function that changes a
-/// node of an executable graph.
-macro_rules! told {
-    ($(
-        $logic:ident($function:ident: $($argument:ident: $type:ty),*)
-        $(let $held:ident = $value:expr;)? pass($($passed:expr),*) => $work:expr;
-    )+) => {
-        $(
-            #[doc = concat!("Logic of `", stringify!($function), "`.")]
-            pub(crate) fn $logic(
-                driver: &mut Driver<of::$function::Signature>,
-                executable: CUgraphExec,
-                node: CUgraphNode,
-                $($argument: $type),*
-            ) -> Result<CUresult, Bypass> {
-                $(
-                    // SAFETY: the program's argument.
-                    let $held = unsafe { $value };
-                )?
-                // SAFETY: the program's call, with copies of its arguments that live as long.
-                let answer = driver.call(|function| unsafe { function(executable, node, $($passed),*) });
-                told(stringify!($function), answer, executable, node, || $work)
-            }
-        )+
-    };
+pub(crate) fn copy(params: *const CUDA_MEMCPY3D, context: CUcontext) -> Result<Work, Reason> {
+    describe::copy(given(params)?, context.0)
 }
 
-told! {
-    execute_kernel(cuGraphExecKernelNodeSetParams_v2: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, false); pass(pointer(held.as_ref())) => launch(held);
-    execute_old_kernel(cuGraphExecKernelNodeSetParams: params: *const CUDA_KERNEL_NODE_PARAMS)
-        let held = Kernel::read(params, true); pass(pointer(held.as_ref())) => launch(held);
-    execute_copy(cuGraphExecMemcpyNodeSetParams: params: *const CUDA_MEMCPY3D, context: CUcontext)
-        let held = words(params); pass(params, context) => describe::copy(held?, context.0);
-    execute_set(cuGraphExecMemsetNodeSetParams: params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext)
-        let held = words(params); pass(params, context) => Ok(Work::Set { words: held?, context: context.0 });
-    execute_host(cuGraphExecHostNodeSetParams: params: *const CUDA_HOST_NODE_PARAMS)
-        let held = words::<_, 2>(params); pass(params) => {
-            let [function, data] = held?.map(|word| usize::try_from(word).expect("addresses have 64 bits here"));
-            Ok(Work::Host { function, data })
-        };
-    execute_child(cuGraphExecChildGraphNodeSetParams: child: CUgraph)
-        pass(child) => plan_of(child.0).map(|plan| Work::Child { graph: 0, plan }).ok_or(Reason::Graph);
-    execute_record(cuGraphExecEventRecordNodeSetEvent: event: CUevent)
-        pass(event) => Ok(Work::Record { event: event.0 });
-    execute_wait(cuGraphExecEventWaitNodeSetEvent: event: CUevent) pass(event) => Ok(Work::Wait { event: event.0 });
+pub(crate) fn set(params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext) -> Result<Work, Reason> {
+    Ok(Work::Set { words: given(params)?, context: context.0 })
 }
 
-fn plan_of(graph: usize) -> Option<super::plan::Plan> {
+pub(crate) fn host(params: *const CUDA_HOST_NODE_PARAMS) -> Result<Work, Reason> {
+    let [function, data] = given(params)?;
+    Ok(Work::Host { function, data })
+}
+
+pub(crate) fn child(graph: CUgraph) -> Result<Work, Reason> {
+    plan_of(graph.0).map(|plan| Work::Child { graph: 0, plan }).ok_or(Reason::Graph)
+}
+
+pub(crate) fn record(event: CUevent) -> Result<Work, Reason> {
+    Ok(Work::Record { event: event.0 })
+}
+
+pub(crate) fn wait(event: CUevent) -> Result<Work, Reason> {
+    Ok(Work::Wait { event: event.0 })
+}
+
+pub(crate) fn any(params: *const CUgraphNodeParams) -> Result<Work, Reason> {
+    describe::given(&given(params)?, plan_of)
+}
+
+fn plan_of(graph: usize) -> Option<Plan> {
     graphs(|graphs| graphs.plan(graph).cloned()).ok().flatten()
-}
-
-/// Logic of `cuGraphExecNodeSetParams`.
-pub(crate) fn execute(
-    driver: &mut Driver<of::cuGraphExecNodeSetParams::Signature>,
-    executable: CUgraphExec,
-    node: CUgraphNode,
-    params: *mut CUgraphNodeParams,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program's argument.
-    let mut held = unsafe { Params::read(params) };
-    let answer = driver.call(|function| {
-        let params = held.as_mut().map_or(ptr::null_mut(), |held| ptr::from_mut(held).cast());
-        // SAFETY: the program's call, with a copy of its argument that lives as long.
-        unsafe { function(executable, node, params) }
-    });
-    told("cuGraphExecNodeSetParams", answer, executable, node, || {
-        describe::given(held.as_deref().ok_or(Reason::Graph)?, plan_of)
-    })
 }

@@ -4,11 +4,11 @@
 use std::ffi::c_uint;
 
 use crate::cuda::{
-    arguments::nodes::{Kernel, Params, name_nodes, nodes},
+    arguments::nodes::{name_nodes, nodes},
     call::{Bypass, Driver},
     functions::stream as of_stream,
     result::CUresult,
-    types::{CUDA_KERNEL_NODE_PARAMS, CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUstream},
+    types::{CUgraphEdgeData, CUgraphNode, CUstream},
 };
 
 /// Names the nodes of a list that the driver has filled.
@@ -33,24 +33,6 @@ pub(crate) fn listed_edges(from: *mut CUgraphNode, to: *mut CUgraphNode, count: 
     listed(to, count);
 }
 
-/// After `cuGraphKernelNodeGetParams_v2`.
-pub(crate) fn look_at_kernel(params: *mut CUDA_KERNEL_NODE_PARAMS) {
-    // SAFETY: the driver has just filled it.
-    unsafe { Kernel::name(params, false) };
-}
-
-/// After `cuGraphKernelNodeGetParams`.
-pub(crate) fn look_at_old_kernel(params: *mut CUDA_KERNEL_NODE_PARAMS) {
-    // SAFETY: the driver has just filled it.
-    unsafe { Kernel::name(params, true) };
-}
-
-/// After `cuGraphNodeGetParams`.
-pub(crate) fn look_at_params(params: *mut CUgraphNodeParams) {
-    // SAFETY: the driver has just filled it.
-    unsafe { Params::name(params) };
-}
-
 /// Logic of `cuStreamUpdateCaptureDependencies_v2`.
 pub(crate) fn depend(
     driver: &mut Driver<of_stream::cuStreamUpdateCaptureDependencies_v2::Signature>,
@@ -61,7 +43,7 @@ pub(crate) fn depend(
     flags: c_uint,
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program says that there are so many.
-    let mut held = unsafe { nodes(list, count) };
+    let mut held = unsafe { nodes(list, if list.is_null() { 0 } else { count }) };
     let passed = if list.is_null() { list } else { held.as_mut_ptr() };
     // SAFETY: the program's call, with a copy of its list that lives as long.
     Ok(driver.call(|function| unsafe { function(stream, passed, data, count, flags) }))
@@ -76,7 +58,7 @@ pub(crate) fn depend_plainly(
     flags: c_uint,
 ) -> Result<CUresult, Bypass> {
     // SAFETY: the program says that there are so many.
-    let mut held = unsafe { nodes(list, count) };
+    let mut held = unsafe { nodes(list, if list.is_null() { 0 } else { count }) };
     let passed = if list.is_null() { list } else { held.as_mut_ptr() };
     // SAFETY: the program's call, with a copy of its list that lives as long.
     Ok(driver.call(|function| unsafe { function(stream, passed, count, flags) }))

@@ -6,16 +6,15 @@ use std::{collections::BTreeSet, sync::atomic::Ordering};
 use super::{current::current, forget_context};
 use crate::{
     cuda::{
-        arguments::nodes::nodes,
         call::{Bypass, Driver},
         functions::{
             context::cuDevicePrimaryCtxReset_v2,
-            stream::{cuStreamBeginCaptureToGraph, cuStreamDestroy_v2, cuStreamEndCapture},
+            stream::{cuStreamDestroy_v2, cuStreamEndCapture},
         },
         names,
         result::CUresult,
         threads,
-        types::{CUcontext, CUdevice, CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, Key as _},
+        types::{CUcontext, CUdevice, CUgraph, CUstream, Key as _},
     },
     kept::{
         KEPT, account, graphs, has_capture, memory,
@@ -137,36 +136,15 @@ fn device_of(context: CUcontext) -> Option<CUdevice> {
     answer.is_success().then_some(device)
 }
 
-/// Logic of `cuStreamBeginCaptureToGraph`.
-pub(crate) fn begin_capture_to_graph(
-    driver: &mut Driver<cuStreamBeginCaptureToGraph::Signature>,
-    stream: CUstream,
-    graph: CUgraph,
-    dependencies: *const CUgraphNode,
-    edges: *const CUgraphEdgeData,
-    count: usize,
-    mode: CUstreamCaptureMode,
-) -> Result<CUresult, Bypass> {
-    // SAFETY: the program says that there are so many.
-    let listed = unsafe { nodes(dependencies, count) };
-    let passed = if dependencies.is_null() { dependencies } else { listed.as_ptr() };
-    // SAFETY: the program's call, with a copy of its list that lives as long.
-    let answer = driver.call(|function| unsafe { function(stream, graph, passed, edges, count, mode) });
-    if answer.is_success() {
-        begun(stream)?;
-    }
-    Ok(answer)
-}
-
 /// A stream is being captured.
 pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
     changed(|captures| captures.insert(progress::captured(stream)))
 }
 
 /// A stream is being captured into a graph that is there.
-pub(crate) fn begun_again(stream: CUstream, graph: CUgraph) -> Result<(), Bypass> {
+pub(crate) fn begun_again(function: &'static str, stream: CUstream, graph: CUgraph) -> Result<(), Bypass> {
     begun(stream)?;
-    graphs::recapture(graph)
+    graphs::recapture(function, graph)
 }
 
 fn changed(change: impl FnOnce(&mut BTreeSet<usize>) -> bool) -> Result<(), Bypass> {
