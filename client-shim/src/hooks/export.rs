@@ -40,7 +40,8 @@ macro_rules! export {
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident $(, $bytes:ident)?))? $(gone($key:ident))?
+            $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         /// The class's hooks.
@@ -48,7 +49,9 @@ macro_rules! export {
             &[$(&$name::HOOK, $(export!(@variant $name $variant),)?)*];
 
         $(export! {
-            @row $name [$($variant)?] { $arguments [$(made $reason $out)? $(gone $key)?] [$(then $note)? $(=> $logic)?] }
+            @row $name [$($variant)?] {
+                $arguments [$(made $reason $out $($bytes)?)? $(gone $key)?] [$(then $note)? $(=> $logic)?]
+            }
         })*
     };
     (@row $name:ident [$($variant:ident)?] $rest:tt) => {
@@ -132,6 +135,11 @@ macro_rules! export {
             }
             return answer;
         }
+    };
+    (@counted $name:ident $function:ident ($($argument:ident),*) [made $reason:ident $out:ident $bytes:ident]) => {
+        export!(@guarded $function ($($argument),*) [then $crate::kept::account::lost_range(
+            stringify!($name), $crate::kept::account::Reason::$reason, written!($out), $bytes,
+        )]);
     };
     (@counted $name:ident $function:ident ($($argument:ident),*) [gone $key:ident]) => {
         if $crate::process::settings::is_recording() {

@@ -12,6 +12,8 @@
 //! [`state`]; it calls the driver through the entries, as the program does.
 
 mod around;
+#[cfg(test)]
+mod coverage;
 mod dlsym;
 mod export;
 mod notes;

@@ -30,6 +30,10 @@ macro_rules! reasons {
                     $(Self::$reason => $text,)+
                 }
             }
+
+            /// All of them: name and text.
+            #[cfg(test)]
+            pub(crate) const ALL: &[(&str, &str)] = &[$((stringify!($reason), $text)),+];
         }
     };
 }

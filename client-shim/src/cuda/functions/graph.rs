@@ -11,7 +11,7 @@ macro_rules! graph {
                 fn cuGraphAddBatchMemOpNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddChildGraphNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, child_graph: CUgraph,
@@ -35,11 +35,11 @@ macro_rules! graph {
                 fn cuGraphAddExternalSemaphoresSignalNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddExternalSemaphoresWaitNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddHostNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *const CUDA_HOST_NODE_PARAMS,
@@ -51,11 +51,11 @@ macro_rules! graph {
                 fn cuGraphAddMemAllocNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, node_params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddMemFreeNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, dptr: CUdeviceptr,
-                ) then kept::graphs::added(name!(), graph, written!(graph_node), None);
+                ) then kept::graphs::refuse(name!(), kept::account::Reason::GraphNode, graph);
                 fn cuGraphAddMemcpyNode(
                     graph_node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode,
                     num_dependencies: usize, copy_params: *const CUDA_MEMCPY3D, ctx: CUcontext,

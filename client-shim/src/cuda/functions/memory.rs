@@ -8,8 +8,7 @@ macro_rules! memory {
                 fn cuMemAdvise_v2(dev_ptr: CUdeviceptr, count: usize, advice: CUmem_advise, location: CUmemLocation);
                 fn cuMemAllocManaged(
                     dptr: *mut CUdeviceptr, bytesize: usize, flags: c_uint,
-                ) then kept::account::lost_range(name!(), kept::account::Reason::Managed, written!(dptr), bytesize,
-                );
+                ) made Managed(dptr, bytesize);
                 fn cuMemAllocPitch_v2(
                     dptr: *mut CUdeviceptr, pitch: *mut usize, width_in_bytes: usize, height: usize,
                     element_size_bytes: c_uint,

@@ -12,8 +12,8 @@
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where
 //! `written!(argument)` is what the driver has written through an argument, and `name!()` the function's name.
-//! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, and
-//! `gone(argument)` takes it out of the count. Logic behind `=>` is given the driver's function and all arguments, and
+//! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, or `made
+//! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Logic behind `=>` is given the driver's function and all arguments, and
 //! says itself when it calls it.
 //!
 //! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the
@@ -64,7 +64,8 @@ macro_rules! describe {
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident $(, $bytes:ident)?))? $(gone($key:ident))?
+            $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         /// The class's functions.
@@ -106,13 +107,22 @@ macro_rules! describe {
         #[cfg(test)]
         pub(super) const TEXTS: &[(&str, &str)] =
             &[$($(describe!(@text $name $variant $arguments),)? describe!(@text $name $arguments),)*];
+
+        /// Names of all rows, why what they make cannot be made again, and what is done after them or in their place.
+        #[cfg(test)]
+        pub(super) const FATES: &[(&str, Option<&str>, &str)] = &[$((
+            stringify!($name),
+            describe!(@reason $($reason)?),
+            concat!($(stringify!($note),)? $(stringify!($logic),)?),
+        ),)*];
     };
     (
         @checks
         $(
             $(#[$doc:meta])*
             fn $name:ident $arguments:tt $(/ $variant:ident)? $(: $effect:ident)?
-            $(made $reason:ident($out:ident))? $(gone($key:ident))? $(then $note:expr)? $(=> $logic:path)?;
+            $(made $reason:ident($out:ident $(, $bytes:ident)?))? $(gone($key:ident))?
+            $(then $note:expr)? $(=> $logic:path)?;
         )*
     ) => {
         $(const _: describe!(@declared $arguments) = $name;)*
@@ -122,6 +132,8 @@ macro_rules! describe {
     (@variant $name:ident $variant:ident) => { &$name::per_thread::FUNCTION };
     (@effect $usual:ident) => { Effect::$usual };
     (@effect $usual:ident $effect:ident) => { Effect::$effect };
+    (@reason) => { None };
+    (@reason $reason:ident) => { Some(stringify!($reason)) };
     (@text $name:ident $arguments:tt) => { (stringify!($name), stringify!($arguments)) };
     (@text $name:ident $variant:ident $arguments:tt) => {
         (concat!(stringify!($name), stringify!($variant)), stringify!($arguments))
@@ -129,13 +141,13 @@ macro_rules! describe {
 }
 
 macro_rules! classes {
-    ($($(#[$doc:meta])* $class:ident $file:ident,)+) => {
+    ($(#[doc = $subject:literal] $class:ident $file:ident,)+) => {
         $(#[macro_use] pub(crate) mod $file;)+
 
         /// What a function deals with.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Class {
-            $($(#[$doc])* $class,)+
+            $(#[doc = $subject] $class,)+
         }
 
         /// Every function, class by class.
@@ -144,6 +156,10 @@ macro_rules! classes {
         /// Names and argument types of all functions.
         #[cfg(test)]
         const TEXTS: &[&[(&str, &str)]] = &[$($file::TEXTS),+];
+
+        /// What each class deals with, and what becomes of its functions.
+        #[cfg(test)]
+        pub(crate) const FATES: &[(&str, &[(&str, Option<&str>, &str)])] = &[$(($subject, $file::FATES)),+];
     };
 }
 

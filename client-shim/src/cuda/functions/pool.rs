@@ -13,8 +13,7 @@ macro_rules! pool {
                 ) / _ptsz => kept::memory::stream_ordered::allocate;
                 fn cuMemAllocFromPoolAsync(
                     dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, stream: CUstream,
-                ) / _ptsz then kept::account::lost_range(name!(), kept::account::Reason::StreamOrdered, written!(dptr), bytesize,
-                );
+                ) / _ptsz made StreamOrdered(dptr, bytesize);
                 fn cuMemFreeAsync(dptr: CUdeviceptr, stream: CUstream) => kept::memory::freeing::in_order;
                 fn cuMemGetDefaultMemPool(
                     pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, type_: CUmemAllocationType,

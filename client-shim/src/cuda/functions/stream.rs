@@ -79,7 +79,10 @@ macro_rules! stream {
                 fn cuStreamBeginRecaptureToGraph(
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
-                ) / _ptsz then kept::objects::contexts::begun_again(name!(), stream, graph);
+                ) / _ptsz then {
+                    kept::objects::contexts::begun(stream)?;
+                    kept::graphs::refuse(name!(), kept::account::Reason::Graph, graph)
+                };
                 fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(

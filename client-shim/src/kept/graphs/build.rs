@@ -27,19 +27,18 @@ pub(crate) fn made(function: &'static str, graph: CUgraph) -> Result<(), Bypass>
         Ok(plan) => graphs(|graphs| graphs.keep(graph.0, plan))?.then_some(()).ok_or(Reason::GraphTooLarge),
         Err(reason) => Err(reason),
     };
-    kept.or_else(|reason| refuse(function, reason, graph.0))
+    kept.or_else(|reason| lose(function, reason, graph.0))
 }
 
-/// A graph cannot be made again.
-fn refuse(function: &'static str, reason: Reason, graph: usize) -> Result<(), Bypass> {
+/// A graph, or the one that it is part of, cannot be made again from now on.
+pub(crate) fn refuse(function: &'static str, reason: Reason, graph: CUgraph) -> Result<(), Bypass> {
+    graphs(|graphs| graphs.around(graph.0))?.map_or(Ok(()), |root| lose(function, reason, root))
+}
+
+fn lose(function: &'static str, reason: Reason, graph: usize) -> Result<(), Bypass> {
     graphs(|graphs| graphs.forget(graph))?;
     account::made(function, reason, graph.key());
     Ok(())
-}
-
-/// After `cuStreamBeginRecaptureToGraph`: what it leaves of the graph is told by nobody.
-pub(crate) fn recapture(function: &'static str, graph: CUgraph) -> Result<(), Bypass> {
-    refuse(function, Reason::Graph, graph.0)
 }
 
 /// Logic of `cuGraphDestroy`. It is forgotten first, since another one may get its handle at once.
@@ -83,10 +82,10 @@ pub(crate) fn added(
             if graphs(|graphs| graphs.add(root, node, edges))? {
                 Ok(())
             } else {
-                refuse(function, Reason::GraphTooLarge, root)
+                lose(function, Reason::GraphTooLarge, root)
             }
         }
-        Err(reason) => refuse(function, reason, root),
+        Err(reason) => lose(function, reason, root),
     }
 }
 
@@ -99,7 +98,7 @@ pub(crate) fn changed(function: &'static str, node: CUgraphNode, told: Option<CU
             // Otherwise it is of an embedded graph.
             if is_its_own { Ok(()) } else { made(function, CUgraph(root)) }
         }
-        Err(reason) => refuse(function, reason, root),
+        Err(reason) => lose(function, reason, root),
     }
 }
 

@@ -141,12 +141,6 @@ pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
     changed(|captures| captures.insert(progress::captured(stream)))
 }
 
-/// A stream is being captured into a graph that is there.
-pub(crate) fn begun_again(function: &'static str, stream: CUstream, graph: CUgraph) -> Result<(), Bypass> {
-    begun(stream)?;
-    graphs::recapture(function, graph)
-}
-
 fn changed(change: impl FnOnce(&mut BTreeSet<usize>) -> bool) -> Result<(), Bypass> {
     objects(|objects| {
         change(&mut objects.captures);
