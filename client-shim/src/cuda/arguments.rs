@@ -235,19 +235,19 @@ fn is_of_event(event: CUevent, subject: &mut Subject) {
 }
 
 translated! {
-    CUcontext(is_of_context), CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary, CUmemGenericAllocationHandle, CUmodule,
-    CUstream(is_of_stream),
+    CUcontext(is_of_context), CUevent(is_of_event), CUgraph, CUgraphExec, CUkernel, CUlibrary,
+    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream(is_of_stream),
 }
 
 // Handles of what is not made again: whoever has one was not recovered, or got it afterwards.
 plain! {
     CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
-    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmipmappedArray,
     CUsurfref, CUtexref, CUuserObject,
 }
 pointed_at! {
     CUarray, CUasyncCallbackHandle, CUdevResourceDesc, CUexternalMemory, CUexternalSemaphore,
-    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmemoryPool, CUmipmappedArray,
+    CUgraphicsResource, CUgreenCtx, CUlinkState, CUlogsCallbackHandle, CUmipmappedArray,
     CUsurfref, CUtexref, CUuserObject,
 }
 

@@ -56,7 +56,14 @@ fn fate(reason: Option<&str>, logic: &str) -> Option<Fate> {
     if let Some(reason) = reason.or(named) {
         return Some(Fate::Refused(text_of(reason)));
     }
-    let asks = ["kept::memory::pointers", "kept::graphs::listed", "kept::graphs::named", "kept::graphs::depend"];
+    let asks = [
+        "kept::memory::pointers",
+        "kept::memory::pools::attribute",
+        "kept::memory::pools::told",
+        "kept::graphs::listed",
+        "kept::graphs::named",
+        "kept::graphs::depend",
+    ];
     let writes = ["kept::code::variables::copied", "kept::code::variables::overwritten", "kept::code::variables::set"];
     match logic.as_str() {
         "" => None,

@@ -12,13 +12,14 @@ use crate::{
     cuda::{
         result::CUresult,
         types::{
-            CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmodule, CUstream, Key as _, c_void,
+            CUcontext, CUevent, CUfunction, CUjit_option, CUkernel, CUlibrary, CUmemAccessDesc, CUmemLocation,
+            CUmemoryPool, CUmodule, CUstream, Key as _, c_void,
         },
     },
     kept::{
         self,
         code::Variables,
-        memory::pinned,
+        memory::{pinned, region::DEVICE},
         objects::recipes::{Image, JitOption, Recipe, Setting},
     },
 };
@@ -89,7 +90,8 @@ impl Objects {
             | Recipe::KernelFunction { .. }
             | Recipe::HostRange { .. }
             | Recipe::HostMemory { .. }
-            | Recipe::Variable { .. } => false,
+            | Recipe::Variable { .. }
+            | Recipe::Pool { .. } => false,
         });
         anew.count()
     }
@@ -188,6 +190,21 @@ impl Objects {
                     let value = word.cast_signed();
                     let answer = driver!(kernel::cuFuncSetAttribute(CUfunction(current), *attribute, value));
                     checked("cuFuncSetAttribute", answer)?;
+                }
+                Setting::PoolAttribute(attribute) => {
+                    let mut value = *value;
+                    let place = (&raw mut value).cast();
+                    let answer = driver!(pool::cuMemPoolSetAttribute(CUmemoryPool(current), *attribute, place));
+                    checked("cuMemPoolSetAttribute", answer)?;
+                }
+                Setting::PoolAccess(device) => {
+                    let access = CUmemAccessDesc { location: CUmemLocation { kind: DEVICE, id: *device }, flags: word };
+                    let answer = driver!(pool::cuMemPoolSetAccess(CUmemoryPool(current), &raw const access, 1));
+                    checked("cuMemPoolSetAccess", answer)?;
+                }
+                Setting::PoolOfDevice(device) => {
+                    let answer = driver!(pool::cuDeviceSetMemPool(*device, CUmemoryPool(current)));
+                    checked("cuDeviceSetMemPool", answer)?;
                 }
                 Setting::StreamAttribute(attribute, 0) => {
                     let words = self.attribute(*object, *attribute);
@@ -328,6 +345,21 @@ fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Fail
             let mut event = CUevent(0);
             checked("cuEventCreate", driver!(event::cuEventCreate(&raw mut event, *flags)))?;
             Ok(event.0)
+        }
+        Recipe::Pool { device, properties } => {
+            let mut pool = CUmemoryPool(0);
+            let (call, answer) = match properties {
+                None => {
+                    let answer = driver!(pool::cuDeviceGetDefaultMemPool(&raw mut pool, *device));
+                    ("cuDeviceGetDefaultMemPool", answer)
+                }
+                Some(words) => {
+                    let answer = driver!(pool::cuMemPoolCreate(&raw mut pool, words.as_ptr().cast()));
+                    ("cuMemPoolCreate", answer)
+                }
+            };
+            checked(call, answer)?;
+            Ok(pool.0)
         }
         Recipe::HostRange { context, size, flags } => {
             enter(of("cuMemHostRegister", context)?)?;

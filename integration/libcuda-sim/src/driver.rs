@@ -7,6 +7,7 @@ use crate::copies;
 use crate::entry::private::Ended;
 use crate::graphs::Graphs;
 use crate::mps::{self, Link};
+use crate::pools::Pools;
 use crate::ptx::Module;
 use crate::stream::Event;
 use crate::used::Used;
@@ -83,6 +84,8 @@ pub(crate) struct Tables {
     pub(crate) reservations: HashMap<usize, usize>,
     /// Mapped memory.
     pub(crate) ranges: Ranges,
+    /// Memory pools.
+    pub(crate) pools: Pools,
     /// Bytes in use by device.
     pub(crate) used: Used,
     /// Pinned memory limit by device, 0 for none.

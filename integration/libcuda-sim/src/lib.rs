@@ -20,7 +20,7 @@
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
-//! What it does not have: memory pools but the default one, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
+//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;
@@ -35,6 +35,7 @@ mod entry;
 mod graphs;
 mod kernel;
 mod mps;
+mod pools;
 mod ptx;
 mod stream;
 mod used;

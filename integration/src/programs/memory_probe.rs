@@ -10,6 +10,7 @@ mod host;
 pub(super) mod mapped;
 mod objects;
 mod ordered;
+pub(super) mod pools;
 pub(super) mod tables;
 
 use super::gpu::{Argument, Gpu, GpuError, initialise};
@@ -210,6 +211,7 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
     let is_pitched = pitch >= 1000 && pitch.is_multiple_of(4) && is_filled_rows(pitched, pitch)?;
     check("cuMemFree", free(pitched))?;
     let ordered = ordered::work(&mut gpu)?;
+    let pools = pools::work()?;
     let threads_failed = threads();
     for (address, ..) in blocks {
         check("cuMemFree", free(address))?;
@@ -223,7 +225,7 @@ fn work(report: Report, mut gpu: Gpu, is_forking: bool) -> Result<Value, GpuErro
         json!({
             "is_aligned": is_aligned, "is_apart": is_apart, "ranges": ranges, "kinds": kinds, "are_known": are_known, "counted": counted,
             "twice": twice, "inside": inside, "are_intact": are_intact, "nothing": nothing, "too_much": too_much,
-            "is_pitched": is_pitched, "threads_failed": threads_failed, "is_all_back": is_all_back, "mapped": mapped, "ordered": ordered, "objects": objects,
+            "is_pitched": is_pitched, "threads_failed": threads_failed, "is_all_back": is_all_back, "mapped": mapped, "ordered": ordered, "objects": objects, "pools": pools,
             "tables": tables,
         }),
     );

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -15,6 +15,7 @@
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
 //!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
 //!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
+//! - `--pools` has memory of the default pool by its handle and of a pool of its own.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
@@ -31,6 +32,7 @@ mod graphs;
 mod last;
 mod observed;
 mod pinned;
+mod pools;
 mod scenes;
 mod stored;
 mod variables;
@@ -70,6 +72,7 @@ struct Options {
     has_library: bool,
     has_variable: bool,
     has_pinned: bool,
+    has_pools: bool,
     has_graphs: bool,
     has_strange_graph: bool,
     has_context: bool,
@@ -93,6 +96,7 @@ impl Options {
             has_library: false,
             has_variable: false,
             has_pinned: false,
+            has_pools: false,
             has_graphs: false,
             has_strange_graph: false,
             has_context: false,
@@ -114,6 +118,7 @@ impl Options {
                 "--library" => options.has_library = true,
                 "--variable" => options.has_variable = true,
                 "--pinned" => options.has_pinned = true,
+                "--pools" => options.has_pools = true,
                 "--graph" => options.has_graphs = true,
                 "--strange-graph" => options.has_strange_graph = true,
                 "--context" => options.has_context = true,
@@ -135,7 +140,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
                     [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -169,6 +174,9 @@ impl<'a> Probe<'a> {
         }
         if options.has_pinned {
             workload.ask_for_host_memory()?;
+        }
+        if options.has_pools {
+            workload.ask_for_pools()?;
         }
         if options.has_graphs {
             workload.ask_for_graphs()?;

@@ -145,6 +145,14 @@ fn what_a_program_has_written_to_variables_is_there_after_faults() {
 }
 
 #[test]
+fn memory_pools_and_what_was_set_on_them_are_there_after_faults() {
+    once(|subject| {
+        own_faults(&Sim::new(subject, &[]), &["--light", "--pools"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--pools"], false);
+    });
+}
+
+#[test]
 fn graphs_do_after_faults_what_they_did_before() {
     once(|subject| {
         let all = ["--graph", "--pinned", "--variable", "--library"];

@@ -12,6 +12,7 @@ pub(crate) mod mapping;
 pub(crate) mod own;
 pub(crate) mod pinned;
 pub(crate) mod pointers;
+pub(crate) mod pools;
 pub(crate) mod region;
 pub(crate) mod slabs;
 pub(crate) mod stream_ordered;

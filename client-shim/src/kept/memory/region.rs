@@ -24,7 +24,7 @@ pub(crate) const PAGE: u64 = 2 << 20;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 pub(super) const PINNED: u32 = 1;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
-pub(super) const DEVICE: u32 = 1;
+pub(crate) const DEVICE: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub(crate) const DESCRIPTOR: u32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.

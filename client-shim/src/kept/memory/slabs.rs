@@ -13,6 +13,7 @@ use super::{
     arena,
     extents::{Extents, GRAIN},
     kept_ranges::KeptRange,
+    pools::known::Pools,
     region::{PAGE, Region},
 };
 use crate::process::descriptors::Held;
@@ -86,6 +87,8 @@ pub(crate) struct Slabs {
     /// Freed by the program while a stream was being captured.
     pub(crate) deferred: Vec<u64>,
     last_number: u64,
+    /// What of the blocks is of pools.
+    pub(crate) pools: Pools,
 }
 
 impl Slabs {
@@ -186,6 +189,7 @@ impl Slabs {
     /// Frees a block; the slab's memory if that was the last one in it.
     pub(crate) fn remove(&mut self, address: u64) -> Option<Region> {
         let block = self.blocks.remove(&address)?;
+        self.pools.gave(address);
         let slab = self.slabs.get_mut(&block.slab).expect("a block lies in a slab");
         slab.free.give(address - block.slab, block.taken());
         if !slab.free.is_empty() {

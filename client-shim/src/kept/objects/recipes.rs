@@ -130,6 +130,12 @@ impl Recipes {
         self.settings.insert((object, setting), value);
     }
 
+    /// Notes a setting that one object alone can have.
+    pub(crate) fn set_alone(&mut self, object: usize, setting: Setting, value: u64) {
+        self.settings.retain(|(_, of), _| *of != setting);
+        self.set(object, setting, value);
+    }
+
     /// How many there are of each of [`KINDS`] but graphs, and bytes of images.
     pub(crate) fn totals(&self) -> ([u64; KINDS.len()], u64) {
         let mut counts = [0; KINDS.len()];
@@ -162,9 +168,9 @@ mod tests {
         recipes.keep(3, Recipe::KernelFunction { context: 0xc0, kernel: 2 });
         recipes.keep(4, module(0xc0));
         recipes.keep(5, function(4));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0], 10));
         assert!(recipes.forget(1));
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert!(!recipes.forget(3), "it went with the kernel");
         recipes.forget_context(0xc0);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
@@ -179,7 +185,7 @@ mod tests {
         let taken = recipes.take(4);
         assert_eq!(recipes.totals(), ([0; KINDS.len()], 0));
         recipes.put_back(taken);
-        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0], 10));
+        assert_eq!(recipes.totals(), ([0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0], 10));
         assert_eq!(recipes.settings.len(), 1);
     }
 
@@ -190,7 +196,7 @@ mod tests {
         recipes.keep(5, function(4));
         recipes.keep_first(5, || unreachable!("it is known"));
         recipes.keep(4, Recipe::Event { context: 0xc0, flags: 0 });
-        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
+        assert_eq!(recipes.totals(), ([0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0));
     }
 
     #[test]

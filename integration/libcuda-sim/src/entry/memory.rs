@@ -82,6 +82,7 @@ entry_points! {
         }
         let range = tables.ranges.free(address)?;
         discount(&mut tables, range.device, range.size);
+        tables.pools.gave(address);
         Ok(())
     }
 

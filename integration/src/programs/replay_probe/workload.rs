@@ -4,6 +4,7 @@
 use super::failed;
 use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
 use super::pinned::Pinned;
+use super::pools::Pools;
 use super::stored::Stored;
 use super::variables::Variables;
 use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
@@ -70,6 +71,7 @@ pub(super) struct Workload {
     of_library: Option<sys::CUkernel>,
     stored: Stored,
     pinned: Option<Pinned>,
+    pools: Option<Pools>,
     variables: Vec<Variables>,
     graphs: Option<Graphs>,
 }
@@ -122,6 +124,7 @@ impl Workload {
             of_library,
             stored,
             pinned: None,
+            pools: None,
             variables: Vec::new(),
             graphs: None,
         })
@@ -162,6 +165,12 @@ impl Workload {
     /// Has host memory of the driver's.
     pub(super) fn ask_for_host_memory(&mut self) -> Result<(), GpuError> {
         self.pinned = Some(Pinned::new()?);
+        Ok(())
+    }
+
+    /// Has memory of pools.
+    pub(super) fn ask_for_pools(&mut self) -> Result<(), GpuError> {
+        self.pools = Some(Pools::new()?);
         Ok(())
     }
 
@@ -355,6 +364,9 @@ impl Workload {
         wrong.extend(self.stored.wrong());
         if let Some(pinned) = &self.pinned {
             wrong.extend(pinned.wrong()?);
+        }
+        if let Some(pools) = &self.pools {
+            wrong.extend(pools.wrong()?);
         }
         for variables in &self.variables {
             wrong.extend(variables.wrong()?);

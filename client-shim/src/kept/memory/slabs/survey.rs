@@ -42,5 +42,6 @@ impl Slabs {
         for Block { context, .. } in self.blocks.values_mut() {
             *context = current(*context);
         }
+        self.pools.rename(current);
     }
 }

@@ -20,6 +20,7 @@ impl Recipe {
             }
             Self::HostRange { context, size, flags } => Self::HostRange { context: current(context), size, flags },
             Self::HostMemory { context, size, flags } => Self::HostMemory { context: current(context), size, flags },
+            Self::Pool { device, properties } => Self::Pool { device, properties },
             Self::Variable { context, of, is_of_library, name, size } => {
                 Self::Variable { context: current(context), of: current(of), is_of_library, name, size }
             }

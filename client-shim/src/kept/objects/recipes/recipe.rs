@@ -26,6 +26,12 @@ pub(crate) enum Setting {
     Cache(Option<c_int>),
     /// `cuCtxSetLimit`.
     Limit(c_uint),
+    /// `cuMemPoolSetAttribute`.
+    PoolAttribute(c_uint),
+    /// `cuMemPoolSetAccess` for this device.
+    PoolAccess(c_int),
+    /// `cuDeviceSetMemPool` of this device.
+    PoolOfDevice(c_int),
     /// One of the eight words of what `cuStreamSetAttribute` was given.
     StreamAttribute(c_uint, u8),
 }
@@ -55,6 +61,8 @@ pub(crate) enum Recipe {
     HostMemory { context: usize, size: usize, flags: c_uint },
     /// `cuModuleGetGlobal`, or `cuLibraryGetGlobal` with this context current.
     Variable { context: usize, of: usize, is_of_library: bool, name: CString, size: usize },
+    /// `cuMemPoolCreate` with these `CUmemPoolProps`, or the device's default pool.
+    Pool { device: c_int, properties: Option<[u64; 11]> },
 }
 
 impl Recipe {
@@ -69,7 +77,7 @@ impl Recipe {
             | Self::HostRange { context, .. }
             | Self::HostMemory { context, .. }
             | Self::Variable { context, .. } => Some(*context),
-            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } => None,
+            Self::Function { .. } | Self::Library { .. } | Self::Kernel { .. } | Self::Pool { .. } => None,
         }
     }
 
@@ -85,7 +93,8 @@ impl Recipe {
             | Self::Module { .. }
             | Self::Library { .. }
             | Self::HostRange { .. }
-            | Self::HostMemory { .. } => None,
+            | Self::HostMemory { .. }
+            | Self::Pool { .. } => None,
         }
     }
 
@@ -101,6 +110,7 @@ impl Recipe {
             Self::HostRange { .. } => 6,
             Self::HostMemory { .. } => 7,
             Self::Variable { .. } => 8,
+            Self::Pool { .. } => 9,
         }
     }
 
@@ -119,13 +129,14 @@ impl Recipe {
             | Self::KernelFunction { .. }
             | Self::HostRange { .. }
             | Self::HostMemory { .. }
-            | Self::Variable { .. } => 0,
+            | Self::Variable { .. }
+            | Self::Pool { .. } => 0,
         }
     }
 }
 
 /// Names of the kinds, by number.
-pub(crate) const KINDS: [&str; 11] = [
+pub(crate) const KINDS: [&str; 12] = [
     "streams",
     "events",
     "modules",
@@ -135,6 +146,7 @@ pub(crate) const KINDS: [&str; 11] = [
     "host_ranges",
     "host_allocations",
     "variables",
+    "pools",
     "graphs",
     "executable_graphs",
 ];

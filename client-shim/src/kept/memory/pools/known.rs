@@ -1,0 +1,120 @@
+//! Which pools there are, and what of our memory counts as theirs. Pure bookkeeping.
+//!
+//! Memory that a program asks a pool for is made like all other memory here; the driver's pool stays empty, and keeps
+//! what was set on it.
+
+use std::collections::BTreeMap;
+
+use crate::cuda::types::CUdevice;
+
+/// A pool of which memory is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pool {
+    /// Whose memory it gives.
+    pub(crate) device: CUdevice,
+    /// The most that it may have in bytes; 0 for all that there is.
+    most: u64,
+    used: u64,
+    high: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    by_handle: BTreeMap<usize, Pool>,
+    /// By address, of what was allocated from one: the pool and bytes.
+    pieces: BTreeMap<u64, (usize, u64)>,
+}
+
+impl Pools {
+    /// A pool is known from now on, or still.
+    pub(crate) fn know(&mut self, handle: usize, device: CUdevice, most: u64) {
+        self.by_handle.entry(handle).or_insert(Pool { device, most, used: 0, high: 0 });
+    }
+
+    /// A pool by its handle.
+    pub(crate) fn get(&self, handle: usize) -> Option<Pool> {
+        self.by_handle.get(&handle).copied()
+    }
+
+    /// A pool is destroyed; what was allocated from it stays.
+    pub(crate) fn forget(&mut self, handle: usize) -> Option<Pool> {
+        self.by_handle.remove(&handle)
+    }
+
+    /// The driver has not destroyed it.
+    pub(crate) fn restore(&mut self, handle: usize, pool: Pool) {
+        self.by_handle.insert(handle, pool);
+    }
+
+    /// A piece was allocated from a pool.
+    pub(crate) fn took(&mut self, handle: usize, address: u64, size: u64) {
+        if let Some(pool) = self.by_handle.get_mut(&handle) {
+            pool.used += size;
+            pool.high = pool.high.max(pool.used);
+            self.pieces.insert(address, (handle, size));
+        }
+    }
+
+    /// A piece of memory is gone, of whichever pool or none.
+    pub(in crate::kept::memory) fn gave(&mut self, address: u64) {
+        if let Some((handle, size)) = self.pieces.remove(&address)
+            && let Some(pool) = self.by_handle.get_mut(&handle)
+        {
+            pool.used -= size;
+        }
+    }
+
+    /// What was used at most begins anew.
+    pub(crate) fn begin_high(&mut self, handle: usize) {
+        if let Some(pool) = self.by_handle.get_mut(&handle) {
+            pool.high = pool.used;
+        }
+    }
+
+    /// Pools have other handles now.
+    pub(in crate::kept::memory) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        let pools = std::mem::take(&mut self.by_handle).into_iter();
+        self.by_handle = pools.map(|(handle, pool)| (current(handle), pool)).collect();
+        self.pieces.values_mut().for_each(|(handle, _)| *handle = current(*handle));
+    }
+}
+
+impl Pool {
+    /// Whether it may have so many bytes more.
+    pub(crate) fn has_room(&self, size: u64) -> bool {
+        self.most == 0 || self.used.saturating_add(size) <= self.most
+    }
+
+    /// Bytes used now, and at most since that was begun.
+    pub(crate) fn usage(&self) -> [u64; 2] {
+        [self.used, self.high]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pools;
+
+    #[test]
+    fn what_is_allocated_counts_until_it_is_gone_whatever_the_pool_is_called() {
+        let mut pools = Pools::default();
+        pools.know(0x10, 0, 100);
+        pools.took(0x10, 0x1000, 60);
+        assert!(pools.get(0x10).is_some_and(|pool| pool.has_room(40) && !pool.has_room(41)));
+        pools.know(0x10, 0, 0);
+        pools.rename(|handle| handle + 1);
+        pools.took(0x11, 0x2000, 30);
+        pools.gave(0x1000);
+        pools.gave(0x1000);
+        assert_eq!(pools.get(0x11).map(|pool| pool.usage()), Some([30, 90]));
+        pools.begin_high(0x11);
+        assert_eq!(pools.get(0x11).map(|pool| pool.usage()), Some([30, 30]));
+        let gone = pools.forget(0x11).expect("it was there");
+        pools.gave(0x2000);
+        pools.restore(0x11, gone);
+        assert_eq!(pools.get(0x10), None);
+        pools.took(0x10, 0x3000, 5);
+        assert_eq!((pools.pieces.len(), pools.get(0x11)), (0, Some(gone)));
+    }
+}
