@@ -13,6 +13,8 @@ open_enum! {
         CUDA_ERROR_OUT_OF_MEMORY = 2,
         /// What NVIDIA's linker stub answers: there is no driver behind this function.
         CUDA_ERROR_STUB_LIBRARY = 34,
+        CUDA_ERROR_INVALID_CONTEXT = 201,
+        CUDA_ERROR_MAP_FAILED = 205,
         CUDA_ERROR_NOT_FOUND = 500,
         CUDA_ERROR_NOT_SUPPORTED = 801,
         CUDA_ERROR_MPS_CONNECTION_FAILED = 805,
@@ -69,6 +71,8 @@ mod tests {
         assert_eq!(CUresult::CUDA_SUCCESS.0, sys::CUresult::CUDA_SUCCESS as u32);
         assert_eq!(CUresult::CUDA_ERROR_INVALID_VALUE.0, sys::CUresult::CUDA_ERROR_INVALID_VALUE as u32);
         assert_eq!(CUresult::CUDA_ERROR_OUT_OF_MEMORY.0, sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
+        assert_eq!(CUresult::CUDA_ERROR_INVALID_CONTEXT.0, sys::CUresult::CUDA_ERROR_INVALID_CONTEXT as u32);
+        assert_eq!(CUresult::CUDA_ERROR_MAP_FAILED.0, sys::CUresult::CUDA_ERROR_MAP_FAILED as u32);
         assert_eq!(CUresult::CUDA_ERROR_NOT_SUPPORTED.0, sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32);
         assert_eq!(CUresult::CUDA_ERROR_STUB_LIBRARY.0, sys::CUresult::CUDA_ERROR_STUB_LIBRARY as u32);
         assert_eq!(

@@ -133,6 +133,13 @@ pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
     }
 }
 
+/// The same where more is kept than memory, so that somebody notes when it is destroyed.
+pub(crate) fn counted(function: &'static str, reason: Reason, object: u64) {
+    if settings::is_recording() {
+        made(function, reason, object);
+    }
+}
+
 /// An object was destroyed.
 pub(crate) fn gone(object: u64) {
     if is_on() {

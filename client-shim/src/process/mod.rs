@@ -8,6 +8,7 @@
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
 //! | [`panics`] | panics, which stay inside |
+//! | [`passing`] | descriptors that other processes of the user ask for |
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
@@ -20,5 +21,6 @@ pub(crate) mod glibc;
 pub(crate) mod log;
 pub(crate) mod maps;
 pub(crate) mod panics;
+pub(crate) mod passing;
 pub(crate) mod settings;
 pub(crate) mod signals;

@@ -20,7 +20,7 @@
 //! | `MPS_SIM_STAY_AT` | the same, and the function never returns | |
 //! | `MPS_SIM_TEAR_AT` | the same for `cuGraphLaunch`: its context dies when the first node of the graph is done | |
 //!
-//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles, compiled images
+//! What it does not have: pools that are shared with other processes, graphs with conditions or allocations, managed memory, textures, peer access, IPC handles of its own memory, compiled images
 //! (cubin), kernels other than those of [`kernel`]; each is refused with the error that a driver has for it.
 
 mod abi;

@@ -92,13 +92,13 @@ fn free(address: u64) -> sys::CUresult {
     unsafe { sys::cuMemFree_v2(address) }
 }
 
-fn fill(address: u64, size: usize, seed: u8) -> Result<(), GpuError> {
+pub(super) fn fill(address: u64, size: usize, seed: u8) -> Result<(), GpuError> {
     let bytes = filled(size, seed);
     // SAFETY: the source is as long as the copy; the driver checks the destination.
     check("cuMemcpyHtoD", unsafe { sys::cuMemcpyHtoD_v2(address, bytes.as_ptr().cast(), size) })
 }
 
-fn is_filled(address: u64, size: usize, seed: u8) -> Result<bool, GpuError> {
+pub(super) fn is_filled(address: u64, size: usize, seed: u8) -> Result<bool, GpuError> {
     let mut bytes = vec![0_u8; size];
     // SAFETY: the destination is as long as the copy; the driver checks the source.
     check("cuMemcpyDtoH", unsafe { sys::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), address, size) })?;

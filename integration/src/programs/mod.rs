@@ -10,6 +10,7 @@ pub mod bystander;
 pub mod first_alloc;
 pub mod gpu;
 pub mod heir;
+pub mod ipc_probe;
 pub mod memory_probe;
 pub mod notices;
 pub mod replay_probe;

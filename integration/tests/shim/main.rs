@@ -2,6 +2,7 @@
 
 mod contexts;
 mod gpu;
+mod ipc;
 mod memory;
 mod python_state;
 mod replay;

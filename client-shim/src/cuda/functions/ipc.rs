@@ -5,16 +5,18 @@ macro_rules! ipc {
         $then! {
             ipc: Ipc None;
             {
-                fn cuIpcCloseMemHandle(dptr: CUdeviceptr) gone(dptr);
-                fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent);
-                fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => kept::memory::pointers::ipc;
+                fn cuIpcCloseMemHandle(dptr: CUdeviceptr) => kept::memory::ipc::close;
+                fn cuIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent)
+                    then kept::account::counted(name!(), kept::account::Reason::Ipc, event.key());
+                fn cuIpcGetMemHandle(handle: *mut CUipcMemHandle, dptr: CUdeviceptr) => kept::memory::ipc::export;
                 fn cuIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) made Ipc(event);
                 fn cuIpcOpenMemHandle_v2(
                     pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint,
-                ) made Ipc(pdptr);
+                ) => kept::memory::ipc::open;
             }
             elsewhere {
-                fn cuIpcOpenMemHandle(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint) made Ipc(pdptr);
+                fn cuIpcOpenMemHandle(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, flags: c_uint)
+                    => kept::memory::ipc::open;
             }
         }
     };

@@ -33,7 +33,7 @@ use crate::{
 /// Memory of another process does not say on which device it is.
 const UNKNOWN_DEVICE: CUdevice = -1;
 
-fn own<T>(work: impl FnOnce(&mut Own) -> T) -> Result<T, Bypass> {
+pub(super) fn own<T>(work: impl FnOnce(&mut Own) -> T) -> Result<T, Bypass> {
     memory(|memory| work(&mut memory.own))
 }
 
@@ -211,8 +211,7 @@ pub(crate) fn reserve(
     wanted: CUdeviceptr,
     flags: c_ulonglong,
 ) -> Result<CUresult, Bypass> {
-    let is_again = settings::is_replaying() || succession::is_named();
-    let (asked, wish) = if is_again { recoverable(size, alignment, wanted)? } else { (size, wanted) };
+    let (asked, wish) = place(size, alignment, wanted)?;
     // SAFETY: the program's call with the program's arguments, or with another size and wish.
     let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
     if answer.is_success() && !address.is_null() {
@@ -224,7 +223,10 @@ pub(crate) fn reserve(
 }
 
 /// How many bytes to reserve, and where. What the driver would refuse is not changed.
-fn recoverable(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(usize, CUdeviceptr), Bypass> {
+pub(super) fn place(size: usize, alignment: usize, wanted: CUdeviceptr) -> Result<(usize, CUdeviceptr), Bypass> {
+    if !settings::is_replaying() && !succession::is_named() {
+        return Ok((size, wanted));
+    }
     let (length, alignment) = (bytes(size), bytes(alignment).max(GRANULE));
     let is_sound = length > 0 && length.is_multiple_of(PAGE) && alignment.is_power_of_two();
     let rounded = length.checked_next_multiple_of(GRANULE).filter(|_| is_sound);

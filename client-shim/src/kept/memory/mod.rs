@@ -7,6 +7,7 @@ pub(crate) mod allocation;
 pub(crate) mod arena;
 mod extents;
 pub(crate) mod freeing;
+pub(crate) mod ipc;
 mod kept_ranges;
 pub(crate) mod mapping;
 pub(crate) mod own;
@@ -22,6 +23,7 @@ use std::{collections::BTreeMap, ffi::c_uint};
 
 use super::KEPT;
 use crate::{cuda::types::CUdevice, process::descriptors::Held};
+use ipc::Ipc;
 use kept_ranges::KeptRange;
 use own::Own;
 use slabs::Slabs;
@@ -33,6 +35,8 @@ pub(crate) struct Memory {
     pub(crate) slabs: Slabs,
     /// What it has by virtual memory management.
     pub(crate) own: Own,
+    /// What it has opened of other processes.
+    ipc: Ipc,
     /// By the flags that pinned memory was asked for with, those that the driver would tell of it.
     pinned_flags: BTreeMap<c_uint, c_uint>,
 }

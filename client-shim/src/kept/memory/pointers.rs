@@ -10,16 +10,12 @@ use super::slabs::Block;
 use crate::{
     cuda::{
         call::{Bypass, Driver},
-        functions::{
-            ipc::cuIpcGetMemHandle,
-            memory::{cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes},
-        },
+        functions::memory::{cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes},
         names,
         result::CUresult,
-        types::{CUdeviceptr, CUipcMemHandle, CUpointer_attribute},
+        types::{CUdeviceptr, CUpointer_attribute},
     },
     kept::{memory, objects::current::current},
-    process::log,
 };
 
 /// `CU_POINTER_ATTRIBUTE_…`.
@@ -27,6 +23,7 @@ const CONTEXT: CUpointer_attribute = 1;
 const BUFFER_ID: CUpointer_attribute = 7;
 const RANGE_START_ADDR: CUpointer_attribute = 11;
 const RANGE_SIZE: CUpointer_attribute = 12;
+const IS_LEGACY_IPC_CAPABLE: CUpointer_attribute = 10;
 const ALLOWED_HANDLE_TYPES: CUpointer_attribute = 14;
 
 /// Buffers of ours have numbers from here on; the driver counts up from one.
@@ -126,6 +123,12 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
         (Known::Block(start, _), RANGE_START_ADDR) => *start,
         (Known::Block(_, block), RANGE_SIZE) => block.size,
         (Known::Reserved(size), RANGE_SIZE) => *size,
+        (Known::Block(..), IS_LEGACY_IPC_CAPABLE) if !data.is_null() => {
+            // A truth value, of which the driver has written all bytes.
+            // SAFETY: as above.
+            unsafe { data.cast::<u8>().write(1) };
+            return;
+        }
         (Known::Block(..), ALLOWED_HANDLE_TYPES) if !data.is_null() => {
             // No kind of handle is allowed: the memory is not the program's to export.
             // SAFETY: the driver has just written at least so many bytes there.
@@ -138,17 +141,4 @@ fn correct(data: *mut c_void, attribute: CUpointer_attribute, known: &Known) {
         // SAFETY: each of these is a number or pointer of 64 bits, which the driver has just written.
         unsafe { data.cast::<u64>().write_unaligned(number) };
     }
-}
-
-/// Logic of `cuIpcGetMemHandle`: the driver makes such handles for its own memory alone, so ours is refused clearly.
-pub(crate) fn ipc(
-    _driver: &mut Driver<cuIpcGetMemHandle::Signature>,
-    _handle: *mut CUipcMemHandle,
-    address: CUdeviceptr,
-) -> Result<CUresult, Bypass> {
-    memory(|memory| memory.slabs.around(address))?.ok_or(Bypass::NotOurs)?;
-    log::complain(format_args!(
-        "memory that is kept has no IPC handle: cuIpcGetMemHandle fails with CUDA_ERROR_NOT_SUPPORTED (801)"
-    ));
-    Ok(CUresult::CUDA_ERROR_NOT_SUPPORTED)
 }

@@ -100,15 +100,9 @@ pub(crate) fn told_of(
 ) -> Result<(), Bypass> {
     match device_of(location, kind) {
         Some(device) => told(pool, device)?,
-        None => count(function, pool),
+        None => account::counted(function, Reason::Pool, pool.key()),
     }
     Ok(())
-}
-
-fn count(function: &'static str, pool: CUmemoryPool) {
-    if settings::is_recording() {
-        account::made(function, Reason::Pool, pool.key());
-    }
 }
 
 /// After `cuMemPoolCreate`: a pool is kept unless its memory is the host's, or is shared with other processes.
@@ -120,7 +114,7 @@ pub(crate) fn created(
     // SAFETY: the driver has just read it.
     let given = unsafe { properties.cast::<Properties>().read_unaligned() };
     if (given.kind, given.handle_types, given.location.kind) != (PINNED, 0, DEVICE) {
-        count(function, pool);
+        account::counted(function, Reason::Pool, pool.key());
         return Ok(());
     }
     let device = given.location.id;
@@ -164,7 +158,7 @@ pub(crate) fn chosen_for(
 ) -> Result<(), Bypass> {
     match device_of(location, kind) {
         Some(device) => chosen(device, pool)?,
-        None => count(function, pool),
+        None => account::counted(function, Reason::Pool, pool.key()),
     }
     Ok(())
 }

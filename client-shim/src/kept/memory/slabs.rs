@@ -181,6 +181,20 @@ impl Slabs {
         (!block.is_freed && address - start < block.size).then_some((start, block))
     }
 
+    /// The slab of the block that an address lies in: its number, where it begins and its bytes; and where the block
+    /// begins.
+    pub(super) fn piece_around(&self, address: u64) -> Option<(u64, u64, u64, u64)> {
+        let (start, block) = self.around(address)?;
+        let region = &self.slabs.get(&block.slab)?.region;
+        Some((region.descriptor.serial(), region.base, region.size, start))
+    }
+
+    /// What keeps the slab of this number.
+    pub(super) fn held(&self, piece: u64) -> Option<&Held> {
+        let mut all = self.slabs.values().map(|slab| &slab.region.descriptor);
+        all.find(|held| held.serial() == piece)
+    }
+
     /// The context that a block was allocated in.
     pub(crate) fn context_of(&self, address: u64) -> Option<usize> {
         self.blocks.get(&address).map(|block| block.context)

@@ -5,6 +5,7 @@ mod device;
 mod event;
 mod execute;
 mod graph;
+mod ipc;
 mod launch;
 mod library;
 mod memory;
@@ -40,6 +41,7 @@ fn address(name: &str) -> Option<*const c_void> {
             event::table(),
             execute::table(),
             graph::table(),
+            ipc::table(),
             launch::table(),
             library::table(),
             memory::table(),

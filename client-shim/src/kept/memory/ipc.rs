@@ -1,0 +1,342 @@
+//! Handles by which another process opens memory: `cuIpcGetMemHandle` and `cuIpcOpenMemHandle`.
+//!
+//! The driver makes such handles for its own memory alone. One of ours says where this process can be asked for the
+//! descriptor of the slab that a block lies in ([`passing`](crate::process::passing)), and where in it the block is.
+//! Who opens it under this library maps the slab as it would map what it has imported by a descriptor, so that both sides
+//! are recovered like any other memory. To the driver of a process without the library such a handle says nothing.
+#![expect(unsafe_code, reason = "calls the driver, and writes its result parameters")]
+
+use std::{collections::BTreeMap, io, os::fd::AsRawFd as _, ptr};
+
+use super::{
+    mapping::{self, own},
+    own::Reservation,
+    region::{DESCRIPTOR, DEVICE, PAGE, READ_WRITE, checked},
+};
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle_v2},
+        result::CUresult,
+        types::{
+            CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccessDesc, CUmemGenericAllocationHandle, CUmemLocation,
+            Key as _, c_uint,
+        },
+    },
+    kept::{
+        account::{self, Reason},
+        memory,
+        objects::current::current,
+    },
+    process::{
+        descriptors::Held,
+        log,
+        passing::{self, Secret},
+    },
+};
+
+/// What a handle of ours begins with. The driver's begin with numbers.
+const MAGIC: [u8; 8] = *b"ReMPSipc";
+
+/// What a handle of ours says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
+    /// Whom to ask.
+    secret: Secret,
+    /// For which piece of memory: a number that no other one has, or had.
+    piece: u64,
+    /// Its bytes.
+    size: u64,
+    /// Where in it the block begins.
+    offset: u64,
+}
+
+impl Said {
+    fn write(&self) -> CUipcMemHandle {
+        let mut bytes = [0; 64];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..24].copy_from_slice(&self.secret);
+        for (place, word) in bytes[24..48].chunks_exact_mut(8).zip([self.piece, self.size, self.offset]) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        CUipcMemHandle(bytes)
+    }
+
+    /// `None` of what is not ours, or is none that we have written.
+    fn read(CUipcMemHandle(bytes): &CUipcMemHandle) -> Option<Self> {
+        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let secret = *bytes[8..].first_chunk()?;
+        let said = Self { secret, piece: word(24)?, size: word(32)?, offset: word(40)? };
+        let is_sound = bytes.starts_with(&MAGIC) && said.size.is_multiple_of(PAGE) && said.offset < said.size;
+        is_sound.then_some(said)
+    }
+}
+
+/// What another process's memory is here.
+#[derive(Debug)]
+struct Opened {
+    base: u64,
+    size: u64,
+    /// How often it was opened and not closed.
+    count: u64,
+}
+
+/// All that this process has opened.
+#[derive(Debug, Default)]
+pub(crate) struct Ipc(BTreeMap<(Secret, u64), Opened>);
+
+/// For who listens: a slab's descriptor by its number.
+fn find(piece: u64) -> Option<Held> {
+    memory(|memory| memory.slabs.held(piece)?.copy_for_the_vault()).ok().flatten()
+}
+
+/// Logic of `cuIpcGetMemHandle`.
+pub(crate) fn export(
+    _driver: &mut Driver<cuIpcGetMemHandle::Signature>,
+    handle: *mut CUipcMemHandle,
+    address: CUdeviceptr,
+) -> Result<CUresult, Bypass> {
+    if handle.is_null() {
+        return Err(Bypass::ForTheDriver);
+    }
+    let (piece, base, size, start) = memory(|memory| memory.slabs.piece_around(address))?.ok_or(Bypass::NotOurs)?;
+    match passing::listening(find) {
+        Ok(secret) => {
+            let said = Said { secret, piece, size, offset: start - base };
+            // SAFETY: the program wants it there.
+            unsafe { handle.write_unaligned(said.write()) };
+            Ok(CUresult::CUDA_SUCCESS)
+        }
+        Err(error) => {
+            log::complain(format_args!(
+                "memory that is kept has no IPC handle, since nobody can be asked for it: {error}; cuIpcGetMemHandle \
+                 fails with CUDA_ERROR_NOT_SUPPORTED (801)"
+            ));
+            Ok(CUresult::CUDA_ERROR_NOT_SUPPORTED)
+        }
+    }
+}
+
+/// Logic of `cuIpcOpenMemHandle`.
+pub(crate) fn open(
+    driver: &mut Driver<cuIpcOpenMemHandle_v2::Signature>,
+    place: *mut CUdeviceptr,
+    handle: CUipcMemHandle,
+    _flags: c_uint,
+) -> Result<CUresult, Bypass> {
+    let Some(said) = Said::read(&handle) else {
+        let answer = driver.pass();
+        if answer.is_success() && !place.is_null() {
+            // SAFETY: the driver has just written there.
+            account::counted("cuIpcOpenMemHandle", Reason::Ipc, unsafe { *place });
+        }
+        return Ok(answer);
+    };
+    if place.is_null() {
+        return Ok(CUresult::CUDA_ERROR_INVALID_VALUE);
+    }
+    let (_, device) = current()?;
+    // What the driver says to a process about memory of its own.
+    if passing::is_own(said.secret) {
+        return Ok(CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    }
+    let again = memory(|memory| memory.ipc.again(&said))?;
+    let base = match again {
+        Some(base) => base,
+        None => match get(&said, device)? {
+            Ok(base) => base,
+            Err(why) => {
+                log::complain(format_args!(
+                    "another process's memory cannot be had: {why}; cuIpcOpenMemHandle fails with \
+                     CUDA_ERROR_MAP_FAILED (205)"
+                ));
+                return Ok(CUresult::CUDA_ERROR_MAP_FAILED);
+            }
+        },
+    };
+    // SAFETY: the program wants its result there.
+    unsafe { *place = base + said.offset };
+    Ok(CUresult::CUDA_SUCCESS)
+}
+
+/// Why there is no memory.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    /// It has ended, is another user's, or is in another network namespace.
+    #[error("the process that has it does not give it: {0}")]
+    Owner(#[from] io::Error),
+    /// The driver's answer.
+    #[error("{0} answers {1}")]
+    Driver(&'static str, u32),
+}
+
+/// Asks for a piece and maps it for this device; where it is.
+fn get(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass> {
+    let descriptor = match passing::ask(said.secret, said.piece) {
+        Ok(descriptor) => descriptor,
+        Err(error) => return Ok(Err(error.into())),
+    };
+    let mut handle = CUmemGenericAllocationHandle(0);
+    let from = ptr::without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or(usize::MAX));
+    let refused = |call, CUresult(answer): CUresult| Ok(Err(Refused::Driver(call, answer)));
+    if let Err(answer) = checked(driver!(mapping::cuMemImportFromShareableHandle(&raw mut handle, from, DESCRIPTOR))) {
+        return refused("cuMemImportFromShareableHandle", answer);
+    }
+    mapping::import(&raw mut handle, from, DESCRIPTOR)?;
+    let mapped = map(handle, said.size, device)?;
+    // The mapping and the descriptor hold it.
+    let released = own(|own| own.release(handle.key()))?;
+    let _nothing_to_do = driver!(mapping::cuMemRelease(handle));
+    drop(released);
+    match mapped {
+        Ok(base) => {
+            let opened = Opened { base, size: said.size, count: 1 };
+            let other = memory(|memory| memory.ipc.note(said, opened))?;
+            // Another thread has opened it meanwhile.
+            if let Some(other) = other {
+                unmap(base, said.size)?;
+                return Ok(Ok(other));
+            }
+            Ok(Ok(base))
+        }
+        Err((call, answer)) => refused(call, answer),
+    }
+}
+
+type Mapped = Result<u64, (&'static str, CUresult)>;
+
+fn map(handle: CUmemGenericAllocationHandle, size: u64, device: CUdevice) -> Result<Mapped, Bypass> {
+    let length = usize::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
+    let alignment = usize::try_from(PAGE).map_err(|_| Bypass::ForTheDriver)?;
+    let (asked, wish) = mapping::place(length, alignment, 0)?;
+    let mut base = 0;
+    let answer = driver!(mapping::cuMemAddressReserve(&raw mut base, asked, alignment, wish, 0));
+    if !answer.is_success() {
+        return Ok(Err(("cuMemAddressReserve", answer)));
+    }
+    own(|own| own.reserve(base, Reservation { size, reserved: asked.key() }))?;
+    let answer = driver!(mapping::cuMemMap(base, length, 0, handle, 0));
+    if !answer.is_success() {
+        unreserve(base, asked)?;
+        return Ok(Err(("cuMemMap", answer)));
+    }
+    mapping::map(base, length, 0, handle)?;
+    let access = CUmemAccessDesc { location: CUmemLocation { kind: DEVICE, id: device }, flags: READ_WRITE };
+    let answer = driver!(mapping::cuMemSetAccess(base, length, &raw const access, 1));
+    if !answer.is_success() {
+        unmap(base, size)?;
+        return Ok(Err(("cuMemSetAccess", answer)));
+    }
+    mapping::allow(base, length, &raw const access, 1)?;
+    Ok(Ok(base))
+}
+
+fn unmap(base: u64, size: u64) -> Result<CUresult, Bypass> {
+    let length = usize::try_from(size).map_err(|_| Bypass::ForTheDriver)?;
+    let unmapped = own(|own| own.unmap(base, size))?;
+    let answer = driver!(mapping::cuMemUnmap(base, length));
+    if !answer.is_success() {
+        own(|own| own.remap(unmapped))?;
+        return Ok(answer);
+    }
+    let reserved = own(|own| own.reservation(base))?.map_or(size, |found| found.reserved);
+    unreserve(base, usize::try_from(reserved).unwrap_or(length))?;
+    Ok(answer)
+}
+
+fn unreserve(base: u64, reserved: usize) -> Result<(), Bypass> {
+    own(|own| own.unreserve(base))?;
+    // Addresses that are not given back are only that.
+    let _nothing_to_do = driver!(mapping::cuMemAddressFree(base, reserved));
+    Ok(())
+}
+
+/// Logic of `cuIpcCloseMemHandle`.
+pub(crate) fn close(
+    driver: &mut Driver<cuIpcCloseMemHandle::Signature>,
+    address: CUdeviceptr,
+) -> Result<CUresult, Bypass> {
+    match memory(|memory| memory.ipc.close(address))? {
+        Closed::Unknown => Ok(account::after_free(address, driver.pass())),
+        Closed::StillOpen => Ok(CUresult::CUDA_SUCCESS),
+        Closed::Last(base, size) => unmap(base, size),
+    }
+}
+
+/// What a handle that is closed was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// None of ours.
+    Unknown,
+    /// It was opened more often than that.
+    StillOpen,
+    /// Nobody needs this range any longer.
+    Last(u64, u64),
+}
+
+impl Ipc {
+    /// Opens what is open already; where it is.
+    fn again(&mut self, said: &Said) -> Option<u64> {
+        let opened = self.0.get_mut(&(said.secret, said.piece))?;
+        opened.count += 1;
+        Some(opened.base)
+    }
+
+    /// Notes what was opened, unless it is open already: where.
+    fn note(&mut self, said: &Said, opened: Opened) -> Option<u64> {
+        if let Some(base) = self.again(said) {
+            return Some(base);
+        }
+        self.0.insert((said.secret, said.piece), opened);
+        None
+    }
+
+    fn close(&mut self, address: u64) -> Closed {
+        let is_there = |opened: &Opened| (opened.base..opened.base + opened.size).contains(&address);
+        let found = self.0.iter_mut().find(|(_, opened)| is_there(opened)).map(|(key, opened)| {
+            opened.count -= 1;
+            (*key, opened.count == 0, opened.base, opened.size)
+        });
+        match found {
+            None => Closed::Unknown,
+            Some((_, false, ..)) => Closed::StillOpen,
+            Some((key, true, base, size)) => {
+                self.0.remove(&key);
+                Closed::Last(base, size)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CUipcMemHandle, Closed, Ipc, Opened, PAGE, Said};
+
+    const SAID: Said = Said { secret: [7; 16], piece: 5, size: 3 * PAGE, offset: 512 };
+
+    #[test]
+    fn a_handle_says_what_was_written_and_others_say_nothing() {
+        assert_eq!(Said::read(&SAID.write()), Some(SAID));
+        assert_eq!(Said::read(&CUipcMemHandle([3; 64])), None);
+        for wrong in [Said { size: 5, ..SAID }, Said { offset: 3 * PAGE, ..SAID }, Said { size: 0, offset: 0, ..SAID }]
+        {
+            assert_eq!(Said::read(&wrong.write()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_opened_twice_is_mapped_once_and_goes_when_both_are_closed() {
+        let mut ipc = Ipc::default();
+        assert_eq!(ipc.again(&SAID), None);
+        assert_eq!(ipc.note(&SAID, Opened { base: 0x1000, size: SAID.size, count: 1 }), None);
+        assert_eq!(ipc.again(&Said { offset: 1024, ..SAID }), Some(0x1000), "another block of the same slab");
+        let other = Opened { base: 0x9000_0000, size: SAID.size, count: 1 };
+        assert_eq!(ipc.note(&SAID, other), Some(0x1000), "two threads at once");
+        assert_eq!(ipc.close(0x900), Closed::Unknown);
+        assert_eq!(
+            [0x1200, 0x1400, 0x1000].map(|at| ipc.close(at)),
+            [Closed::StillOpen, Closed::StillOpen, Closed::Last(0x1000, SAID.size),]
+        );
+        assert_eq!(ipc.close(0x1200), Closed::Unknown);
+    }
+}

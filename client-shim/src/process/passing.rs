@@ -1,0 +1,213 @@
+//! Descriptors of memory that another process of the same user asks for: how memory is shared by an IPC handle.
+//!
+//! A process that has given out a handle listens at an abstract socket whose name nobody can guess and the handle says.
+//! Whoever connects asks for one piece of memory by its number, one packet, and is given its descriptor, one packet. The
+//! kernel says whose process either end is; another user's gets nothing, and is not asked. A thread answers, one peer
+//! after the other, each within [`PATIENCE`]; a forked child has no part in it.
+#![expect(unsafe_code, reason = "takes descriptors that the kernel has just made, and uses sockets by number")]
+
+use std::{
+    io::{self, IoSlice, IoSliceMut, Read as _},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        socket::{
+            AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
+            accept4, bind, connect, getsockopt, listen, recvmsg, sendmsg, setsockopt, socket, sockopt,
+        },
+        time::{TimeVal, TimeValLike},
+    },
+    unistd::geteuid,
+};
+
+use super::{descriptors::Held, glibc};
+
+/// How long a peer may take for its packet, and a process for its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks for a peer while the process may have no more descriptors.
+const WITHOUT_ROOM: Duration = Duration::from_millis(10);
+/// Peers that may wait.
+const WAITING: i32 = 64;
+
+/// What nobody can guess of a socket's name.
+pub(crate) type Secret = [u8; 16];
+
+/// Finds a piece of memory by its number, as a copy of its descriptor.
+type Find = fn(u64) -> Option<Held>;
+
+/// This process's own, once it listens.
+static OWN: Mutex<Option<Secret>> = Mutex::new(None);
+
+fn own() -> MutexGuard<'static, Option<Secret>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_of(secret: Secret) -> String {
+    secret.iter().fold("remps-ipc-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
+fn address_of(secret: Secret) -> io::Result<UnixAddr> {
+    Ok(UnixAddr::new_abstract(name_of(secret).as_bytes())?)
+}
+
+/// Whether a secret is this process's own.
+pub(crate) fn is_own(secret: Secret) -> bool {
+    *own() == Some(secret)
+}
+
+/// Answers peers from now on, by what is found; what its socket is called.
+pub(crate) fn listening(find: Find) -> io::Result<Secret> {
+    let mut own = own();
+    if let Some(own) = *own {
+        return Ok(own);
+    }
+    let mut secret = Secret::default();
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let door = open()?;
+    let number = door.number().ok_or(Errno::EBADF)?;
+    bind(number, &address_of(secret)?)?;
+    listen(&borrowed(number), Backlog::new(WAITING)?)?;
+    if !glibc::detached_thread(Box::new(move || serve(&door, find))) {
+        return Err(io::Error::other("no thread could be started"));
+    }
+    *own = Some(secret);
+    Ok(secret)
+}
+
+/// A socket among our descriptors: one that a forked child closes.
+fn open() -> io::Result<Held> {
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+    Held::for_the_vault(socket.into_raw_fd()).map_err(io::Error::other)
+}
+
+fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the number was looked at just before. One that the program has closed meanwhile makes a call fail.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// Whether the other end is this user's, and has its limits set.
+fn is_mine(socket: RawFd) -> io::Result<bool> {
+    let limit = TimeVal::seconds(i64::try_from(PATIENCE.as_secs()).unwrap_or(1));
+    setsockopt(&borrowed(socket), sockopt::ReceiveTimeout, &limit)?;
+    setsockopt(&borrowed(socket), sockopt::SendTimeout, &limit)?;
+    Ok(getsockopt(&borrowed(socket), sockopt::PeerCredentials)?.uid() == geteuid().as_raw())
+}
+
+fn serve(door: &Held, find: Find) {
+    while let Some(number) = door.number() {
+        match accept4(number, SockFlag::SOCK_CLOEXEC) {
+            Ok(peer) => {
+                // SAFETY: the kernel has just made it for this process.
+                let peer = unsafe { OwnedFd::from_raw_fd(peer) };
+                // Who goes away, asks for nothing or says nothing is done with.
+                let _done = answer(peer.as_raw_fd(), find);
+            }
+            Err(Errno::EINTR | Errno::ECONNABORTED) => {}
+            // Without descriptors to spare there is nothing to give; the next one may have more luck.
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
+                thread::park_timeout(WITHOUT_ROOM);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+fn answer(peer: RawFd, find: Find) -> io::Result<()> {
+    if !is_mine(peer)? {
+        return Ok(());
+    }
+    let (asked, _) = receive(peer)?;
+    let found = find(asked);
+    let number = found.as_ref().and_then(Held::number);
+    send(peer, u64::from(number.is_some()), number)
+}
+
+/// Asks the process that has this socket for a piece of memory.
+pub(crate) fn ask(secret: Secret, piece: u64) -> io::Result<OwnedFd> {
+    let peer = open()?;
+    let number = peer.number().ok_or(Errno::EBADF)?;
+    connect(number, &address_of(secret)?)?;
+    if !is_mine(number)? {
+        return Err(io::Error::other("another user's process has the socket"));
+    }
+    send(number, piece, None)?;
+    receive(number)?.1.ok_or_else(|| io::Error::other("the memory is there no longer"))
+}
+
+fn send(socket: RawFd, word: u64, descriptor: Option<RawFd>) -> io::Result<()> {
+    let (packet, rights) = (word.to_le_bytes(), descriptor.map(|number| [number]));
+    let control: Vec<ControlMessage<'_>> = rights.iter().map(|list| ControlMessage::ScmRights(list)).collect();
+    loop {
+        match sendmsg::<()>(socket, &[IoSlice::new(&packet)], &control, MsgFlags::MSG_NOSIGNAL, None) {
+            Err(Errno::EINTR) => {}
+            sent => return Ok(sent.map(drop)?),
+        }
+    }
+}
+
+fn receive(socket: RawFd) -> io::Result<(u64, Option<OwnedFd>)> {
+    let mut packet = [0; 8];
+    loop {
+        let mut control = nix::cmsg_space!([RawFd; 4]);
+        let mut parts = [IoSliceMut::new(&mut packet)];
+        let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC);
+        let received = match received {
+            Err(Errno::EINTR) => continue,
+            received => received?,
+        };
+        let mut descriptors = Vec::new();
+        for message in received.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(numbers) = message {
+                // SAFETY: the kernel has just put them into this process's table for this message.
+                descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+            }
+        }
+        return if received.bytes == packet.len() {
+            Ok((u64::from_le_bytes(packet), descriptors.pop()))
+        } else {
+            Err(Errno::EBADMSG.into())
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::Write as _,
+        os::{
+            fd::IntoRawFd,
+            linux::net::SocketAddrExt,
+            unix::net::{SocketAddr, UnixStream},
+        },
+    };
+
+    use super::{Held, ask, is_own, listening, name_of};
+
+    fn find(piece: u64) -> Option<Held> {
+        (piece == 7).then(|| Held::for_the_vault(File::open("/proc/self/comm").unwrap().into_raw_fd()).unwrap())
+    }
+
+    #[test]
+    fn a_descriptor_is_given_to_whoever_knows_the_name_and_the_number() {
+        let secret = listening(find).expect("it listens");
+        assert_eq!(listening(find).expect("it listens already"), secret);
+        assert!(is_own(secret) && !is_own([0; 16]));
+        let mut given = File::from(ask(secret, 7).expect("it is there"));
+        assert!(std::io::read_to_string(&mut given).unwrap().len() > 1);
+        assert!(given.write_all(b"x").is_err(), "it is the very file, opened for reading");
+        assert_eq!(ask(secret, 8).unwrap_err().to_string(), "the memory is there no longer");
+        assert!(ask([0; 16], 7).is_err(), "nobody listens");
+        // Who comes by another kind of socket is refused by the kernel, and who leaves at once keeps nobody waiting.
+        let address = SocketAddr::from_abstract_name(name_of(secret)).unwrap();
+        assert!(UnixStream::connect_addr(&address).is_err());
+        drop(super::open().unwrap());
+        assert!(ask(secret, 7).is_ok());
+    }
+}

@@ -1,0 +1,33 @@
+//! Handles of memory for other processes, which this driver does not make of memory of its own: as where the real one
+//! says that a device is not capable of it. Of mapped memory the real one makes none anywhere.
+
+use crate::abi::{Out, entry_points};
+use crate::allocations::Owner;
+use crate::codes::Code;
+use crate::contexts::current;
+use std::ffi::c_uint;
+
+/// `CUipcMemHandle`: by value in a call.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Handle([u64; 8]);
+
+entry_points! {
+    fn cuIpcGetMemHandle(_handle: Out<Handle>, address: usize) {
+        let (driver, _) = current()?;
+        match driver.tables().ranges.find(address) {
+            Some((_, range)) if matches!(range.owner, Owner::Context(_)) => Err(Code::NOT_SUPPORTED),
+            _ => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    fn cuIpcOpenMemHandle_v2(_address: Out<usize>, _handle: Handle, _flags: c_uint) {
+        current()?;
+        Err(Code::INVALID_VALUE)
+    }
+
+    fn cuIpcCloseMemHandle(_address: usize) {
+        current()?;
+        Err(Code::INVALID_VALUE)
+    }
+}
