@@ -73,6 +73,12 @@ reasons! {
     Variable = "a function's address is another one after a reload",
     /// `cuGetExportTable`.
     PrivateTable = "nobody knows what this private table's functions do",
+    /// Per-thread default streams.
+    StreamOfAThread = "what is set on a thread's own default stream can be set by that thread alone",
+    /// `cuLinkCreate`.
+    Linker = "a linker at work is not begun again",
+    /// Functions that the driver calls.
+    Callback = "a function that the driver is to call is not registered again",
     /// Images without a readable length, or too many of them.
     Image = "the image cannot be kept",
     /// JIT options.

@@ -206,10 +206,21 @@ impl Objects {
                     let answer = driver!(pool::cuDeviceSetMemPool(*device, CUmemoryPool(current)));
                     checked("cuDeviceSetMemPool", answer)?;
                 }
+                Setting::PointerAttribute(attribute, address) => {
+                    enter(current)?;
+                    let place = (&raw const word).cast();
+                    // Memory that is freed has none any longer.
+                    let _gone = driver!(memory::cuPointerSetAttribute(place, *attribute, *address));
+                }
                 Setting::StreamAttribute(attribute, 0) => {
                     let words = self.attribute(*object, *attribute);
+                    // What has no recipe is a context, and this is said of its default stream.
+                    let stream = if recipe.is_some() { current } else { 0 };
+                    if recipe.is_none() {
+                        enter(current)?;
+                    }
                     let answer =
-                        driver!(stream::cuStreamSetAttribute(CUstream(current), *attribute, words.as_ptr().cast()));
+                        driver!(stream::cuStreamSetAttribute(CUstream(stream), *attribute, words.as_ptr().cast()));
                     checked("cuStreamSetAttribute", answer)?;
                 }
                 // With the first word.

@@ -114,6 +114,8 @@ impl Driver {
             }
         }
         let mut tables = self.tables();
+        tables.context_limits.retain(|(of, _), _| *of != handle);
+        tables.stream_attributes.retain(|(of, _), _| *of != handle);
         let owned: Vec<usize> = tables
             .ranges
             .0

@@ -78,6 +78,10 @@ pub(crate) struct Tables {
     pub(crate) storage: HashMap<(usize, usize), (usize, Option<Ended>)>,
     /// Handles of streams and events that were destroyed, to be given out again, the last one first.
     pub(crate) freed: Freed,
+    /// Limits that were set, by context and `CUlimit`.
+    pub(crate) context_limits: HashMap<(usize, usize), usize>,
+    /// Attributes that were set, by stream, or context for its default stream, and number.
+    pub(crate) stream_attributes: HashMap<(usize, u32), [u64; 8]>,
     /// VMM allocations by handle.
     pub(crate) allocations: HashMap<usize, Allocation>,
     /// Reserved address ranges: start and length.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -15,6 +15,7 @@
 //!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
 //!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
 //!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
+//! - `--settings` sets flags, limits and attributes of its context and streams.
 //! - `--pools` has memory of the default pool by its handle and of a pool of its own.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
@@ -34,6 +35,7 @@ mod observed;
 mod pinned;
 mod pools;
 mod scenes;
+mod settings;
 mod stored;
 mod variables;
 mod worker;
@@ -73,6 +75,7 @@ struct Options {
     has_variable: bool,
     has_pinned: bool,
     has_pools: bool,
+    has_settings: bool,
     has_graphs: bool,
     has_strange_graph: bool,
     has_context: bool,
@@ -97,6 +100,7 @@ impl Options {
             has_variable: false,
             has_pinned: false,
             has_pools: false,
+            has_settings: false,
             has_graphs: false,
             has_strange_graph: false,
             has_context: false,
@@ -119,6 +123,7 @@ impl Options {
                 "--variable" => options.has_variable = true,
                 "--pinned" => options.has_pinned = true,
                 "--pools" => options.has_pools = true,
+                "--settings" => options.has_settings = true,
                 "--graph" => options.has_graphs = true,
                 "--strange-graph" => options.has_strange_graph = true,
                 "--context" => options.has_context = true,
@@ -140,7 +145,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
                     [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -177,6 +182,9 @@ impl<'a> Probe<'a> {
         }
         if options.has_pools {
             workload.ask_for_pools()?;
+        }
+        if options.has_settings {
+            workload.ask_for_settings()?;
         }
         if options.has_graphs {
             workload.ask_for_graphs()?;

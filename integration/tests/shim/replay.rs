@@ -153,6 +153,14 @@ fn memory_pools_and_what_was_set_on_them_are_there_after_faults() {
 }
 
 #[test]
+fn what_is_set_on_contexts_and_streams_is_set_again_after_faults() {
+    once(|subject| {
+        own_faults(&Sim::new(subject, &[]), &["--light", "--settings"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--settings"], false);
+    });
+}
+
+#[test]
 fn graphs_do_after_faults_what_they_did_before() {
     once(|subject| {
         let all = ["--graph", "--pinned", "--variable", "--library"];

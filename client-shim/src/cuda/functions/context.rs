@@ -33,7 +33,7 @@ macro_rules! context {
                 fn cuCtxResetPersistingL2Cache();
                 fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::objects::streams::context_cache(config);
                 fn cuCtxSetCurrent(ctx: CUcontext) then cuda::threads::set(ctx.0);
-                fn cuCtxSetFlags(flags: c_uint);
+                fn cuCtxSetFlags(flags: c_uint) then kept::objects::current::set_current_flags(flags);
                 fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::objects::streams::limit(limit, value);
                 fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
                 fn cuCtxSynchronize(): FinishesContext;

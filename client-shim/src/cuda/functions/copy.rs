@@ -58,7 +58,7 @@ macro_rules! copy {
                 fn cuMemcpyBatchAsync_v2(
                     dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, stream: CUstream,
-                ) / _ptsz: SubmitsMany;
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts, sizes, count);
                 fn cuMemcpyDtoA_v2(
                     dst_array: CUarray, dst_offset: usize, src_device: CUdeviceptr, byte_count: usize,
                 ) / _ptds;
@@ -150,7 +150,7 @@ macro_rules! copy {
                     dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, fail_idx: *mut usize,
                     stream: CUstream,
-                ) / _ptsz: SubmitsMany;
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts, sizes, count);
                 fn cuMemcpyWithAttributesAsync(
                     dst: CUdeviceptr, src: CUdeviceptr, size: usize, attr: *mut CUmemcpyAttributes, stream: CUstream,
                 ) / _ptsz;

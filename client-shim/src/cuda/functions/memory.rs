@@ -34,7 +34,8 @@ macro_rules! memory {
                     num_attributes: c_uint, attributes: *mut CUpointer_attribute, data: *mut *mut c_void,
                     ptr: CUdeviceptr,
                 ) => kept::memory::pointers::attributes;
-                fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr);
+                fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr)
+                    then kept::objects::streams::pointer_attribute(value, attribute, ptr);
             }
             elsewhere {
                 fn cuMemAdvise(dev_ptr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice);

@@ -13,8 +13,8 @@
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where
 //! `written!(argument)` is what the driver has written through an argument, and `name!()` the function's name.
 //! `made Reason(argument)` counts what a successful call writes through the argument as not recoverable, or `made
-//! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Logic behind `=>` is given the driver's function and all arguments, and
-//! says itself when it calls it.
+//! Reason(argument, bytes)` a range of memory, and `gone(argument)` takes it out of the count. Logic behind `=>` is given
+//! the driver's function and all arguments, and says itself when it calls it.
 //!
 //! Each file has the rows of a class as a macro that hands them to another one: to `describe` here, which makes the
 //! driver's side of each function, and to the hooks' `export`, which makes ours. So whatever is to be made of every

@@ -17,8 +17,8 @@ macro_rules! module {
                 fn cuLinkCreate_v2(
                     num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
                     state_out: *mut CUlinkState,
-                );
-                fn cuLinkDestroy(state: CUlinkState);
+                ) made Linker(state_out);
+                fn cuLinkDestroy(state: CUlinkState) gone(state);
                 fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
@@ -58,7 +58,7 @@ macro_rules! module {
                 fn cuLinkCreate(
                     num_options: c_uint, options: *mut CUjit_option, option_values: *mut *mut c_void,
                     state_out: *mut CUlinkState,
-                );
+                ) made Linker(state_out);
             }
         }
     };

@@ -12,8 +12,10 @@ macro_rules! other {
                 fn cuDeviceRegisterAsyncNotification(
                     device: CUdevice, callback_func: CUasyncCallback, user_data: *mut c_void,
                     callback: *mut CUasyncCallbackHandle,
-                );
-                fn cuDeviceUnregisterAsyncNotification(device: CUdevice, callback: CUasyncCallbackHandle);
+                ) made Callback(callback);
+                fn cuDeviceUnregisterAsyncNotification(
+                    device: CUdevice, callback: CUasyncCallbackHandle,
+                ) gone(callback);
                 fn cuLogsCurrent(iterator_out: *mut CUlogIterator, flags: c_uint);
                 fn cuLogsDumpToFile(iterator: *mut CUlogIterator, path_to_file: *const c_char, flags: c_uint);
                 fn cuLogsDumpToMemory(
@@ -21,8 +23,8 @@ macro_rules! other {
                 );
                 fn cuLogsRegisterCallback(
                     callback_func: CUlogsCallback, user_data: *mut c_void, callback_out: *mut CUlogsCallbackHandle,
-                );
-                fn cuLogsUnregisterCallback(callback: CUlogsCallbackHandle);
+                ) made Callback(callback_out);
+                fn cuLogsUnregisterCallback(callback: CUlogsCallbackHandle) gone(callback);
                 fn cuProfilerInitialize(
                     config_file: *const c_char, output_file: *const c_char, output_mode: CUoutput_mode,
                 );
@@ -30,16 +32,16 @@ macro_rules! other {
                 fn cuProfilerStop();
             }
             elsewhere {
-                fn cuCoredumpDeregisterCompleteCallback(callback: CUcoredumpCallbackHandle);
-                fn cuCoredumpDeregisterStartCallback(callback: CUcoredumpCallbackHandle);
+                fn cuCoredumpDeregisterCompleteCallback(callback: CUcoredumpCallbackHandle) gone(callback);
+                fn cuCoredumpDeregisterStartCallback(callback: CUcoredumpCallbackHandle) gone(callback);
                 fn cuCoredumpRegisterCompleteCallback(
                     callback: CUcoredumpStatusCallback, user_data: *mut c_void,
                     callback_out: *mut CUcoredumpCallbackHandle,
-                );
+                ) made Callback(callback_out);
                 fn cuCoredumpRegisterStartCallback(
                     callback: CUcoredumpStatusCallback, user_data: *mut c_void,
                     callback_out: *mut CUcoredumpCallbackHandle,
-                );
+                ) made Callback(callback_out);
             }
         }
     };

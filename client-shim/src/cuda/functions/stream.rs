@@ -21,7 +21,8 @@ macro_rules! stream {
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
                 ) / _ptsz then kept::objects::contexts::begun(stream);
-                fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz;
+                fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz
+                    then kept::objects::streams::copied_attributes(&FUNCTION, dst, src);
                 fn cuStreamCreate(stream: *mut CUstream, flags: c_uint)
                     then kept::objects::streams::stream(written!(stream), flags, None);
                 fn cuStreamCreateWithPriority(
@@ -48,7 +49,7 @@ macro_rules! stream {
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamSetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue,
-                ) / _ptsz then kept::objects::streams::stream_attribute(stream, attr, value);
+                ) / _ptsz then kept::objects::streams::stream_attribute(&FUNCTION, stream, attr, value);
                 fn cuStreamSynchronize(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamUpdateCaptureDependencies_v2(
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,

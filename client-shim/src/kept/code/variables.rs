@@ -100,6 +100,22 @@ pub(crate) fn overwritten(to: CUdeviceptr, length: usize) -> Result<(), Bypass> 
     Target::new(to, length)?.written(None)
 }
 
+/// The same by several copies.
+pub(crate) fn overwritten_in_batch(to: *const CUdeviceptr, lengths: *const usize, count: usize) -> Result<(), Bypass> {
+    if !KEPT.has_variables.load(Ordering::Relaxed) {
+        return Err(Bypass::NotOurs);
+    }
+    for index in 0..count {
+        // SAFETY: the driver has just read so many.
+        let to = unsafe { to.wrapping_add(index).read_unaligned() };
+        // SAFETY: as above.
+        let length = unsafe { lengths.wrapping_add(index).read_unaligned() };
+        // Where there is no variable nothing is noted.
+        let _elsewhere = overwritten(to, length);
+    }
+    Ok(())
+}
+
 /// The same by a copy in several dimensions. One to an array, or to the host, writes no variable.
 pub(crate) fn overwritten_by(copy: *const impl WithDestination) -> Result<(), Bypass> {
     if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {

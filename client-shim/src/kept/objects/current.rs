@@ -64,6 +64,15 @@ pub(crate) fn retaining(
     Ok(answer)
 }
 
+/// After `cuCtxSetFlags`: a primary context is made again with its flags.
+pub(crate) fn set_current_flags(flags: c_uint) -> Result<(), Bypass> {
+    let (context, device) = current()?;
+    if objects(|objects| objects.contexts.primary(device))? == Some(context) {
+        set_flags(device, flags)?;
+    }
+    Ok(())
+}
+
 /// After `cuDevicePrimaryCtxSetFlags`.
 pub(crate) fn set_flags(device: CUdevice, flags: c_uint) -> Result<(), Bypass> {
     objects(|objects| objects.contexts.set_flags(device, flags))?;

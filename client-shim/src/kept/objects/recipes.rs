@@ -130,6 +130,22 @@ impl Recipes {
         self.settings.insert((object, setting), value);
     }
 
+    /// A stream has the attributes of another one, and no others.
+    pub(crate) fn copy_attributes(&mut self, to: usize, from: usize) {
+        if to == from {
+            return;
+        }
+        let is_attribute = |setting: &Setting| matches!(setting, Setting::StreamAttribute(..));
+        self.settings.retain(|(of, setting), _| *of != to || !is_attribute(setting));
+        let copies: Vec<_> = self
+            .settings
+            .iter()
+            .filter(|((of, setting), _)| *of == from && is_attribute(setting))
+            .map(|((_, setting), value)| ((to, *setting), *value))
+            .collect();
+        self.settings.extend(copies);
+    }
+
     /// Notes a setting that one object alone can have.
     pub(crate) fn set_alone(&mut self, object: usize, setting: Setting, value: u64) {
         self.settings.retain(|(_, of), _| *of != setting);
@@ -214,6 +230,22 @@ mod tests {
         assert_eq!(recipes.settings.len(), 2);
         recipes.forget_context(0xc0);
         assert_eq!(recipes.settings.into_keys().collect::<Vec<_>>(), [(0xc1, Setting::Limit(0))]);
+    }
+
+    #[test]
+    fn a_stream_that_gets_anothers_attributes_has_no_others() {
+        let mut recipes = Recipes::default();
+        for (of, setting, value) in
+            [(1, Setting::StreamAttribute(1, 0), 5), (2, Setting::StreamAttribute(8, 0), 6), (2, Setting::Limit(0), 7)]
+        {
+            recipes.set(of, setting, value);
+        }
+        recipes.copy_attributes(2, 1);
+        recipes.copy_attributes(1, 1);
+        let all: Vec<_> = recipes.all_settings();
+        let expected =
+            [(1, Setting::StreamAttribute(1, 0), 5), (2, Setting::Limit(0), 7), (2, Setting::StreamAttribute(1, 0), 5)];
+        assert_eq!(all, expected);
     }
 
     #[test]

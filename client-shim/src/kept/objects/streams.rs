@@ -1,4 +1,4 @@
-//! Streams and events, and what is set on streams and contexts: passed on and noted, so that all of it can be made again.
+//! Streams and events, and what is set on streams, contexts and addresses: passed on and noted, so that all of it can be made again.
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 use std::ffi::{c_int, c_uint};
@@ -11,10 +11,18 @@ use super::{
 use crate::{
     cuda::{
         call::Bypass,
+        functions::Function,
         names,
-        types::{CUevent, CUfunc_cache, CUlimit, CUstream, CUstreamAttrID, CUstreamAttrValue, Key as _},
+        types::{
+            CUdeviceptr, CUevent, CUfunc_cache, CUlimit, CUpointer_attribute, CUstream, CUstreamAttrID,
+            CUstreamAttrValue, Key as _, c_void,
+        },
     },
-    kept::{recipes, work::progress},
+    kept::{
+        account::{self, Reason},
+        recipes,
+        work::progress,
+    },
 };
 
 /// A stream was made.
@@ -38,17 +46,45 @@ pub(crate) fn limit(limit: CUlimit, value: usize) -> Result<(), Bypass> {
 /// Words of what a stream's attribute can be.
 const ATTRIBUTE_WORDS: u8 = 8;
 
+/// `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
+const LEGACY: usize = 1;
+const PER_THREAD: usize = 2;
+
+/// What a stream's attributes are noted by: its handle, and that of the context for its default stream. One that a
+/// thread has for itself can be set by that thread alone, so it is counted as not recoverable.
+fn object_of(function: &Function, stream: CUstream) -> Result<Option<usize>, Bypass> {
+    match stream.0 {
+        PER_THREAD => {}
+        0 if function.is_per_thread() => {}
+        0 | LEGACY => return context().map(Some),
+        handle => return Ok(Some(handle)),
+    }
+    account::counted(function.text(), Reason::StreamOfAThread, PER_THREAD.key());
+    Ok(None)
+}
+
+/// After `cuStreamCopyAttributes`.
+pub(crate) fn copied_attributes(function: &Function, to: CUstream, from: CUstream) -> Result<(), Bypass> {
+    if let (Some(to), Some(from)) = (object_of(function, to)?, object_of(function, from)?) {
+        recipes(|recipes| recipes.copy_attributes(to, from))?;
+    }
+    Ok(())
+}
+
 /// After `cuStreamSetAttribute`.
 pub(crate) fn stream_attribute(
+    function: &Function,
     stream: CUstream,
     attribute: CUstreamAttrID,
     value: *const CUstreamAttrValue,
 ) -> Result<(), Bypass> {
-    if !value.is_null() {
+    if let Some(object) = object_of(function, stream)?
+        && !value.is_null()
+    {
         for word in 0..ATTRIBUTE_WORDS {
             // SAFETY: a value has so many words, in whichever way they are used.
             let read = unsafe { value.cast::<u64>().wrapping_add(usize::from(word)).read_unaligned() };
-            recipes(|recipes| recipes.set(stream.0, Setting::StreamAttribute(attribute, word), read))?;
+            recipes(|recipes| recipes.set(object, Setting::StreamAttribute(attribute, word), read))?;
         }
     }
     Ok(())
@@ -58,4 +94,16 @@ pub(crate) fn stream_attribute(
 pub(crate) fn context_cache(preference: CUfunc_cache) -> Result<(), Bypass> {
     let context = context()?;
     recipes(|recipes| recipes.set(context, Setting::Cache(None), preference.into()))
+}
+
+/// After `cuPointerSetAttribute`: set again where the memory is still there.
+pub(crate) fn pointer_attribute(
+    value: *const c_void,
+    attribute: CUpointer_attribute,
+    address: CUdeviceptr,
+) -> Result<(), Bypass> {
+    let context = context()?;
+    // SAFETY: the one attribute that can be set is a truth value of 32 bits, which the driver has just read.
+    let word = unsafe { value.cast::<u32>().read_unaligned() };
+    recipes(|recipes| recipes.set(context, Setting::PointerAttribute(attribute, address), word.into()))
 }

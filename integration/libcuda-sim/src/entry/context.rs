@@ -142,9 +142,18 @@ entry_points! {
     }
 
     fn cuCtxGetLimit(bytes: Out<usize>, limit: c_int) {
-        current()?;
+        let (driver, context) = current()?;
         let index = usize::try_from(limit).map_err(|_| Code::INVALID_VALUE)?;
-        bytes.put(*LIMITS.get(index).ok_or(Code::INVALID_VALUE)?)
+        let usual = *LIMITS.get(index).ok_or(Code::INVALID_VALUE)?;
+        bytes.put(driver.tables().context_limits.get(&(context.handle, index)).copied().unwrap_or(usual))
+    }
+
+    fn cuCtxSetLimit(limit: c_int, bytes: usize) {
+        let (driver, context) = current()?;
+        let index = usize::try_from(limit).map_err(|_| Code::INVALID_VALUE)?;
+        LIMITS.get(index).ok_or(Code::INVALID_VALUE)?;
+        driver.tables().context_limits.insert((context.handle, index), bytes);
+        Ok(())
     }
 
     fn cuCtxGetApiVersion(context: usize, version: Out<c_uint>) {

@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::abi::{Out, entry_points};
+use crate::abi::{In, Out, entry_points};
 use crate::codes::{Code, Outcome};
 use crate::context::Context;
 use crate::contexts::current;
@@ -37,6 +37,17 @@ fn own_of(context: &Arc<Context>) -> Outcome<Arc<Stream>> {
     let handle = crate::driver::driver()?.new_handle();
     OWN.with_borrow_mut(|own| own.insert(key, handle));
     Stream::start(context, handle, 0, 0)
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW`, `…_SYNCHRONIZATION_POLICY`, `…_PRIORITY`, `…_MEM_SYNC_DOMAIN_MAP`,
+/// `…_MEM_SYNC_DOMAIN`: what streams have.
+const ATTRIBUTES: [c_uint; 5] = [1, 3, 8, 9, 10];
+
+/// What a stream's attributes are found by: its handle, or that of the context for its default stream.
+fn attributes_of(handle: usize) -> Outcome<(&'static Driver, usize)> {
+    let (driver, context, _) = stream(handle)?;
+    let is_default = matches!(handle, NULL_STREAM | LEGACY | PER_THREAD);
+    Ok((driver, if is_default { context.handle } else { handle }))
 }
 
 /// A stream of the current context.
@@ -108,7 +119,11 @@ entry_points! {
             return Err(Code::INVALID_HANDLE);
         }
         let (driver, context, stream) = stream(handle)?;
-        driver.tables().streams.remove(&handle);
+        {
+            let mut tables = driver.tables();
+            tables.streams.remove(&handle);
+            tables.stream_attributes.retain(|(of, _), _| *of != handle);
+        }
         // Its work still gets done, and whoever waits for that work still can.
         stream.close();
         let ticket = stream.ticket(&context);
@@ -158,6 +173,33 @@ entry_points! {
             return Ok(());
         }
         wait_in(&context, &stream, event)
+    }
+
+    fn cuStreamSetAttribute(handle: usize, attribute: c_uint, value: In<[u64; 8]>) {
+        let (driver, of) = attributes_of(handle)?;
+        if !ATTRIBUTES.contains(&attribute) {
+            return Err(Code::INVALID_VALUE);
+        }
+        driver.tables().stream_attributes.insert((of, attribute), value.get()?);
+        Ok(())
+    }
+
+    fn cuStreamGetAttribute(handle: usize, attribute: c_uint, value: Out<[u64; 8]>) {
+        let (driver, of) = attributes_of(handle)?;
+        if !ATTRIBUTES.contains(&attribute) {
+            return Err(Code::INVALID_VALUE);
+        }
+        value.put(driver.tables().stream_attributes.get(&(of, attribute)).copied().unwrap_or_default())
+    }
+
+    fn cuStreamCopyAttributes(to: usize, from: usize) {
+        let ((driver, to), (_, from)) = (attributes_of(to)?, attributes_of(from)?);
+        let mut tables = driver.tables();
+        for attribute in ATTRIBUTES {
+            let value = tables.stream_attributes.get(&(from, attribute)).copied().unwrap_or_default();
+            tables.stream_attributes.insert((to, attribute), value);
+        }
+        Ok(())
     }
 
     fn cuStreamGetCtx(handle: usize, context_handle: Out<usize>) {

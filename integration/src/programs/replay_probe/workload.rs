@@ -5,6 +5,7 @@ use super::failed;
 use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
 use super::pinned::Pinned;
 use super::pools::Pools;
+use super::settings::Settings;
 use super::stored::Stored;
 use super::variables::Variables;
 use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
@@ -72,6 +73,7 @@ pub(super) struct Workload {
     stored: Stored,
     pinned: Option<Pinned>,
     pools: Option<Pools>,
+    settings: Option<Settings>,
     variables: Vec<Variables>,
     graphs: Option<Graphs>,
 }
@@ -125,6 +127,7 @@ impl Workload {
             stored,
             pinned: None,
             pools: None,
+            settings: None,
             variables: Vec::new(),
             graphs: None,
         })
@@ -171,6 +174,12 @@ impl Workload {
     /// Has memory of pools.
     pub(super) fn ask_for_pools(&mut self) -> Result<(), GpuError> {
         self.pools = Some(Pools::new()?);
+        Ok(())
+    }
+
+    /// Has its context and streams set.
+    pub(super) fn ask_for_settings(&mut self) -> Result<(), GpuError> {
+        self.settings = Some(Settings::new(self.streams)?);
         Ok(())
     }
 
@@ -364,6 +373,9 @@ impl Workload {
         wrong.extend(self.stored.wrong());
         if let Some(pinned) = &self.pinned {
             wrong.extend(pinned.wrong()?);
+        }
+        if let Some(settings) = &self.settings {
+            wrong.extend(settings.wrong()?);
         }
         if let Some(pools) = &self.pools {
             wrong.extend(pools.wrong()?);

@@ -26,6 +26,8 @@ pub(crate) enum Setting {
     Cache(Option<c_int>),
     /// `cuCtxSetLimit`.
     Limit(c_uint),
+    /// `cuPointerSetAttribute` of this address.
+    PointerAttribute(c_uint, u64),
     /// `cuMemPoolSetAttribute`.
     PoolAttribute(c_uint),
     /// `cuMemPoolSetAccess` for this device.
