@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a handle | is translated |
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
-//! | a list of graphs' nodes that the driver reads, nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
+//! | a list of graphs' nodes that the driver reads ([`lists`]), nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
 //! | an address on the GPU, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
 //! | anything else | is passed as it is |
@@ -219,6 +219,7 @@ macro_rules! untranslatable {
 }
 
 mod launches;
+pub(crate) mod lists;
 pub(crate) mod nodes;
 pub(crate) mod structures;
 

@@ -160,6 +160,50 @@ fn the_manual_page_says_what_becomes_of_every_function() {
     assert_eq!(written, table(), "REMPS_WRITE=1 writes it");
 }
 
+/// Functions that set or make something and are passed on, by the beginnings of their names, with the reason.
+const PASSED_ON: &[(&str, &str)] = &[
+    ("cuCtxAttach", "only another reference to a context, for contexts that are refused"),
+    ("cuCtxDisablePeerAccess", "access that a program does without harms nobody when it comes again"),
+    ("cuCtxSetSharedMemConfig", "without effect since GPUs of 2014"),
+    ("cuFuncSetSharedMemConfig", "the same"),
+    ("cuFuncSet", "for launches of CUDA 3, which take what was set at once"),
+    ("cuParamSet", "the same"),
+    ("cuDeviceSetGraphMemAttribute", "sets counters to zero"),
+    ("cuMemAdvise", "of managed memory, which is refused"),
+    ("cuStreamAttachMemAsync", "the same"),
+    ("cuTexRef", "of texture references, which are refused"),
+    ("cuSurfRef", "the same"),
+    ("cuTensorMap", "written to memory of the program's, with addresses that stay"),
+    ("cuGraphics", "of resources that are refused once they are mapped"),
+    ("cuMulticast", "of multicast objects, which are refused"),
+    ("cuLogicalEndpoint", "of endpoints, which are refused"),
+    ("cuLinkAdd", "of linkers, which are refused"),
+    ("cuGraphBatchMemOp", "of nodes whose graph is refused"),
+    ("cuGraphExternalSemaphores", "the same"),
+    ("cuGraphExec", "of executable graphs whose graph was refused"),
+    ("cuGraphConditionalHandleCreate", "for nodes whose graph is refused"),
+    ("cuMemExportToShareableHandle", "a descriptor of its own, which nobody needs the driver for"),
+    ("cuMemPoolExport", "of pools that are refused"),
+    ("cuStreamAddCallback", "work of its stream, like a launch"),
+];
+
+#[test]
+fn nothing_that_is_set_is_lost_in_silence() {
+    let sets =
+        ["Set", "Create", "Register", "Advise", "Attach", "Enable", "Disable", "Bind", "Add", "Import", "Export"];
+    let all = FATES.iter().flat_map(|(_, functions)| *functions);
+    let passed_on: Vec<&str> = all
+        .filter(|(name, reason, logic)| fate(*reason, logic).is_none() && sets.iter().any(|word| name.contains(word)))
+        .map(|(name, ..)| *name)
+        .filter(|name| !name.contains("Get"))
+        .collect();
+    let known = |name: &&str| PASSED_ON.iter().any(|(beginning, _)| name.starts_with(beginning));
+    let lost: Vec<_> = passed_on.iter().filter(|name| !known(name)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    let listed = PASSED_ON.iter().filter(|(beginning, _)| !passed_on.iter().any(|name| name.starts_with(beginning)));
+    assert_eq!(listed.collect::<Vec<_>>(), [] as [&(&str, &str); 0], "nothing of that name is passed on");
+}
+
 #[test]
 fn fates_follow_from_rows() {
     assert_eq!(fate(None, ""), None);

@@ -77,6 +77,8 @@ reasons! {
     StreamOfAThread = "what is set on a thread's own default stream can be set by that thread alone",
     /// `cuLinkCreate`.
     Linker = "a linker at work is not begun again",
+    /// `cuCoredumpSetAttribute`.
+    CoreDump = "what is set for core dumps is not set again",
     /// Functions that the driver calls.
     Callback = "a function that the driver is to call is not registered again",
     /// Images without a readable length, or too many of them.
@@ -144,6 +146,11 @@ pub(crate) fn counted(function: &'static str, reason: Reason, object: u64) {
     if settings::is_recording() {
         made(function, reason, object);
     }
+}
+
+/// What something is counted by that has a small number in place of a handle. No address is so high.
+pub(crate) fn number(of: u32) -> u64 {
+    u64::MAX - u64::from(of)
 }
 
 /// An object was destroyed.

@@ -28,6 +28,7 @@ pub(crate) mod private;
 mod refusal;
 mod report;
 mod rest;
+mod set_again;
 mod steps;
 mod told;
 mod word;

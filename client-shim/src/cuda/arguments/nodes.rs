@@ -1,5 +1,5 @@
-//! Graphs' nodes, and their parameters as the driver's header lays them out: in calls with handles and addresses of the
-//! living copy.
+//! Parameters of graphs' nodes as the driver's header lays them out: in calls with handles and addresses of the living
+//! copy.
 #![expect(unsafe_code, reason = "reads the program's structures, as the driver does")]
 
 use std::{
@@ -8,13 +8,13 @@ use std::{
     ptr,
 };
 
-use super::{Argument, Launched, Pointee, Subject, Untranslatable, structures::translate};
+use super::{Launched, Pointee, Subject, Untranslatable, structures::translate};
 use crate::cuda::{
     moved::{self, Arguments},
     names::{current_of, name_of},
     types::{
-        CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNode,
-        CUgraphNodeParams, CUgraphNodeParams_filled, CUgraphNodeType,
+        CUDA_KERNEL_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS_v1, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraphNodeParams,
+        CUgraphNodeParams_filled, CUgraphNodeType,
     },
 };
 
@@ -279,33 +279,6 @@ impl Pointee for CUgraphNodeParams_filled {
     }
 }
 
-impl Argument for CUgraphNode {
-    type Held = Self;
-
-    fn hold(self, _launched: &Launched) -> Result<Self, Untranslatable> {
-        Ok(Self(current_of(self.0)))
-    }
-
-    fn pass(held: &Self) -> Self {
-        *held
-    }
-}
-
-// A list that the driver writes is named by whoever knows how long it is.
-impl Pointee for CUgraphNode {
-    type Copy = Vec<Self>;
-    const IS_WRITTEN: bool = true;
-
-    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
-        // SAFETY: by the contract, and the call says that there are so many.
-        Ok((!pointer.is_null()).then(|| unsafe { nodes(pointer, launched.count) }))
-    }
-
-    fn original(copy: &Vec<Self>) -> *const Self {
-        copy.as_ptr()
-    }
-}
-
 /// What a structure of the program's says; `None` of nothing.
 ///
 /// # Safety
@@ -313,28 +286,6 @@ impl Pointee for CUgraphNode {
 pub(crate) unsafe fn read<T: std::marker::Copy>(params: *const c_void) -> Option<T> {
     // SAFETY: by the contract.
     (!params.is_null()).then(|| unsafe { params.cast::<T>().read_unaligned() })
-}
-
-/// Nodes that a program names, in the living copy's handles.
-///
-/// # Safety
-/// There are so many.
-pub(crate) unsafe fn nodes(list: *const CUgraphNode, count: usize) -> Vec<CUgraphNode> {
-    // SAFETY: by the contract.
-    (0..count).map(|at| CUgraphNode(current_of(unsafe { list.wrapping_add(at).read_unaligned() }.0))).collect()
-}
-
-/// Names nodes that the driver has written.
-///
-/// # Safety
-/// There are so many.
-pub(crate) unsafe fn name_nodes(list: *mut CUgraphNode, count: usize) {
-    for place in (0..if list.is_null() { 0 } else { count }).map(|at| list.wrapping_add(at)) {
-        // SAFETY: by the contract.
-        let written = unsafe { place.read_unaligned() };
-        // SAFETY: as above.
-        unsafe { place.write_unaligned(CUgraphNode(name_of(written.0))) };
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ macro_rules! external {
                     mipmap: *mut CUmipmappedArray, ext_mem: CUexternalMemory,
                     mipmap_desc: *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
                 );
-                fn cuGraphicsMapResources(count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream) / _ptsz;
+                fn cuGraphicsMapResources(count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream) / _ptsz
+                    then kept::account::counted(name!(), kept::account::Reason::External, written!(resources).key());
                 fn cuGraphicsResourceGetMappedMipmappedArray(
                     mipmapped_array: *mut CUmipmappedArray, resource: CUgraphicsResource,
                 );
@@ -29,7 +30,7 @@ macro_rules! external {
                 fn cuGraphicsUnmapResources(
                     count: c_uint, resources: *mut CUgraphicsResource, stream: CUstream,
                 ) / _ptsz;
-                fn cuGraphicsUnregisterResource(resource: CUgraphicsResource);
+                fn cuGraphicsUnregisterResource(resource: CUgraphicsResource) gone(resource);
                 fn cuImportExternalMemory(
                     ext_mem_out: *mut CUexternalMemory, mem_handle_desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
                 ) made External(ext_mem_out);
@@ -74,8 +75,10 @@ macro_rules! external {
                     mem_handle: CUmemGenericAllocationHandle, mem_offset: cuuint64_t, size: cuuint64_t,
                     flags: c_ulonglong,
                 );
-                fn cuLogicalEndpointCreate(le_id: CUlogicalEndpointId, prop: *const CUlogicalEndpointProp);
-                fn cuLogicalEndpointDestroy(le_id: CUlogicalEndpointId);
+                fn cuLogicalEndpointCreate(le_id: CUlogicalEndpointId, prop: *const CUlogicalEndpointProp)
+                    then kept::account::counted(name!(), kept::account::Reason::Multicast, kept::account::number(le_id));
+                fn cuLogicalEndpointDestroy(le_id: CUlogicalEndpointId)
+                    then kept::account::gone(kept::account::number(le_id));
                 fn cuLogicalEndpointExport(
                     handle: *mut c_void, le_id: CUlogicalEndpointId, handle_type: CUlogicalEndpointIpcHandleType,
                 );
@@ -86,7 +89,7 @@ macro_rules! external {
                 fn cuLogicalEndpointIdReserve(base_le_id: *mut CUlogicalEndpointId, count: cuuint32_t);
                 fn cuLogicalEndpointImport(
                     le_id: CUlogicalEndpointId, handle: *const c_void, handle_type: CUlogicalEndpointIpcHandleType,
-                );
+                ) then kept::account::counted(name!(), kept::account::Reason::Multicast, kept::account::number(le_id));
                 fn cuLogicalEndpointQuery(le_id: CUlogicalEndpointId, count: cuuint32_t, query_status: *mut c_int);
                 fn cuLogicalEndpointUnbind(
                     le_id: CUlogicalEndpointId, dev: CUdevice, offset: cuuint64_t, size: cuuint64_t,

@@ -7,8 +7,10 @@ macro_rules! other {
             {
                 fn cuCoredumpGetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
                 fn cuCoredumpGetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
-                fn cuCoredumpSetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
-                fn cuCoredumpSetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize);
+                fn cuCoredumpSetAttribute(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize)
+                    then kept::account::counted(name!(), kept::account::Reason::CoreDump, kept::account::number(attrib));
+                fn cuCoredumpSetAttributeGlobal(attrib: CUcoredumpSettings, value: *mut c_void, size: *mut usize)
+                    then kept::account::counted(name!(), kept::account::Reason::CoreDump, kept::account::number(attrib));
                 fn cuDeviceRegisterAsyncNotification(
                     device: CUdevice, callback_func: CUasyncCallback, user_data: *mut c_void,
                     callback: *mut CUasyncCallbackHandle,

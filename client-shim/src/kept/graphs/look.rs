@@ -4,7 +4,7 @@
 use std::ffi::c_uint;
 
 use crate::cuda::{
-    arguments::nodes::{name_nodes, nodes},
+    arguments::lists::{name_nodes, nodes},
     call::{Bypass, Driver},
     functions::stream as of_stream,
     result::CUresult,

@@ -1,0 +1,113 @@
+//! What the program has set on objects, contexts and addresses, in a fresh copy of the driver.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::ffi::c_uint;
+
+use super::{
+    memory::{Failed, Renamed, checked},
+    objects::enter,
+};
+use crate::{
+    cuda::types::{CUfunction, CUkernel, CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUstream},
+    kept::{
+        memory::region::DEVICE,
+        objects::recipes::{Recipe, Setting},
+    },
+};
+
+/// Words of the value of a stream's attribute.
+const ATTRIBUTE_WORDS: u8 = 8;
+
+/// Sets everything again.
+pub(super) fn apply(
+    settings: &[(usize, Setting, u64)],
+    recipes: &[(usize, Recipe)],
+    renamed: &Renamed,
+) -> Result<(), Failed> {
+    for (object, setting, value) in settings {
+        let Some(&current) = renamed.get(object) else { continue };
+        let recipe = recipes.iter().find(|(handle, _)| handle == object).map(|(_, recipe)| recipe);
+        let is_kernel = matches!(recipe, Some(Recipe::Kernel { .. }));
+        // What was given in 32 bits was noted in 64.
+        let (word, number) = (u32::try_from(*value).unwrap_or(u32::MAX), usize::try_from(*value).unwrap_or(usize::MAX));
+        match setting {
+            Setting::Limit(limit) => {
+                enter(current)?;
+                checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(*limit, number)))?;
+            }
+            Setting::Cache(None) if recipe.is_none() => {
+                enter(current)?;
+                checked("cuCtxSetCacheConfig", driver!(context::cuCtxSetCacheConfig(word)))?;
+            }
+            Setting::Cache(Some(device)) if is_kernel => {
+                let answer = driver!(kernel::cuKernelSetCacheConfig(CUkernel(current), word, *device));
+                checked("cuKernelSetCacheConfig", answer)?;
+            }
+            Setting::Cache(_) => {
+                checked("cuFuncSetCacheConfig", driver!(kernel::cuFuncSetCacheConfig(CUfunction(current), word)))?;
+            }
+            Setting::Attribute(attribute, Some(device)) => {
+                let value = word.cast_signed();
+                let answer = driver!(kernel::cuKernelSetAttribute(*attribute, value, CUkernel(current), *device));
+                checked("cuKernelSetAttribute", answer)?;
+            }
+            Setting::Attribute(attribute, None) => {
+                let value = word.cast_signed();
+                let answer = driver!(kernel::cuFuncSetAttribute(CUfunction(current), *attribute, value));
+                checked("cuFuncSetAttribute", answer)?;
+            }
+            Setting::PoolAttribute(attribute) => {
+                let mut value = *value;
+                let place = (&raw mut value).cast();
+                let answer = driver!(pool::cuMemPoolSetAttribute(CUmemoryPool(current), *attribute, place));
+                checked("cuMemPoolSetAttribute", answer)?;
+            }
+            Setting::PoolAccess(device) => {
+                let access = CUmemAccessDesc { location: CUmemLocation { kind: DEVICE, id: *device }, flags: word };
+                let answer = driver!(pool::cuMemPoolSetAccess(CUmemoryPool(current), &raw const access, 1));
+                checked("cuMemPoolSetAccess", answer)?;
+            }
+            Setting::PoolOfDevice(device) => {
+                let answer = driver!(pool::cuDeviceSetMemPool(*device, CUmemoryPool(current)));
+                checked("cuDeviceSetMemPool", answer)?;
+            }
+            Setting::PointerAttribute(attribute, address) => {
+                enter(current)?;
+                let place = (&raw const word).cast();
+                // Memory that is freed has none any longer.
+                let _gone = driver!(memory::cuPointerSetAttribute(place, *attribute, *address));
+            }
+            Setting::StreamAttribute(attribute, 0) => {
+                let words = attribute_of(settings, *object, *attribute);
+                // What has no recipe is a context, and this is said of its default stream.
+                let stream = if recipe.is_some() { current } else { 0 };
+                if recipe.is_none() {
+                    enter(current)?;
+                }
+                let answer = driver!(stream::cuStreamSetAttribute(CUstream(stream), *attribute, words.as_ptr().cast()));
+                checked("cuStreamSetAttribute", answer)?;
+            }
+            // With the first word.
+            Setting::StreamAttribute(..) => {}
+        }
+    }
+    Ok(())
+}
+
+/// All words of a stream's attribute.
+fn attribute_of(
+    settings: &[(usize, Setting, u64)],
+    stream: usize,
+    attribute: c_uint,
+) -> [u64; ATTRIBUTE_WORDS as usize] {
+    let mut words = [0; ATTRIBUTE_WORDS as usize];
+    for (object, setting, value) in settings {
+        if let Setting::StreamAttribute(of, word) = setting
+            && (*object, *of) == (stream, attribute)
+            && let Some(place) = words.get_mut(usize::from(*word))
+        {
+            *place = *value;
+        }
+    }
+    words
+}
