@@ -29,6 +29,13 @@ impl Range {
         self.rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start()
     }
 
+    /// Its access as `mprotect` takes it.
+    pub(crate) fn protection(&self) -> libc::c_int {
+        let bits = [('r', libc::PROT_READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)];
+        let given = bits.into_iter().filter(|(letter, _)| self.access.contains(*letter));
+        given.fold(libc::PROT_NONE, |all, (_, bit)| all | bit)
+    }
+
     /// Whether it shares an address with another range.
     pub(crate) fn meets(&self, base: u64, size: u64) -> bool {
         self.start < base.saturating_add(size) && base < self.end
@@ -62,6 +69,7 @@ mod tests {
         assert!(range.meets(0x7f1_3000, 1) && !range.meets(0x7f1_4000, 1));
         let anonymous = Range::parse("700000000000-700000200000 ---p 00000000 00:00 0 ").unwrap();
         assert_eq!((anonymous.path(), anonymous.access.as_str()), ("", "---p"));
+        assert_eq!((range.protection(), anonymous.protection()), (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_NONE));
         assert!(!super::read().unwrap().is_empty());
     }
 }

@@ -79,6 +79,14 @@ impl<T: Copy> In<T> {
     }
 }
 
+impl<T> In<T> {
+    /// The value where it is.
+    pub(crate) fn get_ref(&self) -> Outcome<&T> {
+        // SAFETY: as for `Out`.
+        unsafe { self.0.as_ref() }.ok_or(Code::INVALID_VALUE)
+    }
+}
+
 impl In<*const u8> {
     /// Reads kernel argument `index`, which has `size` bytes, as a number.
     pub(crate) fn argument(&self, index: usize, size: usize) -> Outcome<u64> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -23,6 +23,8 @@
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
 //! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
+//! - `--private CALL,…` has each round call functions of a private table of which nobody knows what they take; the calls are
+//!   in `replay_probe/private.rs`, the table is the simulated driver's.
 //! - `--scene NAME` does nothing of that: it plays one scene of lost work, and says who hears of it.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
@@ -34,6 +36,7 @@ mod last;
 mod observed;
 mod pinned;
 mod pools;
+mod private;
 mod scenes;
 mod settings;
 mod stored;
@@ -44,6 +47,7 @@ mod workload;
 use super::gpu::{Argument, GpuError, initialise};
 use super::report::{Report, milliseconds};
 use last::Recovery;
+use private::Private;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::PathBuf;
@@ -82,6 +86,7 @@ struct Options {
     is_stuck: bool,
     is_light: bool,
     is_staying: bool,
+    private: Vec<String>,
     maps: Option<PathBuf>,
 }
 
@@ -107,6 +112,7 @@ impl Options {
             is_stuck: false,
             is_light: false,
             is_staying: false,
+            private: Vec::new(),
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -130,12 +136,15 @@ impl Options {
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
                 "--until-stdin-closes" => options.is_staying = true,
+                "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }
         }
         let known = ["oob", "trap", "misaligned", "assert"];
-        options.faults.iter().all(|kind| known.contains(&kind.as_str())).then_some(options)
+        let is_known = options.faults.iter().all(|kind| known.contains(&kind.as_str()))
+            && options.private.iter().all(|call| Private::CALLS.contains(&call.as_str()));
+        is_known.then_some(options)
     }
 }
 
@@ -145,7 +154,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--stuck] [--light] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
                     [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -194,6 +203,9 @@ impl<'a> Probe<'a> {
         }
         if options.has_context {
             workload.ask_for_context()?;
+        }
+        if !options.private.is_empty() {
+            workload.ask_for_private_functions(&options.private)?;
         }
         let workers = (0..options.threads).map(|_| Worker::start(workload.context())).collect::<Result<_, _>>()?;
         if options.is_stuck {

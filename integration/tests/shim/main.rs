@@ -4,6 +4,7 @@ mod contexts;
 mod gpu;
 mod ipc;
 mod memory;
+mod private;
 mod python_state;
 mod replay;
 mod scenes;

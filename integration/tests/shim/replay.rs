@@ -17,7 +17,7 @@ fn replaying(sim: &Sim, arguments: &[&str]) -> Command {
     command
 }
 
-fn finished(command: &mut Command) -> Finished {
+pub(super) fn finished(command: &mut Command) -> Finished {
     run(command, b"", LIMIT).expect("the probe runs")
 }
 
@@ -37,7 +37,7 @@ fn reason(finished: &Finished) -> String {
         .unwrap_or_default()
 }
 
-fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
+pub(super) fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
     assert_eq!(error_of(finished), None, "{context}: {finished:?}");
     let ends = events(finished, "end");
     let [end] = ends.as_slice() else {

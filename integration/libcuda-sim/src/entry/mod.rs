@@ -13,6 +13,7 @@ mod pointer;
 mod pool;
 pub(crate) mod private;
 mod query;
+mod strange;
 mod stream;
 mod transfer;
 mod virtual_memory;

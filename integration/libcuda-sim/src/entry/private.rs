@@ -7,6 +7,7 @@
 
 use super::context::retain;
 use super::launch::load_wrapped;
+use super::strange;
 use crate::abi::{In, Out, enter};
 use crate::codes::{Code, Outcome};
 use crate::contexts::current_handle;
@@ -45,6 +46,7 @@ pub(super) fn table(id: &[u8; 16]) -> Option<*const c_void> {
         b"\x6b\xd5\xfb\x6c\x5b\xf4\xe7\x4a\x89\x87\xd9\x39\x12\xfd\x9d\xf9" => Some(CUDART.0.as_ptr().cast()),
         b"\xc6\x93\x33\x6e\x11\x21\xdf\x11\xa8\xc3\x68\xf3\x55\xd8\x95\x93" => Some(STORAGE.0.as_ptr().cast()),
         b"\x26\x3e\x88\x60\x7c\xd2\x61\x43\x92\xf6\xbb\xd5\x00\x6d\xfa\x7e" => Some(CHECKS.0.as_ptr().cast()),
+        strange::NAME => Some(strange::table()),
         _ => None,
     }
 }

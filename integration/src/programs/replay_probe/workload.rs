@@ -5,6 +5,7 @@ use super::failed;
 use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
 use super::pinned::Pinned;
 use super::pools::Pools;
+use super::private::Private;
 use super::settings::Settings;
 use super::stored::Stored;
 use super::variables::Variables;
@@ -76,6 +77,7 @@ pub(super) struct Workload {
     settings: Option<Settings>,
     variables: Vec<Variables>,
     graphs: Option<Graphs>,
+    private: Option<Private>,
 }
 
 impl Workload {
@@ -130,6 +132,7 @@ impl Workload {
             settings: None,
             variables: Vec::new(),
             graphs: None,
+            private: None,
         })
     }
 
@@ -137,6 +140,12 @@ impl Workload {
     #[expect(clippy::unused_self, reason = "there is one once there is a workload")]
     pub(super) fn context(&self) -> usize {
         current()
+    }
+
+    /// Has every round call these private functions.
+    pub(super) fn ask_for_private_functions(&mut self, calls: &[String]) -> Result<(), GpuError> {
+        self.private = Some(Private::new(calls, self.streams[0], current())?);
+        Ok(())
     }
 
     /// Rounds so far.
@@ -299,6 +308,9 @@ impl Workload {
         }
         if let Some(graphs) = &mut self.graphs {
             graphs.round(&self.gpu, first)?;
+        }
+        if let Some(private) = &mut self.private {
+            private.round()?;
         }
         self.count += 2;
         self.rounds += 1;

@@ -1,0 +1,112 @@
+//! Calls of a private table's functions of which nobody knows what they take: the simulated driver's own table, with a
+//! function for each thing that a program can pass.
+#![expect(unsafe_code, reason = "functions without a public declaration")]
+
+use super::failed;
+use crate::programs::gpu::{GpuError, Stream};
+use crate::programs::memory_probe::check;
+use cudarc::driver::sys;
+
+/// The table's name.
+const NAME: [u8; 16] = *b"\x57\x7a\x01\x9e\xd0\x3c\x4b\x66\x8e\x21\x0f\x5d\x93\xb8\x6a\xc4";
+/// What objects are made with.
+const NUMBER: u64 = 0x0b1e_c700;
+
+/// Registers that a function does not use are given nothing, so that nothing that a compiler has left there is taken for
+/// an argument.
+type One<A> = extern "C" fn(A, usize, usize, usize, usize, usize) -> u32;
+type Two<A, B> = extern "C" fn(A, B, usize, usize, usize, usize) -> u32;
+
+/// The table.
+#[repr(C)]
+struct Table {
+    bytes: usize,
+    count: One<*mut u64>,
+    stream: Two<usize, *mut u64>,
+    described: Two<*const Described, *mut u64>,
+    make: Two<*mut usize, u64>,
+    use_made: Two<usize, *mut u64>,
+    function: One<*mut usize>,
+    weigh: extern "C" fn(u64, u64, u64, u64, u64, u64, u64, f64, u64) -> f64,
+    context: One<*mut usize>,
+}
+
+/// A structure with a handle in it.
+#[repr(C)]
+struct Described {
+    size: usize,
+    stream: usize,
+}
+
+/// Which of them a program calls in each round, and what it has from before.
+pub(super) struct Private {
+    table: &'static Table,
+    calls: Vec<String>,
+    stream: usize,
+    context: usize,
+    /// Where a structure lies that outlives calls.
+    kept: Box<Described>,
+    made: usize,
+}
+
+impl Private {
+    /// Known calls.
+    pub(super) const CALLS: [&'static str; 8] =
+        ["count", "stream", "described", "kept", "make", "function", "weigh", "context"];
+
+    /// Makes none yet.
+    pub(super) fn new(calls: &[String], stream: Stream, context: usize) -> Result<Self, GpuError> {
+        let mut table = std::ptr::null();
+        // SAFETY: the result is a variable of ours, the name has sixteen bytes.
+        check("cuGetExportTable", unsafe { sys::cuGetExportTable(&raw mut table, NAME.as_ptr().cast()) })?;
+        // SAFETY: the driver has just given the table of this name, which stays.
+        let table = unsafe { &*table.cast::<Table>() };
+        if table.bytes != size_of::<Table>() {
+            return Err(failed("cuGetExportTable", "another table"));
+        }
+        let stream = stream.0.expose_provenance();
+        let kept = Box::new(Described { size: size_of::<Described>(), stream });
+        Ok(Self { table, calls: calls.to_vec(), stream, context, kept, made: 0 })
+    }
+
+    /// All calls once; an answer that is not the right one is an error.
+    pub(super) fn round(&mut self) -> Result<(), GpuError> {
+        for call in self.calls.clone() {
+            let found = self.call(&call);
+            if found != (0, true) {
+                return Err(failed("a private function", format_args!("{call}: {found:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer, and whether the result is right.
+    fn call(&mut self, call: &str) -> (u32, bool) {
+        let table = self.table;
+        let mut number = 0;
+        let mut address = 0;
+        match call {
+            "count" => ((table.count)(&raw mut number, 0, 0, 0, 0, 0), number >= 100),
+            "stream" => ((table.stream)(self.stream, &raw mut number, 0, 0, 0, 0), number == 1),
+            "described" => {
+                let described = Described { size: size_of::<Described>(), stream: self.stream };
+                let answer = (table.described)(&raw const described, &raw mut number, 0, 0, 0, 0);
+                // It is the program's own and still says the same.
+                (answer, number == 1 && described.stream == self.stream)
+            }
+            "kept" => ((table.described)(&raw const *self.kept, &raw mut number, 0, 0, 0, 0), number == 1),
+            "make" => {
+                let answer = if self.made == 0 { (table.make)(&raw mut self.made, NUMBER, 0, 0, 0, 0) } else { 0 };
+                let used = (table.use_made)(self.made, &raw mut number, 0, 0, 0, 0);
+                (answer.max(used), number == NUMBER)
+            }
+            "function" => ((table.function)(&raw mut address, 0, 0, 0, 0, 0), address != 0),
+            "weigh" => {
+                let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
+                (0, (weight - 12_345_678.5).abs() < 0.1)
+            }
+            "context" => ((table.context)(&raw mut address, 0, 0, 0, 0, 0), address == self.context),
+            _ => (1, false),
+        }
+    }
+}
