@@ -127,6 +127,11 @@ pub(crate) fn is_former(address: NonNull<c_void>) -> bool {
     generation() > 0 && base_of(address) == Some(FIRST.load(Ordering::Acquire))
 }
 
+/// Whether two addresses lie in one library.
+pub(crate) fn is_of_the_same_library(address: NonNull<c_void>, other: NonNull<c_void>) -> bool {
+    base_of(address).is_some_and(|base| base_of(other) == Some(base))
+}
+
 /// Whether a library of the driver was found, so that what is not in it is missing.
 pub(crate) fn is_driver_known() -> bool {
     !KEPT.load(Ordering::Acquire).is_null()

@@ -71,8 +71,12 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
         interval.end();
     }
     if answer.is_success() && settings::is_keeping() {
-        let surroundings =
-            kept::Surroundings { has_context: evidence::offer, is_short: state::settle, report: state::report };
+        let surroundings = kept::Surroundings {
+            has_context: evidence::offer,
+            is_short: state::settle,
+            report: state::report,
+            private: recovery::private::report,
+        };
         if kept::begin(surroundings) {
             state::begin();
         }

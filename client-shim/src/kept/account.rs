@@ -251,13 +251,16 @@ fn write_report() {
     let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
     let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
     let lost = KEPT.account.with(|account| account.list());
+    // Under no lock of ours.
+    let (private, of_private) = KEPT.surroundings.get().map(|of| (of.private)()).unwrap_or_default();
+    let comma = if lost.is_empty() || of_private.is_empty() { "" } else { "," };
     let vault = KEPT
         .surroundings
         .get()
         .and_then(|of| (of.report)())
         .map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
     let mut line = format!(
-        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"not_recoverable":[{lost}]}}"#,
+        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
         process::id()
     );
     line.push('\n');

@@ -97,6 +97,8 @@ pub(crate) struct Surroundings {
     pub(crate) is_short: fn(),
     /// A member of the report at the program's end, in JSON.
     pub(crate) report: fn() -> Option<String>,
+    /// Private functions that the program has called, and which of them are in a recovery's way: two lists in JSON.
+    pub(crate) private: fn() -> (String, String),
 }
 
 /// Memory is kept from now on: the driver has been initialised in this process. Whether this is the first time.
@@ -133,6 +135,14 @@ pub(crate) fn recipes<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypa
 /// Works on the graphs, if more is kept than memory.
 pub(crate) fn graphs<T>(work: impl FnOnce(&mut Graphs) -> T) -> Result<T, Bypass> {
     if settings::is_recording() && is_on() { Ok(KEPT.graphs.with(work)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// What an object is that can be made again, by the living copy's handle. What is known by its address is none.
+pub(crate) fn kind_of(handle: usize) -> Option<&'static str> {
+    let of_recipe = recipes(|recipes| recipes.kind_of(handle)).ok().flatten();
+    let is_context = || objects(|objects| objects.contexts.has(handle)).unwrap_or(false);
+    let is_of_graph = || graphs(|graphs| graphs.has(handle)).unwrap_or(false);
+    of_recipe.or_else(|| is_context().then_some("contexts")).or_else(|| is_of_graph().then_some("graphs"))
 }
 
 /// The same without a lock.

@@ -9,6 +9,7 @@
 //! | [`log`] | lines on standard error |
 //! | [`panics`] | panics, which stay inside |
 //! | [`passing`] | descriptors that other processes of the user ask for |
+//! | [`peek`] | memory by addresses that may be none |
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
@@ -22,5 +23,6 @@ pub(crate) mod log;
 pub(crate) mod maps;
 pub(crate) mod panics;
 pub(crate) mod passing;
+pub(crate) mod peek;
 pub(crate) mod settings;
 pub(crate) mod signals;

@@ -45,7 +45,7 @@ use crate::{
     cuda::{
         arguments::Subject,
         copies, errors,
-        functions::{Function, lookup::cuInit},
+        functions::{Effect, Function, lookup::cuInit},
         gate, library,
         result::CUresult,
         threads::{self, Here},
@@ -100,6 +100,43 @@ pub(crate) fn through(
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
     threads::here(|here| pass(here, called, subject, call))
+}
+
+/// One call that is in no table of ours: of a function of which nobody knows what it takes. It passes the gate, and if it
+/// finds the context dead that is the beginning of a recovery; but it says nothing of work, and nothing of lost work is
+/// told by it, since what it returns may be no code.
+pub(crate) fn aside(call: &mut dyn FnMut() -> CUresult) {
+    if !is_armed() {
+        call();
+        return;
+    }
+    threads::here(|here| pass_aside(here, call));
+}
+
+fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
+    if here.passer.is_inside() {
+        call();
+        return;
+    }
+    let mut is_again = false;
+    loop {
+        // Where it stays closed the call is made all the same: its answer cannot be made up.
+        let pass = gate::enter(&here.passer, PATIENCE);
+        let generation = library::generation();
+        here.arrive(generation);
+        let answer = call();
+        let Some(meaning) = errors::meaning(answer) else { return };
+        evidence::hear(answer);
+        let is_capturing = kept::is_capturing().unwrap_or(true);
+        if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
+            return;
+        }
+        drop(pass);
+        match steps::after(answer, meaning, Effect::None, generation, is_again) {
+            Verdict::Again => is_again = true,
+            Verdict::Answer(_) => return,
+        }
+    }
 }
 
 fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {

@@ -40,9 +40,7 @@ pub(super) fn obstacles(of_memory: Vec<String>) -> Result<(), Refusal> {
     if kept::is_capturing().unwrap_or(false) {
         all.push("a stream is being captured".to_owned());
     }
-    if let Some((table, place)) = private::unknown_call() {
-        all.push(format!("function {place} of the private table \"{table}\", of which nobody knows what it takes"));
-    }
+    all.extend(private::obstacle());
     all.extend(account::living().into_iter().map(|(function, reason)| format!("{function}: {reason}")));
     if all.is_empty() {
         return Ok(());

@@ -269,6 +269,7 @@ fn exchange(
     interval.end();
     match made {
         Ok(renamed) => {
+            private::ended(library::generation(), &led);
             let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
             (recovery.descriptors, recovery.mappings) = (cut.descriptors, cut.mappings);
             reached("dead-amputated");

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::process::Command;
 
 /// The probe with everything kept and recovered.
-fn replaying(sim: &Sim, arguments: &[&str]) -> Command {
+pub(super) fn replaying(sim: &Sim, arguments: &[&str]) -> Command {
     let mut command = shim::recording(sim.command("mps-replay-probe", arguments));
     command.env("MPS_SHIM_REPLAY", "in-place");
     command
@@ -29,7 +29,7 @@ fn events(finished: &Finished, event: &str) -> Vec<Value> {
 }
 
 /// What the library says on standard error about a program that it has not recovered.
-fn reason(finished: &Finished) -> String {
+pub(super) fn reason(finished: &Finished) -> String {
     let text = finished.stderr_text();
     text.lines()
         .find_map(|line| line.split_once("not recovered from CUDA error "))

@@ -51,6 +51,11 @@ impl Graphs {
         self.graphs.iter().find(|(_, (_, plan))| plan.contains(handle)).map(|(graph, _)| *graph)
     }
 
+    /// Whether this is a graph, an executable one, or a node of one.
+    pub(crate) fn has(&self, handle: usize) -> bool {
+        self.executables.contains_key(&handle) || self.around(handle).is_some()
+    }
+
     /// What a graph is made of.
     pub(crate) fn plan(&self, graph: usize) -> Option<&Plan> {
         self.graphs.get(&graph).map(|(_, plan)| plan)

@@ -30,6 +30,13 @@ impl Contexts {
         self.primary(device) == Some(context) || self.others.contains(&context)
     }
 
+    /// Whether this is a context that something was made in, or a retained one.
+    pub(crate) fn has(&self, context: usize) -> bool {
+        self.others.contains(&context)
+            || self.primary.values().any(|primary| *primary == context)
+            || self.retained.values().any(|retained| retained.context == context)
+    }
+
     /// Notes what kind of context this is.
     pub(crate) fn learn(&mut self, context: usize, device: CUdevice, is_primary: bool) {
         if is_primary {

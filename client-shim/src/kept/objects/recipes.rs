@@ -114,6 +114,11 @@ impl Recipes {
         memory
     }
 
+    /// What an object is, by its handle.
+    pub(crate) fn kind_of(&self, handle: usize) -> Option<&'static str> {
+        self.by_handle.get(&handle).filter(|kept| !kept.recipe.has_address()).map(|kept| KINDS[kept.recipe.kind()])
+    }
+
     /// Whether an object's recipe is kept.
     pub(crate) fn is_kept(&self, handle: usize) -> bool {
         self.by_handle.contains_key(&handle)

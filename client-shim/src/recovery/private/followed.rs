@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::{FREE_STUBS, Id, KINDS, Kind, STUBS_OF_A_TABLE, Treatment, storage, stubs, table::Table};
+use super::{FREE_STUBS, Id, KINDS, Kind, STUBS_OF_A_TABLE, Treatment, storage, stubs, table::Table, watched};
 use crate::{
     cuda::{result::CUresult, types::CUcontext},
     process::maps,
@@ -47,7 +47,9 @@ impl Given {
 
     /// What stands in an entry from now on.
     fn entry(&self, index: usize) -> *mut c_void {
-        self.ours(index).unwrap_or_else(|| stubs::address(self.stubs + index))
+        let stub = self.stubs + index;
+        self.ours(index)
+            .unwrap_or_else(|| if self.is_known(index) { stubs::address(stub) } else { watched::address(stub) })
     }
 }
 
@@ -104,13 +106,12 @@ pub(super) unsafe fn taken(id: &Id, start: *const c_void) -> bool {
     replaced.is_empty() || table.replace(&replaced).is_ok()
 }
 
-/// A function that was called and of which it is not known what it takes: its table's name and its place there.
-pub(crate) fn unknown_call() -> Option<(String, usize)> {
-    given().iter().find_map(|of| {
-        let index = (0..of.entries).find(|index| stubs::was_reached(of.stubs + index) && !of.is_known(*index))?;
-        let name = of.kind.map_or_else(|| format!("{:032x}", u128::from_be_bytes(of.id)), |kind| kind.name.to_owned());
-        Some((name, index))
-    })
+/// The name of the table that a stub belongs to, and the function's place there.
+pub(super) fn place(stub: usize) -> Option<(String, usize)> {
+    let given = given();
+    let of = given.iter().find(|of| (of.stubs..of.stubs + of.entries).contains(&stub))?;
+    let name = of.kind.map_or_else(|| format!("{:032x}", u128::from_be_bytes(of.id)), |kind| kind.name.to_owned());
+    Some((name, stub - of.stubs))
 }
 
 /// Where every stub leads.

@@ -4,15 +4,21 @@
 //! that has taken the lost one's place. Each entry that is followed is replaced, where it stands ([`table`]), by a stub
 //! that can be led elsewhere ([`stubs`]); where arguments are known and name a context or a module there is a function
 //! of ours in front ([`storage`], [`cudart`]). Which tables are followed and which are left to the first copy, and why,
-//! is in [`KINDS`]. A table that is not listed is followed too ([`followed`]), but a call of a function of which nobody
-//! knows what it takes makes its program not recoverable.
+//! is in [`KINDS`]. A table that is not listed is followed too ([`followed`]). Calls of functions of which nobody knows
+//! what they take go through [`watched`] entries: they are looked at and translated ([`call`]) by what they are passed
+//! ([`meaning`]), and each function is judged by all that was seen of it ([`evidence`]).
 #![expect(unsafe_code, reason = "tables without a public declaration")]
 
+mod call;
 mod cudart;
+mod evidence;
 mod followed;
+mod made;
+mod meaning;
 mod storage;
 mod stubs;
 mod table;
+mod watched;
 
 use std::ffi::c_void;
 
@@ -30,7 +36,9 @@ use crate::{
     recovery,
 };
 
-pub(crate) use followed::{lead, restore, targets, unknown_call};
+pub(crate) use evidence::{obstacle, report};
+pub(crate) use followed::{lead, restore, targets};
+pub(crate) use made::ended;
 
 /// A private table's name.
 type Id = [u8; 16];

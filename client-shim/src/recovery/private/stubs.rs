@@ -1,13 +1,14 @@
 //! Machine code that a private table's entries point to, so that they can lead to another copy of the driver later.
 //!
-//! Nobody outside NVIDIA knows the arguments of all private functions, so nothing may come between: a stub notes that it
-//! was reached and jumps on, with stack and registers as they were. Where to is in a slot of its own.
+//! A stub of a function whose arguments are known to hold nothing that another copy would not understand jumps on, with
+//! stack and registers as they were. Where to is in a slot of its own, which the entries of [`watched`](super::watched)
+//! use as well.
 #![expect(unsafe_code, reason = "machine code, and functions found by their place in a table")]
 
 use std::{
     ffi::c_void,
     ptr,
-    sync::atomic::{AtomicBool, AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, Ordering},
 };
 
 /// As many as there are entries in all tables that are followed, with room for newer drivers' longer ones.
@@ -19,8 +20,8 @@ const STRIDE: usize = 32;
 /// Where each stub leads. Null until its table was given out, and nobody has its address before.
 static SLOTS: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(ptr::null_mut()) }; STUBS];
 
-/// Which were reached.
-static REACHED: [AtomicBool; STUBS] = [const { AtomicBool::new(false) }; STUBS];
+/// Where each stub has led first.
+static FIRST: [AtomicPtr<c_void>; STUBS] = [const { AtomicPtr::new(ptr::null_mut()) }; STUBS];
 
 std::arch::global_asm!(
     ".pushsection .text.mps_shim_private_stubs, \"ax\", @progbits",
@@ -31,7 +32,6 @@ std::arch::global_asm!(
     ".set mps_shim_stub, 0",
     ".rept {stubs}",
     "endbr64",
-    "mov byte ptr [rip + {reached} + mps_shim_stub], 1",
     "jmp qword ptr [rip + {slots} + 8 * mps_shim_stub]",
     ".balign {stride}",
     ".set mps_shim_stub, mps_shim_stub + 1",
@@ -39,7 +39,6 @@ std::arch::global_asm!(
     ".popsection",
     stride = const STRIDE,
     stubs = const STUBS,
-    reached = sym REACHED,
     slots = sym SLOTS,
 );
 
@@ -61,19 +60,21 @@ pub(super) fn target(stub: usize) -> *mut c_void {
 
 /// Leads a stub to another function. A call that is under way is not turned back.
 pub(super) fn lead(stub: usize, target: *mut c_void) {
+    // Whoever was first stays.
+    let _earlier = FIRST[stub].compare_exchange(ptr::null_mut(), target, Ordering::AcqRel, Ordering::Acquire);
     SLOTS[stub].store(target, Ordering::Release);
 }
 
-/// Whether a stub was ever reached.
-pub(super) fn was_reached(stub: usize) -> bool {
-    REACHED[stub].load(Ordering::Relaxed)
+/// Where a stub has led first.
+pub(super) fn first(stub: usize) -> *mut c_void {
+    FIRST[stub].load(Ordering::Acquire)
 }
 
 #[cfg(test)]
 mod tests {
     use std::{ffi::c_void, mem};
 
-    use super::{STUBS, address, lead, target, was_reached};
+    use super::{STUBS, address, first, lead, target};
 
     type Six = extern "C" fn(u64, u64, u64, u64, u64, u64, u64, f64) -> f64;
 
@@ -89,15 +90,14 @@ mod tests {
     #[test]
     fn a_stub_passes_every_argument_on_and_can_be_led_elsewhere() {
         for stub in [STUBS - 1, STUBS - 2] {
-            assert!(!was_reached(stub));
             lead(stub, weighed as *mut c_void);
             assert_eq!(target(stub), weighed as *mut c_void);
             // SAFETY: the stub leads to a function of this type, in registers and on the stack.
             let function = unsafe { mem::transmute::<*mut c_void, Six>(address(stub)) };
             assert!((function(1, 2, 3, 4, 5, 6, 7, 0.5) - 1_234_567.5).abs() < 0.1);
-            assert!(was_reached(stub) && !was_reached(STUBS - 3), "only the one that was called");
             lead(stub, negated as *mut c_void);
             assert!((function(1, 2, 3, 4, 5, 6, 7, 0.5) + 1_234_567.5).abs() < 0.1);
+            assert_eq!((first(stub), first(STUBS - 3)), (weighed as *mut c_void, std::ptr::null_mut()));
         }
     }
 }
