@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An emulated Turing GPU under a stand-in for nvidia.ko: as much of the
- * resource manager's interface, of the host and copy-engine methods, of the
- * MMU and of the fault buffers as the real nvidia-uvm.ko needs to start and to
- * take a fault from its packet to the replay.
+ * An emulated GPU of the generation that the module's parameter names, under a
+ * stand-in for nvidia.ko: as much of the resource manager's interface, of the
+ * host and copy-engine methods, of the MMU and of the fault buffers as the real
+ * nvidia-uvm.ko needs to start and to take a fault from its packet to the replay.
  *
  * Units of the emulation:
  *   emu_rm.c     what nvidia.ko does: sessions, memory, channels, retained user channels
- *   emu_host.c   what the GPU's host does: runs pushbuffers (methods of clc46f.h, clc5b5.h)
- *   emu_mmu.c    what the MMU does: walks page tables, reports faults, replays, cancels
+ *   emu_host.c   what the GPU's host does: runs pushbuffers (methods of clc46f.h, clc5b5.h and their successors)
+ *   emu_walk.c   what the MMU does for an access: page tables, TLB
+ *   emu_mmu.c    what it does without: reports faults, replays, cancels
+ *   kind.h       what differs between the generations
  *   emu_test.c   what a CUDA program does: accesses, through /dev/emu-gpu
  */
 #ifndef EMU_H
@@ -22,6 +24,7 @@
 #include <linux/vmalloc.h>
 #include "nv_uvm_interface.h"
 #include "emu_abi.h"
+#include "kind.h"
 
 #define EMU_VIDMEM	(96ull << 20)
 #define EMU_USER_MEM	(16ull << 20)	/* at the top, for external allocations; the rest is UVM's */
@@ -70,6 +73,8 @@ struct emu_user_channel {
 	u32 handle;		/* hChannel: see EMU_CHANNEL */
 	u32 chid;
 	u64 instance;
+	u32 chram;		/* its register: EMU_CHRAM_..., and what UVM writes */
+	u32 faulted;		/* what it says when nobody writes */
 	bool bound;
 };
 
@@ -92,7 +97,13 @@ struct emu_access {
 	struct completion *done;
 };
 
+/* A channel's register says what of it has faulted; UVM writes the same with the lowest bit to let it go on. */
+#define EMU_CHRAM_HOST		(1u << 4)
+#define EMU_CHRAM_ENGINE	(1u << 5)
+#define EMU_CHRAM_GO_ON		(1u << 0)
+
 struct emu {
+	const struct emu_kind *kind;
 	struct mutex lock;	/* everything but the fault buffer's registers */
 	struct list_head mems, spaces, channels, user_channels, accesses;
 	u8 *vidmem;
@@ -109,11 +120,13 @@ struct emu {
 	struct pci_dev *pci;
 	NvProcessorUuid uuid;
 
+	bool overflow;		/* a fault found no room: none is delivered until UVM has cleared it */
 	u32 fb_get, fb_put, fb_info, intr, intr_set, intr_clear, prefetch;
 	u8 *fb;
 	u8 shadow[EMU_FAULTS][EMU_PACKET];
 	u32 shadow_count;
 	bool own_intr;
+	u32 runlist[64];	/* registers that are written only */
 
 	bool tsg_dead[EMU_TSGS];
 	struct emu_status status;
@@ -128,15 +141,25 @@ struct emu_user_channel *emu_user_channel(u32 handle);
 /* emu_host.c */
 bool emu_run_channels(void);
 
-/* emu_mmu.c */
+/* emu_walk.c */
 /* Where an address leads. */
 struct emu_page {
-	u64 pte, size;
+	u64 pte, size, frame;
+	u32 aperture;		/* 0: the GPU's own memory */
 };
+
+/* What a walk says of a fault: its type plus one, as type 0 is a fault, too. */
+#define EMU_FAULT(field)	(emu.kind->field + 1)
 
 void *emu_phys_ptr(bool vid, u64 addr);
 void *emu_page_ptr(const struct emu_page *page, u64 va);
+u64 emu_make_pte(u64 phys, bool read_only);
 u32 emu_walk(struct emu_space *space, u64 va, u32 type, struct emu_page *page);
+u32 emu_translate(struct emu_space *space, u64 va, u32 type, struct emu_page *page);
+void emu_tlb_invalidate(u64 pdb, bool vid, u32 level, u64 va, u32 log2_size);
+void emu_tlb_forget(const struct emu_space *space);
+
+/* emu_mmu.c */
 void emu_try(struct emu_access *access);
 void emu_replay(void);
 void emu_cancel_va(u64 pdb, u64 va);

@@ -63,6 +63,7 @@ struct emu_status {
 	__u64 cancels;		/* cancel methods, by address or by instance */
 	__u64 invalidates;	/* TLB */
 	__u64 packets;
+	__u64 overflows;	/* of the buffer of replayable faults */
 	__u64 clear_faulted;
 	__u64 reports;		/* non-replayable faults handed to RM: channel kills */
 	__u64 stops, unsets;	/* StopChannel, UnsetPageDirectory */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The host: fetches GPFIFO entries and runs the methods of clc46f.h and clc5b5.h. */
+/* The host: fetches GPFIFO entries and runs the methods of clc46f.h, clc5b5.h and their successors. */
 #include "clc46f.h"
 #include "clc076.h"
 #include "emu.h"
@@ -7,6 +7,7 @@
 #define SUBCHANNEL_HOST	0
 #define SUBCHANNEL_CE	4
 #define SUBCHANNEL_SW	5
+#define LAUNCH_SCRUB	(1u << 23)	/* from Hopper on: whole pages of video memory, by another unit */
 
 /* Where a copy engine's address points; NULL stops the transfer. */
 static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
@@ -22,9 +23,9 @@ static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
 		return p;
 	/* UVM's own address space is the first that was made. */
 	space = list_last_entry(&emu.spaces, struct emu_space, node);
-	if (emu_walk(space, addr, EMU_READ, &page) != EMU_OK)
+	if (emu_translate(space, addr, EMU_READ, &page) != EMU_OK)
 		return NULL;
-	return emu_phys_ptr(((page.pte >> 1) & 3) == 0, ((page.pte >> 8) & ((1ull << 46) - 1)) << 12 | (addr & 0xfff));
+	return emu_phys_ptr(page.aperture == 0, page.frame | (addr & 0xfff));
 }
 
 static void ce_fill(struct emu_channel *c, u8 *dst)
@@ -57,19 +58,22 @@ static bool stalls(struct emu_channel *c, const u8 *src)
 /* False: it has not been done. */
 static bool ce_launch(struct emu_channel *c, u32 launch)
 {
-	u32 element = launch & (1 << 10) ? (((c->remap >> 16) & 3) + 1) * (((c->remap >> 24) & 3) + 1) : 1;
+	bool scrub = emu.kind->va_bits == 57 && launch & LAUNCH_SCRUB, fill = scrub || launch & (1 << 10);
+	u32 element = fill && !scrub ? (((c->remap >> 16) & 3) + 1) * (((c->remap >> 24) & 3) + 1) : 1;
 	size_t size = (size_t)c->length * element;
 
 	if (launch & 3) {
 		u8 *dst = ce_ptr(launch & (1 << 13), c->dst_mode, c->out, size);
-		u8 *src = launch & (1 << 10) ? NULL : ce_ptr(launch & (1 << 12), c->src_mode, c->in, size);
+		u8 *src = fill ? NULL : ce_ptr(launch & (1 << 12), c->src_mode, c->in, size);
 
 		if (stalls(c, src))
 			return false;
-		if (!dst || (!src && !(launch & (1 << 10))))
+		if (!dst || (!src && !fill))
 			pr_err("emu: channel %u: copy engine address %llx or %llx unknown\n", c->id, c->out, c->in);
 		else if (src)
 			memcpy(dst, src, size);
+		else if (scrub)
+			memset64((u64 *)dst, (u64)c->remap_b << 32 | c->remap_a, size / 8);
 		else
 			ce_fill(c, dst);
 	}
@@ -103,6 +107,9 @@ static void mem_op(struct emu_channel *c)
 	switch (replay) {
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_NONE:
 		emu.status.invalidates++;
+		emu_tlb_invalidate(pdb, !((c->mem_op[2] >> 10) & 3), (c->mem_op[2] >> 7) & 7, va,
+				   op == NVC46F_MEM_OP_D_OPERATION_MMU_TLB_INVALIDATE ? 64 :
+				   (c->mem_op[0] & 0x3f) + 12);
 		break;
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START:
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START_ACK_ALL:

@@ -6,14 +6,11 @@
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/workqueue.h>
-#include "ctrl2080mc.h"
-#include "clc46f.h"
-#include "clc5b5.h"
 #include "emu.h"
 
 struct emu emu;
 
-static const NvU8 uuid_bytes[16] = { 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '-', 't', 'u', '1', '0', '2', 0, 1 };
+static const NvU8 uuid_bytes[16] = { 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '-', 'g', 'p', 'u', '-', '0', 0, 1 };
 
 static bool is_ours(const NvProcessorUuid *uuid)
 {
@@ -82,9 +79,9 @@ NV_STATUS nvUvmInterfaceGetGpuInfo(const NvProcessorUuid *uuid, const UvmGpuClie
 	memset(info, 0, sizeof(*info));
 	strscpy(info->name, "emulated", sizeof(info->name));
 	info->uuid = *uuid;
-	info->gpuArch = NV2080_CTRL_MC_ARCH_INFO_ARCHITECTURE_TU100;
-	info->hostClass = TURING_CHANNEL_GPFIFO_A;
-	info->ceClass = TURING_DMA_COPY_A;
+	info->gpuArch = emu.kind->arch;
+	info->hostClass = emu.kind->host_class;
+	info->ceClass = emu.kind->ce_class;
 	info->subdeviceCount = 1;
 	info->gpcCount = info->maxGpcCount = 4;
 	info->tpcCount = 8;
@@ -223,6 +220,7 @@ NV_STATUS nvUvmInterfaceSetPageDirectory(uvmGpuAddressSpaceHandle handle, NvU64 
 	space->pdb = pdb;
 	space->pdb_vid = vid;
 	space->pdb_set = true;
+	emu_tlb_forget(space);
 	mutex_unlock(&emu.lock);
 	return NV_OK;
 }
@@ -233,6 +231,7 @@ NV_STATUS nvUvmInterfaceUnsetPageDirectory(uvmGpuAddressSpaceHandle handle)
 
 	mutex_lock(&emu.lock);
 	space->pdb_set = false;
+	emu_tlb_forget(space);
 	emu.status.unsets++;
 	mutex_unlock(&emu.lock);
 	return NV_OK;
@@ -411,7 +410,7 @@ NV_STATUS nvUvmInterfaceChannelAllocate(const uvmGpuTsgHandle tsg, const UvmGpuC
 	info->gpPut = &channel->put;
 	info->gpFifoEntries = (void *)channel->gpfifo;
 	info->numGpFifoEntries = channel->entries;
-	info->channelClassNum = TURING_CHANNEL_GPFIFO_A;
+	info->channelClassNum = emu.kind->host_class;
 	info->errorNotifier = &channel->notifier;
 	info->workSubmissionOffset = &channel->doorbell;
 	mutex_lock(&emu.lock);
@@ -567,6 +566,8 @@ NV_STATUS nvUvmInterfaceRetainChannel(uvmGpuAddressSpaceHandle space, NvHandle c
 	info->tsgMaxSubctxCount = ce ? 1 : EMU_SUBCONTEXTS;
 	info->channelEngineType = ce ? UVM_GPU_CHANNEL_ENGINE_TYPE_CE : UVM_GPU_CHANNEL_ENGINE_TYPE_GR;
 	info->clearFaultedToken = channel->chid;
+	info->pChramChannelRegister = &channel->chram;
+	info->EMU_DOORBELL = emu.runlist;
 	*retained = channel;
 	return NV_OK;
 }
@@ -626,8 +627,7 @@ NV_STATUS nvUvmInterfaceGetExternalAllocPtes(uvmGpuAddressSpaceHandle space, NvH
 	for (i = 0; i < room && i * page < size; i++) {
 		u64 phys = EMU_VIDMEM - EMU_USER_MEM + (offset + i * page) % EMU_USER_MEM;
 
-		info->pteBuffer[i] = 1 | (phys >> 12) << 8 |
-				     (info->mappingType == UvmRmGpuMappingTypeReadOnly ? 1 << 6 : 0);
+		info->pteBuffer[i] = emu_make_pte(phys, info->mappingType == UvmRmGpuMappingTypeReadOnly);
 	}
 	info->numWrittenPtes = i;
 	info->numRemainingPtes = 0;
@@ -652,9 +652,19 @@ static int emu_thread(void *unused)
 	return 0;
 }
 
+static char *gpu = "turing";
+module_param(gpu, charp, 0444);
+MODULE_PARM_DESC(gpu, "which generation of GPUs this is: turing, ampere, hopper, blackwell");
+
 static int __init emu_init(void)
 {
 	int ret;
+
+	emu.kind = emu_find_kind(gpu);
+	if (!emu.kind) {
+		pr_err("emu: this driver knows no GPU of the generation \"%s\"\n", gpu);
+		return -EINVAL;
+	}
 
 	mutex_init(&emu.lock);
 	INIT_LIST_HEAD(&emu.mems);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* One fault, of every class: what becomes of the client and of its neighbour. */
-#include "hwref/turing/tu102/dev_fault.h"
 #include "scene.h"
 
 /*
@@ -56,8 +55,8 @@ static void wild_store(void)
 		CHECK(f->verdict == UVM_MPS_ISOLATED && f->sink == UVM_MPS_SINK_SPARSE && f->fault_class == 'A');
 		CHECK(f->address == WILD && f->ve_id == 1 && f->tsg_id == EMU_CHANNEL_TSG(a.gr));
 		CHECK(f->flags & UVM_MPS_F_REPLAYABLE && f->flags & UVM_MPS_F_CONDEMNED);
-		check_unit(f, NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(a.gr) + 1, NV_PFAULT_CLIENT_GPC_T1_0);
-		CHECK(f->va_space_id != 0 && !memcmp(f->gpu_uuid, "emulated-tu102", 14));
+		check_unit(f, gpu_kind()->graphics + EMU_FIRST_VE(a.gr) + 1, gpu_kind()->client_t1);
+		CHECK(f->va_space_id != 0 && !memcmp(f->gpu_uuid, "emulated-gpu-0", 14));
 	}
 	/* The same window again, and address 0. */
 	before = gpu_status();
@@ -172,7 +171,7 @@ void class_n_a_fetch_from_a_hole_is_left_to_the_driver(void)
 	recs = notices_read(&n);
 	f = notices_find(recs, n, UVM_MPS_FATAL_FAULT);
 	CHECK(!patched || (f && f->fault_class == 'N' && f->verdict == UVM_MPS_CLASS && f->sink == UVM_MPS_SINK_NONE));
-	check_unit(f, NV_PFAULT_MMU_ENG_ID_GRAPHICS + EMU_FIRST_VE(a.gr) + 1, NV_PFAULT_CLIENT_GPC_GCC);
+	check_unit(f, gpu_kind()->graphics + EMU_FIRST_VE(a.gr) + 1, gpu_kind()->client_gcc);
 	CHECK(!patched || !(f && f->flags & UVM_MPS_F_CONDEMNED));
 	end_both(&a, &b);
 }
@@ -195,7 +194,7 @@ void class_o_a_copy_engine_fault_restarts_its_channel(void)
 
 	two_clients(&a, &b);
 	f = expect(&a, &b, client_access(&a, true, EMU_WRITE, WILD, 1, 0), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
-	check_unit(f, NV_PFAULT_MMU_ENG_ID_CE0, NV_PFAULT_CLIENT_HUB_CE0);
+	check_unit(f, gpu_kind()->ce, gpu_kind()->client_ce);
 	after = gpu_status();
 	CHECK(after.reports == before.reports + (patched ? 0 : 1));
 	CHECK(after.clear_faulted >= before.clear_faulted + (patched ? 1 : 0));
@@ -211,7 +210,7 @@ void class_o_a_host_fault_restarts_its_channel(void)
 
 	two_clients(&a, &b);
 	f = expect(&a, &b, client_host_access(&a, WILD), 'A', UVM_MPS_SINK_SPARSE, EMU_SPARSE);
-	check_unit(f, NV_PFAULT_MMU_ENG_ID_HOST0, NV_PFAULT_CLIENT_HUB_HOST);
+	check_unit(f, gpu_kind()->host, gpu_kind()->client_host);
 	after = gpu_status();
 	CHECK(after.reports == before.reports + (patched ? 0 : 1));
 	CHECK(!patched || client_access(&a, true, EMU_WRITE, RANGE, 1, 0).results[EMU_OK] == 1);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include "emu_abi.h"
+#include "kind.h"
 #include "uvm_mps.h"
 
 extern bool patched;		/* which module is loaded */
@@ -102,6 +103,7 @@ bool module_load(const char *parameters);
 bool module_load_unlisted(const char *parameters);	/* the same of a driver that is on no list */
 bool module_unload(void);
 bool option(const char *name);
+const struct emu_kind *gpu_kind(void);	/* mps.gpu=, or Turing */
 const char *option_value(const char *name);	/* what follows it; NULL if it is not there */
 
 #endif

@@ -41,13 +41,22 @@ static void make_node(void)
 		fclose(f);
 }
 
+const struct emu_kind *gpu_kind(void)
+{
+	const char *value = option_value("mps.gpu=");
+
+	return value ? emu_find_kind(value) : &emu_turing;
+}
+
 static bool load_driver(const char *path, const char *parameters)
 {
 	static bool stand_in;
-	char all[512];
+	char all[512], generation[64];
 
-	if (!stand_in)
-		stand_in = load("/nvidia.ko", "");
+	if (!stand_in) {
+		snprintf(generation, sizeof(generation), "gpu=%s", gpu_kind() ? gpu_kind()->name : "none");
+		stand_in = load("/nvidia.ko", generation);
+	}
 	/* The driver takes 64 chunks of memory at once for managed memory; this GPU has 40. */
 	snprintf(all, sizeof(all), "uvm_perf_pma_batch_nonpinned_order=0 %s %s %s", parameters,
 		 option("mps.debug") ? "uvm_debug_prints=1" : "",

@@ -63,6 +63,7 @@ void at_the_limit_the_whole_address_space_becomes_the_sink(void);
 void without_memory_for_a_private_page_the_verdict_is_failed(void);
 void a_storm_on_one_mapping_rewrites_it_once(void);
 void what_ends_everybody_is_told_after_any_storm(void);
+void memory_that_ends_in_the_middle_of_a_storm_harms_nobody(void);
 void a_fault_waits_for_another_of_the_same_client(void);
 void a_storm_is_survived_and_counted_exactly(void);
 void a_condemned_client_maps_nothing_new(void);
