@@ -117,7 +117,10 @@ static bool is_free(const struct fill *fill, u64 start, u64 end)
 	       !uvm_mps_obstacle(fill->client, fill->whole->gpu_va_space, &anywhere, &start, &end);
 }
 
-/* A directory whose first address is base; each of its entries spans 1 << shift bytes. */
+/*
+ * A directory whose first address is base, which spans 1 << shift bytes. The
+ * upper half of a page tree is that of the highest addresses.
+ */
 static void fill_directory(struct fill *fill, uvm_page_directory_t *directory, u64 base, u32 shift)
 {
 	uvm_mmu_mode_hal_t *hal = fill->tree->hal;
@@ -128,7 +131,8 @@ static void fill_directory(struct fill *fill, uvm_page_directory_t *directory, u
 
 	shift -= bits;
 	for (i = 0; i < 1u << bits && fill->status == NV_OK; i++) {
-		u64 start = base + ((u64)i << shift), end = start + (1ull << shift) - 1;
+		u64 start = sign_extend64(base + ((u64)i << shift), hal->num_va_bits() - 1);
+		u64 end = start + (1ull << shift) - 1;
 		uvm_page_directory_t *child = NULL;
 
 		for (n = 0; n < children && !child; n++)

@@ -71,6 +71,9 @@ int main(void)
 	RUN(a_wild_index_of_32_bits_ends_its_client_alone);
 	RUN(a_wild_index_of_64_bits_ends_its_client_alone);
 	RUN(at_the_limit_the_whole_address_space_becomes_the_sink);
+	RUN(an_address_that_no_cpu_has_is_isolated_where_the_gpu_has_it);
+	RUN(the_upper_half_of_the_addresses_is_isolated);
+	RUN(the_last_resort_has_both_halves_of_the_addresses);
 	RUN(memory_that_ends_in_the_middle_of_a_storm_harms_nobody);
 	RUN(without_memory_for_a_private_page_the_verdict_is_failed);
 	RUN(a_storm_on_one_mapping_rewrites_it_once);
