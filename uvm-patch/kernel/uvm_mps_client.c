@@ -9,7 +9,8 @@
 #include "uvm_mps_internal.h"
 
 #define GRAVES		64u	/* dead subcontexts remembered, to name them in zombie faults */
-#define EMULATED_VA_BITS 49	/* of Pascal's format, which GPUs up to Ada have; Hopper's has 57 */
+#define VA_BITS_PASCAL	49	/* page tables of GPUs up to Ada */
+#define VA_BITS_HOPPER	57	/* those of Hopper and Blackwell */
 #define GRAVES_EACH	4u	/* of one process, which cannot take everybody's */
 
 /* Usable before uvm_mps_init(): the driver's device exists a little earlier. Mode is off until then. */
@@ -160,10 +161,11 @@ static void channel_record(struct uvm_mps_record *rec, const uvm_user_channel_t 
 /* What the emulator has not, by what the driver itself says; the version's own check is that of the mode. */
 u8 uvm_mps_untried(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
 {
+	u32 va_bits = gpu_va_space->page_tables.hal->num_va_bits();
 	const struct uvm_mps_channel *channel;
 	u8 untried = 0;
 
-	if (gpu_va_space->page_tables.hal->num_va_bits() != EMULATED_VA_BITS)
+	if (va_bits != VA_BITS_PASCAL && va_bits != VA_BITS_HOPPER)
 		untried |= UVM_MPS_UNTRIED_FORMAT;
 	if (gpu_va_space->gpu->parent->smc.enabled)
 		untried |= UVM_MPS_UNTRIED_MIG;

@@ -57,7 +57,7 @@ enum uvm_mps_verdict {
 /* What the emulator has not. The module parameter uvm_mps_untested has the bits of what is allowed all the same. */
 enum uvm_mps_untried {
 	UVM_MPS_UNTRIED_DRIVER = 1,	/* a driver version that is on no list: no mode 2, for anybody */
-	UVM_MPS_UNTRIED_FORMAT = 2,	/* page tables in another format than Pascal's to Ada's */
+	UVM_MPS_UNTRIED_FORMAT = 2,	/* page tables neither as Pascal's to Ada's nor as Hopper's and Blackwell's */
 	UVM_MPS_UNTRIED_GPUS = 4,	/* a client on several GPUs */
 	UVM_MPS_UNTRIED_MIG = 8,
 	UVM_MPS_UNTRIED_HMM = 16,	/* heterogeneous memory management */

@@ -137,7 +137,7 @@ static uvm_fault_buffer_entry_t made_up(u64 address, uvm_fault_type_t type, uvm_
 
 static NvU32 more_va_bits(void)
 {
-	return 57;
+	return 64;
 }
 
 /* A machine such as never was, by the driver's own words for it. */
