@@ -141,7 +141,11 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 		_exit(1);
 	while (read(sock, &o, sizeof(o)) == sizeof(o)) {
 		UVM_CREATE_EXTERNAL_RANGE_PARAMS range = { .base = o.base, .length = o.length };
-		UVM_FREE_PARAMS gone = { .base = o.base, .length = o.length };
+		UVM_FREE_PARAMS gone = { .base = o.base };
+
+#ifdef EMU_FREE_HAS_LENGTH
+		gone.length = o.length;
+#endif
 
 		switch (o.verb) {
 		case DO_ACCESS:
