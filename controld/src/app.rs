@@ -63,6 +63,9 @@ pub fn run() -> ExitCode {
         Invocation::Local(LocalCommand::StopClient(request)) => {
             stop::run(&Settings::pipe_directory(environment), &request)
         }
+        Invocation::Local(LocalCommand::Completions(shell)) => {
+            show_all(&Print { stdout: shell.completions(), stderr: String::new(), status: 0 })
+        }
     };
     status.into()
 }

@@ -4,6 +4,7 @@
 //! every option in every order and, as 595 alone does, a command as arguments, joined with blanks and sent as one.
 
 mod checks;
+pub(crate) mod completions;
 pub(crate) mod help;
 pub(crate) mod local;
 pub(crate) mod options;

@@ -17,7 +17,7 @@ const PROGRAM: &str = "nvidia-cuda-mps-control";
 const WIDTH: usize = 80;
 
 /// What the options of our commands to the daemon do.
-const REPORT_OPTIONS: &[(&str, &str)] = &[
+pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
     ("--json", "JSON in place of text, for programs."),
     ("--follow", "Go on with events as they come."),
     ("-n COUNT", "The latest so many."),
@@ -55,7 +55,7 @@ fn is_ours(name: &str) -> bool {
 }
 
 /// The commands of ours that are sent to the daemon.
-fn reports() -> impl Iterator<Item = CommandName> {
+pub(super) fn reports() -> impl Iterator<Item = CommandName> {
     let is_report = |name: &CommandName| {
         matches!(Command::parse(name.spelling().as_bytes(), Personality::ALL[0]), Command::Report(_))
     };
@@ -98,7 +98,7 @@ fn of_command(name: &str) -> Help {
 }
 
 /// Whether an option is among the arguments of a synopsis.
-fn takes(arguments: &str, option: &str) -> bool {
+pub(super) fn takes(arguments: &str, option: &str) -> bool {
     let word = option.split(' ').next().unwrap_or(option);
     arguments.split(['[', ']', ' ', '|']).any(|argument| argument == word)
 }

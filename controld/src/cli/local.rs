@@ -4,6 +4,7 @@
 //! nothing that a script sends today is taken away from the daemon. A further one is an entry of [`LOCAL_COMMANDS`]
 //! and a variant of [`LocalCommand`].
 
+use super::completions::Shell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub(crate) enum LocalCommand {
     Run(RunRequest),
     /// End clients so that nobody else is harmed.
     StopClient(StopRequest),
+    /// Print what completes this program in a shell.
+    Completions(Shell),
 }
 
 /// What to run, and how.
@@ -117,6 +120,13 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             ("--no-signal", "End the work on the GPU and send no signal."),
         ],
         parse: parse_stop,
+    },
+    LocalSpec {
+        name: "completions",
+        arguments: "bash|zsh|fish",
+        help: "Print what completes this program in a shell.",
+        options: &[],
+        parse: parse_completions,
     },
 ];
 
@@ -219,6 +229,14 @@ fn parse_stop(words: &[OsString]) -> Result<LocalCommand, String> {
         _ => return Err("PIDs, --cgroup and --all-of exclude each other".to_owned()),
     };
     Ok(LocalCommand::StopClient(request))
+}
+
+fn parse_completions(words: &[OsString]) -> Result<LocalCommand, String> {
+    match words {
+        [] => Err("names no shell".to_owned()),
+        [word] => word.to_str().and_then(Shell::named).map(LocalCommand::Completions).ok_or_else(|| unknown(word)),
+        [_, extra, ..] => Err(unknown(extra)),
+    }
 }
 
 fn unknown(word: &OsStr) -> String {
