@@ -51,6 +51,7 @@ mod witnesses;
 
 use crate::core::{Core, Input, Uid};
 use crate::holder::Kind;
+use crate::io::notify::Watchdog;
 use crate::io::reaper::Reaper;
 use crate::io::runtime_dir::RuntimeDir;
 use crate::settings::Settings;
@@ -102,6 +103,7 @@ pub(crate) struct Driver {
     vault: Keeper,
     reports: Reports,
     gpus: Gpus,
+    watchdog: Option<Watchdog>,
     exit: Option<u8>,
 }
 
@@ -136,6 +138,9 @@ impl Driver {
     /// Serves until the daemon is told to end; returns its exit status.
     pub(crate) async fn run(mut self) -> u8 {
         while self.exit.is_none() {
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.tell(Instant::now());
+            }
             let wake = {
                 let deadline = self.next_deadline();
                 let timer = async {
@@ -174,7 +179,8 @@ impl Driver {
     fn next_deadline(&self) -> Option<Instant> {
         let own = [self.core.next_deadline(), self.vault.next_deadline(), self.logs.next_deadline()];
         let own = own.into_iter().flatten().map(|at| self.started + at);
-        own.chain(self.links.next_deadline()).min()
+        let watchdog = self.watchdog.as_ref().map(Watchdog::next_deadline);
+        own.chain(self.links.next_deadline()).chain(watchdog).min()
     }
 
     /// Tells the core what happened, and performs what it asks for until nothing is left.

@@ -20,6 +20,7 @@ use crate::holder::{HolderError, HolderLink, Kind, LOG_BACKLOG_KEY};
 use crate::io::folder::Kind as FileKind;
 use crate::io::log_fifo::{self, LogFifo};
 use crate::io::mode_records::ModeRecords;
+use crate::io::notify::Watchdog;
 use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, RuntimeDirError};
 use crate::io::server_version;
 use crate::observe::log::LogSink;
@@ -174,6 +175,7 @@ impl Driver {
             vault,
             reports,
             gpus,
+            watchdog: Watchdog::wanted(|name| std::env::var_os(name), started),
             exit: None,
         };
         driver.begin_witnessing();
