@@ -200,29 +200,33 @@ class Installed(unittest.TestCase):
         machine.put(vendor, "/opt/vendor.deb")
         clean = files(machine.root)
 
-        self.without_the_vendors(clean)
+        self.ours_first_and_then_the_vendors_leaves_nothing(clean)
         machine.run("dpkg -i /opt/vendor.deb")
         with_vendor = files(machine.root)
         vendors = self.hash_of(CONTROL)
 
-        self.installed(vendors)
-        self.started()
-        self.dies_hangs_and_is_reloaded()
-        self.upgraded()
-        self.upgraded_to_one_that_does_not_start()
-        self.vendors_is_upgraded(vendors)
-        self.stopped()
+        self.it_takes_the_vendors_place_and_starts_nothing(vendors)
+        self.programs_find_the_started_unit_where_they_always_look()
+        self.a_reload_a_kill_and_a_hang_harm_no_client()
+        self.an_upgrade_is_noticed_by_no_client()
+        self.an_upgrade_that_does_not_start_leaves_the_old_program_serving()
+        self.an_update_of_the_vendors_stays_beside(vendors)
+        self.a_stop_drains_and_leaves_no_process()
 
+        self.a_removal_leaves_every_file_as_before(vendors, with_vendor, clean)
+
+    def a_removal_leaves_every_file_as_before(self, vendors: str, before: dict[str, str], clean: dict[str, str]) -> None:
+        machine = self.machine
         machine.run("dpkg --remove remps")
         self.assertEqual(self.hash_of(CONTROL), vendors, "the vendor's program is back")
         self.assertEqual(machine.try_run("ls /tmp/nvidia-mps")[0], 2, "the link is gone")
         machine.run("rm -f /etc/nvidia-mps/environment; rm -rf /etc/systemd/system/*.service.d; dpkg --purge remps")
-        self.assertEqual(files(machine.root), with_vendor)
+        self.assertEqual(files(machine.root), before)
         machine.run("dpkg --purge nvidia-cuda-mps")
         self.assertEqual(files(machine.root), clean)
         self.say("removed: every file as before, byte for byte")
 
-    def without_the_vendors(self, clean: dict[str, str]) -> None:
+    def ours_first_and_then_the_vendors_leaves_nothing(self, clean: dict[str, str]) -> None:
         """First ours, then the vendor's, which goes beside it; and neither is left."""
         machine = self.machine
         machine.run("dpkg -i /opt/0.1.0.deb")
@@ -234,7 +238,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(files(machine.root), clean)
         self.say("ours first, then the vendor's: diverted, and nothing is left")
 
-    def installed(self, vendors: str) -> None:
+    def it_takes_the_vendors_place_and_starts_nothing(self, vendors: str) -> None:
         machine = self.machine
         machine.run("dpkg -i /opt/0.1.0.deb")
         self.assertEqual(self.hash_of(f"{CONTROL}.nvidia"), vendors)
@@ -244,7 +248,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(machine.try_run(f"systemd-analyze verify --man=no {UNIT}"), (0, ""))
         self.say("installed over the vendor's: neither enabled nor started")
 
-    def started(self) -> None:
+    def programs_find_the_started_unit_where_they_always_look(self) -> None:
         """From a folder that a daemon of the vendor's has left behind."""
         machine = self.machine
         machine.run("mkdir -m 777 /tmp/nvidia-mps && touch /tmp/nvidia-mps/control_lock && mkfifo /tmp/nvidia-mps/log")
@@ -261,7 +265,7 @@ class Installed(unittest.TestCase):
         Client(machine).leave()
         self.say("started: ready, found by programs that know nothing of /run")
 
-    def dies_hangs_and_is_reloaded(self) -> None:
+    def a_reload_a_kill_and_a_hang_harm_no_client(self) -> None:
         machine = self.machine
         machine.run(f"mkdir -p /etc/systemd/system/{UNIT}.d")
         # What takes long in the unit, and is the same when it is short.
@@ -281,7 +285,7 @@ class Installed(unittest.TestCase):
         self.assertIn("Watchdog timeout", log)
         self.assertEqual(log.count("Watchdog timeout"), 1, "it is given in time otherwise")
 
-    def upgraded(self) -> None:
+    def an_upgrade_is_noticed_by_no_client(self) -> None:
         machine = self.machine
         old = self.pid()
         with Work(machine) as work:
@@ -293,7 +297,7 @@ class Installed(unittest.TestCase):
         self.assertNotEqual(machine.try_run("ls /usr/libexec/remps/previous")[0], 0)
         self.say(f"upgraded: {work.pings} pings and {work.newcomers} newcomers, all answered")
 
-    def upgraded_to_one_that_does_not_start(self) -> None:
+    def an_upgrade_that_does_not_start_leaves_the_old_program_serving(self) -> None:
         machine = self.machine
         sound = self.hash_of(CONTROL)
         with Work(machine) as work:
@@ -309,12 +313,12 @@ class Installed(unittest.TestCase):
         self.assertEqual(machine.try_run(f"ls /run/systemd/system/{UNIT}.d /usr/libexec/remps/previous")[0], 2)
         self.say(f"a failed upgrade: {work.pings} pings and {work.newcomers} newcomers, all answered by the old one")
 
-    def vendors_is_upgraded(self, vendors: str) -> None:
+    def an_update_of_the_vendors_stays_beside(self, vendors: str) -> None:
         ours = self.hash_of(CONTROL)
         self.machine.run("dpkg -i /opt/vendor.deb")
         self.assertEqual((self.hash_of(CONTROL), self.hash_of(f"{CONTROL}.nvidia")), (ours, vendors))
 
-    def stopped(self) -> None:
+    def a_stop_drains_and_leaves_no_process(self) -> None:
         machine = self.machine
         client = Client(machine)
         machine.run(f"systemctl stop --no-block {UNIT}")
@@ -322,7 +326,7 @@ class Installed(unittest.TestCase):
         client.ping()
         client.leave()
         wait_for("the end", lambda: machine.run(f"systemctl show -p ActiveState --value {UNIT}") == "inactive")
-        self.assertEqual(machine.try_run("pgrep -f 'mps-holder|nvidia-cuda-mps'"), (1, ""), "nothing is left")
+        self.assertEqual(machine.try_run("pgrep 'mps-holder|nvidia-cuda-mps'"), (1, ""), "nothing is left")
         self.assertEqual(machine.run(f"systemctl show -p Result --value {UNIT}"), "success")
         machine.run(f"systemctl disable {UNIT}")
         self.say("stopped: the client could finish, and no process is left")

@@ -1,0 +1,262 @@
+"""What is packed, without root and network: scripts, unit, tarball, hooks of Slurm, the link to the daemon's folder.
+
+usage: python3 -B -m unittest packaging/tests/test_files.py (some seconds)
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+UNIT = PACKAGING / "systemd/nvidia-cuda-mps-control.service"
+# What `systemd-analyze security` gives the unit at most, in tenths; more is a hardening that was lost.
+EXPOSURE = 53
+
+
+def run(*words, **options) -> subprocess.CompletedProcess[str]:
+    """A program's end, with both its outputs in one."""
+    return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False, **options)
+
+
+class Files(unittest.TestCase):
+    """In a folder of each test's own."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="remps-packaging-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def need(self, program: str) -> None:
+        """A program of the system, or the test is skipped, aloud."""
+        if not shutil.which(program):
+            print(f"{self.id()}: Skipped({program} is missing)", flush=True)
+            self.skipTest(f"{program} is missing")
+
+    def script(self, name: str, text: str) -> pathlib.Path:
+        """A program of this name in the folder `bin`."""
+        path = self.folder / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def said(self) -> list[str]:
+        """What the scripts have noted in the file `said`."""
+        path = self.folder / "said"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def dist(self) -> pathlib.Path:
+        """A release whose program knows the completions alone, which are tested beside the program."""
+        dist = self.folder / "dist"
+        dist.mkdir()
+        shutil.copy(self.script("control", 'echo "completions of $2"'), dist / "nvidia-cuda-mps-control")
+        (dist / "libmps_client_shim.so").write_bytes(b"library")
+        return dist
+
+    def test_scripts_are_clean(self) -> None:
+        self.need("shellcheck")
+        listed = run("git", "-C", ROOT, "ls-files", "-z", "packaging").stdout.split("\0")
+        paths = [ROOT / name for name in listed if name]
+        scripts = [path for path in paths if path.is_file() and re.match(rb"#!/bin/(ba)?sh|# shellcheck", path.read_bytes())]
+        self.assertGreater(len(scripts), 10)
+        done = run("shellcheck", "-x", *scripts, cwd=ROOT)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_unit_is_sound_and_hardened(self) -> None:
+        self.need("systemd-analyze")
+        root = self.folder / "root"
+        self.assertEqual(run(PACKAGING / "stage", self.dist(), root).returncode, 0)
+        for program in ("usr/bin/nvidia-modprobe", "bin/kill"):
+            path = root / program
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("#!/bin/sh\n")
+            path.chmod(0o755)
+        done = run("systemd-analyze", f"--root={root}", "--man=no", "verify", UNIT.name)
+        # Units of the system, to which this one is attached, are not in the folder.
+        said = [line for line in done.stdout.splitlines() if UNIT.name in line and "not found" not in line]
+        self.assertEqual(said, [])
+        done = run("systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE}", UNIT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_a_misspelt_setting_of_the_unit_is_found(self) -> None:
+        """That the test before would see it."""
+        self.need("systemd-analyze")
+        root = self.folder / "root/usr/lib/systemd/system"
+        root.mkdir(parents=True)
+        (root / UNIT.name).write_text(UNIT.read_text().replace("WatchdogSec=", "WatchdogSeconds="))
+        done = run("systemd-analyze", f"--root={self.folder / 'root'}", "--man=no", "verify", UNIT.name)
+        self.assertIn("WatchdogSeconds", done.stdout)
+
+    def test_the_tarball_has_everything_and_is_the_same_each_time(self) -> None:
+        dist, files = self.dist(), []
+        for name in ("a", "b"):
+            done = run(PACKAGING / "tarball", "--dist", dist, "--out", self.folder / name,
+                       env=dict(os.environ, SOURCE_DATE_EPOCH="1700000000"))
+            self.assertEqual(done.returncode, 0, done.stdout)
+            files.append(pathlib.Path(done.stdout.strip()))
+        self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+        with tarfile.open(files[0]) as archive:
+            names = {member.name.split("/", 1)[-1]: member for member in archive.getmembers()}
+            top = {member.name.split("/")[0] for member in archive.getmembers()}
+            self.assertEqual(len(top), 1)
+            for name in (
+                "bin/nvidia-cuda-mps-control", "bin/mps-stop", "lib/libmps_client_shim.so", "LICENSE",
+                "lib/systemd/system/nvidia-cuda-mps-control.service", "lib/tmpfiles.d/nvidia-cuda-mps-control.conf",
+                "libexec/remps/default-directory", "libexec/remps/hand-over", "etc/nvidia-mps/mps-control.toml",
+                "share/remps/slurm/prolog", "share/remps/slurm/epilog", "share/doc/remps/install.md",
+                *(f"share/man/man{page.suffix[1:]}/{page.name}" for page in (ROOT / "man").iterdir()
+                  if not page.name.startswith("uvm-")),
+            ):
+                self.assertIn(name, names)
+            for path in ("bin/nvidia-cuda-mps-control", "libexec/remps/hand-over", "share/remps/slurm/prolog"):
+                self.assertEqual(names[path].mode & 0o777, 0o755, path)
+            # The completions are those of the very program that is packed.
+            for shell, path in (
+                ("bash", "share/bash-completion/completions/nvidia-cuda-mps-control"),
+                ("zsh", "share/zsh/site-functions/_nvidia-cuda-mps-control"),
+                ("fish", "share/fish/vendor_completions.d/nvidia-cuda-mps-control.fish"),
+            ):
+                packed = archive.extractfile(names[path]).read().decode()
+                self.assertEqual(packed, run(dist / "nvidia-cuda-mps-control", "completions", shell).stdout)
+
+    def hook(self, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """A hook of Slurm's, with the programs in the folder before those of the system."""
+        environment = {"MPS_HOOK_PATH": f"{self.folder}/bin:/usr/bin:/bin", "MPS_HOOK_TRIES": "2", **variables}
+        return run("sh", PACKAGING / "slurm" / name, env=environment)
+
+    def test_the_prolog_starts_the_daemon_for_jobs_with_gpus_alone(self) -> None:
+        said, up = self.folder / "said", self.folder / "up"
+        self.script("nvidia-cuda-mps-control", f'echo "control $*" >>{said}; [ -e {up} ]')
+        self.script("systemctl", f'echo "systemctl $*" >>{said}; touch {up}')
+        self.script("sleep", "exit 0")
+        self.script("logger", f'echo "logger $*" >>{said}')
+        self.assertEqual(self.hook("prolog", SLURM_JOB_ID="7").returncode, 0)
+        self.assertEqual(self.said(), [])
+        self.assertEqual(self.hook("prolog", SLURM_JOB_ID="7", SLURM_JOB_GPUS="0").returncode, 0)
+        asked = "control status --exit-code"
+        self.assertEqual(self.said(), [asked, "systemctl start nvidia-cuda-mps-control.service", asked])
+        self.assertEqual(self.hook("prolog", SLURM_JOB_ID="7", SLURM_JOB_GPUS="0").returncode, 0)
+        self.assertEqual(self.said()[3:], [asked], "nothing is started beside a daemon that serves")
+
+        up.unlink()
+        self.script("systemctl", "exit 0")
+        self.assertEqual(self.hook("prolog", SLURM_JOB_ID="7", SLURM_JOB_GPUS="0").returncode, 1)
+        self.assertIn("job 7: nvidia-cuda-mps-control admits no clients", self.said()[-1])
+        self.script("systemctl", "exit 5")
+        self.assertEqual(self.hook("prolog", SLURM_JOB_ID="7", SLURM_JOB_GPUS="0").returncode, 1)
+
+    def test_the_epilog_ends_the_jobs_clients_in_either_cgroup_version(self) -> None:
+        said, cgroups = self.folder / "said", self.folder / "cgroups"
+        self.script("nvidia-cuda-mps-control", f'echo "$*" >>{said}; exit 1')
+        self.script("logger", "exit 0")
+        jobs = ["system.slice/slurmstepd.scope/job_7", "system.slice/n1_slurmstepd.scope/job_7", "pids/slurm/uid_5/job_7"]
+        for other in ("system.slice/slurmstepd.scope/job_77", *jobs):
+            (cgroups / other).mkdir(parents=True)
+        run_for = lambda job: self.hook("epilog", MPS_HOOK_CGROUPS=str(cgroups), **job).returncode
+        self.assertEqual(run_for({}), 0)
+        self.assertEqual(run_for({"SLURM_JOB_ID": "../.."}), 0)
+        self.assertEqual(run_for({"SLURM_JOB_ID": "8"}), 0)
+        self.assertEqual(self.said(), [])
+        # A client that can't be ended does not drain the node.
+        self.assertEqual(run_for({"SLURM_JOB_ID": "7"}), 0)
+        self.assertEqual(self.said(), [f"stop-client --cgroup {cgroups}/{job}" for job in jobs])
+
+    def test_the_task_prolog_prints_what_slurm_reads(self) -> None:
+        expected = "export CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps\n"
+        is_there = pathlib.Path("/run/nvidia-mps/control").is_socket()
+        self.assertEqual(self.hook("task-prolog").stdout, expected if is_there else "")
+        text = (PACKAGING / "slurm/task-prolog").read_text().replace("/run/nvidia-mps/control", f"{self.folder}/s")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{self.folder}/s")
+            self.assertEqual(run("sh", "-c", text).stdout, expected)
+
+    def link(self, sockets: str = "") -> tuple[pathlib.Path, str]:
+        """The default folder after the unit's step, and what that has said."""
+        (self.folder / "sockets").write_text(sockets)
+        default = self.folder / "default"
+        done = run("sh", PACKAGING / "systemd/default-directory", env={
+            "PATH": "/usr/bin:/bin", "MPS_DEFAULT_DIRECTORY": str(default), "MPS_SOCKETS": f"{self.folder}/sockets",
+            "CUDA_MPS_PIPE_DIRECTORY": f"{self.folder}/run",
+        })
+        self.assertEqual(done.returncode, 0, "the daemon starts whatever is there")
+        return default, done.stdout
+
+    def test_the_default_folder_leads_to_the_daemons_and_nothing_in_use_is_touched(self) -> None:
+        run_folder = str(self.folder / "run")
+        default, said = self.link()
+        self.assertEqual((os.readlink(default), said), (run_folder, ""))
+        self.assertEqual(self.link()[1], "")
+        # A link of ours to somewhere else.
+        default.unlink()
+        default.symlink_to("/nowhere")
+        self.assertEqual((os.readlink(self.link()[0]), self.link()[1]), (run_folder, ""))
+        # What a daemon of the vendor's has left.
+        default.unlink()
+        default.mkdir()
+        for name in ("control_lock", "nvidia-cuda-mps-control.pid"):
+            (default / name).touch()
+        os.mkfifo(default / "log")
+        # One that runs.
+        listening = f"0000: 00000002 00000000 00010000 0005 01 4711 {default}/control\n"
+        self.assertIn("is another daemon's, which runs", self.link(listening)[1])
+        self.assertTrue((default / "control_lock").exists())
+        self.assertEqual(self.link()[1], "")
+        self.assertTrue(default.is_symlink())
+        # Somebody's files.
+        default.unlink()
+        default.mkdir()
+        (default / "thesis").touch()
+        self.assertIn("is a folder with other files in it", self.link()[1])
+        self.assertTrue((default / "thesis").exists())
+        shutil.rmtree(default)
+        default.touch()
+        self.assertIn("is no folder", self.link()[1])
+        if os.geteuid() == 0:
+            default.unlink()
+            default.mkdir()
+            os.chown(default, 65534, 65534)
+            self.assertIn("is user 65534's", self.link()[1])
+
+    def test_the_program_of_rpm_comes_into_its_place_and_goes_again(self) -> None:
+        place = self.folder / "control"
+        beside = self.folder / "control.nvidia"
+        ours = "/usr/libexec/remps/nvidia-cuda-mps-control"
+
+        def swap(how: str) -> None:
+            done = run("sh", PACKAGING / "rpm/swap", how, env={"PATH": "/usr/bin:/bin", "MPS_PLACE": str(place)})
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+        place.write_text("theirs")
+        for _ in range(2):
+            swap("in")
+            self.assertEqual((os.readlink(place), beside.read_text()), (ours, "theirs"))
+        # An update of their package renames its file over the link.
+        place.unlink()
+        place.write_text("newer")
+        swap("in")
+        self.assertEqual((os.readlink(place), beside.read_text()), (ours, "newer"))
+        swap("out")
+        self.assertEqual((place.read_text(), beside.exists()), ("newer", False))
+        swap("out")
+        self.assertEqual(place.read_text(), "newer")
+        # Their package is removed, and the link with it.
+        swap("in")
+        place.unlink()
+        swap("in")
+        self.assertEqual((os.readlink(place), beside.exists()), (ours, False))
+        swap("out")
+        self.assertFalse(place.is_symlink())
+
+
+if __name__ == "__main__":
+    unittest.main()
