@@ -256,6 +256,10 @@ class Files(unittest.TestCase):
         self.assertEqual((os.readlink(place), beside.exists()), (ours, False))
         swap("out")
         self.assertFalse(place.is_symlink())
+        # The same, and ours goes before anybody has seen it.
+        beside.write_text("theirs")
+        swap("out")
+        self.assertFalse(beside.exists())
 
 
 if __name__ == "__main__":
