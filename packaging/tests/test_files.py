@@ -218,6 +218,11 @@ class Files(unittest.TestCase):
         (default / "thesis").touch()
         self.assertIn("is a folder with other files in it", self.link()[1])
         self.assertTrue((default / "thesis").exists())
+        # What nobody's daemon makes, in a folder that everybody could write to.
+        (default / "thesis").rename(default / "control")
+        (default / "control").unlink()
+        (default / "control").mkdir()
+        self.assertIn("is a folder with other files in it", self.link()[1])
         shutil.rmtree(default)
         default.touch()
         self.assertIn("is no folder", self.link()[1])
