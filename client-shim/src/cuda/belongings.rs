@@ -11,6 +11,9 @@
 //! | a pipe of which this process has one end: the other one is a server's | the driver's |
 //! | anything else | nobody's, and stays open |
 //!
+//! Of a copy that this library has loaded itself it is known which ones it has opened ([`resources`](super::resources)),
+//! and those alone are its own.
+//!
 //! A descriptor is remembered with its file, and is not touched once another file has its number.
 #![expect(unsafe_code, reason = "descriptors of the process are looked at by number")]
 
@@ -119,6 +122,7 @@ impl Interval {
         let (own, ours) = (own_number(), ours().clone());
         let is_known = |thread: &c_int| *thread == own || known.contains(thread) || ours.contains(thread);
         let is_alone = threads.iter().all(is_known);
+        super::resources::forget_opened();
         Self { before: snapshot(), is_alone }
     }
 
@@ -130,11 +134,13 @@ impl Interval {
             .filter(|(number, open)| self.before.get(number).is_none_or(|before| before.identity != open.identity))
             .map(|(number, open)| (*number, open))
             .collect();
+        let noted = super::copies::is_led().then(super::resources::opened);
         let mut living = living();
         let living = living.get_or_insert_default();
         for (number, open) in &new {
             let ends = after.values().filter(|other| other.identity == open.identity).count();
-            if self.is_alone || is_drivers(*number, open, ends) {
+            let is_own = noted.as_ref().map(|noted| noted.get(number) == Some(&open.identity));
+            if is_own.unwrap_or_else(|| self.is_alone || is_drivers(*number, open, ends)) {
                 living.descriptors.insert(*number, open.identity);
             }
         }
@@ -162,6 +168,13 @@ fn is_drivers_socket(number: c_int) -> bool {
     let is_local = option(number, libc::SO_DOMAIN) == Some(libc::AF_UNIX);
     is_local
         && (option(number, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET) || super::socket_name::of(number).is_some())
+}
+
+/// The copy has closed one of its descriptors: another one of the same file may get the number.
+pub(crate) fn is_closed(number: c_int) {
+    if let Some(living) = living().as_mut() {
+        living.descriptors.remove(&number);
+    }
 }
 
 /// The living copy is dead: what it had.

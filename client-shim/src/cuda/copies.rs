@@ -5,6 +5,10 @@
 //! a name in any folder, opened by a path that no other copy had. `RTLD_DEEPBIND` makes it use its own functions and the
 //! C library's, and not the ones that this library exports. Making the file takes longer than anything else here, so one
 //! is made in advance, by a thread that ends when it has.
+//!
+//! When a copy is dead and another one has taken its place, that thread gives back what it had ([`resources`]), whole: a
+//! process recovers as often as it must. It stays if one of its threads does not wait, or if the program has an address
+//! in it ([`is_shown`]): a function that is not hooked, a private table.
 #![expect(unsafe_code, reason = "loads a library and blocks a thread's signals")]
 
 use std::{
@@ -18,16 +22,21 @@ use std::{
     },
     path::{Path, PathBuf},
     ptr,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
 use crate::{
     cuda::{
+        belongings::Ours,
         functions::{self, lookup::cuInit},
         library,
+        resources::Owner,
     },
-    process::glibc,
+    process::{glibc, imports},
 };
 
 /// The file of the copy that the program has loaded.
@@ -48,8 +57,8 @@ pub(crate) fn learn() -> bool {
     true
 }
 
-/// Has a file for the next copy made.
-pub(crate) fn prepare() {
+/// Has what a dead copy had given back, and a file for the next copy made.
+pub(crate) fn prepare(dead: Option<Dead>) {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: fills the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
@@ -57,7 +66,9 @@ pub(crate) fn prepare() {
     // The program's signals are for the program's threads.
     // SAFETY: the set was filled, and there is room for the other.
     let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
-    let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(|| {
+    let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
+        let _ours = Ours::begin();
+        dead.map(Dead::give_back);
         if let Ok(file) = make() {
             *next() = Some(file);
         }
@@ -113,7 +124,86 @@ fn can_be_run(file: &File) -> bool {
 
 /// A loaded copy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Copy(*mut c_void);
+pub(crate) struct Copy {
+    handle: *mut c_void,
+    /// What it has, if that is known.
+    owner: Option<Owner>,
+}
+
+// SAFETY: the linker's handle, which any thread may use.
+unsafe impl Send for Copy {}
+
+/// The copy that lives, but for the one that the program has loaded itself.
+static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
+/// The functions lead to a copy of which is known what it has.
+static IS_LED: AtomicBool = AtomicBool::new(false);
+/// The program has an address in it.
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
+/// A dead copy is given back as long as somebody has it.
+static GIVING_BACK: Mutex<()> = Mutex::new(());
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program is given an address in the copy that lives, which is never unloaded then.
+pub(crate) fn is_shown() {
+    IS_SHOWN.store(true, Ordering::Release);
+}
+
+/// Whether it is known what the copy that functions are found in has.
+pub(crate) fn is_led() -> bool {
+    IS_LED.load(Ordering::Acquire)
+}
+
+/// Waits until no dead copy is being given back, and keeps any from it.
+pub(crate) fn none_is_given_back() -> MutexGuard<'static, ()> {
+    locked(&GIVING_BACK)
+}
+
+/// A dead copy and what is still its own.
+#[derive(Debug)]
+pub(crate) struct Dead {
+    copy: Copy,
+    is_shown: bool,
+    /// Descriptors that nothing comes from any more.
+    descriptors: Vec<c_int>,
+    /// Addresses that the program knows.
+    known: Vec<usize>,
+}
+
+impl Dead {
+    /// The copy that has lived until now; `None` if it is the program's own, or nobody knows what it has. `descriptors`
+    /// are those that were cut off, `known` the addresses at which nothing else may be found.
+    pub(crate) fn take(descriptors: Vec<c_int>, known: Vec<usize>) -> Option<Self> {
+        let copy = locked(&LIVING).take()?;
+        copy.owner?.forget_exits();
+        Some(Self { copy, is_shown: IS_SHOWN.load(Ordering::Acquire), descriptors, known })
+    }
+
+    fn give_back(self) {
+        let _others_wait = locked(&GIVING_BACK);
+        let Some(owner) = self.copy.owner.filter(|_| !self.is_shown) else { return };
+        let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
+        // One that goes on may touch all that the copy had.
+        if owner.end_threads(code.as_ptr()).is_err() {
+            return;
+        }
+        for number in self.descriptors {
+            // SAFETY: the dead copy's number, for a file that is never ready.
+            unsafe { libc::close(number) };
+        }
+        // SAFETY: the handle is open.
+        if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {
+            // SAFETY: a dead copy has nothing to do any more.
+            unsafe { library.end_in_silence() };
+        }
+        // SAFETY: nobody is in it and nobody will be: its threads have ended, the program has no address in it.
+        unsafe { glibc::dlclose(self.copy.handle) };
+        // SAFETY: as above.
+        unsafe { owner.release(&self.known) };
+    }
+}
 
 /// A file for a copy, and whether it was made in advance.
 pub(crate) fn file() -> io::Result<(File, bool)> {
@@ -128,11 +218,12 @@ pub(crate) fn file() -> io::Result<(File, bool)> {
 pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
     let steps = "./".repeat(usize::try_from(number).unwrap_or_default());
     let path = CString::new(format!("/proc/self/{steps}fd/{}", file.as_raw_fd())).map_err(|error| error.to_string())?;
-    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND | libc::RTLD_NODELETE;
+    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
     // SAFETY: the file is a copy of the library that the program has loaded, whose constructors have run before.
     let handle = unsafe { glibc::dlopen(path.as_ptr(), flags) };
     if !handle.is_null() {
-        return Ok(Copy(handle));
+        // SAFETY: it was just loaded, so no thread is in it.
+        return Ok(Copy { handle, owner: unsafe { Owner::of(handle) } });
     }
     // SAFETY: the last call of the linker on this thread has failed.
     let text = unsafe { libc::dlerror() };
@@ -148,15 +239,28 @@ pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
 pub(crate) struct Before {
     addresses: Vec<*mut c_void>,
     library: *mut c_void,
+    was_led: bool,
 }
 
 impl Copy {
     /// Has every function found in this copy. The gate is closed and nobody is inside.
     pub(crate) fn take_over(self) -> Before {
-        let library = library::exchange_library(self.0);
+        let library = library::exchange_library(self.handle);
         let addresses =
-            functions::all().map(|function| function.exchange(|| library::find(self.0, function.name))).collect();
-        Before { addresses, library }
+            functions::all().map(|function| function.exchange(|| library::find(self.handle, function.name))).collect();
+        let was_led = IS_LED.swap(self.owner.is_some(), Ordering::AcqRel);
+        Before { addresses, library, was_led }
+    }
+
+    /// It has everything that the one before had.
+    pub(crate) fn lives(self) {
+        IS_SHOWN.store(false, Ordering::Release);
+        *locked(&LIVING) = Some(self);
+    }
+
+    /// It is not needed: nobody has got anything from it. Its descriptors are cut off.
+    pub(crate) fn discarded(self, descriptors: Vec<c_int>) -> Dead {
+        Dead { copy: self, is_shown: false, descriptors, known: Vec::new() }
     }
 }
 
@@ -164,6 +268,7 @@ impl Before {
     /// Has every function found in the copy of before. The gate is closed and nobody is inside.
     pub(crate) fn restore(self) {
         library::exchange_library(self.library);
+        IS_LED.store(self.was_led, Ordering::Release);
         for (function, address) in functions::all().zip(self.addresses) {
             function.restore(address);
         }

@@ -12,6 +12,8 @@
 //! | [`piece`] | memory that one descriptor holds |
 //! | [`gpu_name`] | what a GPU is called outside this process |
 //! | [`belongings`], [`socket_name`] | files and sockets that the driver has opened |
+//! | [`texts`] | what it gives out by address and the program may keep |
+//! | [`resources`] | what a copy has of the process besides: memory, threads, keys |
 
 #[macro_use]
 pub(crate) mod call;
@@ -29,7 +31,9 @@ pub(crate) mod library;
 pub(crate) mod moved;
 pub(crate) mod names;
 pub(crate) mod piece;
+pub(crate) mod resources;
 pub(crate) mod result;
 pub(crate) mod socket_name;
+pub(crate) mod texts;
 pub(crate) mod threads;
 pub(crate) mod types;

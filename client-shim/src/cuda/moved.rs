@@ -5,7 +5,7 @@
 //! where one is an argument of a call, where it stands among a kernel's arguments, and in the nodes of graphs. A kernel's
 //! arguments have no types; a word of eight bytes at a multiple of eight that is an address of a moved variable is taken for
 //! one. What the program has put into the memory of the GPU nobody can find. It leads to where nothing is mapped in the
-//! living copy, since the dead one's addresses stay taken, so a kernel that follows it ends with error 700.
+//! living copy, since the dead one's mapping there stays reserved, so a kernel that follows it ends with error 700.
 //!
 //! The table changes only while the gate is closed and nobody is inside, so whoever is inside reads it without a lock.
 #![expect(unsafe_code, reason = "publishes a table by its address, and reads a launch's arguments")]
@@ -44,6 +44,11 @@ impl Moves {
         moves.sort_unstable_by_key(|of| of.from);
         moves.dedup_by_key(|of| of.from);
         Self(moves)
+    }
+
+    /// Where they were, by any address: a variable lies in one mapping.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().filter_map(|of| usize::try_from(of.from).ok())
     }
 
     fn reversed(&self) -> Self {

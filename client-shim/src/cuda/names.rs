@@ -5,7 +5,8 @@
 //! arguments are translated, by their types ([`arguments`](super::arguments)).
 //!
 //! No handle of a living copy is equal to the name of another object: a name is the address of an object of a dead copy,
-//! which was alive when the copy died and which a dead copy never frees.
+//! which was alive when the copy died, and whose addresses no other copy gets
+//! ([`resources`](super::resources)).
 //!
 //! The table changes only while the gate is closed and nobody is inside, so whoever is inside reads it without a lock.
 #![expect(unsafe_code, reason = "publishes a table by its address")]

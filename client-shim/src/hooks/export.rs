@@ -21,6 +21,14 @@ macro_rules! name {
     };
 }
 
+/// In what stands behind `then`: the text that the driver has written the address of stays where it is.
+macro_rules! lasting {
+    ($place:ident) => {{
+        // SAFETY: it is the program's argument, and the driver has just written there with success.
+        unsafe { $crate::cuda::texts::keep($place) }
+    }};
+}
+
 /// Makes of each row of a class a module with its `entry`, and of all rows together `HOOKS`.
 macro_rules! export {
     (

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::cuda::{
     call::{Bypass, Driver},
+    copies,
     functions::lookup::{cuGetProcAddress, cuGetProcAddress_v2},
     result::{CUdriverProcAddressQueryResult, CUresult, cuuint64_t},
 };
@@ -53,7 +54,10 @@ fn put_ours_in_place(answer: CUresult, pfn: *mut *mut c_void) -> Result<CUresult
     }
     // SAFETY: the driver has just written there with success.
     let found = NonNull::new(unsafe { *pfn }).ok_or(Bypass::NotFound)?;
-    let hook = by_driver_address(found).ok_or(Bypass::NotHooked)?;
+    let hook = by_driver_address(found).ok_or_else(|| {
+        copies::is_shown();
+        Bypass::NotHooked
+    })?;
     // SAFETY: as above.
     unsafe { *pfn = hook.entry() };
     notes::note(hook.function, Event::FoundByProcAddress);

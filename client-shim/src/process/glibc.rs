@@ -31,12 +31,17 @@ macro_rules! under_oldest_version {
 }
 
 under_oldest_version! {
+    "mps_shim_dlclose" => "dlclose" @ "GLIBC_2.2.5";
     "mps_shim_dladdr" => "dladdr" @ "GLIBC_2.2.5";
     "mps_shim_dlinfo" => "dlinfo" @ "GLIBC_2.3.3";
     "mps_shim_dlopen" => "dlopen" @ "GLIBC_2.2.5";
     "mps_shim_dlvsym" => "dlvsym" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_attr_getdetachstate" => "pthread_attr_getdetachstate" @ "GLIBC_2.2.5";
     "mps_shim_pthread_create" => "pthread_create" @ "GLIBC_2.2.5";
     "mps_shim_pthread_detach" => "pthread_detach" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_join" => "pthread_join" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_key_create" => "pthread_key_create" @ "GLIBC_2.2.5";
+    "mps_shim_pthread_key_delete" => "pthread_key_delete" @ "GLIBC_2.2.5";
 }
 
 // The unit tests run on the machine they were built on, and std's own references serve them as they are.
@@ -85,6 +90,9 @@ std::arch::global_asm!(
 );
 
 unsafe extern "C" {
+    /// `dlclose(3)`.
+    #[link_name = "mps_shim_dlclose"]
+    pub(crate) fn dlclose(handle: *mut c_void) -> c_int;
     /// `dladdr(3)`.
     #[link_name = "mps_shim_dladdr"]
     pub(crate) fn dladdr(address: *const c_void, info: *mut libc::Dl_info) -> c_int;
@@ -97,9 +105,12 @@ unsafe extern "C" {
     /// `dlvsym(3)`.
     #[link_name = "mps_shim_dlvsym"]
     pub(crate) fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+    /// `pthread_attr_getdetachstate(3)`.
+    #[link_name = "mps_shim_pthread_attr_getdetachstate"]
+    pub(crate) fn pthread_attr_getdetachstate(attributes: *const libc::pthread_attr_t, state: *mut c_int) -> c_int;
     /// `pthread_create(3)`.
     #[link_name = "mps_shim_pthread_create"]
-    fn pthread_create(
+    pub(crate) fn pthread_create(
         thread: *mut libc::pthread_t,
         attributes: *const libc::pthread_attr_t,
         start: extern "C" fn(*mut c_void) -> *mut c_void,
@@ -107,7 +118,19 @@ unsafe extern "C" {
     ) -> c_int;
     /// `pthread_detach(3)`.
     #[link_name = "mps_shim_pthread_detach"]
-    fn pthread_detach(thread: libc::pthread_t) -> c_int;
+    pub(crate) fn pthread_detach(thread: libc::pthread_t) -> c_int;
+    /// `pthread_join(3)`.
+    #[link_name = "mps_shim_pthread_join"]
+    pub(crate) fn pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int;
+    /// `pthread_key_create(3)`.
+    #[link_name = "mps_shim_pthread_key_create"]
+    pub(crate) fn pthread_key_create(
+        key: *mut libc::pthread_key_t,
+        destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+    ) -> c_int;
+    /// `pthread_key_delete(3)`.
+    #[link_name = "mps_shim_pthread_key_delete"]
+    pub(crate) fn pthread_key_delete(key: libc::pthread_key_t) -> c_int;
 }
 
 /// What a thread does.

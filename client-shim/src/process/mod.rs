@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`glibc`] | functions of the C library, in versions that glibc 2.17 has |
 //! | [`maps`] | what is mapped where |
+//! | [`imports`] | what a loaded library imports, led elsewhere |
 //! | [`descriptors`] | those of the library, out of the program's way |
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
@@ -19,6 +20,7 @@ pub(crate) mod descriptors;
 pub(crate) mod failpoint;
 pub(crate) mod fork;
 pub(crate) mod glibc;
+pub(crate) mod imports;
 pub(crate) mod log;
 pub(crate) mod maps;
 pub(crate) mod panics;

@@ -20,11 +20,11 @@ use crate::process::{
 /// What the driver's files are called.
 const DEVICES: &str = "/dev/nvidia";
 
-/// How much was cut off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What was cut off.
+#[derive(Debug, Default)]
 pub(super) struct Cut {
-    /// Descriptors.
-    pub(super) descriptors: u32,
+    /// Descriptors, which are there still.
+    pub(super) descriptors: Vec<c_int>,
     /// Mappings.
     pub(super) mappings: u32,
 }
@@ -46,7 +46,7 @@ pub(super) fn perform(dead: &Belongings, listeners: Vec<Exchanged>, mapped: &[Ra
         let own = dead.descriptors.iter().filter(|(number, identity)| identity_of(**number) == Some(**identity));
         let own = own.map(|(number, _)| *number).chain(listeners.iter().map(|exchanged| exchanged.listener));
         for number in own.collect::<Vec<_>>() {
-            cut.descriptors += u32::from(is_exchanged(&silent, number));
+            cut.descriptors.extend(is_exchanged(&silent, number).then_some(number));
         }
     }
     // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.

@@ -82,7 +82,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
         return;
     }
     library::remember_first(cuInit::FUNCTION.driver());
-    copies::prepare();
+    copies::prepare(None);
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
     IS_ARMED.store(true, Ordering::Release);
     word::listen();

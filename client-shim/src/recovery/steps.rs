@@ -27,7 +27,8 @@ use std::{
 };
 
 use super::{
-    CONSTANT_RANGES, amputation,
+    CONSTANT_RANGES,
+    amputation::{self, Cut},
     memory::{Failed, Memory, Renamed, checked},
     objects::Objects,
     refusal::{Refusal, obstacles},
@@ -184,6 +185,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     obstacles(of_memory)?;
     let Some(memory) = memory else { return Err(Refusal::Obstacle("nothing is kept".to_owned())) };
     let objects = Objects::survey();
+    let former = copies::none_is_given_back();
     clock.ended(Step::Wait, &mut recovery);
 
     let busy = progress::busy();
@@ -196,8 +198,9 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
-    let renamed = exchange(&memory, &objects, &mut clock, &mut recovery)?;
-    rename(&renamed, &objects);
+    let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
+    let dead = copies::Dead::take(cut.descriptors, rename(&renamed, &objects));
+    fresh.lives();
     reached("handles-renamed");
     let is_lost = busy > 0 || is_blocking;
     let mut in_doubt = Vec::new();
@@ -221,19 +224,28 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     news::forget();
     report::set(recovery);
     reached("generation-known");
-    drop(closed);
+    drop((closed, former));
     reached("gate-open");
-    copies::prepare();
+    copies::prepare(dead);
     Ok(recovery)
 }
 
-/// Puts a fresh copy in the dead one's place; the handles of everything that was made again.
+/// Another copy in the dead one's place.
+struct Exchanged {
+    /// The handles of everything that was made again.
+    renamed: Renamed,
+    fresh: copies::Copy,
+    /// Of the dead one.
+    cut: Cut,
+}
+
+/// Puts a fresh copy in the dead one's place.
 fn exchange(
     memory: &Memory,
     objects: &Objects,
     clock: &mut Clock,
     recovery: &mut Recovery,
-) -> Result<Renamed, Refusal> {
+) -> Result<Exchanged, Refusal> {
     let given = rest::give_back(memory);
     (recovery.unmapped, recovery.not_unmapped) = (given.unmapped, given.refused);
     reached("dead-unmapped");
@@ -271,19 +283,20 @@ fn exchange(
         Ok(renamed) => {
             private::ended(library::generation(), &led);
             let cut = amputation::perform(&dead, listeners, &mapped, &memory.reserved());
-            (recovery.descriptors, recovery.mappings) = (cut.descriptors, cut.mappings);
+            recovery.descriptors = u32::try_from(cut.descriptors.len()).unwrap_or(u32::MAX);
+            recovery.mappings = cut.mappings;
             reached("dead-amputated");
             clock.ended(Step::Amputate, recovery);
-            Ok(renamed)
+            Ok(Exchanged { renamed, fresh, cut })
         }
         Err(failed) => {
             // What the fresh copy has is given back, and the dead one answers the program as it would have.
             before.restore();
             private::restore(&led);
-            let fresh = belongings::take();
-            let _cut = amputation::perform(&fresh, Vec::new(), &[], &[]);
+            let cut = amputation::perform(&belongings::take(), Vec::new(), &[], &[]);
             belongings::put_back(dead);
             std::mem::forget(listeners);
+            copies::prepare(Some(fresh.discarded(cut.descriptors)));
             Err(failed.into())
         }
     }
@@ -335,8 +348,9 @@ fn patiently(
     }
 }
 
-/// Everything has other handles now.
-fn rename(renamed: &Renamed, objects: &Objects) {
+/// Everything has other handles now. The addresses at which nothing else may be found from now on: what the program calls
+/// its objects, and where it knows its variables.
+fn rename(renamed: &Renamed, objects: &Objects) -> Vec<usize> {
     let (moves, of_program) = (objects.moves(renamed, |address| address), objects.moves(renamed, names::name_of));
     let current = |handle: usize| renamed.get(&handle).copied().unwrap_or(handle);
     let pairs: Vec<_> = renamed.iter().map(|(&before, &now)| (names::name_of(before), now)).collect();
@@ -345,7 +359,9 @@ fn rename(renamed: &Renamed, objects: &Objects) {
     let _nothing = kept::objects(|objects| objects.contexts.rename(current));
     let _nothing = kept::recipes(|recipes| recipes.rename(current));
     let _nothing = kept::graphs(|graphs| graphs.rename(current, &moves));
+    let known = pairs.iter().map(|(name, _)| *name).chain(of_program.sources()).collect();
     publish(pairs, of_program);
+    known
 }
 
 #[expect(unsafe_code, reason = "the tables may only be changed while nobody reads it")]

@@ -1,7 +1,11 @@
 //! Several copies of this library in one process, and what a test wants to happen in one of them.
 //!
 //! A copy's handles are addresses in a range of its own that cannot be read, so that a handle of another copy is found
-//! in no table, and a program that follows one is found out. Which range is free tells which copy it is.
+//! in no table, and a program that follows one is found out. Which range is free tells which copy it is, so a range is
+//! mapped by the system's number for it: whoever takes note of what a copy maps, to unmap it, leaves that alone.
+//!
+//! Like the real library, a copy takes one of 127 places for the addresses of what it manages itself, and `cuInit` answers
+//! 2 when none is free (measured with 580.159.04: `OBSERVED.md`).
 #![expect(unsafe_code, reason = "reserves a range of addresses, and ends the process")]
 
 use crate::codes::{Code, Outcome};
@@ -17,7 +21,11 @@ const FIRST: usize = 0x5200_0000_0000;
 /// Bytes of a copy's range.
 const LENGTH: usize = 1 << 30;
 /// Copies that are told apart.
-const MOST: usize = 512;
+const MOST: usize = 1024;
+/// Where the places are, how many there are, and the bytes of each.
+const PLACES: usize = 0x5180_0000_0000;
+const PLACE_LENGTH: usize = 1 << 27;
+const MOST_PLACES: usize = 127;
 
 /// One copy.
 #[derive(Debug)]
@@ -30,17 +38,30 @@ struct Copy {
 fn copy() -> &'static Copy {
     static COPY: OnceLock<Copy> = OnceLock::new();
     COPY.get_or_init(|| {
-        let length = NonZeroUsize::new(LENGTH).expect("it is not 0");
-        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE | libc::MAP_ANONYMOUS;
         let is_free = |base: &usize| {
-            let place = NonZeroUsize::new(*base);
             // SAFETY: the flag keeps it from touching anything that is mapped.
-            let got = unsafe { mmap_anonymous(place, length, ProtFlags::PROT_NONE, flags) };
-            got.is_ok_and(|got| got.as_ptr().addr() == *base)
+            let got = unsafe { libc::syscall(libc::SYS_mmap, *base, LENGTH, libc::PROT_NONE, flags, -1, 0) };
+            usize::try_from(got).is_ok_and(|got| got == *base)
         };
         let found = (0..MOST).map(|number| FIRST + number * LENGTH).find(is_free).unwrap_or(FIRST);
         Copy { number: (found - FIRST) / LENGTH + 1, base: found }
     })
+}
+
+/// Takes a place for this copy, if one is free.
+pub(crate) fn take_place() -> Outcome {
+    static IS_TAKEN: OnceLock<bool> = OnceLock::new();
+    let length = NonZeroUsize::new(PLACE_LENGTH).expect("it is not 0");
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
+    let is_free = |number| {
+        let base = PLACES + number * PLACE_LENGTH;
+        // SAFETY: the flag keeps it from touching anything that is mapped.
+        let got = unsafe { mmap_anonymous(NonZeroUsize::new(base), length, ProtFlags::PROT_NONE, flags) };
+        got.is_ok_and(|got| got.as_ptr().addr() == base)
+    };
+    let is_taken = IS_TAKEN.get_or_init(|| (0..MOST_PLACES).any(is_free));
+    is_taken.then_some(()).ok_or(Code::OUT_OF_MEMORY)
 }
 
 /// Where this copy's handles begin.

@@ -158,6 +158,7 @@ pub(crate) fn initialise() -> Outcome {
         return if driver.process == std::process::id() { Ok(()) } else { Err(Code::NOT_INITIALIZED) };
     }
     let script = Script::load();
+    copies::take_place()?;
     vmm::note_taken();
     let path = mps::control_path();
     let descriptor = Descriptor::open()?;

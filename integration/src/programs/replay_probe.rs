@@ -26,6 +26,7 @@
 //! - `--private CALL,…` has each round call functions of a private table of which nobody knows what they take; the calls are
 //!   in `replay_probe/private.rs`, the table is the simulated driver's.
 //! - `--scene NAME` does nothing of that: it plays one scene of lost work, and says who hears of it.
+//! - `--resources` tells after each recovery how many descriptors, threads, mappings and so on the process has.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
@@ -87,6 +88,7 @@ struct Options {
     is_light: bool,
     is_staying: bool,
     private: Vec<String>,
+    is_counting: bool,
     maps: Option<PathBuf>,
 }
 
@@ -113,6 +115,7 @@ impl Options {
             is_light: false,
             is_staying: false,
             private: Vec::new(),
+            is_counting: false,
             maps: None,
         };
         while let Some(argument) = arguments.next() {
@@ -137,6 +140,7 @@ impl Options {
                 "--light" => options.is_light = true,
                 "--until-stdin-closes" => options.is_staying = true,
                 "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),
+                "--resources" => options.is_counting = true,
                 "--maps" => options.maps = Some(arguments.next()?.into()),
                 _ => return None,
             }
@@ -155,7 +159,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
-                    [--maps FOLDER] [--scene NAME]";
+                    [--resources] [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
     };
@@ -323,7 +327,7 @@ impl<'a> Probe<'a> {
             json!({
                 "kind": kind, "answer": code, "found_ms": milliseconds(found), "next": code_of(&next), "next_ms": next_ms,
                 "round": code_of(&round), "round_error": round.as_ref().err().map(ToString::to_string), "threads": heard,
-                "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| last.describe()),
+                "resources": self.options.is_counting.then(observed::resources), "is_recovered": count() > before, "is_intact": self.is_intact, "recovery": recovery.map(|last| last.describe()),
             }),
         );
         if count() == before {
@@ -391,7 +395,7 @@ impl<'a> Probe<'a> {
             "recovered",
             json!({
                 "told": told, "is_told_right": is_told_right, "is_intact": self.is_intact,
-                "bytes": self.workload.bytes(),
+                "bytes": self.workload.bytes(), "resources": self.options.is_counting.then(observed::resources),
                 "recovery": recovery.map(|last| last.describe()),
             }),
         );

@@ -7,7 +7,7 @@ macro_rules! kernel {
             {
                 fn cuFuncGetAttribute(pi: *mut c_int, attrib: CUfunction_attribute, hfunc: CUfunction);
                 fn cuFuncGetModule(hmod: *mut CUmodule, hfunc: CUfunction);
-                fn cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction);
+                fn cuFuncGetName(name: *mut *const c_char, hfunc: CUfunction) then lasting!(name);
                 fn cuFuncGetParamInfo(
                     func: CUfunction, param_index: usize, param_offset: *mut usize, param_size: *mut usize,
                 );
@@ -26,7 +26,7 @@ macro_rules! kernel {
                     func: *mut CUfunction, kernel: CUkernel,
                 ) then kept::code::libraries::kernel_function(written!(func), kernel);
                 fn cuKernelGetLibrary(lib: *mut CUlibrary, kernel: CUkernel);
-                fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel);
+                fn cuKernelGetName(name: *mut *const c_char, hfunc: CUkernel) then lasting!(name);
                 fn cuKernelGetParamInfo(
                     kernel: CUkernel, param_index: usize, param_offset: *mut usize, param_size: *mut usize,
                 );

@@ -35,8 +35,8 @@ macro_rules! query {
                 fn cuFlushGPUDirectRDMAWrites(
                     target: CUflushGPUDirectRDMAWritesTarget, scope: CUflushGPUDirectRDMAWritesScope,
                 );
-                fn cuGetErrorName(error: CUresult, str: *mut *const c_char);
-                fn cuGetErrorString(error: CUresult, str: *mut *const c_char);
+                fn cuGetErrorName(error: CUresult, str: *mut *const c_char) then lasting!(str);
+                fn cuGetErrorString(error: CUresult, str: *mut *const c_char) then lasting!(str);
                 fn cuGetExportTable(
                     export_table: *mut *const c_void, export_table_id: *const CUuuid,
                 ) => recovery::private::hand_out;

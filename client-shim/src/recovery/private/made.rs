@@ -9,6 +9,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use crate::cuda::copies;
+
 /// Objects that are remembered.
 const MOST: usize = 4096;
 
@@ -48,8 +50,9 @@ pub(super) fn at(address: u64) -> Option<Object> {
     made().objects.get(&address).copied()
 }
 
-/// Remembers an object; whether there is room.
+/// Remembers an object; whether there is room. The copy that made it is never unloaded.
 pub(super) fn remember(address: u64, object: Object) -> bool {
+    copies::is_shown();
     let mut made = made();
     let has_room = made.objects.len() < MOST || made.objects.contains_key(&address);
     if has_room {

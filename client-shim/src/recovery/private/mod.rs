@@ -26,6 +26,7 @@ use crate::{
     cuda::{
         arguments::Subject,
         call::{Bypass, Driver},
+        copies,
         functions::query::cuGetExportTable,
         names,
         result::CUresult,
@@ -168,6 +169,7 @@ pub(crate) fn hand_out(
 ) -> Result<CUresult, Bypass> {
     let answer = driver.pass();
     if answer.is_success() && settings::is_recording() {
+        copies::is_shown();
         // SAFETY: the driver has just read it.
         let id = unsafe { id.cast::<Id>().read() };
         // SAFETY: the driver has just written there.

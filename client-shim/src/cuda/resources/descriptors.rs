@@ -1,0 +1,184 @@
+//! The descriptors that a copy has opened itself, in whatever way.
+//!
+//! They are its own if they were opened while it initialised or made a context
+//! ([`belongings`](crate::cuda::belongings)); those that it makes for the program at other times, of memory to be shared,
+//! are not, and the program closes them behind the copy's back. So a number is noted with its file, and forgotten when
+//! such a time begins.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{c_char, c_int, c_long, c_uint},
+};
+
+use super::{Lead, RESOURCES, locked};
+use crate::{cuda::belongings, process::descriptors::identity_of};
+
+/// Descriptors, and which file each is of: device and inode.
+pub(crate) type Opened = BTreeMap<c_int, (u64, u64)>;
+
+fn note(owner: usize, number: c_int) -> c_int {
+    if let Some(identity) = identity_of(number) {
+        locked(&RESOURCES[owner].descriptors).insert(number, identity);
+    }
+    number
+}
+
+fn note_both(owner: usize, failed: c_int, pair: *const c_int) -> c_int {
+    if failed == 0 {
+        for at in 0..2 {
+            // SAFETY: the system has written two numbers there.
+            note(owner, unsafe { pair.wrapping_add(at).read() });
+        }
+    }
+    failed
+}
+
+/// What the copies have opened and not closed since it was forgotten.
+pub(crate) fn opened() -> Opened {
+    RESOURCES.iter().flat_map(|of| locked(&of.descriptors).clone()).collect()
+}
+
+/// From now on only what is opened now is of interest.
+pub(crate) fn forget_opened() {
+    RESOURCES.iter().for_each(|of| locked(&of.descriptors).clear());
+}
+
+/// Functions that give a new descriptor.
+macro_rules! openers {
+    ($($name:ident($($argument:ident: $type:ty),*);)+) => {
+        $(
+            unsafe extern "C" fn $name<const OWNER: usize>($($argument: $type),*) -> c_int {
+                // SAFETY: as the caller asks.
+                note(OWNER, unsafe { libc::$name($($argument),*) })
+            }
+        )+
+
+        fn opening<const OWNER: usize>() -> Vec<Lead> {
+            vec![$((text(concat!(stringify!($name), "\0")), $name::<OWNER> as *const std::ffi::c_void)),+]
+        }
+    };
+}
+
+const fn text(name: &'static str) -> &'static std::ffi::CStr {
+    match std::ffi::CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => c"",
+    }
+}
+
+openers! {
+    open(path: *const c_char, flags: c_int, mode: c_uint);
+    open64(path: *const c_char, flags: c_int, mode: c_uint);
+    openat(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint);
+    openat64(folder: c_int, path: *const c_char, flags: c_int, mode: c_uint);
+    socket(domain: c_int, kind: c_int, protocol: c_int);
+    accept(number: c_int, address: *mut libc::sockaddr, length: *mut libc::socklen_t);
+    accept4(number: c_int, address: *mut libc::sockaddr, length: *mut libc::socklen_t, flags: c_int);
+    eventfd(value: c_uint, flags: c_int);
+    epoll_create(size: c_int);
+    epoll_create1(flags: c_int);
+    timerfd_create(clock: c_int, flags: c_int);
+    inotify_init1(flags: c_int);
+    dup(number: c_int);
+    dup2(from: c_int, to: c_int);
+    dup3(from: c_int, to: c_int, flags: c_int);
+}
+
+unsafe extern "C" fn pipe<const OWNER: usize>(pair: *mut c_int) -> c_int {
+    // SAFETY: as the caller asks.
+    note_both(OWNER, unsafe { libc::pipe(pair) }, pair)
+}
+
+unsafe extern "C" fn pipe2<const OWNER: usize>(pair: *mut c_int, flags: c_int) -> c_int {
+    // SAFETY: as the caller asks.
+    note_both(OWNER, unsafe { libc::pipe2(pair, flags) }, pair)
+}
+
+unsafe extern "C" fn socketpair<const OWNER: usize>(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
+    // SAFETY: as the caller asks.
+    note_both(OWNER, unsafe { libc::socketpair(domain, kind, protocol, pair) }, pair)
+}
+
+unsafe extern "C" fn fcntl<const OWNER: usize>(number: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: as the caller asks; where there is no third argument the system looks at none.
+    let answer = unsafe { libc::fcntl(number, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { note(OWNER, answer) } else { answer }
+}
+
+unsafe extern "C" fn memfd_create<const OWNER: usize>(name: *const c_char, flags: c_uint) -> c_int {
+    // SAFETY: as the caller asks. By its number, since glibc has the function since 2.27 only.
+    let number = unsafe { libc::syscall(libc::SYS_memfd_create, name, flags) };
+    note(OWNER, c_int::try_from(number).unwrap_or(-1))
+}
+
+/// `syscall(2)`, with all the registers that it can have.
+unsafe extern "C" fn syscall<const OWNER: usize>(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    // SAFETY: as the caller asks; the system looks at no more than it takes.
+    let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    if number == libc::SYS_memfd_create {
+        note(OWNER, c_int::try_from(answer).unwrap_or(-1));
+    }
+    answer
+}
+
+unsafe extern "C" fn recvmsg<const OWNER: usize>(number: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
+    // SAFETY: as the caller asks.
+    let received = unsafe { libc::recvmsg(number, message, flags) };
+    if received >= 0 {
+        // SAFETY: the system has filled in the message.
+        let mut part = unsafe { libc::CMSG_FIRSTHDR(message) };
+        // SAFETY: null, or in the message.
+        while let Some(head) = unsafe { part.as_ref() } {
+            if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
+                // SAFETY: in the message.
+                let numbers = unsafe { libc::CMSG_DATA(part) }.cast::<c_int>();
+                // SAFETY: asks for the length of a head.
+                let bytes = head.cmsg_len.saturating_sub(unsafe { libc::CMSG_LEN(0) } as usize);
+                for at in 0..bytes / size_of::<c_int>() {
+                    // SAFETY: as many numbers are there.
+                    note(OWNER, unsafe { numbers.wrapping_add(at).read_unaligned() });
+                }
+            }
+            // SAFETY: as above.
+            part = unsafe { libc::CMSG_NXTHDR(message, part) };
+        }
+    }
+    received
+}
+
+unsafe extern "C" fn close<const OWNER: usize>(number: c_int) -> c_int {
+    // Before: another thread may get the number at once.
+    locked(&RESOURCES[OWNER].descriptors).remove(&number);
+    belongings::is_closed(number);
+    // SAFETY: as the caller asks.
+    unsafe { libc::close(number) }
+}
+
+/// What stands in the place of which function.
+pub(super) fn leads<const OWNER: usize>() -> Vec<Lead> {
+    let others: [Lead; 9] = [
+        (c"pipe", pipe::<OWNER> as *const std::ffi::c_void),
+        (c"pipe2", pipe2::<OWNER> as *const std::ffi::c_void),
+        (c"socketpair", socketpair::<OWNER> as *const std::ffi::c_void),
+        (c"fcntl", fcntl::<OWNER> as *const std::ffi::c_void),
+        (c"fcntl64", fcntl::<OWNER> as *const std::ffi::c_void),
+        (c"memfd_create", memfd_create::<OWNER> as *const std::ffi::c_void),
+        (c"syscall", syscall::<OWNER> as *const std::ffi::c_void),
+        (c"recvmsg", recvmsg::<OWNER> as *const std::ffi::c_void),
+        (c"close", close::<OWNER> as *const std::ffi::c_void),
+    ];
+    [opening::<OWNER>(), others.to_vec()].concat()
+}

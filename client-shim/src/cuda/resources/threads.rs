@@ -1,0 +1,351 @@
+//! A copy's threads, and how they end when it is dead.
+//!
+//! They wait for descriptors that nothing comes from any more, and would wait for ever. Nothing says to them that they
+//! are no longer wanted, so each gets a signal, and leaves in its handler, by the system call and nothing else: no
+//! destructor of the dead copy runs. It leaves only where it can hold nothing that the living need:
+//!
+//! - it was waiting in a system call, which the signal has ended (`EINTR`), so it is in no function of the C library that
+//!   takes a lock and does something;
+//! - the first code outside the C library and this one that its stack leads back to is the copy's own, so it is in no function of the
+//!   program's that the driver calls (`cuLaunchHostFunc`).
+//!
+//! Who is elsewhere is asked again, until there is no more time. `SIGURG` is the signal: its meaning is to be ignored, and
+//! a program that has a handler for it has it called for all other threads.
+#![expect(clippy::cast_sign_loss, clippy::cast_possible_wrap, reason = "registers have no sign")]
+
+use std::{
+    ffi::{c_int, c_void},
+    mem::MaybeUninit,
+    ptr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{Lead, RESOURCES, locked};
+use crate::process::{glibc, maps};
+
+/// How long threads may be elsewhere, and the time between two questions.
+const PATIENCE: Duration = Duration::from_millis(500);
+const BETWEEN_TRIES: Duration = Duration::from_micros(200);
+const SIGNAL: c_int = libc::SIGURG;
+/// Words of a stack that are looked at.
+const DEPTH: usize = 96;
+/// Most threads of one copy. More than that stay, and the copy with them.
+const MOST: usize = 64;
+
+/// Of a thread that has not begun.
+const NOT_BEGUN: i32 = -1;
+
+/// What is known of a thread. It can be joined until it has ended, also when the copy has detached it: a thread that
+/// leaves in a handler is joined by us, since nobody else would give its stack back.
+#[derive(Debug)]
+struct State {
+    /// Negative before it has begun, 0 once it has ended by itself.
+    number: i32,
+    /// The copy will not join it.
+    is_detached: bool,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    handle: libc::pthread_t,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a new thread is to do.
+struct Start {
+    function: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+    state: Arc<Mutex<State>>,
+}
+
+fn own_number() -> i32 {
+    // SAFETY: asks for this thread's number.
+    i32::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
+}
+
+extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: made by `create` from a box, for this thread alone.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: writes the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: adds to a set.
+    unsafe { libc::sigaddset(set.as_mut_ptr(), SIGNAL) };
+    // The program may have blocked all signals where it has called the driver.
+    // SAFETY: the set was written; on Linux this is of the calling thread alone.
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, set.as_ptr(), ptr::null_mut()) };
+    locked(&start.state).number = own_number();
+    let result = (start.function)(start.argument);
+    let mut state = locked(&start.state);
+    state.number = 0;
+    if state.is_detached {
+        // SAFETY: this thread, which nobody will join.
+        unsafe { glibc::pthread_detach(libc::pthread_self()) };
+    }
+    drop(state);
+    drop(start);
+    result
+}
+
+unsafe extern "C" fn create<const OWNER: usize>(
+    place: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    function: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let mut detached = libc::PTHREAD_CREATE_JOINABLE;
+    if !attributes.is_null() {
+        // SAFETY: the caller's attributes.
+        unsafe { glibc::pthread_attr_getdetachstate(attributes, &raw mut detached) };
+    }
+    let is_detached = detached != libc::PTHREAD_CREATE_JOINABLE;
+    let state = Arc::new(Mutex::new(State { number: NOT_BEGUN, is_detached }));
+    let start = Box::into_raw(Box::new(Start { function, argument, state: Arc::clone(&state) }));
+    let mut threads = locked(&RESOURCES[OWNER].threads);
+    if is_detached {
+        // SAFETY: the caller's attributes, which are as they were when this function ends.
+        unsafe { libc::pthread_attr_setdetachstate(attributes.cast_mut(), libc::PTHREAD_CREATE_JOINABLE) };
+    }
+    // SAFETY: as the caller asks; the argument is what `begin` expects, and is given away.
+    let failed = unsafe { glibc::pthread_create(place, attributes, begin, start.cast()) };
+    if is_detached {
+        // SAFETY: as above.
+        unsafe { libc::pthread_attr_setdetachstate(attributes.cast_mut(), detached) };
+    }
+    if failed == 0 {
+        threads.retain(|of| !of.has_gone());
+        // SAFETY: the handle was written there.
+        threads.push(Thread { handle: unsafe { place.read() }, state });
+    } else {
+        // SAFETY: no thread has it.
+        drop(unsafe { Box::from_raw(start) });
+    }
+    failed
+}
+
+impl Thread {
+    /// Whether it has ended and nobody will join it.
+    fn has_gone(&self) -> bool {
+        let state = locked(&self.state);
+        state.number == 0 && state.is_detached
+    }
+}
+
+unsafe extern "C" fn join<const OWNER: usize>(handle: libc::pthread_t, result: *mut *mut c_void) -> c_int {
+    // SAFETY: as the caller asks.
+    let failed = unsafe { glibc::pthread_join(handle, result) };
+    if failed == 0 {
+        locked(&RESOURCES[OWNER].threads).retain(|of| of.handle != handle);
+    }
+    failed
+}
+
+unsafe extern "C" fn detach<const OWNER: usize>(handle: libc::pthread_t) -> c_int {
+    let threads = locked(&RESOURCES[OWNER].threads);
+    let known = threads.iter().find(|of| of.handle == handle && !locked(&of.state).is_detached);
+    let Some(thread) = known else {
+        // SAFETY: as the caller asks.
+        return unsafe { glibc::pthread_detach(handle) };
+    };
+    let mut state = locked(&thread.state);
+    state.is_detached = true;
+    // SAFETY: as the caller asks.
+    if state.number == 0 { unsafe { glibc::pthread_detach(handle) } } else { 0 }
+}
+
+/// What stands in the place of which function.
+pub(super) fn leads<const OWNER: usize>() -> [Lead; 3] {
+    [
+        (c"pthread_create", create::<OWNER> as *const c_void),
+        (c"pthread_join", join::<OWNER> as *const c_void),
+        (c"pthread_detach", detach::<OWNER> as *const c_void),
+    ]
+}
+
+/// A thread of a dead copy is where it cannot end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a thread of the dead driver does not wait")]
+pub(crate) struct NotEnded;
+
+/// What the handler needs to know, while there is somebody to end.
+struct Code {
+    /// Of the dead copy.
+    copy: Vec<(usize, usize)>,
+    /// Of everybody but the C library.
+    others: Vec<(usize, usize)>,
+}
+
+/// Who is to leave: numbers, 0 for nobody.
+static LEAVING: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
+static CODE: AtomicPtr<Code> = AtomicPtr::new(ptr::null_mut());
+/// The program's own handler: a function that takes three arguments, or one.
+static THEIRS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// One copy's threads are ended at a time.
+static ENDING: Mutex<()> = Mutex::new(());
+
+fn holds(ranges: &[(usize, usize)], address: usize) -> bool {
+    ranges.iter().any(|(start, end)| (*start..*end).contains(&address))
+}
+
+/// Where code is mapped: that of the library around an address, and of all but the C library and this one, by which the
+/// copy calls it.
+fn code_around(address: usize) -> Option<Code> {
+    const OF_C: [&str; 4] = ["libc.so", "libc-2", "libpthread", "ld-"];
+    let all = maps::read().ok()?;
+    let at = u64::try_from(address).ok()?;
+    let own = u64::try_from((code_around as *const ()).addr()).ok()?;
+    let path_at = |at| Some(all.iter().find(|range| range.meets(at, 1))?.path().to_owned());
+    let (path, own) = (path_at(at)?, path_at(own)?);
+    let ends = |range: &maps::Range| Some((usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?));
+    let is_of_c = |range: &maps::Range| {
+        let file = range.path().rsplit('/').next().unwrap_or_default();
+        OF_C.iter().any(|name| file.starts_with(name)) || range.path().starts_with("[v")
+    };
+    let code = all.iter().filter(|range| range.access.contains('x'));
+    let (copy, others): (Vec<&maps::Range>, Vec<&maps::Range>) = code
+        .filter(|range| !is_of_c(range) && range.path() != own)
+        .partition(|range| range.path() == path && !path.is_empty());
+    let copy: Vec<_> = copy.into_iter().filter_map(ends).collect();
+    (!copy.is_empty()).then(|| Code { copy, others: others.into_iter().filter_map(ends).collect() })
+}
+
+/// Whether a thread with these registers waits in a system call that the copy has made.
+///
+/// # Safety
+/// They are those of this thread where a signal has met it.
+unsafe fn waits(code: &Code, registers: &[libc::greg_t]) -> bool {
+    let register = |which: c_int| registers[which as usize];
+    if register(libc::REG_RAX) != -libc::greg_t::from(libc::EINTR) {
+        return false;
+    }
+    // `syscall`, which the thread has just come out of.
+    let before = ptr::with_exposed_provenance::<u8>(register(libc::REG_RIP) as usize).wrapping_sub(2);
+    // SAFETY: code before the one that runs next.
+    if unsafe { [before.read(), before.wrapping_add(1).read()] } != [0x0f, 0x05] {
+        return false;
+    }
+    let top = ptr::with_exposed_provenance::<usize>(register(libc::REG_RSP) as usize);
+    let words = (0..DEPTH).map(|at| {
+        // SAFETY: below the top of a thread's stack lies more than that: what the C library needs for the thread.
+        unsafe { top.wrapping_add(at).read() }
+    });
+    let calls = std::iter::once(register(libc::REG_RIP) as usize).chain(words);
+    let first = { calls }.find(|word| holds(&code.copy, *word) || holds(&code.others, *word));
+    first.is_some_and(|caller| holds(&code.copy, caller))
+}
+
+extern "C" fn met(signal: c_int, facts: *mut libc::siginfo_t, context: *mut c_void) {
+    let own = own_number();
+    let Some(place) = LEAVING.iter().find(|number| number.load(Ordering::Acquire) == own) else {
+        return theirs(signal, facts, context);
+    };
+    // SAFETY: the system gives the thread's registers.
+    let registers = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    // SAFETY: published before the signal was sent, and freed when nobody is leaving any more.
+    let Some(code) = (unsafe { CODE.load(Ordering::Acquire).as_ref() }) else { return };
+    // SAFETY: they are this thread's.
+    if unsafe { waits(code, &registers) } {
+        place.store(0, Ordering::Release);
+        // SAFETY: ends this thread, which holds nothing.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+}
+
+/// The signal was for the program.
+fn theirs(signal: c_int, facts: *mut libc::siginfo_t, context: *mut c_void) {
+    let [with_facts, plain] = THEIRS.each_ref().map(|of| of.load(Ordering::Acquire));
+    if with_facts != 0 {
+        // SAFETY: the program has set a handler of this type.
+        let handler = unsafe {
+            std::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(with_facts)
+        };
+        handler(signal, facts, context);
+    } else if plain != 0 {
+        // SAFETY: the program has set a handler of this type.
+        let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(plain) };
+        handler(signal);
+    }
+}
+
+/// Our handler, as long as this lives.
+struct Handler(libc::sigaction);
+
+impl Handler {
+    fn set() -> Option<Self> {
+        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: only asks.
+        let failed = unsafe { libc::sigaction(SIGNAL, ptr::null(), before.as_mut_ptr()) } != 0;
+        // SAFETY: zeroes are a valid value.
+        let before = unsafe { before.assume_init() };
+        let is_own = !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        let has_facts = before.sa_flags & libc::SA_SIGINFO != 0;
+        THEIRS[0].store(if is_own && has_facts { before.sa_sigaction } else { 0 }, Ordering::Release);
+        THEIRS[1].store(if is_own && !has_facts { before.sa_sigaction } else { 0 }, Ordering::Release);
+        let mut ours = before;
+        ours.sa_sigaction = met as *const c_void as usize;
+        // Without SA_RESTART: the end of the wait is what the handler looks for.
+        ours.sa_flags = libc::SA_SIGINFO | (before.sa_flags & libc::SA_ONSTACK);
+        // SAFETY: the handler only reads atomics and memory that is there.
+        let is_set = !failed && unsafe { libc::sigaction(SIGNAL, &raw const ours, ptr::null_mut()) } == 0;
+        is_set.then_some(Self(before))
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        // SAFETY: what was set before.
+        unsafe { libc::sigaction(SIGNAL, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+/// Sends the signal to a thread; whether there is such a thread.
+fn is_there(number: i32, signal: c_int) -> bool {
+    // SAFETY: a signal to a thread of this process.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
+}
+
+/// Ends these threads, whose code is around the address `copy`.
+pub(super) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
+    let _one_at_a_time = locked(&ENDING);
+    let numbers = threads.iter().map(|of| locked(&of.state).number).filter(|number| *number != 0);
+    let numbers: Vec<i32> = numbers.collect();
+    if numbers.len() > MOST || numbers.contains(&NOT_BEGUN) {
+        return Err(NotEnded);
+    }
+    let code = Box::into_raw(Box::new(code_around(copy.addr()).ok_or(NotEnded)?));
+    CODE.store(code, Ordering::Release);
+    let all_ended = Handler::set().is_some_and(|_handler| {
+        for (place, number) in LEAVING.iter().zip(&numbers) {
+            place.store(*number, Ordering::Release);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        // A thread that has left is one that cannot be signalled.
+        let is_left = |numbers: &[i32], signal| numbers.iter().filter(|number| is_there(**number, signal)).count();
+        while is_left(&numbers, SIGNAL) > 0 && Instant::now() < deadline {
+            thread::park_timeout(BETWEEN_TRIES);
+        }
+        for place in &LEAVING {
+            place.store(0, Ordering::Release);
+        }
+        is_left(&numbers, 0) == 0
+    });
+    CODE.store(ptr::null_mut(), Ordering::Release);
+    if !all_ended {
+        // A thread may just be in the handler: the table stays.
+        return Err(NotEnded);
+    }
+    // SAFETY: made above; whoever read it has left.
+    drop(unsafe { Box::from_raw(code) });
+    // One that has ended by itself and was detached is nobody's any more.
+    for thread in threads.iter().filter(|of| !of.has_gone()) {
+        // SAFETY: the thread has ended, and nobody else joins it.
+        unsafe { glibc::pthread_join(thread.handle, ptr::null_mut()) };
+    }
+    Ok(())
+}
