@@ -260,6 +260,9 @@ impl Copy {
 
     /// It is not needed: nobody has got anything from it. Its descriptors are cut off.
     pub(crate) fn discarded(self, descriptors: Vec<c_int>) -> Dead {
+        if let Some(owner) = self.owner {
+            owner.forget_exits();
+        }
         Dead { copy: self, is_shown: false, descriptors, known: Vec::new() }
     }
 }

@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A program that has ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Finished {
     /// Its exit status; `None` when a signal ended it.
     pub code: Option<i32>,
@@ -24,6 +25,14 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// What it wrote to standard error.
     pub stderr: Vec<u8>,
+}
+
+impl fmt::Debug for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, signal, .. } = self;
+        let (stdout, stderr) = (self.stdout_text(), self.stderr_text());
+        write!(f, "status {code:?}, signal {signal:?}\n--- standard output\n{stdout}\n--- standard error\n{stderr}")
+    }
 }
 
 impl Finished {
