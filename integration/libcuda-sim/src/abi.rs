@@ -131,7 +131,7 @@ macro_rules! entry_points {
         $(
             #[expect(unsafe_code, reason = "exported under the name that C programs ask for")]
             #[unsafe(no_mangle)]
-            extern "C" fn $name($($argument: $type),*) -> crate::codes::Code {
+            pub(super) extern "C" fn $name($($argument: $type),*) -> crate::codes::Code {
                 crate::abi::enter(stringify!($name), move || $body)
             }
         )+

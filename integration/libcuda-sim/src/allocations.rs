@@ -138,6 +138,27 @@ pub(crate) fn increment(address: usize, count: usize) {
     }
 }
 
+/// Works on `count` words at `to` with those at `from`, all accessible: five times the word, and the other one, and a key.
+pub(crate) fn mix(to: usize, from: usize, count: usize, key: u32) {
+    for index in 0..count {
+        let word = std::ptr::with_exposed_provenance_mut::<u32>(to + index * 4);
+        let other = std::ptr::with_exposed_provenance::<u32>(from + index * 4);
+        // SAFETY: both ranges were found in the table.
+        let value = unsafe { word.read_unaligned() };
+        // SAFETY: as above.
+        let source = unsafe { other.read_unaligned() };
+        // SAFETY: as above.
+        unsafe { word.write_unaligned(value.wrapping_mul(5).wrapping_add(source).wrapping_add(key)) };
+    }
+}
+
+/// A word that somebody else writes meanwhile; it must be accessible.
+pub(crate) fn read_volatile(address: usize) -> u32 {
+    let word = std::ptr::with_exposed_provenance::<u32>(address);
+    // SAFETY: the range was found in the table.
+    unsafe { word.read_volatile() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,11 @@ macro_rules! codes {
         impl Code {
             $( pub(crate) const $name: Self = Self($number); )+
 
+            /// What a function of the driver has answered, as its outcome.
+            pub(crate) fn outcome(self) -> Outcome {
+                if self == Self::SUCCESS { Ok(()) } else { Err(self) }
+            }
+
             /// Name and description, as `cuGetErrorName` and `cuGetErrorString` give them.
             pub(crate) fn describe(self) -> Option<(&'static CStr, &'static CStr)> {
                 let texts = match self.0 {

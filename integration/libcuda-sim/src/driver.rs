@@ -44,13 +44,6 @@ pub(crate) struct Library {
     pub(crate) modules: HashMap<usize, usize>,
 }
 
-/// Handles to be given out again: an object of the real driver may get the address that another one had.
-#[derive(Debug, Default)]
-pub(crate) struct Freed {
-    pub(crate) streams: Vec<usize>,
-    pub(crate) events: Vec<usize>,
-}
-
 /// Everything that has a handle, and the rest that changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -74,10 +67,11 @@ pub(crate) struct Tables {
     pub(crate) events: HashMap<usize, Arc<Event>>,
     /// Streams' contexts by stream handle, kept after the context is gone.
     pub(crate) streams: HashMap<usize, usize>,
+    /// Handles of destroyed events and streams: a new one gets the latest, as from an allocator of objects.
+    pub(crate) spare_events: Vec<usize>,
+    pub(crate) spare_streams: Vec<usize>,
     /// Context-local storage by context and key: the value, and whom to call when the context ends.
     pub(crate) storage: HashMap<(usize, usize), (usize, Option<Ended>)>,
-    /// Handles of streams and events that were destroyed, to be given out again, the last one first.
-    pub(crate) freed: Freed,
     /// Limits that were set, by context and `CUlimit`.
     pub(crate) context_limits: HashMap<(usize, usize), usize>,
     /// Attributes that were set, by stream, or context for its default stream, and number.

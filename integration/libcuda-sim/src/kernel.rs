@@ -5,6 +5,9 @@
 //! | `spin`, `long` | `u64` nanoseconds | keeps the GPU busy for that long |
 //! | `endless` | | never ends |
 //! | `increment` | `u64` address, `u32` count | adds one to each of so many words |
+//! | `mix` | `u64` to, `u64` from, `u32` count, `u32` key | five times the word there, and one of the source's, and the key |
+//! | `hold` | `u64` address of a word | busy until the host has written there |
+//! | `neighbour` | `u64` address of two words | ends at once; what the host writes there later is the error by which the GPU's contexts die, as by a neighbour's fault, which the second word answers |
 //! | `oob` | `u64` address | writes a word there: a memory fault (700) unless it is mapped |
 //! | `misaligned` | `u64` address | writes a word one byte further: 716 |
 //! | `assert` | | fails an assertion: 710 |
@@ -16,10 +19,15 @@ use crate::context::Context;
 use crate::driver::Driver;
 use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
+use sim_wire::rpc::Notice;
 use std::time::Duration;
 
 /// Bytes of the words that the kernels work on.
 const WORD: usize = 4;
+/// How long a kernel that waits for a word lets others run before it looks again.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(30);
+/// What a host writes in the place of an error when there will be none.
+const NO_NEIGHBOUR: u32 = u32::MAX;
 
 /// A kernel with its arguments, ready to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +36,12 @@ pub(crate) enum Kernel {
     Busy(Option<Duration>),
     /// Adds one to each of so many words.
     Increment(usize, usize),
+    /// Works on words at the first address with those at the second one, and a key.
+    Mix(usize, usize, usize, u32),
+    /// Busy until there is something in a word.
+    Hold(usize),
+    /// Has the contexts of its GPU die when there is something in a word.
+    Neighbour(usize),
     /// Writes one word.
     Write(usize),
     /// Does wrong whatever its arguments are.
@@ -45,6 +59,12 @@ impl Kernel {
             ("spin" | "long", &[nanoseconds]) => Self::Busy(Some(Duration::from_nanos(nanoseconds))),
             ("endless", []) => Self::Busy(None),
             ("increment", &[start, count]) => Self::Increment(address(start)?, address(count)?),
+            ("mix", &[to, from, count, key]) => {
+                let key = u32::try_from(key).map_err(|_| Code::INVALID_VALUE)?;
+                Self::Mix(address(to)?, address(from)?, address(count)?, key)
+            }
+            ("hold", &[word]) => Self::Hold(address(word)?),
+            ("neighbour", &[word]) => Self::Neighbour(address(word)?),
             ("oob", &[place]) => Self::Write(address(place)?),
             ("misaligned", &[place]) => match place.checked_add(1) {
                 Some(place) if place % WORD as u64 == 0 => Self::Write(address(place)?),
@@ -58,19 +78,45 @@ impl Kernel {
 
     /// Whether there is a host function of this name.
     pub(crate) fn exists(name: &str) -> bool {
-        ["spin", "long", "endless", "increment", "oob", "misaligned", "trap", "assert"].contains(&name)
+        const NAMES: [&str; 11] =
+            ["spin", "long", "endless", "increment", "mix", "hold", "neighbour", "oob", "misaligned", "trap", "assert"];
+        NAMES.contains(&name)
     }
 
     /// Runs on a stream's thread until it ends or the context fails.
-    pub(crate) fn run(self, driver: &Driver, context: &Context) -> Outcome {
+    pub(crate) fn run(self, driver: &'static Driver, context: &Context) -> Outcome {
         let time = match self {
             Self::Busy(time) => time,
-            Self::Increment(..) | Self::Write(_) | Self::Fault(_) => Some(Duration::ZERO),
+            Self::Hold(_) => None,
+            Self::Increment(..) | Self::Mix(..) | Self::Neighbour(_) | Self::Write(_) | Self::Fault(_) => {
+                Some(Duration::ZERO)
+            }
         };
         let running = driver.start_kernel(time);
         let wrote = match self {
             Self::Busy(time) => return context.pass_time(time),
             Self::Fault(kind) => Err((kind, None)),
+            Self::Hold(word) => {
+                while context.check().is_ok() && read_host(driver, word) == Some(0) {
+                    context.pass_time(Some(BETWEEN_LOOKS))?;
+                }
+                return context.check();
+            }
+            Self::Neighbour(word) => {
+                let neighbour = Neighbour { driver, device: context.device, context: context.handle, word };
+                return neighbour.watch();
+            }
+            Self::Mix(to, from, count, key) => {
+                let tables = driver.tables();
+                let is_right = |address| tables.ranges.is_accessible(address, count.saturating_mul(WORD));
+                match [to, from].into_iter().find(|address| !is_right(*address)) {
+                    None => {
+                        allocations::mix(to, from, count, key);
+                        Ok(())
+                    }
+                    Some(address) => Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false }))),
+                }
+            }
             Self::Increment(address, count) => {
                 let tables = driver.tables();
                 if tables.ranges.is_accessible(address, count.saturating_mul(WORD)) {
@@ -95,6 +141,46 @@ impl Kernel {
     }
 }
 
+/// A word of host memory that this copy can reach.
+fn read_host(driver: &Driver, address: usize) -> Option<u32> {
+    let tables = driver.tables();
+    tables.ranges.is_accessible(address, WORD).then(|| allocations::read_volatile(address))
+}
+
+/// Waits beside a context for a neighbour's fault.
+struct Neighbour {
+    driver: &'static Driver,
+    device: u32,
+    context: usize,
+    /// Address of the words.
+    word: usize,
+}
+
+impl Neighbour {
+    /// Looks at the word on a thread of its own, as long as the context lives.
+    fn watch(self) -> Outcome {
+        let builder = std::thread::Builder::new().name("cuda-neighbour".into());
+        builder.spawn(move || self.run()).map(drop).map_err(|_| Code::OPERATING_SYSTEM)
+    }
+
+    fn run(self) {
+        let find = || self.driver.tables().contexts.get(&self.context).cloned();
+        while let Some(context) = find().filter(|context| context.check().is_ok()) {
+            match read_host(self.driver, self.word) {
+                Some(0) => drop(context.pass_time(Some(BETWEEN_LOOKS))),
+                Some(NO_NEIGHBOUR) | None => return,
+                Some(code) => {
+                    let on_device = |context: &&std::sync::Arc<Context>| context.device == self.device;
+                    let hurt: Vec<_> = self.driver.tables().contexts.values().filter(on_device).cloned().collect();
+                    hurt.iter().for_each(|context| context.hear(self.driver, Some(Notice::Poison(code))));
+                    allocations::fill(self.word + WORD, &1_u32.to_le_bytes(), 1);
+                    return;
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +189,8 @@ mod tests {
     fn kernels_are_found_by_name_and_arguments() {
         assert_eq!(Kernel::new("spin", &[1000]), Ok(Kernel::Busy(Some(Duration::from_micros(1)))));
         assert_eq!(Kernel::new("misaligned", &[4]), Ok(Kernel::Fault(FaultKind::MISALIGNED)));
+        assert_eq!(Kernel::new("mix", &[4, 8, 2, 3]), Ok(Kernel::Mix(4, 8, 2, 3)));
+        assert_eq!(Kernel::new("hold", &[64]), Ok(Kernel::Hold(64)));
         assert_eq!(Kernel::new("spin", &[]), Err(Code::NO_BINARY_FOR_GPU));
         assert_eq!(Kernel::new("gemm", &[1]), Err(Code::NO_BINARY_FOR_GPU));
     }

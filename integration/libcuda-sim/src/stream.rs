@@ -2,6 +2,7 @@
 
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Progress, Ticket};
+use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -65,7 +66,9 @@ impl Stream {
         });
         context.update(|state| {
             let is_blocking = handle != NULL_STREAM && flags & NON_BLOCKING == 0;
-            state.progress.insert(handle, Progress { is_blocking, ..Progress::default() });
+            // One that had the handle before may still be waited for, by its events.
+            let before = state.progress.get(&handle).copied().unwrap_or_default();
+            state.progress.insert(handle, Progress { is_blocking, ..before });
             state.streams.insert(handle, Arc::clone(&stream));
         });
         Ok(stream)
@@ -120,6 +123,41 @@ impl Stream {
     pub(crate) fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
+}
+
+/// The default streams of a thread, by context.
+#[derive(Debug, Default)]
+struct Own(Vec<(Weak<Context>, Arc<Stream>)>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        for (context, stream) in &self.0 {
+            stream.close();
+            if let Some(context) = context.upgrade() {
+                context.update(|state| state.streams.remove(&stream.handle));
+            }
+        }
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<Own> = RefCell::default();
+}
+
+/// This thread's default stream in a context: blocking, as documented. `handle` gives one for a new stream.
+pub(crate) fn of_this_thread(context: &Arc<Context>, handle: impl FnOnce() -> Outcome<usize>) -> Outcome<Arc<Stream>> {
+    let found = OWN.try_with(|own| {
+        let mut own = own.borrow_mut();
+        let known = own.0.iter().find(|(of, _)| of.as_ptr() == Arc::as_ptr(context));
+        if let Some((_, stream)) = known {
+            return Ok(Arc::clone(stream));
+        }
+        let stream = Stream::start(context, handle()?, 0, 0)?;
+        own.0.push((Arc::downgrade(context), Arc::clone(&stream)));
+        Ok(stream)
+    });
+    // A thread that is ending has none any longer.
+    found.unwrap_or(Err(Code::INVALID_HANDLE))
 }
 
 /// An event: a point in a stream, and when it was reached.

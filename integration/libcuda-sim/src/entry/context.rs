@@ -124,7 +124,8 @@ entry_points! {
     }
 
     fn cuCtxSynchronize_v2(context: usize) {
-        let found = driver()?.tables().contexts.get(&context).cloned().ok_or(Code::INVALID_CONTEXT)?;
+        let driver = driver()?;
+        let found = driver.tables().contexts.get(&context).cloned().ok_or(Code::INVALID_CONTEXT)?;
         found.check()?;
         found.drain()
     }

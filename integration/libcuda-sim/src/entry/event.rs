@@ -74,26 +74,23 @@ fn elapsed(milliseconds: &Out<f32>, start: usize, end: usize) -> Outcome {
 entry_points! {
     fn cuEventCreate(handle: Out<usize>, _flags: c_uint) {
         let (driver, context) = current()?;
-        let freed = driver.tables().freed.events.pop();
-        let number = freed.unwrap_or_else(|| driver.new_handle());
-        driver.tables().events.insert(number, Arc::new(Event::new(&context)));
+        let mut tables = driver.tables();
+        let number = tables.spare_events.pop().unwrap_or_else(|| driver.new_handle());
+        tables.events.insert(number, Arc::new(Event::new(&context)));
         handle.put(number)
     }
 
     fn cuEventDestroy_v2(handle: usize) {
         let (driver, _) = current()?;
         let mut tables = driver.tables();
-        tables.events.remove(&handle).map(drop).ok_or(Code::INVALID_HANDLE)?;
-        tables.freed.events.push(handle);
+        tables.events.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
+        tables.graphs.events.remove(&handle);
+        tables.spare_events.push(handle);
         Ok(())
     }
 
     fn cuEventRecord(handle: usize, stream: usize) {
         record(handle, stream)
-    }
-
-    fn cuEventRecord_ptsz(handle: usize, stream: usize) {
-        record(handle, super::stream::own(stream))
     }
 
     fn cuEventRecordWithFlags(handle: usize, stream: usize, _flags: c_uint) {

@@ -141,7 +141,7 @@ fn launch(function: usize, shape: [c_uint; 7], stream: usize, arguments: &In<*co
 /// `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct LaunchConfig {
+pub(super) struct LaunchConfig {
     grid: [c_uint; 3],
     block: [c_uint; 3],
     shared_memory: c_uint,
@@ -235,22 +235,6 @@ entry_points! {
             return Err(Code::NOT_SUPPORTED);
         }
         launch(function, [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory], stream, &arguments)
-    }
-
-    fn cuLaunchKernel_ptsz(
-        function: usize,
-        grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
-        block_x: c_uint, block_y: c_uint, block_z: c_uint,
-        shared_memory: c_uint,
-        stream: usize,
-        arguments: In<*const u8>,
-        extra: In<usize>,
-    ) {
-        if !extra.is_absent() {
-            return Err(Code::NOT_SUPPORTED);
-        }
-        let shape = [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_memory];
-        launch(function, shape, super::stream::own(stream), &arguments)
     }
 
     fn cuLaunchKernelEx(config: In<LaunchConfig>, function: usize, arguments: In<*const u8>, extra: In<usize>) {

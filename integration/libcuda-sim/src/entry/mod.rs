@@ -9,6 +9,7 @@ mod ipc;
 mod launch;
 mod library;
 mod memory;
+mod per_thread;
 mod pointer;
 mod pool;
 pub(crate) mod private;
@@ -46,6 +47,7 @@ fn address(name: &str) -> Option<*const c_void> {
             launch::table(),
             library::table(),
             memory::table(),
+            per_thread::table(),
             pointer::table(),
             pool::table(),
             query::table(),

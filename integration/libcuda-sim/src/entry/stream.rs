@@ -7,37 +7,13 @@ use crate::contexts::current;
 use crate::driver::Driver;
 use crate::graphs::{Capture, Task};
 use crate::stream::{NON_BLOCKING, NULL_STREAM, Stream};
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
 /// `CU_STREAM_LEGACY`: the null stream by another name.
 const LEGACY: usize = 1;
-/// `CU_STREAM_PER_THREAD`: a blocking stream of the thread's own in each context.
-const PER_THREAD: usize = 2;
-
-/// What a function of `_ptsz` means by its stream.
-pub(super) const fn own(handle: usize) -> usize {
-    if handle == NULL_STREAM { PER_THREAD } else { handle }
-}
-
-thread_local! {
-    /// This thread's default streams, by the address of their context: its handle may be another one's later.
-    static OWN: RefCell<HashMap<usize, usize>> = RefCell::default();
-}
-
-/// This thread's default stream in a context.
-fn own_of(context: &Arc<Context>) -> Outcome<Arc<Stream>> {
-    let key = Arc::as_ptr(context).addr();
-    let known = OWN.with_borrow(|own| own.get(&key).copied());
-    if let Some(stream) = known.and_then(|handle| context.state().streams.get(&handle).cloned()) {
-        return Ok(stream);
-    }
-    let handle = crate::driver::driver()?.new_handle();
-    OWN.with_borrow_mut(|own| own.insert(key, handle));
-    Stream::start(context, handle, 0, 0)
-}
+/// `CU_STREAM_PER_THREAD`: each thread has one of its own in each context.
+pub(super) const PER_THREAD: usize = 2;
 
 /// `CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW`, `…_SYNCHRONIZATION_POLICY`, `…_PRIORITY`, `…_MEM_SYNC_DOMAIN_MAP`,
 /// `…_MEM_SYNC_DOMAIN`: what streams have.
@@ -52,11 +28,10 @@ fn attributes_of(handle: usize) -> Outcome<(&'static Driver, usize)> {
 
 /// A stream of the current context.
 pub(super) fn find(context: &Arc<Context>, handle: usize) -> Outcome<Arc<Stream>> {
-    let handle = match handle {
-        PER_THREAD => return own_of(context),
-        LEGACY => NULL_STREAM,
-        handle => handle,
-    };
+    if handle == PER_THREAD {
+        return crate::stream::of_this_thread(context, || Ok(crate::driver::driver()?.new_handle()));
+    }
+    let handle = if handle == LEGACY { NULL_STREAM } else { handle };
     context.state().streams.get(&handle).cloned().ok_or(Code::INVALID_HANDLE)
 }
 
@@ -75,8 +50,8 @@ fn create(handle: &Out<usize>, flags: c_uint, priority: c_int) -> Outcome {
     if flags & !NON_BLOCKING != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let freed = driver.tables().freed.streams.pop();
-    let number = freed.unwrap_or_else(|| driver.new_handle());
+    let spare = driver.tables().spare_streams.pop();
+    let number = spare.unwrap_or_else(|| driver.new_handle());
     Stream::start(&context, number, flags, priority)?;
     driver.tables().streams.insert(number, context.handle);
     handle.put(number)
@@ -126,13 +101,12 @@ entry_points! {
         }
         // Its work still gets done, and whoever waits for that work still can.
         stream.close();
-        let ticket = stream.ticket(&context);
         let is_idle = context.update(|state| {
             state.streams.remove(&handle);
-            state.has_reached(ticket)
+            state.progress.get(&handle).is_none_or(|progress| progress.completed == progress.submitted)
         });
         if is_idle {
-            driver.tables().freed.streams.push(handle);
+            driver.tables().spare_streams.push(handle);
         }
         Ok(())
     }
@@ -143,14 +117,6 @@ entry_points! {
 
     fn cuStreamQuery(handle: usize) {
         query(handle)
-    }
-
-    fn cuStreamSynchronize_ptsz(handle: usize) {
-        synchronize(own(handle))
-    }
-
-    fn cuStreamQuery_ptsz(handle: usize) {
-        query(own(handle))
     }
 
     fn cuStreamWaitEvent(handle: usize, event: usize, _flags: c_uint) {

@@ -1,6 +1,5 @@
 //! Copies and fills.
 
-use super::stream::own;
 use crate::abi::{In, entry_points};
 use crate::allocations;
 use crate::codes::{Code, Outcome};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 /// Which sides of a copy are device memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(super) enum Direction {
     ToDevice,
     ToHost,
     OnDevice,
@@ -33,13 +32,8 @@ fn check(tables: &Tables, direction: Direction, destination: usize, source: usiz
     if to && from { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// A copy that is done when the call returns, after all that is queued before it.
-fn copy_now(direction: Direction, destination: usize, source: usize, size: usize) -> Outcome {
-    copy_now_in(NULL_STREAM, direction, destination, source, size)
-}
-
-/// The same after what is queued in this default stream.
-fn copy_now_in(stream: usize, direction: Direction, destination: usize, source: usize, size: usize) -> Outcome {
+/// A copy that is done when the call returns, after all that its stream has before it.
+pub(super) fn copy_now(direction: Direction, destination: usize, source: usize, size: usize, stream: usize) -> Outcome {
     if size == 0 {
         // Nothing is to be done, and nobody is waited for (assumed of the real driver).
         return current().map(drop);
@@ -48,8 +42,9 @@ fn copy_now_in(stream: usize, direction: Direction, destination: usize, source: 
     context.wait_until(|state| state.has_reached(ticket))
 }
 
-/// A copy in a stream's order.
-fn copy_later(
+/// A copy in a stream's order. As documented of the driver, pageable memory is read before the call returns, and one
+/// that writes there has ended by then.
+pub(super) fn copy_later(
     direction: Direction,
     destination: usize,
     source: usize,
@@ -63,18 +58,29 @@ fn copy_later(
         // Nobody waits for what is captured.
         return Ok((context, Ticket { stream: NULL_STREAM, number: 0 }));
     }
+    let is_pageable = |address| driver.tables().ranges.find(address).is_none();
+    let staged = is_pageable(source).then(|| {
+        let mut bytes = vec![0_u8; size];
+        allocations::copy(bytes.as_mut_ptr().expose_provenance(), source, size);
+        bytes
+    });
+    let is_waiting = is_pageable(destination);
     let operation = move |_: &Context| {
         // Memory that was freed in the meantime is not touched.
         let tables = driver.tables();
         check(&tables, direction, destination, source, size)?;
-        allocations::copy(destination, source, size);
+        let from = staged.as_ref().map_or(source, |bytes| bytes.as_ptr().expose_provenance());
+        allocations::copy(destination, from, size);
         Ok(())
     };
     let ticket = found.enqueue(&context, Box::new(operation))?;
+    if is_waiting {
+        context.wait_until(|state| state.has_reached(ticket))?;
+    }
     Ok((context, ticket))
 }
 
-fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: usize, is_waiting: bool) -> Outcome {
+pub(super) fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: usize, is_waiting: bool) -> Outcome {
     let (driver, context) = current()?;
     let size = pattern.len().checked_mul(count).ok_or(Code::INVALID_VALUE)?;
     if !driver.tables().ranges.is_accessible(destination, size) {
@@ -162,7 +168,13 @@ fn copy_rows(words: &[u64; 16]) -> Outcome {
         _ => Direction::Any,
     };
     (0..height).try_for_each(|row| {
-        copy_now(direction, number(destination + row * to_pitch)?, number(source + row * from_pitch)?, width)
+        copy_now(
+            direction,
+            number(destination + row * to_pitch)?,
+            number(source + row * from_pitch)?,
+            width,
+            NULL_STREAM,
+        )
     })
 }
 
@@ -198,7 +210,7 @@ pub(super) fn fill_of_words(words: &[u64; 5]) -> Outcome<Operation> {
 
 entry_points! {
     fn cuMemcpy(destination: usize, source: usize, size: usize) {
-        copy_now(Direction::Any, destination, source, size)
+        copy_now(Direction::Any, destination, source, size, NULL_STREAM)
     }
 
     fn cuMemcpyAsync(destination: usize, source: usize, size: usize, stream: usize) {
@@ -210,27 +222,15 @@ entry_points! {
     }
 
     fn cuMemcpyHtoD_v2(destination: usize, source: usize, size: usize) {
-        copy_now(Direction::ToDevice, destination, source, size)
+        copy_now(Direction::ToDevice, destination, source, size, NULL_STREAM)
     }
 
     fn cuMemcpyDtoH_v2(destination: usize, source: usize, size: usize) {
-        copy_now(Direction::ToHost, destination, source, size)
-    }
-
-    fn cuMemcpyHtoD_v2_ptds(destination: usize, source: usize, size: usize) {
-        copy_now_in(own(NULL_STREAM), Direction::ToDevice, destination, source, size)
-    }
-
-    fn cuMemcpyDtoH_v2_ptds(destination: usize, source: usize, size: usize) {
-        copy_now_in(own(NULL_STREAM), Direction::ToHost, destination, source, size)
-    }
-
-    fn cuMemcpyDtoHAsync_v2_ptsz(destination: usize, source: usize, size: usize, stream: usize) {
-        copy_later(Direction::ToHost, destination, source, size, own(stream)).map(drop)
+        copy_now(Direction::ToHost, destination, source, size, NULL_STREAM)
     }
 
     fn cuMemcpyDtoD_v2(destination: usize, source: usize, size: usize) {
-        copy_now(Direction::OnDevice, destination, source, size)
+        copy_now(Direction::OnDevice, destination, source, size, NULL_STREAM)
     }
 
     fn cuMemcpyHtoDAsync_v2(destination: usize, source: usize, size: usize, stream: usize) {

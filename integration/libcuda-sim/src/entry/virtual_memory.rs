@@ -20,7 +20,7 @@ const ACCESS_READ_WRITE: c_int = 3;
 /// `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Location {
+pub(super) struct Location {
     kind: c_int,
     device: c_int,
 }
@@ -28,7 +28,7 @@ struct Location {
 /// `CUmemAllocationProp`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Properties {
+pub(super) struct Properties {
     kind: c_int,
     handle_types: c_int,
     location: Location,
@@ -39,7 +39,7 @@ struct Properties {
 /// `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Access {
+pub(super) struct Access {
     location: Location,
     flags: c_int,
 }
