@@ -7,6 +7,7 @@
 
 pub mod aggressor;
 pub mod bystander;
+pub mod checker;
 pub mod first_alloc;
 pub mod gpu;
 pub mod heir;

@@ -1,0 +1,286 @@
+//! Programs that have shown a mistake, each by name. One that is not mended yet is expected to show it still: when it
+//! is mended, its `OPEN` in [`TABLE`] becomes `MENDED`.
+
+use super::program::{CELLS, Memory, Op, Place, Program, Queue, What};
+
+/// The mistake is still there.
+const OPEN: bool = false;
+/// It is mended, and must not come back.
+#[expect(dead_code, reason = "nothing is mended yet")]
+const MENDED: bool = true;
+
+/// A program that has shown a mistake.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    /// The mistake.
+    pub(super) name: &'static str,
+    /// Whether it is mended.
+    pub(super) is_mended: bool,
+    /// The program.
+    pub(super) program: Program,
+}
+
+type Row = (&'static str, bool, fn() -> Program);
+
+/// What a program has shown, whether that is mended, and the program.
+const TABLE: &[Row] = &[
+    ("a wait of one thread completes work of another one's default stream", OPEN, own_streams),
+    ("an event that was destroyed stands for another one of its handle", OPEN, event_handle),
+    ("a wait for another context completes work of the current one", OPEN, other_context),
+    ("a stream keeps the context of the one that had its handle", OPEN, stream_handle),
+    ("a thread that comes late finds an event of lost work complete", OPEN, late_consumer),
+    ("the end of an event takes the one telling", OPEN, told_by_end_of_event),
+    ("a free takes the one telling", OPEN, told_by_free),
+    ("the end of a stream takes the one telling", OPEN, told_by_end_of_stream),
+    ("a question about a pointer takes the one telling", OPEN, told_by_question),
+    ("a constant that the device has copied is reset in silence", OPEN, constant_of_device),
+    ("a constant that was copied from pinned memory is reset in silence", OPEN, constant_of_pinned),
+    ("bytes that a kernel has written over a text are reset in silence", OPEN, text),
+    ("host memory that a lost copy would have written is not in doubt", OPEN, host_in_doubt),
+    ("a clean recovery clears what is in doubt", OPEN, doubt_is_kept),
+];
+
+/// All of them.
+pub(super) fn all() -> Vec<Case> {
+    TABLE.iter().map(|(name, is_mended, program)| Case { name, is_mended: *is_mended, program: program() }).collect()
+}
+
+const A: Queue = Queue::Stream(0);
+const B: Queue = Queue::Stream(1);
+
+fn program(ops: impl IntoIterator<Item = (u8, What)>) -> Program {
+    Program { ops: ops.into_iter().map(|(thread, what)| Op { thread, what }).collect() }
+}
+
+fn all_of(block: u8) -> Place {
+    Place { block, first: 0 }
+}
+
+fn stream(stream: u8, device: u8) -> (u8, What) {
+    (0, What::MakeStream { stream, device, is_blocking: false })
+}
+
+fn set(block: u8, device: u8) -> (u8, What) {
+    let what = What::Set { to: all_of(block), cells: CELLS, key: 7, on: Queue::Null(device), is_async: false };
+    (0, what)
+}
+
+/// Memory of this kind with something in it.
+fn block(block: u8, device: u8, memory: Memory) -> [(u8, What); 2] {
+    let first = What::Allocate { block, device, memory };
+    let filled = if memory.is_host() {
+        (0, What::HostWrite { to: all_of(block), cells: CELLS, key: 7 })
+    } else {
+        set(block, device)
+    };
+    [(0, first), filled]
+}
+
+/// Two blocks of a device, known to all threads to be there.
+fn two_blocks(device: u8) -> Vec<(u8, What)> {
+    let mut ops = [block(0, device, Memory::Device), block(1, device, Memory::Device)].concat();
+    ops.push((0, What::SyncContext { device }));
+    ops.extend((1..4).map(|to| (0, What::HandOver { to })));
+    ops
+}
+
+/// Work on the first block behind a kernel that takes long, by a thread.
+fn busy(thread: u8, on: Queue) -> [(u8, What); 2] {
+    let mix = What::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 3, on };
+    [(thread, What::Hold { on }), (thread, mix)]
+}
+
+fn neighbour(device: u8) -> (u8, What) {
+    (0, What::Neighbour { device, code: 719 })
+}
+
+/// A thread waits for a queue, and reads the first block.
+fn look(thread: u8, on: Queue, device: u8) -> [(u8, What); 2] {
+    let read = What::Read { from: all_of(0), cells: CELLS, on: Queue::Null(device) };
+    [(thread, What::SyncStream { on }), (thread, read)]
+}
+
+fn own_streams() -> Program {
+    let other = What::Read { from: all_of(1), cells: CELLS, on: Queue::Own(0) };
+    let mut ops = two_blocks(0);
+    ops.extend(busy(0, Queue::Own(0)));
+    ops.extend([(1, other), neighbour(0)]);
+    ops.extend(look(0, Queue::Own(0), 0));
+    program(ops)
+}
+
+fn event_handle() -> Program {
+    let mut ops = two_blocks(0);
+    ops.extend([stream(0, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend(busy(0, A));
+    ops.extend([
+        (0, What::Record { event: 0, on: A }),
+        (0, What::EndEvent { event: 0 }),
+        (0, What::MakeEvent { event: 0, device: 0 }),
+        (0, What::SyncEvent { event: 0 }),
+        neighbour(0),
+    ]);
+    ops.extend(look(0, A, 0));
+    program(ops)
+}
+
+fn other_context() -> Program {
+    let mut ops = two_blocks(0);
+    ops.push(stream(0, 0));
+    ops.extend(busy(0, A));
+    ops.extend([(0, What::SyncOther { device: 1 }), neighbour(0)]);
+    ops.extend(look(0, A, 0));
+    program(ops)
+}
+
+fn stream_handle() -> Program {
+    let mut ops = two_blocks(1);
+    let on_first = What::Hold { on: A };
+    ops.extend([
+        stream(0, 0),
+        (0, on_first),
+        (0, What::SyncStream { on: A }),
+        (0, What::EndStream { stream: 0 }),
+        stream(0, 1),
+    ]);
+    ops.extend(busy(0, A));
+    ops.extend([(0, What::SyncContext { device: 0 }), neighbour(1)]);
+    ops.extend(look(0, A, 1));
+    program(ops)
+}
+
+fn late_consumer() -> Program {
+    let mut ops = two_blocks(0);
+    ops.extend([stream(0, 0), stream(1, 0), (0, What::MakeEvent { event: 0, device: 0 })]);
+    ops.extend(busy(0, A));
+    ops.extend([
+        (0, What::Record { event: 0, on: A }),
+        neighbour(0),
+        (0, What::SyncContext { device: 0 }),
+        (1, What::Await { event: 0, on: B }),
+    ]);
+    ops.extend([
+        (1, What::Copy { to: all_of(1), from: all_of(0), cells: CELLS, on: B, is_async: true, is_generic: false }),
+        (1, What::SyncStream { on: B }),
+        (1, What::Read { from: all_of(1), cells: CELLS, on: Queue::Null(0) }),
+    ]);
+    program(ops)
+}
+
+fn told_by(last: What, before: Vec<(u8, What)>) -> Program {
+    let mut ops = two_blocks(0);
+    ops.push(stream(0, 0));
+    ops.extend(before);
+    ops.extend(busy(0, A));
+    ops.extend([neighbour(0), (0, last)]);
+    ops.extend(look(0, A, 0));
+    program(ops)
+}
+
+fn told_by_end_of_event() -> Program {
+    told_by(What::EndEvent { event: 0 }, vec![(0, What::MakeEvent { event: 0, device: 0 })])
+}
+
+fn told_by_free() -> Program {
+    told_by(What::Free { block: 2 }, block(2, 0, Memory::Pinned).to_vec())
+}
+
+fn told_by_end_of_stream() -> Program {
+    told_by(What::EndStream { stream: 1 }, vec![stream(1, 0)])
+}
+
+fn told_by_question() -> Program {
+    // Whoever recovers is another one: a question alone does not find a context dead.
+    let mut program = told_by(What::AskPointer { block: 1 }, vec![]);
+    let at = program.ops.iter().position(|op| matches!(op.what, What::AskPointer { .. })).unwrap_or(0);
+    program.ops.insert(at, Op { thread: 1, what: What::SyncContext { device: 0 } });
+    program
+}
+
+/// Something that is not a copy from pageable memory has written a constant, and is done.
+fn module(memory: Memory, write: What, more: Vec<(u8, What)>) -> Program {
+    let mut ops = two_blocks(0);
+    ops.push(stream(0, 0));
+    ops.extend(more);
+    ops.push((0, What::Allocate { block: 2, device: 0, memory }));
+    ops.extend([(0, What::SyncContext { device: 0 }), (0, write), (0, What::SyncContext { device: 0 }), neighbour(0)]);
+    ops.push((0, What::Read { from: all_of(2), cells: CELLS, on: Queue::Null(0) }));
+    program(ops)
+}
+
+fn copy_to_module(from: u8) -> What {
+    What::Copy { to: all_of(2), from: all_of(from), cells: CELLS, on: A, is_async: true, is_generic: false }
+}
+
+fn constant_of_device() -> Program {
+    module(Memory::Constant, copy_to_module(1), vec![])
+}
+
+fn constant_of_pinned() -> Program {
+    module(Memory::Constant, copy_to_module(3), block(3, 0, Memory::Pinned).to_vec())
+}
+
+fn text() -> Program {
+    let mix = What::Mix { to: all_of(2), from: all_of(1), cells: CELLS, key: 5, on: A };
+    module(Memory::Text, mix, vec![])
+}
+
+/// A copy to pinned memory is lost.
+fn lost_copy() -> Vec<(u8, What)> {
+    let mut ops = two_blocks(0);
+    ops.push(stream(0, 0));
+    ops.extend(block(2, 0, Memory::Pinned));
+    ops.extend([
+        (0, What::Hold { on: A }),
+        (0, What::Copy { to: all_of(2), from: all_of(1), cells: CELLS, on: A, is_async: true, is_generic: false }),
+        (0, What::Mix { to: all_of(0), from: all_of(1), cells: CELLS, key: 9, on: A }),
+        neighbour(0),
+        (0, What::SyncStream { on: A }),
+    ]);
+    ops
+}
+
+fn host_in_doubt() -> Program {
+    let mut ops = lost_copy();
+    ops.push((0, What::HostRead { from: all_of(2), cells: CELLS }));
+    program(ops)
+}
+
+fn doubt_is_kept() -> Program {
+    let mut ops = lost_copy();
+    ops.extend([
+        (0, What::SyncContext { device: 0 }),
+        neighbour(0),
+        (0, What::SyncContext { device: 0 }),
+        (0, What::Read { from: all_of(0), cells: CELLS, on: Queue::Null(0) }),
+    ]);
+    program(ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Plan;
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_case_is_left_out() {
+        for case in all() {
+            let left_out: Vec<usize> = Plan::new(&case.program, 2)
+                .steps
+                .iter()
+                .enumerate()
+                .filter(|(_, step)| step.is_none())
+                .map(|(at, _)| at)
+                .collect();
+            assert!(left_out.is_empty(), "{}: {left_out:?}\n{}", case.name, case.program);
+        }
+    }
+
+    #[test]
+    fn a_program_is_the_same_after_it_was_written_and_read() {
+        for case in all() {
+            let text = serde_json::to_string(&case.program).expect("it is plain data");
+            assert_eq!(serde_json::from_str::<Program>(&text).expect("its own words"), case.program);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a disturbed run may show.
+//!
+//! The rule, of each value that a call has returned as good and that a thread then uses (bytes of a copy to the host that
+//! a call has said to be done, or host memory that lost work may have written):
+//!
+//! 1. It is that of the undisturbed run, or
+//! 2. it *may* be lost: a cell of memory is in doubt if work that writes it was not proven to be done when the driver's
+//!    copy died (by a success of a wait, or of a question), if it is a variable of a module and the library has said that
+//!    modules began anew, or if it was made of such a cell by work that came after; and it is in doubt until all of it is
+//!    written with what is not. And
+//! 3. the thread that uses it *was told*: a call of its own, made after the loss, has answered with an error, and one
+//!    that programs heed: those of frees, ends of handles and questions about pointers are dropped everywhere and tell
+//!    nobody. Or a thread that had been told has handed over to it since ([`HandOver`](super::program::What::HandOver)):
+//!    what the one knows, the other does. That the value has come by an event or another thread's stream tells nothing.
+//! 4. If lost work itself wrote it, to memory that the driver knows, `mps_shim_in_doubt` has its address then.
+//!
+//! A thread that was told goes on as programs do: it makes the failed call again, since what has returned an error was
+//! not done. So beside wrong values there are wrong errors:
+//!
+//! 5. A call fails although the library has said of all recoveries that this thread was not told of yet that nothing was
+//!    lost; or it fails again and again; or there was no recovery, and nothing in the program is in the way of one.
+//!
+//! All of it holds for every moment at which the fault may strike: what is told as lost and was done in fact is no
+//! mistake, only a loss of comfort, and is counted.
+
+use super::api::{self, Failed, Recovered};
+use super::plan::{Ops, Plan, Step};
+use super::program::{CELL, Memory, THREADS};
+use std::fmt;
+
+/// The bytes of a cell.
+pub(super) type Bytes = [u8; CELL];
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// The undisturbed run has failed: a mistake of the checker, of the driver or of the library at rest.
+    Undisturbed(Failed),
+    /// A value that was not in doubt differs.
+    Value { memory: Memory, found: Bytes, expected: Bytes },
+    /// A value that was in doubt differs, and its thread was not told.
+    Untold { memory: Memory, found: Bytes, expected: Bytes },
+    /// Its thread was told, and `mps_shim_in_doubt` does not have it.
+    NotInDoubt { memory: Memory },
+    /// A call fails though nothing was lost.
+    NothingWasLost(Failed),
+    /// It goes on failing.
+    Persistent(Failed),
+    /// It was not recovered.
+    Refused(Failed, String),
+}
+
+impl Wrong {
+    /// The kind alone, by which a shorter program is compared with the one that it is made of.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Undisturbed(_) => "undisturbed",
+            Self::Value { .. } => "value",
+            Self::Untold { .. } => "untold",
+            Self::NotInDoubt { .. } => "not-in-doubt",
+            Self::NothingWasLost(_) => "nothing-was-lost",
+            Self::Persistent(_) => "persistent",
+            Self::Refused(..) => "refused",
+        }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = |f: &mut fmt::Formatter<'_>, found: &Bytes, expected: &Bytes| {
+            let word = |bytes: &Bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            write!(f, " begins with {:#x} in place of {:#x}", word(found), word(expected))
+        };
+        match self {
+            Self::Undisturbed(Failed { call, code }) => write!(f, "{call} answers {code} in the undisturbed run"),
+            Self::Value { memory, found, expected } => {
+                write!(f, "a cell of {memory:?} memory that was not in doubt")?;
+                values(f, found, expected)
+            }
+            Self::Untold { memory, found, expected } => {
+                write!(f, "a cell of {memory:?} memory, of which its thread was not told,")?;
+                values(f, found, expected)
+            }
+            Self::NotInDoubt { memory } => {
+                write!(f, "lost work has left a cell of {memory:?} memory that mps_shim_in_doubt does not have")
+            }
+            Self::NothingWasLost(Failed { call, code }) => write!(f, "{call} answers {code} though nothing was lost"),
+            Self::Persistent(Failed { call, code }) => write!(f, "{call} answers {code} again and again"),
+            Self::Refused(Failed { call, code }, why) => write!(f, "{call} answers {code}, and no recovery: {why}"),
+        }
+    }
+}
+
+/// How a cell is in doubt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Doubt {
+    /// Since which recovery of the run, from 1; 0 for not at all.
+    since: u32,
+    /// Lost work itself wrote it.
+    is_direct: bool,
+}
+
+/// The judge of one run.
+#[derive(Debug, Clone)]
+pub(super) struct Judge {
+    kinds: Vec<Memory>,
+    doubt: Vec<Doubt>,
+    /// Up to which recovery each thread was told.
+    told: [u32; THREADS as usize],
+    /// What the library says of each recovery of the run.
+    pub(super) recoveries: Vec<Recovered>,
+    /// Work that is not proven to be done.
+    open: Ops,
+    last: Recovered,
+    /// Errors that were told, for the record.
+    pub(super) errors: u32,
+    /// Recoveries begin by themselves, in the middle of a call or between two.
+    is_sudden: bool,
+}
+
+impl Judge {
+    pub(super) fn new(plan: &Plan, is_sudden: bool) -> Self {
+        Self {
+            kinds: plan.kinds.clone(),
+            doubt: vec![Doubt::default(); plan.kinds.len()],
+            told: [0; THREADS as usize],
+            recoveries: Vec::new(),
+            open: Ops::default(),
+            last: api::recovered().unwrap_or_default(),
+            errors: 0,
+            is_sudden,
+        }
+    }
+
+    fn now(&self) -> u32 {
+        u32::try_from(self.recoveries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Looks whether there was a recovery, which puts in doubt what was open; `under_way` is an operation whose calls
+    /// it may have met.
+    pub(super) fn look(&mut self, plan: &Plan, under_way: Option<usize>) {
+        let recovered = api::recovered().unwrap_or_default();
+        if recovered.count == self.last.count {
+            return;
+        }
+        self.last = recovered;
+        self.recoveries.push(recovered);
+        let since = self.now();
+        let mut lost = self.open;
+        under_way.filter(|_| self.is_sudden).into_iter().for_each(|at| lost.insert(at));
+        self.open = Ops::default();
+        let steps = lost.iter().filter_map(|at| plan.steps[at].as_ref());
+        for cell in steps.flat_map(|step| &step.effects).flat_map(|effect| &effect.writes) {
+            self.doubt[usize::from(*cell)] = Doubt { since, is_direct: true };
+        }
+        if recovered.modules_anew > 0 {
+            let of_modules = self.doubt.iter_mut().zip(&self.kinds).filter(|(_, kind)| kind.is_of_module());
+            of_modules.for_each(|(doubt, _)| *doubt = Doubt { since, is_direct: false });
+        }
+    }
+
+    /// Whether the library has refused a recovery since the last look.
+    pub(super) fn is_refused(&mut self) -> bool {
+        let recovered = api::recovered().unwrap_or_default();
+        let is_more = recovered.refused > self.last.refused;
+        self.last.refused = recovered.refused;
+        is_more
+    }
+
+    /// A call of a thread has failed.
+    pub(super) fn failed(&mut self, thread: u8, failed: Failed, is_ignored: bool) -> Result<(), Wrong> {
+        let told = self.told[usize::from(thread)];
+        let unknown = self.recoveries.iter().skip(told as usize);
+        if self.recoveries.is_empty() {
+            let why = api::reason();
+            return Err(Wrong::Refused(failed, why));
+        }
+        let is_right = self.recoveries.len() > told as usize && unknown.clone().any(Recovered::is_lossy);
+        if is_ignored {
+            return Ok(());
+        }
+        self.errors += 1;
+        // A second error after the same loss is a repetition, and judged by how often it comes.
+        if !is_right && !self.recoveries.iter().any(Recovered::is_lossy) {
+            return Err(Wrong::NothingWasLost(failed));
+        }
+        self.told[usize::from(thread)] = self.now();
+        Ok(())
+    }
+
+    /// An operation has succeeded.
+    pub(super) fn done(&mut self, at: usize, step: &Step) {
+        for effect in &step.effects {
+            let worst = effect.reads.iter().map(|cell| self.doubt[usize::from(*cell)].since).max().unwrap_or(0);
+            for cell in &effect.writes {
+                self.doubt[usize::from(*cell)] = Doubt { since: worst, is_direct: false };
+            }
+        }
+        self.open = self.open.without(&step.proves);
+        if step.is_work {
+            self.open.insert(at);
+        }
+        if step.proves.contains(at) {
+            self.open = self.open.without(&step.proves);
+        }
+    }
+
+    /// It was given up: what it should have written is not there.
+    pub(super) fn given_up(&mut self, step: &Step) {
+        let since = self.now();
+        for cell in step.effects.iter().flat_map(|effect| &effect.writes) {
+            self.doubt[usize::from(*cell)] = Doubt { since, is_direct: false };
+        }
+    }
+
+    /// A thread tells another one what it knows.
+    pub(super) fn hand_over(&mut self, from: u8, to: u8) {
+        let told = self.told[usize::from(from)];
+        let other = &mut self.told[usize::from(to)];
+        *other = told.max(*other);
+    }
+
+    /// A thread uses a value.
+    pub(super) fn used(
+        &self,
+        thread: u8,
+        cell: u16,
+        address: usize,
+        found: &Bytes,
+        expected: &Bytes,
+    ) -> Result<(), Wrong> {
+        if found == expected {
+            return Ok(());
+        }
+        let (memory, found, expected) = (self.kinds[usize::from(cell)], *found, *expected);
+        let doubt = self.doubt[usize::from(cell)];
+        if doubt.since == 0 {
+            return Err(Wrong::Value { memory, found, expected });
+        }
+        if self.told[usize::from(thread)] < doubt.since {
+            return Err(Wrong::Untold { memory, found, expected });
+        }
+        let is_known = matches!(memory, Memory::Device | Memory::Pooled | Memory::Pinned);
+        let is_told = || api::in_doubt().iter().any(|[start, size]| (*start..start + size).contains(&address));
+        if doubt.is_direct && is_known && !is_told() {
+            return Err(Wrong::NotInDoubt { memory });
+        }
+        Ok(())
+    }
+}

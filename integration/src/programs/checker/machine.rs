@@ -1,0 +1,566 @@
+//! A run of a program: what it has, and its operations as calls of the driver, tried again after an error as programs do.
+#![expect(unsafe_code, reason = "host memory is the program's and the driver's at once")]
+
+use super::api::{Answer, Api, Failed};
+use super::base::{Base, Fate, NO_NEIGHBOUR};
+use super::graphs::Made;
+use super::judge::{Bytes, Judge, Wrong as Mistake};
+use super::plan::{Plan, Step};
+use super::program::{BLOCK, BLOCKS, CELL, EVENTS, GRAPHS, Memory, Place, Program, Queue, STREAMS, What, Wrong};
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+
+/// How often a call is made that fails.
+const TRIES: u32 = 4;
+/// An address that nothing is ever mapped at.
+const WILD: u64 = 0x10;
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+/// `CU_MEMHOSTALLOC_PORTABLE`.
+const PORTABLE: u32 = 1;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: u32 = 600;
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
+const MEMORY_TYPE: u32 = 2;
+
+/// Images with a variable of a block's size each, with the name `it`.
+const VARIABLE: &CStr = c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 it[32];\n";
+const CONSTANT: &CStr =
+    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 4 .u32 it[32] = {1, 2, 3, 4};\n";
+const TEXT: &CStr =
+    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 it[128] = {97, 98, 99};\n";
+const NAME: &CStr = c"it";
+
+thread_local! {
+    /// The device whose context is current.
+    static CURRENT: Cell<Option<u8>> = const { Cell::new(None) };
+}
+
+/// A stream with its device.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    handle: usize,
+    device: u8,
+}
+
+/// Memory of the program's.
+#[derive(Debug, Clone)]
+pub(super) struct Block {
+    pub(super) address: usize,
+    memory: Memory,
+    /// Module or library.
+    owner: usize,
+}
+
+/// What is told of a value that was used: operation, cell.
+pub(super) type Used = (usize, u16, Bytes);
+
+/// A run.
+pub(super) struct Machine<'a> {
+    pub(super) api: &'static Api,
+    pub(super) base: &'a Base,
+    pub(super) program: &'a Program,
+    pub(super) plan: &'a Plan,
+    /// The values of the undisturbed run, in a disturbed one.
+    pub(super) expected: Option<&'a [Used]>,
+    pub(super) fate: Option<&'a mut Fate>,
+    pub(super) judge: Judge,
+    pub(super) used: Vec<Used>,
+    pub(super) done: usize,
+    streams: [Option<Stream>; STREAMS as usize],
+    events: [Option<usize>; EVENTS as usize],
+    pub(super) blocks: [Option<Block>; BLOCKS as usize],
+    pub(super) graphs: [Option<Made>; GRAPHS as usize],
+    /// The module with the kernel that fails an assertion, by device.
+    asserting: [Option<usize>; 2],
+}
+
+/// Words of a host function: address, count, key.
+#[repr(C)]
+struct Call {
+    address: usize,
+    words: usize,
+    key: u32,
+}
+
+/// Data of a host function. It stays: a graph may be launched late.
+pub(super) fn call_data(address: usize, words: usize, key: u32) -> usize {
+    Box::leak(Box::new(Call { address, words, key })) as *const Call as usize
+}
+
+/// The host function.
+pub(super) extern "C" fn mix_on_host(data: *mut c_void) {
+    // SAFETY: it is what `call_data` has made, which is never freed.
+    let call = unsafe { &*data.cast::<Call>() };
+    for index in 0..call.words {
+        let word = std::ptr::with_exposed_provenance_mut::<u32>(call.address + index * 4);
+        // SAFETY: the block lives as long as work on it, by the plan.
+        let value = unsafe { word.read_volatile() };
+        // SAFETY: as above.
+        unsafe { word.write_volatile(value.wrapping_mul(5).wrapping_add(call.key)) };
+    }
+}
+
+/// Writes a word of host memory that others see.
+pub(super) fn write_word(address: usize, value: u32) {
+    // SAFETY: the address is of a page of the process's that is never freed, or of a block that is not freed yet.
+    unsafe { std::ptr::with_exposed_provenance_mut::<u32>(address).write_volatile(value) };
+}
+
+/// Reads bytes of host memory.
+fn read_bytes(address: usize) -> Bytes {
+    let mut bytes = [0; CELL];
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        // SAFETY: the block is not freed yet.
+        *byte = unsafe { std::ptr::with_exposed_provenance::<u8>(address + index).read_volatile() };
+    }
+    bytes
+}
+
+fn none() -> Failed {
+    Failed { call: "a handle that could not be made", code: 0 }
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(
+        base: &'a Base,
+        program: &'a Program,
+        plan: &'a Plan,
+        expected: Option<&'a [Used]>,
+        fate: Option<&'a mut Fate>,
+        is_sudden: bool,
+    ) -> Self {
+        Self {
+            api: base.api,
+            base,
+            program,
+            plan,
+            expected,
+            fate,
+            judge: Judge::new(plan, is_sudden),
+            used: Vec::new(),
+            done: 0,
+            streams: [None; STREAMS as usize],
+            events: [None; EVENTS as usize],
+            blocks: [const { None }; BLOCKS as usize],
+            graphs: [const { None }; GRAPHS as usize],
+            asserting: [None; 2],
+        }
+    }
+
+    /// Does an operation, on its thread.
+    pub(super) fn step(&mut self, at: usize) -> Result<(), Mistake> {
+        let (plan, program) = (self.plan, self.program);
+        let Some(step) = &plan.steps[at] else { return Ok(()) };
+        let op = &program.ops[at];
+        if op.what.is_fault() && self.expected.is_none() {
+            return Ok(());
+        }
+        step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
+        self.judge.look(plan, None);
+        for attempt in 1.. {
+            let (mut read, mut is_not_ready) = (Vec::new(), false);
+            let answer = self.perform(at, op.thread, step, &mut read, &mut is_not_ready);
+            self.judge.look(plan, Some(at));
+            let Err(failed) = answer else {
+                self.done += 1;
+                let mut shown = step.clone();
+                if is_not_ready {
+                    shown.proves = super::plan::Ops::default();
+                }
+                self.judge.done(at, &shown);
+                return self.use_values(at, op.thread, step, &read);
+            };
+            if self.expected.is_none() {
+                return Err(Mistake::Undisturbed(failed));
+            }
+            if self.judge.is_refused() {
+                return Err(Mistake::Refused(failed, super::api::reason()));
+            }
+            self.judge.failed(op.thread, failed, op.what.is_ignored())?;
+            if op.what.is_ignored() {
+                return Ok(());
+            }
+            if attempt == TRIES {
+                // An event of lost work may stay lost until it is recorded again.
+                let is_of_event =
+                    matches!(op.what, What::Await { .. } | What::SyncEvent { .. } | What::AskEvent { .. });
+                self.judge.given_up(step);
+                return if is_of_event { Ok(()) } else { Err(Mistake::Persistent(failed)) };
+            }
+        }
+        Ok(())
+    }
+
+    fn use_values(&mut self, at: usize, thread: u8, step: &Step, read: &[Bytes]) -> Result<(), Mistake> {
+        for ((place, cell), bytes) in step.reads.iter().zip(read) {
+            if let Some(expected) = self.expected {
+                let known = expected.iter().find(|(of, which, _)| (*of, *which) == (at, *cell));
+                if let Some((_, _, expected)) = known {
+                    let address = self.address(*place)?;
+                    self.judge.used(thread, *cell, address, bytes, expected)?;
+                }
+            }
+            self.used.push((at, *cell, *bytes));
+        }
+        Ok(())
+    }
+
+    /// Makes a device's context current on this thread.
+    fn enter(&self, device: u8) -> Answer {
+        if CURRENT.get() != Some(device) {
+            self.api.cuCtxSetCurrent(self.base.context(device))?;
+            CURRENT.set(Some(device));
+        }
+        Ok(())
+    }
+
+    /// Whether the functions for threads' own default streams are meant, and the handle.
+    fn on(&self, queue: Queue) -> Answer<(bool, usize)> {
+        Ok(match queue {
+            Queue::Null(_) => (false, 0),
+            Queue::Legacy(_) => (false, 1),
+            Queue::Own(_) => (true, 0),
+            Queue::OwnHandle(_) => (false, 2),
+            Queue::Stream(place) => (false, self.streams[usize::from(place)].ok_or(none())?.handle),
+        })
+    }
+
+    fn event(&self, event: u8) -> Answer<usize> {
+        self.events[usize::from(event)].ok_or(none())
+    }
+
+    pub(super) fn block(&self, block: u8) -> Answer<&Block> {
+        self.blocks[usize::from(block)].as_ref().ok_or(none())
+    }
+
+    pub(super) fn stream(&self, place: u8) -> Answer<usize> {
+        Ok(self.streams[usize::from(place)].ok_or(none())?.handle)
+    }
+
+    fn address(&self, place: Place) -> Result<usize, Mistake> {
+        self.at(place).map_err(Mistake::Undisturbed)
+    }
+
+    pub(super) fn at(&self, place: Place) -> Answer<usize> {
+        Ok(self.block(place.block)?.address + usize::from(place.first) * CELL)
+    }
+
+    fn is_host(&self, place: Place) -> Answer<bool> {
+        Ok(self.block(place.block)?.memory.is_host())
+    }
+
+    pub(super) fn launch(&self, function: usize, on: Queue, arguments: &[u64]) -> Answer {
+        let (is_own, stream) = self.on(on)?;
+        self.launch_in(function, is_own, stream, arguments)
+    }
+
+    pub(super) fn launch_in(&self, function: usize, is_own: bool, stream: usize, arguments: &[u64]) -> Answer {
+        let mut places: Vec<*mut c_void> =
+            arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
+        let places = places.as_mut_ptr();
+        if is_own {
+            self.api.cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
+        } else {
+            self.api.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, places, 0)
+        }
+    }
+
+    fn perform(
+        &mut self,
+        at: usize,
+        thread: u8,
+        step: &Step,
+        read: &mut Vec<Bytes>,
+        is_not_ready: &mut bool,
+    ) -> Answer {
+        self.enter(step.device)?;
+        let (api, program) = (self.api, self.program);
+        let asked = |answer: Answer, is_not_ready: &mut bool| match answer {
+            Err(Failed { code: NOT_READY, .. }) => {
+                *is_not_ready = true;
+                Ok(())
+            }
+            other => other,
+        };
+        match &program.ops[at].what {
+            What::MakeStream { stream, device, is_blocking } => {
+                let mut handle = 0;
+                api.cuStreamCreate(&raw mut handle, if *is_blocking { 0 } else { NON_BLOCKING })?;
+                self.streams[usize::from(*stream)] = Some(Stream { handle, device: *device });
+            }
+            What::EndStream { stream } => {
+                let stream = self.streams[usize::from(*stream)].take().ok_or(none())?;
+                api.cuStreamDestroy_v2(stream.handle)?;
+            }
+            What::MakeEvent { event, .. } => {
+                let mut handle = 0;
+                api.cuEventCreate(&raw mut handle, 0)?;
+                self.events[usize::from(*event)] = Some(handle);
+            }
+            What::EndEvent { event } => {
+                let event = self.events[usize::from(*event)].take().ok_or(none())?;
+                api.cuEventDestroy_v2(event)?;
+            }
+            What::Record { event, on } => match (self.event(*event)?, self.on(*on)?) {
+                (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
+                (event, (false, stream)) => api.cuEventRecord(event, stream)?,
+            },
+            What::Await { event, on } => match (self.event(*event)?, self.on(*on)?) {
+                (event, (true, stream)) => api.cuStreamWaitEvent_ptsz(stream, event, 0)?,
+                (event, (false, stream)) => api.cuStreamWaitEvent(stream, event, 0)?,
+            },
+            What::SyncEvent { event } => api.cuEventSynchronize(self.event(*event)?)?,
+            What::AskEvent { event } => asked(api.cuEventQuery(self.event(*event)?), is_not_ready)?,
+            What::Allocate { block, memory, .. } => {
+                let made = self.allocate(*memory)?;
+                self.blocks[usize::from(*block)] = Some(made);
+            }
+            What::Free { block } => {
+                let block = self.blocks[usize::from(*block)].take().ok_or(none())?;
+                self.free(&block)?;
+            }
+            What::FreeInOrder { block, on } => {
+                let (is_own, stream) = self.on(*on)?;
+                let Block { address, .. } = self.blocks[usize::from(*block)].take().ok_or(none())?;
+                if is_own { api.cuMemFreeAsync_ptsz(address, stream)? } else { api.cuMemFreeAsync(address, stream)? }
+            }
+            What::AskPointer { block } => {
+                let mut kind = 0;
+                api.cuPointerGetAttribute(&raw mut kind, MEMORY_TYPE, self.block(*block)?.address)?;
+            }
+            What::HostWrite { to, cells, key } => {
+                let start = self.at(*to)?;
+                for (index, value) in (0..usize::from(*cells) * CELL / 4).zip(*key..) {
+                    write_word(start + index * 4, value);
+                }
+            }
+            What::HostRead { from, .. } => {
+                let start = self.at(*from)?;
+                read.extend((0..step.reads.len()).map(|cell| read_bytes(start + cell * CELL)));
+            }
+            What::Read { from, on, .. } => {
+                let (is_own, _) = self.on(*on)?;
+                for cell in 0..step.reads.len() {
+                    read.push(self.read(self.at(*from)? + cell * CELL, is_own)?);
+                }
+            }
+            What::Copy { to, from, cells, on, is_async, is_generic } => {
+                self.copy(*to, *from, usize::from(*cells) * CELL, *on, *is_async, *is_generic)?;
+            }
+            What::Set { to, cells, key, on, is_async } => {
+                let (address, count) = (self.at(*to)?, usize::from(*cells) * CELL / 4);
+                match (self.on(*on)?, is_async) {
+                    ((true, stream), true) => api.cuMemsetD32Async_ptsz(address, *key, count, stream)?,
+                    ((false, stream), true) => api.cuMemsetD32Async(address, *key, count, stream)?,
+                    ((true, _), false) => api.cuMemsetD32_v2_ptds(address, *key, count)?,
+                    ((false, _), false) => api.cuMemsetD32_v2(address, *key, count)?,
+                }
+            }
+            What::Mix { to, from, cells, key, on } => {
+                let count = u64::from(*cells) * CELL as u64 / 4;
+                let arguments = [self.at(*to)? as u64, self.at(*from)? as u64, count, u64::from(*key)];
+                self.launch(self.base.kernels(step.device).mix, *on, &arguments)?;
+            }
+            What::Call { to, cells, key, on } => {
+                let data = call_data(self.at(*to)?, usize::from(*cells) * CELL / 4, *key);
+                match self.on(*on)? {
+                    (true, stream) => api.cuLaunchHostFunc_ptsz(stream, mix_on_host, data)?,
+                    (false, stream) => api.cuLaunchHostFunc(stream, mix_on_host, data)?,
+                }
+            }
+            What::Hold { on } => {
+                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(at) as u64])?;
+            }
+            What::Release { .. } => {}
+            What::SyncStream { on } => match self.on(*on)? {
+                (true, stream) => api.cuStreamSynchronize_ptsz(stream)?,
+                (false, stream) => api.cuStreamSynchronize(stream)?,
+            },
+            What::AskStream { on } => {
+                let answer = match self.on(*on)? {
+                    (true, stream) => api.cuStreamQuery_ptsz(stream),
+                    (false, stream) => api.cuStreamQuery(stream),
+                };
+                asked(answer, is_not_ready)?;
+            }
+            What::SyncContext { .. } => api.cuCtxSynchronize()?,
+            What::SyncOther { device } => {
+                self.enter((*device + 1) % self.base.devices())?;
+                api.cuCtxSynchronize_v2(self.base.context(*device))?;
+            }
+            What::MakeGraph { graph, stream, is_captured, nodes } => {
+                let made = self.make_graph(*stream, *is_captured, nodes, step.device)?;
+                self.graphs[usize::from(*graph)] = Some(made);
+            }
+            What::UpdateGraph { graph, key } => self.update_graph(*graph, *key, step.device)?,
+            What::LaunchGraph { graph, on } => {
+                let executable = self.graphs[usize::from(*graph)].as_ref().ok_or(none())?.executable;
+                match self.on(*on)? {
+                    (true, stream) => api.cuGraphLaunch_ptsz(executable, stream)?,
+                    (false, stream) => api.cuGraphLaunch(executable, stream)?,
+                }
+            }
+            What::EndGraph { graph } => {
+                let made = self.graphs[usize::from(*graph)].take().ok_or(none())?;
+                self.end_graph(&made)?;
+            }
+            What::HandOver { to } => self.judge.hand_over(thread, *to),
+            What::ReadAll => {
+                for device in 0..self.base.devices() {
+                    self.enter(device)?;
+                    api.cuCtxSynchronize()?;
+                }
+                for (place, _) in &step.reads {
+                    let address = self.at(*place)?;
+                    let bytes = if self.is_host(*place)? { read_bytes(address) } else { self.read(address, false)? };
+                    read.push(bytes);
+                }
+            }
+            What::Fault { wrong, on } => self.do_wrong(*wrong, *on, step.device)?,
+            What::Neighbour { device, code } => {
+                if let Some(fate) = &mut self.fate {
+                    fate.strike(self.base, *device, *code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, address: usize, is_own: bool) -> Answer<Bytes> {
+        let mut bytes = [0; CELL];
+        let place = bytes.as_mut_ptr().expose_provenance();
+        if is_own {
+            self.api.cuMemcpyDtoH_v2_ptds(place, address, CELL)?;
+        } else {
+            self.api.cuMemcpyDtoH_v2(place, address, CELL)?;
+        }
+        Ok(bytes)
+    }
+
+    fn copy(&self, to: Place, from: Place, size: usize, on: Queue, is_async: bool, is_generic: bool) -> Answer {
+        let (api, (is_own, stream)) = (self.api, self.on(on)?);
+        let (target, source) = (self.at(to)?, self.at(from)?);
+        match (is_generic, self.is_host(to)?, self.is_host(from)?, is_async, is_own) {
+            (true, _, _, true, false) => api.cuMemcpyAsync(target, source, size, stream),
+            (true, _, _, true, true) => api.cuMemcpyAsync_ptsz(target, source, size, stream),
+            (true, _, _, false, false) => api.cuMemcpy(target, source, size),
+            (true, _, _, false, true) => api.cuMemcpy_ptds(target, source, size),
+            (_, false, true, true, false) => api.cuMemcpyHtoDAsync_v2(target, source, size, stream),
+            (_, false, true, true, true) => api.cuMemcpyHtoDAsync_v2_ptsz(target, source, size, stream),
+            (_, false, true, false, false) => api.cuMemcpyHtoD_v2(target, source, size),
+            (_, false, true, false, true) => api.cuMemcpyHtoD_v2_ptds(target, source, size),
+            (_, true, _, true, false) => api.cuMemcpyDtoHAsync_v2(target, source, size, stream),
+            (_, true, _, true, true) => api.cuMemcpyDtoHAsync_v2_ptsz(target, source, size, stream),
+            (_, true, _, false, false) => api.cuMemcpyDtoH_v2(target, source, size),
+            (_, true, _, false, true) => api.cuMemcpyDtoH_v2_ptds(target, source, size),
+            (_, false, false, true, false) => api.cuMemcpyDtoDAsync_v2(target, source, size, stream),
+            (_, false, false, true, true) => api.cuMemcpyDtoDAsync_v2_ptsz(target, source, size, stream),
+            (_, false, false, false, false) => api.cuMemcpyDtoD_v2(target, source, size),
+            (_, false, false, false, true) => api.cuMemcpyDtoD_v2_ptds(target, source, size),
+        }
+    }
+
+    fn allocate(&self, memory: Memory) -> Answer<Block> {
+        let api = self.api;
+        let (mut address, mut owner, mut size) = (0, 0, 0);
+        match memory {
+            Memory::Device => api.cuMemAlloc_v2(&raw mut address, BLOCK)?,
+            Memory::Pooled => api.cuMemAllocAsync(&raw mut address, BLOCK, 0)?,
+            Memory::Pinned => api.cuMemHostAlloc(&raw mut address, BLOCK, PORTABLE)?,
+            Memory::Pageable => {
+                let words: Box<[u64; BLOCK / 8]> = Box::default();
+                address = Box::into_raw(words).expose_provenance();
+            }
+            Memory::OfLibrary => {
+                api.cuLibraryLoadData(&raw mut owner, VARIABLE.as_ptr(), 0, 0, 0, 0, 0, 0)?;
+                api.cuLibraryGetGlobal(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
+            }
+            Memory::Variable | Memory::Constant | Memory::Text => {
+                let is_of = |kind| memory == kind;
+                let image = if is_of(Memory::Constant) {
+                    CONSTANT
+                } else if is_of(Memory::Text) {
+                    TEXT
+                } else {
+                    VARIABLE
+                };
+                api.cuModuleLoadData(&raw mut owner, image.as_ptr())?;
+                api.cuModuleGetGlobal_v2(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
+            }
+        }
+        if memory.is_host() {
+            // The driver does not promise zeros.
+            (0..BLOCK / 4).for_each(|word| write_word(address + word * 4, 0));
+        }
+        Ok(Block { address, memory, owner })
+    }
+
+    fn free(&self, block: &Block) -> Answer {
+        match block.memory {
+            Memory::Device | Memory::Pooled => self.api.cuMemFree_v2(block.address),
+            Memory::Pinned => self.api.cuMemFreeHost(block.address),
+            Memory::Pageable => {
+                let words = std::ptr::with_exposed_provenance_mut::<[u64; BLOCK / 8]>(block.address);
+                // SAFETY: it was made of a box, and is taken out of the table.
+                drop(unsafe { Box::from_raw(words) });
+                Ok(())
+            }
+            Memory::OfLibrary => self.api.cuLibraryUnload(block.owner),
+            Memory::Variable | Memory::Constant | Memory::Text => self.api.cuModuleUnload(block.owner),
+        }
+    }
+
+    fn do_wrong(&mut self, wrong: Wrong, on: Queue, device: u8) -> Answer {
+        let kernels = self.base.kernels(device);
+        match wrong {
+            Wrong::OutOfBounds => self.launch(kernels.oob, on, &[WILD]),
+            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(0) as u64]),
+            Wrong::Trap => self.launch(kernels.trap, on, &[]),
+            Wrong::Assertion => {
+                let (module, function) = self.base.load_asserting()?;
+                self.asserting[usize::from(device)] = Some(module);
+                self.launch(function, on, &[])
+            }
+        }
+    }
+
+    /// Ends everything that is left; errors are dropped, and told of to nobody.
+    pub(super) fn tidy_up(&mut self) {
+        (0..Program::MOST).for_each(|hold| write_word(self.base.hold(hold), 1));
+        if let Some(fate) = &mut self.fate {
+            fate.cancel(self.base, NO_NEIGHBOUR);
+        }
+        // Errors of the program's last calls are told here, to the thread that runs programs.
+        let _settled = self.base.settle();
+        for device in 0..self.base.devices() {
+            let _current = self.enter(device);
+            for graph in &mut self.graphs {
+                if let Some(graph) = graph.take_if(|graph| graph.device == device) {
+                    let _ended = self.api.cuGraphExecDestroy(graph.executable);
+                    let _ended = self.api.cuGraphDestroy(graph.graph);
+                }
+            }
+            for stream in &mut self.streams {
+                if let Some(stream) = stream.take_if(|stream| stream.device == device) {
+                    let _ended = self.api.cuStreamDestroy_v2(stream.handle);
+                }
+            }
+            if let Some(module) = self.asserting[usize::from(device)].take() {
+                let _ended = self.api.cuModuleUnload(module);
+            }
+        }
+        for event in &mut self.events {
+            if let Some(event) = event.take() {
+                let _ended = self.api.cuEventDestroy_v2(event);
+            }
+        }
+        let blocks: Vec<Block> = self.blocks.iter_mut().filter_map(Option::take).collect();
+        for block in &blocks {
+            let _freed = self.free(block);
+        }
+        let _settled = self.base.settle();
+        // Whatever context the next program's calls on this thread mean they say.
+        CURRENT.set(None);
+    }
+}

@@ -1,0 +1,269 @@
+//! A CUDA program as data: a list of operations, each of a thread, on things in numbered places.
+//!
+//! Any list is a program: an operation that makes no sense where it stands, or that would race, is left out by
+//! [`plan`](super::plan), in the same way in each run. So lists can be made at random, and shortened at will.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Threads of a program.
+pub(super) const THREADS: u8 = 4;
+/// Places for streams, events, memory and graphs.
+pub(super) const STREAMS: u8 = 4;
+pub(super) const EVENTS: u8 = 4;
+pub(super) const BLOCKS: u8 = 8;
+pub(super) const GRAPHS: u8 = 2;
+/// A block of memory has so many cells, the unit of what is written and compared.
+pub(super) const CELLS: u8 = 4;
+/// Bytes of a cell.
+pub(super) const CELL: usize = 32;
+/// Bytes of a block.
+pub(super) const BLOCK: usize = CELL * CELLS as usize;
+
+/// A whole program.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Program {
+    /// Its operations; at most [`Self::MOST`] count.
+    pub(super) ops: Vec<Op>,
+}
+
+impl Program {
+    /// What comes behind is left out.
+    pub(super) const MOST: usize = 256;
+}
+
+/// An operation of a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Op {
+    /// Which thread.
+    pub(super) thread: u8,
+    /// What it does.
+    pub(super) what: What,
+}
+
+/// Where work is given to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Queue {
+    /// The legacy default stream of a device, as 0.
+    Null(u8),
+    /// The same by its handle.
+    Legacy(u8),
+    /// The thread's own default stream on a device, by the functions with `_ptds` and `_ptsz`.
+    Own(u8),
+    /// The same by its handle.
+    OwnHandle(u8),
+    /// A stream in a place.
+    Stream(u8),
+}
+
+/// Kinds of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Memory {
+    /// `cuMemAlloc`.
+    Device,
+    /// `cuMemAllocAsync` from the default pool.
+    Pooled,
+    /// `cuMemHostAlloc`.
+    Pinned,
+    /// The host's own.
+    Pageable,
+    /// A variable of a module.
+    Variable,
+    /// A variable of a library.
+    OfLibrary,
+    /// A constant of a module.
+    Constant,
+    /// A variable of a module that looks like a text: bytes with values.
+    Text,
+}
+
+impl Memory {
+    /// All kinds.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Device,
+        Self::Pooled,
+        Self::Pinned,
+        Self::Pageable,
+        Self::Variable,
+        Self::OfLibrary,
+        Self::Constant,
+        Self::Text,
+    ];
+
+    /// Whether the host reads and writes it itself.
+    pub(super) fn is_host(self) -> bool {
+        matches!(self, Self::Pinned | Self::Pageable)
+    }
+
+    /// Whether it is a module's, which a fresh copy of the driver loads anew.
+    pub(super) fn is_of_module(self) -> bool {
+        matches!(self, Self::Variable | Self::OfLibrary | Self::Constant | Self::Text)
+    }
+
+    /// Whether kernels may read and write it.
+    pub(super) fn is_for_kernels(self) -> bool {
+        !matches!(self, Self::Pageable | Self::Constant)
+    }
+}
+
+/// Cells of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The block's place.
+    pub block: u8,
+    /// The first cell.
+    pub first: u8,
+}
+
+/// A node of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Node {
+    /// As the operation.
+    Mix { to: Place, from: Place, cells: u8, key: u32 },
+    /// As the operation.
+    Set { to: Place, cells: u8, key: u32 },
+    /// As the operation; only in graphs that are captured.
+    Copy { to: Place, from: Place, cells: u8 },
+    /// As the operation.
+    Call { to: Place, cells: u8, key: u32 },
+}
+
+/// What a kernel of the program's own does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Wrong {
+    /// Writes where nothing is mapped.
+    OutOfBounds,
+    /// Traps.
+    Trap,
+    /// Writes at an odd address.
+    Misaligned,
+    /// Fails an assertion.
+    Assertion,
+}
+
+/// Operations.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum What {
+    /// `cuStreamCreate`.
+    MakeStream { stream: u8, device: u8, is_blocking: bool },
+    /// `cuStreamDestroy`, whose error is dropped.
+    EndStream { stream: u8 },
+    /// `cuEventCreate`.
+    MakeEvent { event: u8, device: u8 },
+    /// `cuEventDestroy`, whose error is dropped.
+    EndEvent { event: u8 },
+    /// `cuEventRecord`.
+    Record { event: u8, on: Queue },
+    /// `cuStreamWaitEvent`.
+    Await { event: u8, on: Queue },
+    /// `cuEventSynchronize`.
+    SyncEvent { event: u8 },
+    /// `cuEventQuery`.
+    AskEvent { event: u8 },
+    /// Has memory of this kind.
+    Allocate { block: u8, device: u8, memory: Memory },
+    /// Frees it; the error is dropped.
+    Free { block: u8 },
+    /// `cuMemFreeAsync` of pooled memory; the error is dropped.
+    FreeInOrder { block: u8, on: Queue },
+    /// `cuPointerGetAttribute`, whose error is dropped.
+    AskPointer { block: u8 },
+    /// The host writes cells of its own memory.
+    HostWrite { to: Place, cells: u8, key: u32 },
+    /// The host reads them, and uses them.
+    HostRead { from: Place, cells: u8 },
+    /// `cuMemcpyDtoH` on [`Queue::Null`] or [`Queue::Own`], whose bytes are used.
+    Read { from: Place, cells: u8, on: Queue },
+    /// A copy: by `cuMemcpyAsync` if it is generic; without `Async` only on [`Queue::Null`] or [`Queue::Own`].
+    Copy { to: Place, from: Place, cells: u8, on: Queue, is_async: bool, is_generic: bool },
+    /// `cuMemsetD32`, in the same forms.
+    Set { to: Place, cells: u8, key: u32, on: Queue, is_async: bool },
+    /// A kernel: each word five times, and the source's, and the key.
+    Mix { to: Place, from: Place, cells: u8, key: u32, on: Queue },
+    /// A host function: each word of host memory five times, and the key.
+    Call { to: Place, cells: u8, key: u32, on: Queue },
+    /// A kernel that takes until it is released.
+    Hold { on: Queue },
+    /// The host releases one of those that are held.
+    Release { which: u8 },
+    /// `cuStreamSynchronize`.
+    SyncStream { on: Queue },
+    /// `cuStreamQuery`.
+    AskStream { on: Queue },
+    /// `cuCtxSynchronize`.
+    SyncContext { device: u8 },
+    /// `cuCtxSynchronize_v2` of a device's context, with another device's current where there is one.
+    SyncOther { device: u8 },
+    /// A graph with its executable form: captured on a stream, or built.
+    MakeGraph { graph: u8, stream: u8, is_captured: bool, nodes: Vec<Node> },
+    /// `cuGraphExecUpdate` with the same nodes and other keys.
+    UpdateGraph { graph: u8, key: u32 },
+    /// `cuGraphLaunch`.
+    LaunchGraph { graph: u8, on: Queue },
+    /// Its end, whose error is dropped.
+    EndGraph { graph: u8 },
+    /// Another thread learns what this one knows: what is done, and of errors.
+    HandOver { to: u8 },
+    /// Waits for everything, and reads all memory that this thread may read.
+    ReadAll,
+    /// Only in the disturbed run: a kernel of the program's own does wrong.
+    Fault { wrong: Wrong, on: Queue },
+    /// Only in the disturbed run: a neighbour on the device does wrong, by this error.
+    Neighbour { device: u8, code: u32 },
+}
+
+impl What {
+    /// Only done in the disturbed run.
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self, Self::Fault { .. } | Self::Neighbour { .. })
+    }
+
+    /// Programs drop the errors of such calls (frees, ends, questions about pointers), so that nobody is told by them.
+    pub(super) fn is_ignored(&self) -> bool {
+        matches!(
+            self,
+            Self::EndStream { .. }
+                | Self::EndEvent { .. }
+                | Self::Free { .. }
+                | Self::FreeInOrder { .. }
+                | Self::AskPointer { .. }
+                | Self::EndGraph { .. }
+        )
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.ops.iter().enumerate().try_for_each(|(at, op)| writeln!(f, "{at:4}  thread {}  {:?}", op.thread, op.what))
+    }
+}
+
+/// Random numbers (`SplitMix64`).
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The sequence of this seed.
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next one.
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below a small number.
+    pub(super) fn below(&mut self, end: u8) -> u8 {
+        u8::try_from(self.next() % u64::from(end.max(1))).unwrap_or(0)
+    }
+
+    /// True so many times in a hundred.
+    pub(super) fn in_hundred(&mut self, times: u8) -> bool {
+        self.below(100) < times
+    }
+}

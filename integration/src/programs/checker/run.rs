@@ -1,0 +1,130 @@
+//! Both runs of a program: its threads, one operation after the other, first undisturbed and then with its faults.
+//!
+//! The threads take turns in the order of the list, so that the same calls are made in the same order in both runs; what
+//! is concurrent is what the program has given to its streams. They are new in each run and begin with their first
+//! operation, so that some of them first come to the driver after a recovery.
+
+use super::base::{Base, Fate, Neighbours};
+use super::judge::Wrong;
+use super::machine::{Machine, Used};
+use super::plan::Plan;
+use super::program::{Program, THREADS, What};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+/// Steps that have been done: who looks sees whether the process stands still.
+pub(super) static HEARTBEAT: AtomicU64 = AtomicU64::new(0);
+
+/// What came of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Outcome {
+    /// Operations of the disturbed run.
+    pub(super) operations: usize,
+    /// Values that were compared.
+    pub(super) values: usize,
+    pub(super) recoveries: usize,
+    /// Of these, those that lost nothing.
+    pub(super) clean: usize,
+    /// Errors that its threads were told.
+    pub(super) errors: u32,
+}
+
+/// A mistake, and at which operation it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) at: usize,
+    pub(super) wrong: Wrong,
+}
+
+/// Runs a program twice.
+pub(super) fn check(base: &Base, program: &Program, neighbours: &Neighbours) -> Result<Outcome, Found> {
+    let plan = Plan::new(program, base.devices());
+    let before = |at| move |failed| Found { at, wrong: Wrong::Undisturbed(failed) };
+    base.settle().map_err(before(0))?;
+    base.begin();
+    let reference = run(Machine::new(base, program, &plan, None, None, false))?;
+    base.settle().map_err(before(program.ops.len()))?;
+    base.begin();
+    let mut fate = Fate::new(neighbours.clone());
+    let hurt = program
+        .ops
+        .iter()
+        .filter_map(|op| if let What::Neighbour { device, .. } = op.what { Some(device) } else { None });
+    let hurt: Vec<u8> = hurt.filter(|device| *device < base.devices()).collect();
+    (0..base.devices()).filter(|device| hurt.contains(device)).for_each(|device| fate.prepare(base, device));
+    let is_sudden = matches!(neighbours, Neighbours::Program(_));
+    let machine = Machine::new(base, program, &plan, Some(&reference.used), Some(&mut fate), is_sudden);
+    let disturbed = run(machine)?;
+    Ok(disturbed.outcome)
+}
+
+/// One run's results.
+struct Ran {
+    used: Vec<Used>,
+    outcome: Outcome,
+}
+
+/// Operations in pieces of one thread each.
+fn turns(program: &Program) -> Vec<(u8, Range<usize>)> {
+    let mut turns: Vec<(u8, Range<usize>)> = Vec::new();
+    for (at, op) in program.ops.iter().enumerate().take(Program::MOST).filter(|(_, op)| op.thread < THREADS) {
+        match turns.last_mut().filter(|(thread, range)| *thread == op.thread && range.end == at) {
+            Some((_, range)) => range.end = at + 1,
+            None => turns.push((op.thread, at..at + 1)),
+        }
+    }
+    turns
+}
+
+fn run(machine: Machine<'_>) -> Result<Ran, Found> {
+    let turns = turns(machine.program);
+    let shared = Mutex::new((machine, None::<Found>));
+    std::thread::scope(|scope| {
+        let mut threads: [Option<Sender<Range<usize>>>; THREADS as usize] = [const { None }; THREADS as usize];
+        let (finished, is_finished) = channel();
+        for (thread, range) in turns {
+            let thread = threads[usize::from(thread)].get_or_insert_with(|| {
+                let (give, take) = channel::<Range<usize>>();
+                let (finished, shared) = (finished.clone(), &shared);
+                scope.spawn(move || {
+                    for range in take {
+                        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                        let (machine, found) = &mut *shared;
+                        for at in range {
+                            HEARTBEAT.fetch_add(1, Ordering::Relaxed);
+                            *found = machine.step(at).err().map(|wrong| Found { at, wrong });
+                            if found.is_some() {
+                                break;
+                            }
+                        }
+                        let is_over = found.is_some();
+                        if finished.send(is_over).is_err() {
+                            return;
+                        }
+                    }
+                });
+                give
+            });
+            // A thread that has ended has panicked, and the scope passes that on.
+            if thread.send(range).is_err() || is_finished.recv() != Ok(false) {
+                break;
+            }
+        }
+    });
+    let (mut machine, found) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    machine.tidy_up();
+    if let Some(found) = found {
+        return Err(found);
+    }
+    let recoveries = &machine.judge.recoveries;
+    let outcome = Outcome {
+        operations: machine.done,
+        values: machine.used.len(),
+        recoveries: recoveries.len(),
+        clean: recoveries.iter().filter(|recovered| !recovered.is_lossy()).count(),
+        errors: machine.judge.errors,
+    };
+    Ok(Ran { used: machine.used, outcome })
+}
