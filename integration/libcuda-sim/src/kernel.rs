@@ -26,6 +26,7 @@ use std::time::Duration;
 const WORD: usize = 4;
 /// How long a kernel that waits for a word lets others run before it looks again.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(30);
+const LONGEST_BETWEEN_LOOKS: Duration = Duration::from_micros(500);
 /// What a host writes in the place of an error when there will be none.
 const NO_NEIGHBOUR: u32 = u32::MAX;
 
@@ -97,8 +98,10 @@ impl Kernel {
             Self::Busy(time) => return context.pass_time(time),
             Self::Fault(kind) => Err((kind, None)),
             Self::Hold(word) => {
+                let mut pause = BETWEEN_LOOKS;
                 while context.check().is_ok() && read_host(driver, word) == Some(0) {
-                    context.pass_time(Some(BETWEEN_LOOKS))?;
+                    context.pass_time(Some(pause))?;
+                    pause = (pause * 2).min(LONGEST_BETWEEN_LOOKS);
                 }
                 return context.check();
             }
@@ -165,9 +168,14 @@ impl Neighbour {
 
     fn run(self) {
         let find = || self.driver.tables().contexts.get(&self.context).cloned();
+        let mut pause = BETWEEN_LOOKS;
         while let Some(context) = find().filter(|context| context.check().is_ok()) {
             match read_host(self.driver, self.word) {
-                Some(0) => drop(context.pass_time(Some(BETWEEN_LOOKS))),
+                Some(0) => {
+                    // One that has failed meanwhile is seen by the next look.
+                    let _failed = context.pass_time(Some(pause));
+                    pause = (pause * 2).min(LONGEST_BETWEEN_LOOKS);
+                }
                 Some(NO_NEIGHBOUR) | None => return,
                 Some(code) => {
                     let on_device = |context: &&std::sync::Arc<Context>| context.device == self.device;

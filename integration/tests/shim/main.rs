@@ -1,5 +1,6 @@
 //! The preloaded library around programs on the simulated driver: what it keeps, commits, replays and brings back.
 
+mod checker;
 mod contexts;
 mod gpu;
 mod ipc;

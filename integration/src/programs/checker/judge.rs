@@ -169,16 +169,14 @@ impl Judge {
 
     /// A call of a thread has failed.
     pub(super) fn failed(&mut self, thread: u8, failed: Failed, is_ignored: bool) -> Result<(), Wrong> {
-        let told = self.told[usize::from(thread)];
-        let unknown = self.recoveries.iter().skip(told as usize);
-        if self.recoveries.is_empty() {
-            let why = api::reason();
-            return Err(Wrong::Refused(failed, why));
-        }
-        let is_right = self.recoveries.len() > told as usize && unknown.clone().any(Recovered::is_lossy);
         if is_ignored {
             return Ok(());
         }
+        if self.recoveries.is_empty() {
+            return Err(Wrong::Refused(failed, api::reason()));
+        }
+        let unknown = self.recoveries.iter().skip(self.told[usize::from(thread)] as usize);
+        let is_right = unknown.clone().any(Recovered::is_lossy);
         self.errors += 1;
         // A second error after the same loss is a repetition, and judged by how often it comes.
         if !is_right && !self.recoveries.iter().any(Recovered::is_lossy) {

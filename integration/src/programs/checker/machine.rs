@@ -6,7 +6,7 @@ use super::base::{Base, Fate, NO_NEIGHBOUR};
 use super::graphs::Made;
 use super::judge::{Bytes, Judge, Wrong as Mistake};
 use super::plan::{Plan, Step};
-use super::program::{BLOCK, BLOCKS, CELL, EVENTS, GRAPHS, Memory, Place, Program, Queue, STREAMS, What, Wrong};
+use super::program::{BLOCK, BLOCKS, CELL, EVENTS, GRAPHS, LATE, Memory, Place, Program, Queue, STREAMS, What, Wrong};
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 
@@ -73,6 +73,8 @@ pub(super) struct Machine<'a> {
     pub(super) graphs: [Option<Made>; GRAPHS as usize],
     /// The module with the kernel that fails an assertion, by device.
     asserting: [Option<usize>; 2],
+    /// When the late thread begins, and whose child it is.
+    birth: Option<(usize, u8)>,
 }
 
 /// Words of a host function: address, count, key.
@@ -145,6 +147,7 @@ impl<'a> Machine<'a> {
             blocks: [const { None }; BLOCKS as usize],
             graphs: [const { None }; GRAPHS as usize],
             asserting: [None; 2],
+            birth: program.birth(),
         }
     }
 
@@ -158,6 +161,9 @@ impl<'a> Machine<'a> {
         }
         step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
         self.judge.look(plan, None);
+        if let Some((_, parent)) = self.birth.take_if(|(birth, _)| *birth <= at && op.thread == LATE) {
+            self.judge.hand_over(parent, LATE);
+        }
         for attempt in 1.. {
             let (mut read, mut is_not_ready) = (Vec::new(), false);
             let answer = self.perform(at, op.thread, step, &mut read, &mut is_not_ready);

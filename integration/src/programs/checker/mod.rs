@@ -1,11 +1,13 @@
 //! `mps-checker`: does the preloaded library ever give a program a wrong byte?
 //!
 //! ```text
-//! mps-checker [--operations N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER]  random programs
-//! mps-checker --cases                                                                                     those that are kept
-//! mps-checker --program FILE                                                                              one, as JSON
+//! mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER]
+//! mps-checker --cases
+//! mps-checker --program FILE
 //! each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM]
 //! ```
+//! It makes random programs, or takes those that are kept, or one that is given as JSON.
+//!
 //! A CUDA program is made at random ([`generate`]), as a list of operations of several threads ([`program`]). It is run
 //! twice under the library with `MPS_SHIM_REPLAY=in-place` ([`run`]): undisturbed, and with a fault of its own work or of a
 //! neighbour's where the list has one. All values that calls have returned as good are compared; [`judge`] has the rule.
@@ -54,12 +56,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SHRINKINGS: usize = 400;
 const FOUND: u8 = 1;
 const STUCK: u8 = 3;
-const USAGE: &str = "mps-checker [--operations N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] [--save FOLDER] | --cases | \
-                     --program FILE; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM]";
+const USAGE: &str = "mps-checker [--operations N] [--seconds N] [--seed N] [--jobs N] [--most-found N] [--shrinkings N] \
+                     [--save FOLDER] | --cases | --program FILE; each with [--devices N] [--faults own|neighbours|both] [--aggressor PROGRAM]";
 
 #[derive(Debug, Clone)]
 struct Options {
     operations: u64,
+    time: Duration,
     seed: u64,
     jobs: usize,
     most_found: u64,
@@ -77,6 +80,7 @@ impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self {
             operations: 100_000,
+            time: Duration::MAX,
             seed: 1,
             jobs: 1,
             most_found: 1,
@@ -92,6 +96,7 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--operations" => options.operations = arguments.next()?.parse().ok()?,
+                "--seconds" => options.time = Duration::from_secs(arguments.next()?.parse().ok()?),
                 "--seed" => options.seed = arguments.next()?.parse().ok()?,
                 "--jobs" => options.jobs = arguments.next()?.parse().ok()?,
                 "--most-found" => options.most_found = arguments.next()?.parse().ok()?,
@@ -308,7 +313,8 @@ fn search(report: Report, options: &Options) -> ExitCode {
             let seed = next.fetch_add(BATCH, Ordering::SeqCst);
             one_batch(report, options, seed, &found, &sum);
             let done = sum.lock().map_or(u64::MAX, |sum| sum.1.operations as u64);
-            if done >= options.operations || found.load(Ordering::SeqCst) >= options.most_found {
+            let is_late = begin.elapsed() > options.time;
+            if is_late || done >= options.operations || found.load(Ordering::SeqCst) >= options.most_found {
                 is_over.store(true, Ordering::SeqCst);
             }
         }
@@ -348,6 +354,7 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
         let program = generate::program(at, options.devices, options.faults);
         let small = shortened(options, &program, &line["kind"]);
         let mut shown = shows(options, &small).unwrap_or_else(|| line.clone());
+        shown["event"] = json!("counterexample");
         shown["seed"] = json!(at);
         shown["program"] = json!(small);
         if let Some(folder) = &options.save {

@@ -7,7 +7,9 @@
 //! there. The same sets tell what a wait proves to be done, and what a call that blocks must not wait for in vain:
 //! kernels that are held are released before.
 
-use super::program::{BLOCKS, CELLS, EVENTS, GRAPHS, Memory, Node, Op, Place, Program, Queue, STREAMS, THREADS, What};
+use super::program::{
+    BLOCKS, CELLS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Place, Program, Queue, STREAMS, THREADS, What,
+};
 use std::collections::BTreeMap;
 
 /// A set of operations by their index.
@@ -118,6 +120,9 @@ pub(super) struct Planner {
     cells: Vec<Cell>,
     kinds: Vec<Memory>,
     held: Vec<usize>,
+    /// Whose operation was the last one, and whether the late thread has begun.
+    last: Option<u8>,
+    has_late: bool,
 }
 
 /// The whole plan: a step for each operation that is done, and the kind of memory of each cell.
@@ -155,6 +160,8 @@ impl Planner {
             cells: Vec::new(),
             kinds: Vec::new(),
             held: Vec::new(),
+            last: None,
+            has_late: false,
         }
     }
 
@@ -165,6 +172,12 @@ impl Planner {
         if at >= Program::MOST || op.thread >= THREADS {
             return None;
         }
+        if op.thread == LATE && !self.has_late {
+            self.has_late = true;
+            let parent = self.last.map_or(Ops::default(), |parent| self.known[usize::from(parent)]);
+            self.known[usize::from(LATE)] = parent.with(&self.known[usize::from(LATE)]);
+        }
+        self.last = Some(op.thread);
         let before = self.clone();
         let step = self.let_in(at, op);
         if step.is_none() {
@@ -345,7 +358,8 @@ impl Planner {
             What::Await { event, on } => {
                 let (of, recorded) = slot(&self.events, *event)?;
                 let (name, device) = self.stream(thread, *on)?;
-                if of != device {
+                // Whether a wait there is also one for the other streams, nobody says.
+                if of != device || matches!(name, Name::Null(_)) {
                     return None;
                 }
                 let stream = self.streams.get_mut(&name)?;

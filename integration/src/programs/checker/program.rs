@@ -8,6 +8,9 @@ use std::fmt;
 
 /// Threads of a program.
 pub(super) const THREADS: u8 = 4;
+/// The thread that begins with its first operation, as a child of the thread that has done the one before: it knows what
+/// its parent does. All others are there from the start, however late they come to the driver.
+pub(super) const LATE: u8 = THREADS - 1;
 /// Places for streams, events, memory and graphs.
 pub(super) const STREAMS: u8 = 4;
 pub(super) const EVENTS: u8 = 4;
@@ -30,6 +33,12 @@ pub(super) struct Program {
 impl Program {
     /// What comes behind is left out.
     pub(super) const MOST: usize = 256;
+
+    /// Index of the late thread's first operation, and its parent.
+    pub(super) fn birth(&self) -> Option<(usize, u8)> {
+        let at = self.ops.iter().position(|op| op.thread == LATE)?;
+        Some((at, self.ops.get(at.checked_sub(1)?)?.thread))
+    }
 }
 
 /// An operation of a thread.

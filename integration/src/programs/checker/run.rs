@@ -1,14 +1,14 @@
 //! Both runs of a program: its threads, one operation after the other, first undisturbed and then with its faults.
 //!
 //! The threads take turns in the order of the list, so that the same calls are made in the same order in both runs; what
-//! is concurrent is what the program has given to its streams. They are new in each run and begin with their first
-//! operation, so that some of them first come to the driver after a recovery.
+//! is concurrent is what the program has given to its streams. They are new in each run: all but one begin with it, and
+//! some come to the driver only after a recovery; one is begun by another thread in the middle.
 
 use super::base::{Base, Fate, Neighbours};
 use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
-use super::program::{Program, THREADS, What};
+use super::program::{LATE, Program, THREADS, What};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -84,7 +84,8 @@ fn run(machine: Machine<'_>) -> Result<Ran, Found> {
     std::thread::scope(|scope| {
         let mut threads: [Option<Sender<Range<usize>>>; THREADS as usize] = [const { None }; THREADS as usize];
         let (finished, is_finished) = channel();
-        for (thread, range) in turns {
+        let early = (0..LATE).map(|thread| (thread, 0..0));
+        for (thread, range) in early.chain(turns) {
             let thread = threads[usize::from(thread)].get_or_insert_with(|| {
                 let (give, take) = channel::<Range<usize>>();
                 let (finished, shared) = (finished.clone(), &shared);

@@ -1,0 +1,49 @@
+//! Random CUDA programs under the library, and those that have once shown a wrong byte.
+
+use integration::lab::LIMIT;
+use integration::lab::process::{Finished, run};
+use integration::lab::stage::is_long;
+use integration::shim;
+use integration::sim::Sim;
+use integration::under_test::{Subject, once};
+use serde_json::Value;
+
+/// Whether the library is expected to be right about random programs. While it is not, the fixed share must show that.
+const IS_RIGHT: bool = false;
+/// Operations of the fixed share, and of the long variant.
+const SHARE: u64 = 20_000;
+const LONG_SHARE: u64 = 1_000_000;
+
+fn checked(subject: &Subject, arguments: &[&str]) -> (Finished, Vec<Value>) {
+    // A program's own faults are known at once: what is lost is up to the program.
+    let at_once = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_OWN_FAULT_MS", "0"), ("MPS_SIM_OWN_MEMORY_FAULT_MS", "0")];
+    let sim = Sim::new(subject, &at_once);
+    let mut command = shim::recording(sim.command("mps-checker", arguments));
+    command.env("MPS_SHIM_REPLAY", "in-place").env_remove("MPS_SHIM_REPORT");
+    let finished = run(&mut command, b"", LIMIT * if is_long() { 60 } else { 1 }).expect("the checker runs");
+    let lines = finished.stdout_text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    (finished, lines)
+}
+
+#[test]
+fn programs_that_have_shown_a_mistake_show_it_as_long_as_it_is_there_and_no_longer() {
+    once(|subject| {
+        let (finished, lines) = checked(subject, &["--cases"]);
+        let cases: Vec<&Value> = lines.iter().filter(|line| line["event"] == "case").collect();
+        assert!(!cases.is_empty(), "{subject}: {finished:?}");
+        let is_wrong = |case: &&&Value| case["is_mended"].as_bool() != Some(case["found"].is_null());
+        let wrong: Vec<_> = cases.iter().filter(is_wrong).collect();
+        assert!(wrong.is_empty(), "{subject}: {wrong:#?}");
+    });
+}
+
+#[test]
+fn no_random_program_gets_a_wrong_byte() {
+    once(|subject| {
+        let share = if is_long() { LONG_SHARE } else { SHARE }.to_string();
+        let (finished, lines) = checked(subject, &["--operations", &share, "--seed", "1", "--jobs", "2"]);
+        let end = lines.iter().find(|line| line["event"] == "end").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!(end["found"] == 0, IS_RIGHT, "{subject}: {}\n{}", finished.stderr_text(), finished.stdout_text());
+        assert_eq!(finished.code == Some(0), IS_RIGHT, "{subject}: {finished:?}");
+    });
+}
