@@ -17,6 +17,8 @@ const ARRIVAL: Duration = Duration::from_millis(1000);
 const SIMULATED_ARRIVAL: Duration = Duration::from_millis(50);
 /// Between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
+/// Between two looks at the kernel's ticks, of 10 ms each.
+const BETWEEN_TICKS: Duration = Duration::from_millis(2);
 /// How often a call is made of which the error is none of a program's.
 const TRIES: usize = 8;
 /// Most devices that are used.
@@ -48,6 +50,14 @@ pub(super) struct Base {
     pub(super) api: &'static Api,
     devices: Vec<Device>,
     page: usize,
+}
+
+/// The kernel's ticks.
+#[expect(unsafe_code, reason = "times has no safe wrapper")]
+fn ticks() -> i64 {
+    let mut times = libc::tms { tms_utime: 0, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 };
+    // SAFETY: the result is a variable of ours.
+    unsafe { libc::times(&raw mut times) }
 }
 
 /// Makes a call until it succeeds.
@@ -140,6 +150,17 @@ impl Base {
                 self.api.cuCtxSynchronize()
             })
         })
+    }
+
+    /// The same, until all threads that begin from now on have begun later for the kernel too, whose ticks tell the library
+    /// who was there when work was lost.
+    pub(super) fn settle_for_good(&self) -> Answer {
+        self.settle()?;
+        let before = ticks();
+        while ticks() <= before + 1 {
+            std::thread::park_timeout(BETWEEN_TICKS);
+        }
+        Ok(())
     }
 
     fn neighbour(&self, device: u8) -> Answer {

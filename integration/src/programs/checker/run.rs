@@ -57,6 +57,9 @@ pub(super) fn check(base: &Base, program: &Program, neighbours: &Neighbours) -> 
     let is_sudden = matches!(neighbours, Neighbours::Program(_));
     let machine = Machine::new(base, program, &plan, Some(&reference.used), Some(&mut fate), is_sudden);
     let disturbed = run(machine)?;
+    if disturbed.outcome.recoveries > 0 {
+        base.settle_for_good().map_err(before(program.ops.len()))?;
+    }
     Ok(disturbed.outcome)
 }
 
