@@ -67,13 +67,11 @@ impl Machine<'_> {
         let none = Failed { call: "a graph that could not be made", code: 0 };
         let made = self.graphs[usize::from(graph)].clone().ok_or(none)?;
         let nodes: Vec<Node> = made.nodes.iter().map(|node| with_key(node, key)).collect();
-        // A stream that has ended captures nothing any more.
-        let is_captured = made.is_captured && self.stream(made.stream).is_ok();
-        let is_same_way = is_captured == made.is_captured;
-        if !is_same_way {
+        // A stream that has ended captures nothing any more, nor does another device's in its place.
+        if made.is_captured && !self.has_stream(made.stream, device) {
             return Ok(());
         }
-        let other = self.describe(made.stream, is_captured, &nodes, device)?;
+        let other = self.describe(made.stream, made.is_captured, &nodes, device)?;
         // Room for `CUgraphExecUpdateResultInfo`.
         let mut result = [0_u64; 4];
         let updated = self.api.cuGraphExecUpdate_v2(made.executable, other, result.as_mut_ptr().expose_provenance());

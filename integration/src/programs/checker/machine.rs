@@ -244,6 +244,10 @@ impl<'a> Machine<'a> {
         Ok(self.streams[usize::from(place)].ok_or(none())?.handle)
     }
 
+    pub(super) fn has_stream(&self, place: u8, device: u8) -> bool {
+        self.streams[usize::from(place)].is_some_and(|stream| stream.device == device)
+    }
+
     fn address(&self, place: Place) -> Result<usize, Mistake> {
         self.at(place).map_err(Mistake::Undisturbed)
     }

@@ -43,7 +43,7 @@ use run::{Found, HEARTBEAT, Outcome};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -255,14 +255,14 @@ fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
 }
 
 /// A process of this program with these arguments: its status, and the last line of each event.
-fn child(options: &Options, arguments: &[String]) -> Option<(Option<i32>, Vec<Value>)> {
+fn child(options: &Options, arguments: &[String]) -> Option<(ExitStatus, Vec<Value>)> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
     command.args(arguments).args(options.passed_on()).stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Some((output.status.code(), lines))
+    Some((output.status, lines))
 }
 
 /// What a program shows in a process of its own: the line of what was found, if something was.
@@ -274,8 +274,8 @@ fn shows(options: &Options, program: &Program) -> Option<Value> {
     match found {
         Some(found) => Some(found),
         // A process that has died has shown something, too.
-        None if status == Some(0) => None,
-        None => Some(json!({ "kind": "died", "why": format!("the process has ended with {status:?}") })),
+        None if status.success() => None,
+        None => Some(json!({ "kind": "died", "why": format!("the process has ended: {status}") })),
     }
 }
 
@@ -348,8 +348,9 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
         }
         found.fetch_add(1, Ordering::SeqCst);
         let line = lines.into_iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
-        let line =
-            line.unwrap_or_else(|| json!({ "kind": "died", "why": format!("the process: {status:?}"), "seed": seed }));
+        let line = line.unwrap_or_else(
+            || json!({ "kind": "died", "why": format!("the process has ended: {status}"), "seed": seed }),
+        );
         let at = line["seed"].as_u64().unwrap_or(seed);
         let program = generate::program(at, options.devices, options.faults);
         let small = shortened(options, &program, &line["kind"]);
