@@ -12,7 +12,8 @@
 //!    that programs heed: those of frees, ends of handles and questions about pointers are dropped everywhere and tell
 //!    nobody. Or a thread that had been told has handed over to it since ([`HandOver`](super::program::What::HandOver)):
 //!    what the one knows, the other does. That the value has come by an event or another thread's stream tells nothing.
-//! 4. If lost work itself wrote it, to memory that the driver knows, `mps_shim_in_doubt` has its address then.
+//! 4. If lost work itself wrote it, to memory that the driver knows, `mps_shim_in_doubt` has its address then, or has had
+//!    it when the program asked before: what a program has been told it keeps.
 //!
 //! A thread that was told goes on as programs do: it makes the failed call again, since what has returned an error was
 //! not done. So beside wrong values there are wrong errors:
@@ -114,6 +115,8 @@ pub(super) struct Judge {
     last: Recovered,
     /// Errors that were told, for the record.
     pub(super) errors: u32,
+    /// What `mps_shim_in_doubt` has told so far.
+    asked: Vec<[usize; 2]>,
     /// Recoveries begin by themselves, in the middle of a call or between two.
     is_sudden: bool,
 }
@@ -128,6 +131,7 @@ impl Judge {
             open: Ops::default(),
             last: api::recovered().unwrap_or_default(),
             errors: 0,
+            asked: Vec::new(),
             is_sudden,
         }
     }
@@ -220,7 +224,7 @@ impl Judge {
 
     /// A thread uses a value.
     pub(super) fn used(
-        &self,
+        &mut self,
         thread: u8,
         cell: u16,
         address: usize,
@@ -239,9 +243,11 @@ impl Judge {
             return Err(Wrong::Untold { memory, found, expected });
         }
         let is_known = matches!(memory, Memory::Device | Memory::Pooled | Memory::Pinned);
-        let is_told = || api::in_doubt().iter().any(|[start, size]| (*start..start + size).contains(&address));
-        if doubt.is_direct && is_known && !is_told() {
-            return Err(Wrong::NotInDoubt { memory });
+        if doubt.is_direct && is_known {
+            self.asked.extend(api::in_doubt());
+            if !self.asked.iter().any(|[start, size]| (*start..start + size).contains(&address)) {
+                return Err(Wrong::NotInDoubt { memory });
+            }
         }
         Ok(())
     }
