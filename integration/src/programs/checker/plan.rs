@@ -552,6 +552,14 @@ impl Planner {
         }
         let (_, device) = self.stream(thread, on)?;
         let effects = vec![self.effect(node, device)?];
+        // The driver reads pageable memory during the call, whatever the stream still has before it.
+        let reads_now =
+            |place: Place| slot(&self.blocks, place.block).is_some_and(|block| block.memory == Memory::Pageable);
+        let known = self.known[usize::from(thread)];
+        let is_known = |cell: &u16| self.cells[usize::from(*cell)].writer.is_none_or(|writer| known.contains(writer));
+        if matches!(node, Node::Copy { from, .. } if reads_now(*from)) && !effects[0].reads.iter().all(is_known) {
+            return None;
+        }
         let given = self.give(at, thread, on, &effects)?;
         let mut step = Step { effects, is_work: true, device, ..Step::default() };
         let memory_of = |place: Place| slot(&self.blocks, place.block).map(|block| block.memory);
