@@ -68,7 +68,9 @@ pub(crate) fn prepare(dead: Option<Dead>) {
     let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
         let _ours = Ours::begin();
-        dead.map(Dead::give_back);
+        if let Some(dead) = dead {
+            dead.give_back();
+        }
         if let Ok(file) = make() {
             *next() = Some(file);
         }

@@ -42,12 +42,14 @@ pub(crate) unsafe fn keep(place: *mut *const c_char) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+
     use super::lasting;
 
     #[test]
     fn a_text_is_kept_once() {
         let first = lasting(c"CUDA_ERROR_TRAP");
-        let again = lasting(&c"CUDA_ERROR_TRAP".to_owned());
+        let again = lasting(CString::from(c"CUDA_ERROR_TRAP").as_c_str());
         assert_eq!((first.as_ptr(), first), (again.as_ptr(), c"CUDA_ERROR_TRAP"));
         assert_ne!(lasting(c"another").as_ptr(), first.as_ptr());
     }

@@ -77,8 +77,9 @@ impl Library {
         let mut map = ptr::null::<LinkMap>();
         // SAFETY: by the contract, and the request writes one pointer.
         let failed = unsafe { glibc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0;
-        // SAFETY: the record lives as long as the handle is open.
-        (!failed).then(|| unsafe { map.as_ref() }).flatten().map(|map| Self { base: map.base, dynamic: map.dynamic })
+        // SAFETY: null, or the record, which lives as long as the handle is open.
+        let map = unsafe { map.as_ref() }.filter(|_| !failed)?;
+        Some(Self { base: map.base, dynamic: map.dynamic })
     }
 
     fn entry(&self, tag: i64) -> Option<usize> {

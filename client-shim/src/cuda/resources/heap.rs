@@ -127,8 +127,7 @@ fn with<R>(owner: usize, work: impl FnOnce(&mut Dlmalloc<Pieces>) -> R) -> Optio
 fn or_none(found: Option<*mut u8>) -> *mut c_void {
     let found = found.unwrap_or(ptr::null_mut()).cast::<c_void>();
     if found.is_null() {
-        // SAFETY: this thread's own.
-        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        nix::errno::Errno::ENOMEM.set();
     }
     found
 }
@@ -176,7 +175,7 @@ unsafe extern "C" fn posix_memalign<const OWNER: usize>(
     alignment: usize,
     size: usize,
 ) -> c_int {
-    if !alignment.is_power_of_two() || alignment % size_of::<usize>() != 0 {
+    if !alignment.is_power_of_two() || !alignment.is_multiple_of(size_of::<usize>()) {
         return libc::EINVAL;
     }
     // SAFETY: the alignment is a power of two.

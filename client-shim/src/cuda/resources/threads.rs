@@ -11,7 +11,6 @@
 //!
 //! Who is elsewhere is asked again, until there is no more time. `SIGURG` is the signal: its meaning is to be ignored, and
 //! a program that has a handler for it has it called for all other threads.
-#![expect(clippy::cast_sign_loss, clippy::cast_possible_wrap, reason = "registers have no sign")]
 
 use std::{
     ffi::{c_int, c_void},
@@ -85,8 +84,10 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     let mut state = locked(&start.state);
     state.number = 0;
     if state.is_detached {
+        // SAFETY: asks for this thread's handle.
+        let own = unsafe { libc::pthread_self() };
         // SAFETY: this thread, which nobody will join.
-        unsafe { glibc::pthread_detach(libc::pthread_self()) };
+        unsafe { glibc::pthread_detach(own) };
     }
     drop(state);
     drop(start);
@@ -220,22 +221,24 @@ fn code_around(address: usize) -> Option<Code> {
 /// # Safety
 /// They are those of this thread where a signal has met it.
 unsafe fn waits(code: &Code, registers: &[libc::greg_t]) -> bool {
-    let register = |which: c_int| registers[which as usize];
+    let register = |which: c_int| registers[usize::try_from(which).unwrap_or(0)];
+    // Addresses are below the half of all numbers.
+    let address = |which| usize::try_from(register(which)).unwrap_or(0);
     if register(libc::REG_RAX) != -libc::greg_t::from(libc::EINTR) {
         return false;
     }
     // `syscall`, which the thread has just come out of.
-    let before = ptr::with_exposed_provenance::<u8>(register(libc::REG_RIP) as usize).wrapping_sub(2);
+    let before = ptr::with_exposed_provenance::<[u8; 2]>(address(libc::REG_RIP).wrapping_sub(2));
     // SAFETY: code before the one that runs next.
-    if unsafe { [before.read(), before.wrapping_add(1).read()] } != [0x0f, 0x05] {
+    if unsafe { before.read() } != [0x0f, 0x05] {
         return false;
     }
-    let top = ptr::with_exposed_provenance::<usize>(register(libc::REG_RSP) as usize);
+    let top = ptr::with_exposed_provenance::<usize>(address(libc::REG_RSP));
     let words = (0..DEPTH).map(|at| {
         // SAFETY: below the top of a thread's stack lies more than that: what the C library needs for the thread.
         unsafe { top.wrapping_add(at).read() }
     });
-    let calls = std::iter::once(register(libc::REG_RIP) as usize).chain(words);
+    let calls = std::iter::once(address(libc::REG_RIP)).chain(words);
     let first = { calls }.find(|word| holds(&code.copy, *word) || holds(&code.others, *word));
     first.is_some_and(|caller| holds(&code.copy, caller))
 }
@@ -306,8 +309,10 @@ impl Drop for Handler {
 
 /// Sends the signal to a thread; whether there is such a thread.
 fn is_there(number: i32, signal: c_int) -> bool {
+    // SAFETY: asks for this process's number.
+    let process = unsafe { libc::getpid() };
     // SAFETY: a signal to a thread of this process.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
+    unsafe { libc::syscall(libc::SYS_tgkill, process, number, signal) == 0 }
 }
 
 /// Ends these threads, whose code is around the address `copy`.

@@ -1,48 +1,39 @@
-//! Programs that have shown a mistake, each by name. One that is not mended yet is expected to show it still: when it
-//! is mended, its `OPEN` in [`TABLE`] becomes `MENDED`.
+//! Programs that have shown a mistake, each by name. None may show it again.
 
 use super::program::{CELLS, Memory, Op, Place, Program, Queue, What};
-
-/// The mistake is still there.
-const OPEN: bool = false;
-/// It is mended, and must not come back.
-#[expect(dead_code, reason = "nothing is mended yet")]
-const MENDED: bool = true;
 
 /// A program that has shown a mistake.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     /// The mistake.
     pub(super) name: &'static str,
-    /// Whether it is mended.
-    pub(super) is_mended: bool,
     /// The program.
     pub(super) program: Program,
 }
 
-type Row = (&'static str, bool, fn() -> Program);
+type Row = (&'static str, fn() -> Program);
 
-/// What a program has shown, whether that is mended, and the program.
+/// What a program has shown, and the program.
 const TABLE: &[Row] = &[
-    ("a wait of one thread completes work of another one's default stream", OPEN, own_streams),
-    ("an event that was destroyed stands for another one of its handle", OPEN, event_handle),
-    ("a wait for another context completes work of the current one", OPEN, other_context),
-    ("a stream keeps the context of the one that had its handle", OPEN, stream_handle),
-    ("a thread that comes late finds an event of lost work complete", OPEN, late_consumer),
-    ("the end of an event takes the one telling", OPEN, told_by_end_of_event),
-    ("a free takes the one telling", OPEN, told_by_free),
-    ("the end of a stream takes the one telling", OPEN, told_by_end_of_stream),
-    ("a question about a pointer takes the one telling", OPEN, told_by_question),
-    ("a constant that the device has copied is reset in silence", OPEN, constant_of_device),
-    ("a constant that was copied from pinned memory is reset in silence", OPEN, constant_of_pinned),
-    ("bytes that a kernel has written over a text are reset in silence", OPEN, text),
-    ("host memory that a lost copy would have written is not in doubt", OPEN, host_in_doubt),
-    ("a clean recovery clears what is in doubt", OPEN, doubt_is_kept),
+    ("a wait of one thread completes work of another one's default stream", own_streams),
+    ("an event that was destroyed stands for another one of its handle", event_handle),
+    ("a wait for another context completes work of the current one", other_context),
+    ("a stream keeps the context of the one that had its handle", stream_handle),
+    ("a thread that comes late finds an event of lost work complete", late_consumer),
+    ("the end of an event takes the one telling", told_by_end_of_event),
+    ("a free takes the one telling", told_by_free),
+    ("the end of a stream takes the one telling", told_by_end_of_stream),
+    ("a question about a pointer takes the one telling", told_by_question),
+    ("a constant that the device has copied is reset in silence", constant_of_device),
+    ("a constant that was copied from pinned memory is reset in silence", constant_of_pinned),
+    ("bytes that a kernel has written over a text are reset in silence", text),
+    ("host memory that a lost copy would have written is not in doubt", host_in_doubt),
+    ("a clean recovery clears what is in doubt", doubt_is_kept),
 ];
 
 /// All of them.
 pub(super) fn all() -> Vec<Case> {
-    TABLE.iter().map(|(name, is_mended, program)| Case { name, is_mended: *is_mended, program: program() }).collect()
+    TABLE.iter().map(|(name, program)| Case { name, program: program() }).collect()
 }
 
 const A: Queue = Queue::Stream(0);
