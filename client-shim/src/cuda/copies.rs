@@ -195,6 +195,7 @@ impl Dead {
             // SAFETY: the dead copy's number, for a file that is never ready.
             unsafe { libc::close(number) };
         }
+        owner.delete_keys();
         // SAFETY: the handle is open.
         if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {
             // SAFETY: a dead copy has nothing to do any more.

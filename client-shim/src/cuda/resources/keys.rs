@@ -1,34 +1,101 @@
-//! The keys by which a copy has data in each thread. Without its key the data of a dead copy has no destructor.
+//! The keys by which a copy has data in each thread, and what is done with that data when a thread ends.
+//!
+//! A thread that ends takes the destructor's address out of the C library's table and calls it, and may come to that when
+//! the copy has just been unloaded. So the C library has addresses of this library's, which look whether the copy lives.
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{c_int, c_void},
+    sync::{PoisonError, RwLock},
+};
 
 use super::{Lead, RESOURCES, locked};
 use crate::process::glibc;
 
+type Destructor = unsafe extern "C" fn(*mut c_void);
+
+/// Keys with a destructor that a copy may have; the real driver has 3. The data of further ones goes with the heap.
+const MOST: usize = 16;
+
+/// A copy's keys.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Each with the number of its destructor, if it has one here.
+    known: Vec<(libc::pthread_key_t, Option<usize>)>,
+}
+
+/// By number. Read-locked while one is called.
+pub(super) type Destructors = RwLock<[Option<Destructor>; MOST]>;
+
+impl Keys {
+    pub(super) const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+}
+
+/// Of a thread that ends: the destructor of this number.
+unsafe extern "C" fn destroy<const OWNER: usize, const NUMBER: usize>(data: *mut c_void) {
+    let destructors = RESOURCES[OWNER].destructors.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(destructor) = destructors[NUMBER] {
+        // SAFETY: the copy lives as long as its destructors stand there, and has asked for this.
+        unsafe { destructor(data) };
+    }
+}
+
+macro_rules! numbered {
+    ($owner:ident: $($number:literal)+) => {
+        [$(destroy::<$owner, $number>),+]
+    };
+}
+
 unsafe extern "C" fn create<const OWNER: usize>(
     place: *mut libc::pthread_key_t,
-    destructor: Option<unsafe extern "C" fn(*mut c_void)>,
+    destructor: Option<Destructor>,
 ) -> c_int {
-    // SAFETY: as the caller asks.
-    let failed = unsafe { glibc::pthread_key_create(place, destructor) };
+    const { assert!(MOST == 16) };
+    let ours: [Destructor; MOST] = numbered!(OWNER: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    let mut keys = locked(&RESOURCES[OWNER].keys);
+    let number = destructor.and_then(|destructor| {
+        let mut destructors = RESOURCES[OWNER].destructors.write().unwrap_or_else(PoisonError::into_inner);
+        let free = destructors.iter().position(Option::is_none)?;
+        destructors[free] = Some(destructor);
+        Some(free)
+    });
+    // SAFETY: as the caller asks, with a function of this library, which is never unloaded.
+    let failed = unsafe { glibc::pthread_key_create(place, number.map(|number| ours[number])) };
     if failed == 0 {
         // SAFETY: the key was written there.
-        locked(&RESOURCES[OWNER].keys).push(unsafe { place.read() });
+        keys.known.push((unsafe { place.read() }, number));
+    } else {
+        forget(OWNER, number);
     }
     failed
 }
 
-unsafe extern "C" fn delete_one<const OWNER: usize>(key: libc::pthread_key_t) -> c_int {
-    locked(&RESOURCES[OWNER].keys).retain(|known| *known != key);
-    // SAFETY: as the caller asks.
-    unsafe { glibc::pthread_key_delete(key) }
+/// The destructor of this number is called no more.
+fn forget(owner: usize, number: Option<usize>) {
+    if let Some(number) = number {
+        RESOURCES[owner].destructors.write().unwrap_or_else(PoisonError::into_inner)[number] = None;
+    }
 }
 
-/// Deletes all of them.
-pub(super) fn delete(keys: &mut Vec<libc::pthread_key_t>) {
-    for key in keys.drain(..) {
+unsafe extern "C" fn delete_one<const OWNER: usize>(key: libc::pthread_key_t) -> c_int {
+    let mut keys = locked(&RESOURCES[OWNER].keys);
+    let at = keys.known.iter().position(|(known, _)| *known == key);
+    // SAFETY: as the caller asks.
+    let failed = unsafe { glibc::pthread_key_delete(key) };
+    if let Some(at) = at {
+        let (_, number) = keys.known.swap_remove(at);
+        forget(OWNER, number);
+    }
+    failed
+}
+
+/// Deletes all keys of a copy. When it returns no thread is in a destructor, and none comes there.
+pub(super) fn delete(owner: usize) {
+    for (key, number) in locked(&RESOURCES[owner].keys).known.drain(..) {
         // SAFETY: the copy has made it and not deleted it.
         unsafe { glibc::pthread_key_delete(key) };
+        forget(owner, number);
     }
 }
 

@@ -9,7 +9,7 @@
 //! | [`mappings`] | where the system puts them, noted | unmapped, but for what a name of the program's lies in |
 //! | [`threads`] | noted | ended where they wait, and joined |
 //! | [`descriptors`] | noted | cut off with the rest, and closed |
-//! | keys of threads' own data | noted | deleted: no destructor is called |
+//! | [`keys`] of threads' own data | called by way of here | deleted: no destructor is called |
 //! | [`exits`]: functions for the process's end | called then | forgotten |
 //!
 //! What a library that the driver loads has (the compiler of PTX) is not the copy's. The copy that the program has loaded
@@ -27,7 +27,7 @@ use std::{
     ffi::{CStr, c_void},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -46,7 +46,8 @@ struct Resources {
     mappings: Mutex<mappings::Mappings>,
     threads: Mutex<Vec<threads::Thread>>,
     descriptors: Mutex<descriptors::Opened>,
-    keys: Mutex<Vec<libc::pthread_key_t>>,
+    keys: Mutex<keys::Keys>,
+    destructors: keys::Destructors,
     exits: Mutex<Vec<exits::Exit>>,
 }
 
@@ -57,7 +58,8 @@ static RESOURCES: [Resources; MOST] = [const {
         mappings: Mutex::new(mappings::Mappings::new()),
         threads: Mutex::new(Vec::new()),
         descriptors: Mutex::new(descriptors::Opened::new()),
-        keys: Mutex::new(Vec::new()),
+        keys: Mutex::new(keys::Keys::new()),
+        destructors: keys::Destructors::new([None; _]),
         exits: Mutex::new(Vec::new()),
     }
 }; MOST];
@@ -65,6 +67,8 @@ static RESOURCES: [Resources; MOST] = [const {
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The resources of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +99,10 @@ impl Owner {
         // SAFETY: by the contract.
         let library = unsafe { Library::of(copy) }?;
         let heap = heap::Heap::new()?;
-        let free = RESOURCES.iter().position(|of| !of.is_taken.swap(true, Ordering::AcqRel))?;
+        // In turn, so that what comes late for a copy meets none that has just begun.
+        let first = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut places = (0..MOST).map(|step| (first + step) % MOST);
+        let free = places.find(|at| !RESOURCES[*at].is_taken.swap(true, Ordering::AcqRel))?;
         *locked(&RESOURCES[free].heap) = Some(heap);
         let leads = match free {
             0 => leads::<0>(),
@@ -132,6 +139,11 @@ impl Owner {
         Ok(())
     }
 
+    /// Has nothing of the copy called by threads that end.
+    pub(crate) fn delete_keys(self) {
+        keys::delete(self.0);
+    }
+
     /// Gives everything else back. Mappings in which one of the addresses `kept` lies stay reserved.
     ///
     /// # Safety
@@ -139,7 +151,6 @@ impl Owner {
     pub(crate) unsafe fn release(self, kept: &[usize]) {
         let of = self.resources();
         locked(&of.descriptors).clear();
-        keys::delete(&mut locked(&of.keys));
         // SAFETY: by the contract nobody uses them.
         unsafe { locked(&of.mappings).unmap(kept) };
         if let Some(heap) = locked(&of.heap).take() {

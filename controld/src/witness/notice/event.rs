@@ -90,7 +90,8 @@ pub enum NoticeEvent {
 
 impl NoticeEvent {
     /// The evidence that it is, if it is any and names somebody who is not innocent.
-    pub(crate) fn evidence(&self) -> Option<Evidence> {
+    #[must_use]
+    pub fn evidence(&self) -> Option<Evidence> {
         if let Self::ZombieFault(notice) = self {
             return Some(Evidence::ZombieFault { process: notice.culprit()?, fault: notice.fault.clone() });
         }
