@@ -12,7 +12,7 @@
 use std::ptr;
 
 use super::memory::{Memory, length};
-use crate::process::maps;
+use crate::{cuda::resources, process::maps};
 
 /// What the dead copy said when it was asked to give memory back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,4 +58,5 @@ fn free(base: u64, size: u64) {
     let place = ptr::with_exposed_provenance_mut(length(base));
     // SAFETY: the range was device memory of the program's, which the dead copy has reserved and in which no code reads.
     unsafe { libc::munmap(place, length(size)) };
+    resources::is_unmapped(length(base), length(size));
 }

@@ -2,26 +2,62 @@
 //!
 //! A mapping in which something lies that the program knows by its address stays reserved when the copy goes: a variable
 //! that has moved, or an object's name. Nothing else may be found there.
+//!
+//! Where one copy maps, no other has anything any more: memory that is kept is mapped at the same addresses by each.
 
 use std::{
     collections::BTreeMap,
     ffi::{c_int, c_void},
     ptr,
+    sync::{Mutex, MutexGuard},
 };
 
-use super::{Lead, RESOURCES, locked};
+use super::{Lead, MOST, locked};
 
 const PAGE: usize = 4096;
 
-/// Ranges that don't meet: where each begins, and its end.
-#[derive(Debug)]
-pub(super) struct Mappings(BTreeMap<usize, usize>);
+/// Of all copies. Whoever maps or unmaps for a copy has it, so that the order is the system's.
+static MAPPINGS: Mutex<All> = Mutex::new(All([const { Mappings(BTreeMap::new()) }; MOST]));
 
-impl Mappings {
-    pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
+struct All([Mappings; MOST]);
+
+impl All {
+    fn lock() -> MutexGuard<'static, Self> {
+        locked(&MAPPINGS)
     }
 
+    /// A copy has mapped a range.
+    fn mapped(&mut self, owner: usize, start: usize, size: usize) {
+        for (number, of) in self.0.iter_mut().enumerate() {
+            of.note(start, size, number == owner);
+        }
+    }
+
+    /// A range is nobody's any more.
+    fn unmapped(&mut self, start: usize, size: usize) {
+        self.0.iter_mut().for_each(|of| of.note(start, size, false));
+    }
+}
+
+/// A range was unmapped behind the copies' backs.
+pub(crate) fn is_unmapped(start: usize, size: usize) {
+    All::lock().unmapped(start, size);
+}
+
+/// Unmaps all that a copy has, but for the ranges that have one of these addresses: they are reserved only.
+///
+/// # Safety
+/// Nobody uses it.
+pub(super) unsafe fn unmap(owner: usize, kept: &[usize]) {
+    // SAFETY: by the contract.
+    unsafe { All::lock().0[owner].unmap(kept) };
+}
+
+/// Ranges that don't meet: where each begins, and its end.
+#[derive(Debug)]
+struct Mappings(BTreeMap<usize, usize>);
+
+impl Mappings {
     /// A range is mapped by the copy, or by somebody else from now on.
     fn note(&mut self, start: usize, size: usize, is_copys: bool) {
         let end = start.saturating_add(size.next_multiple_of(PAGE));
@@ -40,11 +76,9 @@ impl Mappings {
         }
     }
 
-    /// Unmaps everything, but for the ranges that have one of these addresses: they are reserved only.
-    ///
     /// # Safety
-    /// Nobody uses it.
-    pub(super) unsafe fn unmap(&mut self, kept: &[usize]) {
+    /// As of [`unmap`].
+    unsafe fn unmap(&mut self, kept: &[usize]) {
         for (start, end) in std::mem::take(&mut self.0) {
             let place = ptr::with_exposed_provenance_mut::<c_void>(start);
             if kept.iter().any(|address| (start..end).contains(address)) {
@@ -67,21 +101,21 @@ unsafe extern "C" fn mmap<const OWNER: usize>(
     descriptor: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let mut mappings = locked(&RESOURCES[OWNER].mappings);
+    let mut mappings = All::lock();
     // SAFETY: as the caller asks.
     let found = unsafe { libc::mmap(place, size, access, flags, descriptor, offset) };
     if found != libc::MAP_FAILED {
-        mappings.note(found.expose_provenance(), size, true);
+        mappings.mapped(OWNER, found.expose_provenance(), size);
     }
     found
 }
 
-unsafe extern "C" fn munmap<const OWNER: usize>(place: *mut c_void, size: usize) -> c_int {
-    let mut mappings = locked(&RESOURCES[OWNER].mappings);
+unsafe extern "C" fn munmap(place: *mut c_void, size: usize) -> c_int {
+    let mut mappings = All::lock();
     // SAFETY: as the caller asks.
     let failed = unsafe { libc::munmap(place, size) };
     if failed == 0 {
-        mappings.note(place.addr(), size, false);
+        mappings.unmapped(place.addr(), size);
     }
     failed
 }
@@ -93,12 +127,12 @@ unsafe extern "C" fn mremap<const OWNER: usize>(
     flags: c_int,
     next: *mut c_void,
 ) -> *mut c_void {
-    let mut mappings = locked(&RESOURCES[OWNER].mappings);
+    let mut mappings = All::lock();
     // SAFETY: as the caller asks; the last argument is looked at when the flags say so.
     let found = unsafe { libc::mremap(place, size, next_size, flags, next) };
     if found != libc::MAP_FAILED {
-        mappings.note(place.addr(), size, false);
-        mappings.note(found.expose_provenance(), next_size, true);
+        mappings.unmapped(place.addr(), size);
+        mappings.mapped(OWNER, found.expose_provenance(), next_size);
     }
     found
 }
@@ -108,14 +142,15 @@ pub(super) fn leads<const OWNER: usize>() -> [Lead; 4] {
     [
         (c"mmap", mmap::<OWNER> as *const c_void),
         (c"mmap64", mmap::<OWNER> as *const c_void),
-        (c"munmap", munmap::<OWNER> as *const c_void),
+        (c"munmap", munmap as *const c_void),
         (c"mremap", mremap::<OWNER> as *const c_void),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Mappings;
+    use super::{All, MOST, Mappings};
+    use std::collections::BTreeMap;
 
     fn ranges(of: &Mappings) -> Vec<(usize, usize)> {
         of.0.iter().map(|(from, to)| (*from, *to)).collect()
@@ -123,7 +158,7 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_and_joined_as_they_are_mapped_over_and_unmapped() {
-        let mut mappings = Mappings::new();
+        let mut mappings = Mappings(BTreeMap::new());
         mappings.note(0x10_000, 0x8000, true);
         mappings.note(0x20_000, 1, true);
         assert_eq!(ranges(&mappings), [(0x10_000, 0x18_000), (0x20_000, 0x21_000)]);
@@ -137,5 +172,16 @@ mod tests {
         );
         mappings.note(0, 0x30_000, false);
         assert_eq!(ranges(&mappings), []);
+    }
+
+    #[test]
+    fn what_another_copy_maps_is_no_longer_the_one_befores() {
+        let mut all = All([const { Mappings(BTreeMap::new()) }; MOST]);
+        all.mapped(0, 0x10_000, 0x8000);
+        all.mapped(1, 0x12_000, 0x1000);
+        assert_eq!(ranges(&all.0[0]), [(0x10_000, 0x12_000), (0x13_000, 0x18_000)]);
+        assert_eq!(ranges(&all.0[1]), [(0x12_000, 0x13_000)]);
+        all.unmapped(0x10_000, 0x8000);
+        assert!(all.0.iter().all(|of| ranges(of).is_empty()));
     }
 }

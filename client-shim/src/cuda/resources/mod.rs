@@ -32,6 +32,7 @@ use std::{
 };
 
 pub(crate) use descriptors::{forget_opened, opened};
+pub(crate) use mappings::is_unmapped;
 pub(crate) use threads::NotEnded;
 
 use crate::process::imports::Library;
@@ -43,7 +44,6 @@ const MOST: usize = 8;
 struct Resources {
     is_taken: AtomicBool,
     heap: Mutex<Option<heap::Heap>>,
-    mappings: Mutex<mappings::Mappings>,
     threads: Mutex<Vec<threads::Thread>>,
     descriptors: Mutex<descriptors::Opened>,
     keys: Mutex<keys::Keys>,
@@ -55,7 +55,6 @@ static RESOURCES: [Resources; MOST] = [const {
     Resources {
         is_taken: AtomicBool::new(false),
         heap: Mutex::new(None),
-        mappings: Mutex::new(mappings::Mappings::new()),
         threads: Mutex::new(Vec::new()),
         descriptors: Mutex::new(descriptors::Opened::new()),
         keys: Mutex::new(keys::Keys::new()),
@@ -152,7 +151,7 @@ impl Owner {
         let of = self.resources();
         locked(&of.descriptors).clear();
         // SAFETY: by the contract nobody uses them.
-        unsafe { locked(&of.mappings).unmap(kept) };
+        unsafe { mappings::unmap(self.0, kept) };
         if let Some(heap) = locked(&of.heap).take() {
             // SAFETY: as above.
             unsafe { heap.free() };
