@@ -8,11 +8,11 @@ pub(crate) type Pid = u32;
 pub(crate) type Uid = u32;
 
 macro_rules! ids {
-    ($($(#[$meta:meta])* $name:ident;)+) => {
+    ($($(#[$meta:meta])* $visibility:vis $name:ident;)+) => {
         $(
             $(#[$meta])*
             #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-            pub(crate) struct $name(pub(crate) u64);
+            $visibility struct $name(pub(crate) u64);
 
             impl fmt::Display for $name {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,13 +26,13 @@ macro_rules! ids {
 ids! {
     /// One start of one server. A later server of the same users has a later epoch, so that an event of an earlier one
     /// is recognised and dropped.
-    ServerEpoch;
+    pub ServerEpoch;
     /// A connection on the control socket, by the holder's key.
-    ConnectionId;
+    pub(crate) ConnectionId;
     /// A session of the command line.
-    SessionId;
+    pub(crate) SessionId;
     /// A request to a server.
-    RequestId;
+    pub(crate) RequestId;
     /// A fault domain. One that was forgotten and comes again has another number.
-    DomainId;
+    pub(crate) DomainId;
 }

@@ -1,40 +1,20 @@
-//! A copy's threads, and how they end when it is dead.
-//!
-//! They wait for descriptors that nothing comes from any more, and would wait for ever. Nothing says to them that they
-//! are no longer wanted, so each gets a signal, and leaves in its handler, by the system call and nothing else: no
-//! destructor of the dead copy runs. It leaves only where it can hold nothing that the living need:
-//!
-//! - it was waiting in a system call, which the signal has ended (`EINTR`), so it is in no function of the C library that
-//!   takes a lock and does something;
-//! - the first code outside the C library and this one that its stack leads back to is the copy's own, so it is in no function of the
-//!   program's that the driver calls (`cuLaunchHostFunc`).
-//!
-//! Who is elsewhere is asked again, until there is no more time. `SIGURG` is the signal: its meaning is to be ignored, and
-//! a program that has a handler for it has it called for all other threads.
+//! A copy's threads: those that it has made and nobody has joined.
+
+mod ending;
 
 use std::{
     ffi::{c_int, c_void},
     mem::MaybeUninit,
     ptr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex},
 };
 
-use super::{Lead, RESOURCES, locked};
-use crate::process::{glibc, maps};
+pub(crate) use ending::NotEnded;
+pub(super) use ending::end;
 
-/// How long threads may be elsewhere, and the time between two questions.
-const PATIENCE: Duration = Duration::from_millis(500);
-const BETWEEN_TRIES: Duration = Duration::from_micros(200);
-const SIGNAL: c_int = libc::SIGURG;
-/// Words of a stack that are looked at.
-const DEPTH: usize = 96;
-/// Most threads of one copy. More than that stay, and the copy with them.
-const MOST: usize = 64;
+use super::{Lead, RESOURCES, locked};
+use crate::process::glibc;
+use ending::SIGNAL;
 
 /// Of a thread that has not begun.
 const NOT_BEGUN: i32 = -1;
@@ -167,190 +147,4 @@ pub(super) fn leads<const OWNER: usize>() -> [Lead; 3] {
         (c"pthread_join", join::<OWNER> as *const c_void),
         (c"pthread_detach", detach::<OWNER> as *const c_void),
     ]
-}
-
-/// A thread of a dead copy is where it cannot end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a thread of the dead driver does not wait")]
-pub(crate) struct NotEnded;
-
-/// What the handler needs to know, while there is somebody to end.
-struct Code {
-    /// Of the dead copy.
-    copy: Vec<(usize, usize)>,
-    /// Of everybody but the C library.
-    others: Vec<(usize, usize)>,
-}
-
-/// Who is to leave: numbers, 0 for nobody.
-static LEAVING: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
-static CODE: AtomicPtr<Code> = AtomicPtr::new(ptr::null_mut());
-/// The program's own handler: a function that takes three arguments, or one.
-static THEIRS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-/// One copy's threads are ended at a time.
-static ENDING: Mutex<()> = Mutex::new(());
-
-fn holds(ranges: &[(usize, usize)], address: usize) -> bool {
-    ranges.iter().any(|(start, end)| (*start..*end).contains(&address))
-}
-
-/// Where code is mapped: that of the library around an address, and of all but the C library and this one, by which the
-/// copy calls it.
-fn code_around(address: usize) -> Option<Code> {
-    const OF_C: [&str; 4] = ["libc.so", "libc-2", "libpthread", "ld-"];
-    let all = maps::read().ok()?;
-    let at = u64::try_from(address).ok()?;
-    let own = u64::try_from((code_around as *const ()).addr()).ok()?;
-    let path_at = |at| Some(all.iter().find(|range| range.meets(at, 1))?.path().to_owned());
-    let (path, own) = (path_at(at)?, path_at(own)?);
-    let ends = |range: &maps::Range| Some((usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?));
-    let is_of_c = |range: &maps::Range| {
-        let file = range.path().rsplit('/').next().unwrap_or_default();
-        OF_C.iter().any(|name| file.starts_with(name)) || range.path().starts_with("[v")
-    };
-    let code = all.iter().filter(|range| range.access.contains('x'));
-    let (copy, others): (Vec<&maps::Range>, Vec<&maps::Range>) = code
-        .filter(|range| !is_of_c(range) && range.path() != own)
-        .partition(|range| range.path() == path && !path.is_empty());
-    let copy: Vec<_> = copy.into_iter().filter_map(ends).collect();
-    (!copy.is_empty()).then(|| Code { copy, others: others.into_iter().filter_map(ends).collect() })
-}
-
-/// Whether a thread with these registers waits in a system call that the copy has made.
-///
-/// # Safety
-/// They are those of this thread where a signal has met it.
-unsafe fn waits(code: &Code, registers: &[libc::greg_t]) -> bool {
-    let register = |which: c_int| registers[usize::try_from(which).unwrap_or(0)];
-    // Addresses are below the half of all numbers.
-    let address = |which| usize::try_from(register(which)).unwrap_or(0);
-    if register(libc::REG_RAX) != -libc::greg_t::from(libc::EINTR) {
-        return false;
-    }
-    // `syscall`, which the thread has just come out of.
-    let before = ptr::with_exposed_provenance::<[u8; 2]>(address(libc::REG_RIP).wrapping_sub(2));
-    // SAFETY: code before the one that runs next.
-    if unsafe { before.read() } != [0x0f, 0x05] {
-        return false;
-    }
-    let top = ptr::with_exposed_provenance::<usize>(address(libc::REG_RSP));
-    let words = (0..DEPTH).map(|at| {
-        // SAFETY: below the top of a thread's stack lies more than that: what the C library needs for the thread.
-        unsafe { top.wrapping_add(at).read() }
-    });
-    let calls = std::iter::once(address(libc::REG_RIP)).chain(words);
-    let first = { calls }.find(|word| holds(&code.copy, *word) || holds(&code.others, *word));
-    first.is_some_and(|caller| holds(&code.copy, caller))
-}
-
-extern "C" fn met(signal: c_int, facts: *mut libc::siginfo_t, context: *mut c_void) {
-    let own = own_number();
-    let Some(place) = LEAVING.iter().find(|number| number.load(Ordering::Acquire) == own) else {
-        return theirs(signal, facts, context);
-    };
-    // SAFETY: the system gives the thread's registers.
-    let registers = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    // SAFETY: published before the signal was sent, and freed when nobody is leaving any more.
-    let Some(code) = (unsafe { CODE.load(Ordering::Acquire).as_ref() }) else { return };
-    // SAFETY: they are this thread's.
-    if unsafe { waits(code, &registers) } {
-        place.store(0, Ordering::Release);
-        // SAFETY: ends this thread, which holds nothing.
-        unsafe { libc::syscall(libc::SYS_exit, 0) };
-    }
-}
-
-/// The signal was for the program.
-fn theirs(signal: c_int, facts: *mut libc::siginfo_t, context: *mut c_void) {
-    let [with_facts, plain] = THEIRS.each_ref().map(|of| of.load(Ordering::Acquire));
-    if with_facts != 0 {
-        // SAFETY: the program has set a handler of this type.
-        let handler = unsafe {
-            std::mem::transmute::<usize, extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void)>(with_facts)
-        };
-        handler(signal, facts, context);
-    } else if plain != 0 {
-        // SAFETY: the program has set a handler of this type.
-        let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(plain) };
-        handler(signal);
-    }
-}
-
-/// Our handler, as long as this lives.
-struct Handler(libc::sigaction);
-
-impl Handler {
-    fn set() -> Option<Self> {
-        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: only asks.
-        let failed = unsafe { libc::sigaction(SIGNAL, ptr::null(), before.as_mut_ptr()) } != 0;
-        // SAFETY: zeroes are a valid value.
-        let before = unsafe { before.assume_init() };
-        let is_own = !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-        let has_facts = before.sa_flags & libc::SA_SIGINFO != 0;
-        THEIRS[0].store(if is_own && has_facts { before.sa_sigaction } else { 0 }, Ordering::Release);
-        THEIRS[1].store(if is_own && !has_facts { before.sa_sigaction } else { 0 }, Ordering::Release);
-        let mut ours = before;
-        ours.sa_sigaction = met as *const c_void as usize;
-        // Without SA_RESTART: the end of the wait is what the handler looks for.
-        ours.sa_flags = libc::SA_SIGINFO | (before.sa_flags & libc::SA_ONSTACK);
-        // SAFETY: the handler only reads atomics and memory that is there.
-        let is_set = !failed && unsafe { libc::sigaction(SIGNAL, &raw const ours, ptr::null_mut()) } == 0;
-        is_set.then_some(Self(before))
-    }
-}
-
-impl Drop for Handler {
-    fn drop(&mut self) {
-        // SAFETY: what was set before.
-        unsafe { libc::sigaction(SIGNAL, &raw const self.0, ptr::null_mut()) };
-    }
-}
-
-/// Sends the signal to a thread; whether there is such a thread.
-fn is_there(number: i32, signal: c_int) -> bool {
-    // SAFETY: asks for this process's number.
-    let process = unsafe { libc::getpid() };
-    // SAFETY: a signal to a thread of this process.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, number, signal) == 0 }
-}
-
-/// Ends these threads, whose code is around the address `copy`.
-pub(super) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
-    let _one_at_a_time = locked(&ENDING);
-    let numbers = threads.iter().map(|of| locked(&of.state).number).filter(|number| *number != 0);
-    let numbers: Vec<i32> = numbers.collect();
-    if numbers.len() > MOST || numbers.contains(&NOT_BEGUN) {
-        return Err(NotEnded);
-    }
-    let code = Box::into_raw(Box::new(code_around(copy.addr()).ok_or(NotEnded)?));
-    CODE.store(code, Ordering::Release);
-    let all_ended = Handler::set().is_some_and(|_handler| {
-        for (place, number) in LEAVING.iter().zip(&numbers) {
-            place.store(*number, Ordering::Release);
-        }
-        let deadline = Instant::now() + PATIENCE;
-        // A thread that has left is one that cannot be signalled.
-        let is_left = |numbers: &[i32], signal| numbers.iter().filter(|number| is_there(**number, signal)).count();
-        while is_left(&numbers, SIGNAL) > 0 && Instant::now() < deadline {
-            thread::park_timeout(BETWEEN_TRIES);
-        }
-        for place in &LEAVING {
-            place.store(0, Ordering::Release);
-        }
-        is_left(&numbers, 0) == 0
-    });
-    CODE.store(ptr::null_mut(), Ordering::Release);
-    if !all_ended {
-        // A thread may just be in the handler: the table stays.
-        return Err(NotEnded);
-    }
-    // SAFETY: made above; whoever read it has left.
-    drop(unsafe { Box::from_raw(code) });
-    // One that has ended by itself and was detached is nobody's any more.
-    for thread in threads.iter().filter(|of| !of.has_gone()) {
-        // SAFETY: the thread has ended, and nobody else joins it.
-        unsafe { glibc::pthread_join(thread.handle, ptr::null_mut()) };
-    }
-    Ok(())
 }

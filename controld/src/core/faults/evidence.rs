@@ -80,7 +80,7 @@ pub enum Isolation {
 /// Whom an Xid concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum XidClass {
+pub enum XidClass {
     /// 13, 31, 43, 45, 68, 109: an application did this, and the GPU is sound.
     Application,
     /// ECC, row remapping, containment.
@@ -109,7 +109,7 @@ pub(crate) enum End {
 
 /// A statement of a witness.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Evidence {
+pub enum Evidence {
     /// The UVM tools queue of a process has a fatal fault.
     UvmEvent {
         /// Whose queue.
