@@ -11,8 +11,8 @@
 //! | a pipe of which this process has one end: the other one is a server's | the driver's |
 //! | anything else | nobody's, and stays open |
 //!
-//! Of a copy that this library has loaded itself it is known which ones it has opened ([`resources`](super::resources)),
-//! and those alone are its own.
+//! Of a copy that this library has loaded itself it is known of most which it has opened
+//! ([`resources`](super::resources)): those are its own, too.
 //!
 //! A descriptor is remembered with its file, and is not touched once another file has its number.
 #![expect(unsafe_code, reason = "descriptors of the process are looked at by number")]
@@ -134,13 +134,13 @@ impl Interval {
             .filter(|(number, open)| self.before.get(number).is_none_or(|before| before.identity != open.identity))
             .map(|(number, open)| (*number, open))
             .collect();
-        let noted = super::copies::is_led().then(super::resources::opened);
+        let noted = super::resources::opened();
         let mut living = living();
         let living = living.get_or_insert_default();
         for (number, open) in &new {
             let ends = after.values().filter(|other| other.identity == open.identity).count();
-            let is_own = noted.as_ref().map(|noted| noted.get(number) == Some(&open.identity));
-            if is_own.unwrap_or_else(|| self.is_alone || is_drivers(*number, open, ends)) {
+            let is_noted = noted.get(number) == Some(&open.identity);
+            if is_noted || self.is_alone || is_drivers(*number, open, ends) {
                 living.descriptors.insert(*number, open.identity);
             }
         }

@@ -8,7 +8,7 @@
 //!
 //! When a copy is dead and another one has taken its place, that thread gives back what it had ([`resources`]), whole: a
 //! process recovers as often as it must. It stays if one of its threads does not wait, or if the program has an address
-//! in it ([`is_shown`]): a function that is not hooked, a private table.
+//! in it ([`is_shown`]): a function that is not hooked, a private table. The first one stays in any case.
 #![expect(unsafe_code, reason = "loads a library and blocks a thread's signals")]
 
 use std::{
@@ -31,7 +31,6 @@ use std::{
 
 use crate::{
     cuda::{
-        belongings::Ours,
         functions::{self, lookup::cuInit},
         library,
         resources::Owner,
@@ -67,7 +66,6 @@ pub(crate) fn prepare(dead: Option<Dead>) {
     // SAFETY: the set was filled, and there is room for the other.
     let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
-        let _ours = Ours::begin();
         if let Some(dead) = dead {
             dead.give_back();
         }
@@ -128,6 +126,8 @@ fn can_be_run(file: &File) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copy {
     handle: *mut c_void,
+    /// From 1.
+    number: u64,
     /// What it has, if that is known.
     owner: Option<Owner>,
 }
@@ -135,10 +135,12 @@ pub(crate) struct Copy {
 // SAFETY: the linker's handle, which any thread may use.
 unsafe impl Send for Copy {}
 
+/// The first copy stays loaded when it is closed, and does something at the end of the process that it has asked for
+/// before it could be led (seen with 580.159.04): it stays as it is, cut off.
+const LAST_TO_STAY: u64 = 1;
+
 /// The copy that lives, but for the one that the program has loaded itself.
 static LIVING: Mutex<Option<Copy>> = Mutex::new(None);
-/// The functions lead to a copy of which is known what it has.
-static IS_LED: AtomicBool = AtomicBool::new(false);
 /// The program has an address in it.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// A dead copy is given back as long as somebody has it.
@@ -151,11 +153,6 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The program is given an address in the copy that lives, which is never unloaded then.
 pub(crate) fn is_shown() {
     IS_SHOWN.store(true, Ordering::Release);
-}
-
-/// Whether it is known what the copy that functions are found in has.
-pub(crate) fn is_led() -> bool {
-    IS_LED.load(Ordering::Acquire)
 }
 
 /// Waits until no dead copy is being given back, and keeps any from it.
@@ -185,7 +182,8 @@ impl Dead {
 
     fn give_back(self) {
         let _others_wait = locked(&GIVING_BACK);
-        let Some(owner) = self.copy.owner.filter(|_| !self.is_shown) else { return };
+        let is_to_go = !self.is_shown && self.copy.number > LAST_TO_STAY;
+        let Some(owner) = self.copy.owner.filter(|_| is_to_go) else { return };
         let Some(code) = library::find(self.copy.handle, cuInit::FUNCTION.name) else { return };
         // One that goes on may touch all that the copy had.
         if owner.end_threads(code.as_ptr()).is_err() {
@@ -203,6 +201,10 @@ impl Dead {
         }
         // SAFETY: nobody is in it and nobody will be: its threads have ended, the program has no address in it.
         unsafe { glibc::dlclose(self.copy.handle) };
+        if library::library_of(code).is_some() {
+            // It is needed by somebody, and may be called at the process's end.
+            return;
+        }
         // SAFETY: as above.
         unsafe { owner.release(&self.known) };
     }
@@ -226,7 +228,7 @@ pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
     let handle = unsafe { glibc::dlopen(path.as_ptr(), flags) };
     if !handle.is_null() {
         // SAFETY: it was just loaded, so no thread is in it.
-        return Ok(Copy { handle, owner: unsafe { Owner::of(handle) } });
+        return Ok(Copy { handle, number, owner: unsafe { Owner::of(handle) } });
     }
     // SAFETY: the last call of the linker on this thread has failed.
     let text = unsafe { libc::dlerror() };
@@ -242,7 +244,6 @@ pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
 pub(crate) struct Before {
     addresses: Vec<*mut c_void>,
     library: *mut c_void,
-    was_led: bool,
 }
 
 impl Copy {
@@ -251,8 +252,7 @@ impl Copy {
         let library = library::exchange_library(self.handle);
         let addresses =
             functions::all().map(|function| function.exchange(|| library::find(self.handle, function.name))).collect();
-        let was_led = IS_LED.swap(self.owner.is_some(), Ordering::AcqRel);
-        Before { addresses, library, was_led }
+        Before { addresses, library }
     }
 
     /// It has everything that the one before had.
@@ -274,7 +274,6 @@ impl Before {
     /// Has every function found in the copy of before. The gate is closed and nobody is inside.
     pub(crate) fn restore(self) {
         library::exchange_library(self.library);
-        IS_LED.store(self.was_led, Ordering::Release);
         for (function, address) in functions::all().zip(self.addresses) {
             function.restore(address);
         }

@@ -84,13 +84,16 @@ impl Own {
             // Lost work is in doubt: it begins anew, as a program would.
             self.count = 0;
             self.gpu.clear(self.address, WORDS as usize * 4)?;
+            // The thread's stream waits for no other one.
+            self.gpu.synchronize()?;
             return Err(error);
         }
         self.count += 1;
         if words_are(&self.gpu.read(self.address, WORDS as usize)?, self.count) {
             Ok(())
         } else {
-            Err(failed("increment", "a word is wrong"))
+            let found = self.gpu.read(self.address, WORDS as usize)?;
+            Err(failed("increment", format!("a word is not {}: {:?}", self.count, &found[..found.len().min(4)])))
         }
     }
 }
