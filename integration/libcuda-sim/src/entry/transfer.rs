@@ -1,7 +1,7 @@
 //! Copies and fills.
 
 use crate::abi::{In, entry_points};
-use crate::allocations;
+use crate::allocations::{self, Ranges};
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
 use crate::contexts::current;
@@ -9,7 +9,7 @@ use crate::driver::{Tables, driver};
 use crate::graphs::Task;
 use crate::stream::{NULL_STREAM, Operation};
 use std::ffi::{c_uchar, c_uint};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Which sides of a copy are device memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,29 @@ fn check(tables: &Tables, direction: Direction, destination: usize, source: usiz
         Direction::Any => (destination != 0, source != 0),
     };
     if to && from { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// The side of a copy that is device memory must still be when its turn comes.
+#[derive(Clone, Copy)]
+struct Side {
+    address: usize,
+    size: usize,
+    is_device: bool,
+}
+
+impl Side {
+    /// As the tables have it when the copy is asked for.
+    fn of(ranges: &Ranges, address: usize, size: usize) -> Self {
+        Self { address, size, is_device: ranges.find(address).is_some() }
+    }
+
+    fn is_there(self, ranges: &Ranges) -> bool {
+        !self.is_device || ranges.is_accessible(self.address, self.size)
+    }
+}
+
+fn sides(tables: &Tables, destination: usize, source: usize, size: usize) -> [Side; 2] {
+    [destination, source].map(|address| Side::of(&tables.ranges, address, size))
 }
 
 /// A copy that is done when the call returns, after all that its stream has before it.
@@ -58,24 +81,41 @@ pub(super) fn copy_later(
         // Nobody waits for what is captured.
         return Ok((context, Ticket { stream: NULL_STREAM, number: 0 }));
     }
-    let is_pageable = |address| driver.tables().ranges.find(address).is_none();
-    let staged = is_pageable(source).then(|| {
-        let mut bytes = vec![0_u8; size];
-        allocations::copy(bytes.as_mut_ptr().expose_provenance(), source, size);
-        bytes
-    });
-    let is_waiting = is_pageable(destination);
+    let (sides, staged) = {
+        let tables = driver.tables();
+        // A context that dies takes memory with it, all at once.
+        context.check()?;
+        check(&tables, direction, destination, source, size)?;
+        let sides = sides(&tables, destination, source, size);
+        let staged = (!sides[1].is_device).then(|| {
+            let mut bytes = vec![0_u8; size];
+            allocations::copy(bytes.as_mut_ptr().expose_provenance(), source, size);
+            bytes
+        });
+        (sides, staged)
+    };
+    let is_waiting = !sides[0].is_device;
+    // The program's own memory is written only while its call lasts, however that ends.
+    let is_wanted = Arc::new(Mutex::new(true));
+    let wanted = Arc::clone(&is_wanted);
     let operation = move |_: &Context| {
         // Memory that was freed in the meantime is not touched.
         let tables = driver.tables();
-        check(&tables, direction, destination, source, size)?;
+        let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*wanted {
+            return Ok(());
+        }
+        if !sides.iter().all(|side| side.is_there(&tables.ranges)) {
+            return Err(Code::INVALID_VALUE);
+        }
         let from = staged.as_ref().map_or(source, |bytes| bytes.as_ptr().expose_provenance());
         allocations::copy(destination, from, size);
         Ok(())
     };
     let ticket = found.enqueue(&context, Box::new(operation))?;
-    if is_waiting {
-        context.wait_until(|state| state.has_reached(ticket))?;
+    if is_waiting && let Err(error) = context.wait_until(|state| state.has_reached(ticket)) {
+        *is_wanted.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        return Err(error);
     }
     Ok((context, ticket))
 }
@@ -135,9 +175,15 @@ pub(super) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
         return Err(Code::NOT_SUPPORTED);
     }
     let driver = driver()?;
+    if destination == 0 || source == 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let sides = sides(&driver.tables(), destination, source, size);
     Ok(Box::new(move |_: &Context| {
         let tables = driver.tables();
-        check(&tables, Direction::Any, destination, source, size)?;
+        if !sides.iter().all(|side| side.is_there(&tables.ranges)) {
+            return Err(Code::INVALID_VALUE);
+        }
         allocations::copy(destination, source, size);
         Ok(())
     }))
@@ -259,5 +305,23 @@ entry_points! {
 
     fn cuMemsetD32Async(destination: usize, value: c_uint, count: usize, stream: usize) {
         fill(destination, value.to_le_bytes().to_vec(), count, stream, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Side;
+    use crate::allocations::{Owner, Ranges};
+
+    #[test]
+    fn a_side_that_was_device_memory_when_the_copy_was_asked_for_must_still_be() {
+        let mut ranges = Ranges::default();
+        let address = ranges.allocate(64, Owner::Context(1), 0).expect("memory");
+        let (device, host) = (Side::of(&ranges, address, 64), Side::of(&ranges, address - 4096, 64));
+        assert!(device.is_there(&ranges) && host.is_there(&ranges));
+        assert!(!Side::of(&ranges, address, 65).is_there(&ranges), "one byte too many");
+        ranges.free(address).expect("it is there");
+        assert!(!device.is_there(&ranges));
+        assert!(host.is_there(&ranges), "the tables know nothing of it");
     }
 }
