@@ -75,7 +75,12 @@ pub(super) fn copy_later(
     stream: usize,
 ) -> Outcome<(Arc<Context>, Ticket)> {
     let (driver, context) = current()?;
-    check(&driver.tables(), direction, destination, source, size)?;
+    {
+        let tables = driver.tables();
+        // A context that dies takes memory with it, all at once, and says so.
+        context.check()?;
+        check(&tables, direction, destination, source, size)?;
+    }
     let found = super::stream::find(&context, stream)?;
     if driver.is_captured(stream, &Task::Copy(words_of_copy(destination, source, size)))? {
         // Nobody waits for what is captured.
@@ -83,7 +88,6 @@ pub(super) fn copy_later(
     }
     let (sides, staged) = {
         let tables = driver.tables();
-        // A context that dies takes memory with it, all at once.
         context.check()?;
         check(&tables, direction, destination, source, size)?;
         let sides = sides(&tables, destination, source, size);
@@ -123,8 +127,12 @@ pub(super) fn copy_later(
 pub(super) fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: usize, is_waiting: bool) -> Outcome {
     let (driver, context) = current()?;
     let size = pattern.len().checked_mul(count).ok_or(Code::INVALID_VALUE)?;
-    if !driver.tables().ranges.is_accessible(destination, size) {
-        return Err(Code::INVALID_VALUE);
+    {
+        let tables = driver.tables();
+        context.check()?;
+        if !tables.ranges.is_accessible(destination, size) {
+            return Err(Code::INVALID_VALUE);
+        }
     }
     let found = super::stream::find(&context, stream)?;
     let words = [destination as u64, 0, value_of(&pattern) | (pattern.len() as u64) << 32, count as u64, 1];

@@ -1,6 +1,6 @@
 //! Programs that have shown a mistake, each by name. None may show it again.
 
-use super::program::{CELLS, Memory, Op, Place, Program, Queue, What};
+use super::program::{CELLS, Memory, Op, Place, Program, Queue, What, Wrong};
 
 /// A program that has shown a mistake.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ const TABLE: &[Row] = &[
     ("bytes that a kernel has written over a text are reset in silence", text),
     ("host memory that a lost copy would have written is not in doubt", host_in_doubt),
     ("a clean recovery clears what is in doubt", doubt_is_kept),
+    ("what comes behind a fault comes in another order without it", behind_a_fault),
+    ("what one device has done is lost with the other one's context", one_device_after_the_other),
 ];
 
 /// All of them.
@@ -248,6 +250,30 @@ fn doubt_is_kept() -> Program {
     program(ops)
 }
 
+fn behind_a_fault() -> Program {
+    let mut ops = two_blocks(0);
+    ops.extend(busy(0, Queue::OwnHandle(0)));
+    ops.push((0, What::Fault { wrong: Wrong::Assertion, on: Queue::Null(0) }));
+    let (to, from, on) = (all_of(0), all_of(1), Queue::Own(0));
+    ops.push((2, What::Copy { to, from, cells: CELLS, on, is_async: false, is_generic: false }));
+    ops.push((0, What::ReadAll));
+    program(ops)
+}
+
+fn one_device_after_the_other() -> Program {
+    let mut ops = two_blocks(0);
+    let on = Queue::Legacy(0);
+    ops.push((0, What::Hold { on }));
+    ops.push((0, What::Set { to: all_of(1), cells: CELLS, key: 9, on, is_async: true }));
+    ops.push(neighbour(0));
+    ops.push((0, What::Read { from: all_of(1), cells: CELLS, on: Queue::Null(0) }));
+    ops.push(neighbour(1));
+    let (to, from, on) = (all_of(0), all_of(1), Queue::Null(0));
+    ops.push((2, What::Copy { to, from, cells: CELLS, on, is_async: false, is_generic: false }));
+    ops.push((0, What::ReadAll));
+    program(ops)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::plan::Plan;
@@ -265,6 +291,26 @@ mod tests {
                 .collect();
             assert!(left_out.is_empty(), "{}: {left_out:?}\n{}", case.name, case.program);
         }
+    }
+
+    /// A recovery of the second device in the middle takes nothing from what the first one has done by then.
+    #[test]
+    fn reading_all_proves_device_by_device() {
+        let mut ops = two_blocks(0);
+        let copy = What::Copy {
+            to: all_of(0),
+            from: all_of(1),
+            cells: CELLS,
+            on: Queue::Null(0),
+            is_async: true,
+            is_generic: false,
+        };
+        let at = ops.len();
+        ops.extend([(0, copy), (0, What::ReadAll)]);
+        let plan = Plan::new(&program(ops), 2);
+        let step = plan.steps.last().and_then(Option::as_ref).expect("it is let in");
+        let stages: Vec<bool> = step.stages.iter().map(|proven| proven.contains(at)).collect();
+        assert_eq!(stages, [true, false]);
     }
 
     #[test]

@@ -207,6 +207,11 @@ impl Judge {
         }
     }
 
+    /// A wait inside an operation has succeeded.
+    pub(super) fn proved(&mut self, work: &Ops) {
+        self.open = self.open.without(work);
+    }
+
     /// It was given up: what it should have written is not there.
     pub(super) fn given_up(&mut self, step: &Step) {
         let since = self.now();

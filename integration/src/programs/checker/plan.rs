@@ -61,6 +61,8 @@ pub(super) struct Step {
     pub(super) is_work: bool,
     /// What its success proves to be done.
     pub(super) proves: Ops,
+    /// What is proven on the way there, device by device.
+    pub(super) stages: Vec<Ops>,
     /// Holds that are released before it, by their index.
     pub(super) releases: Vec<usize>,
     /// Of a read: block and cell of the block, and the cell.
@@ -578,6 +580,7 @@ impl Planner {
     /// All that a thread may read when all work is done.
     fn read_all(&mut self, at: usize, thread: u8) -> Step {
         let proves = self.everything();
+        let stages = (0..self.devices).map(|device| self.all(device)).collect();
         let releases = self.releases(&proves);
         let mine = usize::from(thread);
         self.known[mine] = self.known[mine].with(&proves);
@@ -602,7 +605,7 @@ impl Planner {
                 self.streams.entry(name).and_modify(|stream| stream.before = before);
             }
         }
-        Step { effects: vec![effect], reads, proves, releases, ..Step::default() }
+        Step { effects: vec![effect], reads, proves, stages, releases, ..Step::default() }
     }
 }
 
