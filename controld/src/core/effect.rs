@@ -1,10 +1,10 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
-use super::faults::evidence::ProcessKey;
-use super::gpus::{ManagedMode, ModeChange};
+use super::evidence::ProcessKey;
+use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-use super::input::Peer;
 use super::journal::JournalEvent;
+use super::peer::Peer;
 use super::policy::Policy;
 use core::time::Duration;
 use remps_proto::admin::Report;
@@ -156,19 +156,34 @@ pub(crate) enum Effect {
     },
 }
 
-/// What every decision is made with: the operator's policy, the time of the input that is being handled, and what is to
-/// be done on its account so far.
+/// The daemon's own end.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Quit {
+    /// Sessions whose `quit` is answered at the end.
+    pub(super) sessions: Vec<SessionId>,
+    /// When servers are forced.
+    pub(super) force_at: Option<Duration>,
+    /// The worst status of a server so far.
+    pub(super) status: u8,
+    /// Whether the daemon was told to exit.
+    pub(super) is_over: bool,
+}
+
+/// What every decision is made with: the operator's policy, the time of the input that is being handled, whether the
+/// daemon itself ends, and what is to be done so far.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) policy: Policy,
     /// Since the daemon's start.
     pub(super) now: Duration,
+    /// The daemon's own end, once it has begun.
+    pub(super) quit: Option<Quit>,
     effects: Vec<Effect>,
 }
 
 impl Turn {
     pub(super) fn new(policy: Policy) -> Self {
-        Self { policy, now: Duration::ZERO, effects: Vec::new() }
+        Self { policy, now: Duration::ZERO, quit: None, effects: Vec::new() }
     }
 
     /// Has something done after all that was asked for before.

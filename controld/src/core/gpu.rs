@@ -4,6 +4,10 @@
 //! has for it, or by the number of the GPU instance that a line of the kernel has. Two names that are not the same may
 //! still mean the same instance, so what counts is whether they are *certainly* two ([`Gpu::is_apart_from`]).
 
+mod mode;
+
+pub(crate) use mode::{ComputeMode, ManagedMode, ModeChange, ModeOutcome, ModeStage};
+
 use core::fmt;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeSet;

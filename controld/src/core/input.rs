@@ -1,50 +1,18 @@
 //! Everything that can happen to the core.
 
 use super::clients::channels::{Channel, Facts};
-use super::clients::identity::Identity;
-use super::clients::place::Rights;
-use super::faults::evidence::{End, Evidence, ProcessKey};
+use super::evidence::{End, Evidence, ProcessKey};
 use super::faults::held::GpuMemory;
+use super::gpu::{ManagedMode, ModeOutcome};
+use super::gpus::GpuSeen;
 use super::gpus::whereabouts::GpuPlace;
-use super::gpus::{GpuSeen, ManagedMode, ModeOutcome};
-use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+use super::identity::Identity;
+use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId};
+use super::peer::{ExitCause, NoReply, Peer};
+use super::place::Rights;
 use crate::core::Device;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
-
-/// Who is at the other end of a connection, as the kernel says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peer {
-    /// Pid in the daemon's namespace; 0 when the namespace hides it.
-    pub pid: Pid,
-    pub uid: Uid,
-    pub gid: u32,
-}
-
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitCause {
-    /// It returned this status.
-    Exited(i32),
-    /// This signal ended it.
-    Signaled(i32),
-    /// It is gone and nobody could say how: a server that was taken over from an earlier daemon.
-    Unknown,
-}
-
-/// Why a request to a server has no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoReply {
-    /// The server's control connection is closed.
-    #[error("the server closed its control connection")]
-    Lost,
-    /// It did not answer in time.
-    #[error("the server did not answer in time")]
-    TimedOut,
-    /// Its release has no words for the request: servers before 580 know devices by ordinal only.
-    #[error("the server's release has no words for this")]
-    Unsupported,
-}
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]

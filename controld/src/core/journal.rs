@@ -13,11 +13,10 @@ mod words;
 
 pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
 
-use super::faults::evidence::{End, ProcessKey};
-use super::faults::verdict::Verdict;
-use super::gpu::Gpu;
-use super::gpus::ComputeMode;
+use super::evidence::{End, ProcessKey};
+use super::gpu::{ComputeMode, Gpu};
 use super::ids::{Pid, ServerEpoch, Uid};
+use super::verdict::Verdict;
 use core::time::Duration;
 use serde::Serialize;
 

@@ -14,7 +14,9 @@
 //! | [`quit`] | how the daemon itself ends |
 //! | [`picture`], [`journal`] | what reports and metrics are made from, and what is told of what happened |
 //! | [`policy`] | what the operator chose |
-//! | [`saved`] | what a successor must know to go on where a killed daemon stopped |
+//! | [`identity`], [`place`] | who a client is, and whom a number stands for: where a process is, and what that lets its user do |
+//! | [`evidence`], [`verdict`] | what witnesses can say of a fault, and what is said of it |
+//! | [`saved`], [`successor`] | what a successor must know to go on where a killed daemon stopped, and how it does |
 //!
 //! A room owns its state, and the others reach that by its methods alone. A decision that takes more than one room is a
 //! method of [`Core`], in the folder of the room whose matter it is. All are passed one [`Turn`]: the operator's policy,
@@ -28,52 +30,60 @@
 mod clients;
 mod commands;
 mod effect;
+mod evidence;
+mod facts;
 mod faults;
 pub(crate) mod gpu;
 mod gpus;
+mod identity;
 mod ids;
 mod input;
 mod journal;
+mod peer;
 pub(crate) mod picture;
+mod place;
 mod policy;
 mod quit;
 pub(crate) mod saved;
 mod servers;
+mod successor;
 #[cfg(test)]
 mod tests;
 pub(crate) mod vault;
+mod verdict;
 
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
-pub(crate) use clients::identity::Identity;
-pub(crate) use clients::place::Place;
-pub(crate) use clients::place::{Namespace, Rights};
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
-pub(crate) use faults::evidence::Isolation;
-pub use faults::evidence::{Access, MemoryFault, ProcessKey};
-pub(crate) use faults::evidence::{End, Evidence, XidClass};
+pub(crate) use evidence::Isolation;
+pub use evidence::{Access, MemoryFault, ProcessKey};
+pub(crate) use evidence::{End, Evidence, XidClass};
 pub(crate) use faults::funeral::Mourned;
 pub(crate) use faults::held::GpuMemory;
-pub(crate) use faults::verdict::{Confidence, SuspectIdentity, Verdict};
-pub(crate) use gpu::Gpu;
+pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
 pub(crate) use gpus::whereabouts::GpuPlace;
-pub(crate) use gpus::{ComputeMode, GpuSeen, ManagedMode, ModeChange, ModeOutcome, ModeStage, Outsider};
+pub(crate) use gpus::{GpuSeen, Outsider};
+pub(crate) use identity::Identity;
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-pub use input::ExitCause;
-pub(crate) use input::{Input, NoReply, Peer};
+pub(crate) use input::Input;
 pub(crate) use journal::{ExitReason, JournalEvent};
+pub use peer::ExitCause;
+pub(crate) use peer::{NoReply, Peer};
+pub(crate) use place::Place;
+pub(crate) use place::{Namespace, Rights};
 pub(crate) use policy::{
     Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing, forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
+pub(crate) use verdict::{Confidence, SuspectIdentity, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    faults::verdict::{Suspect, Testimony},
     journal::{FuneralEnd, ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
+    verdict::{Suspect, Testimony},
 };
 
 use clients::Clients;
@@ -82,7 +92,6 @@ use core::time::Duration;
 use effect::Turn;
 use faults::Faults;
 use gpus::Gpus;
-use quit::Quit;
 use remps_proto::admin::defaults::Defaults;
 use servers::Servers;
 use servers::domain::Domain;
@@ -99,7 +108,6 @@ pub(crate) struct Core {
     faults: Faults,
     commands: Commands,
     gpus: Gpus,
-    quit: Option<Quit>,
     turn: Turn,
 }
 
@@ -113,7 +121,6 @@ impl Core {
             faults: Faults::default(),
             commands: Commands::default(),
             gpus: Gpus::default(),
-            quit: None,
             turn: Turn::new(policy),
         }
     }

@@ -1,21 +1,21 @@
 //! The picture of the core that reports and gauges are made from ([`Snapshot`]): `status`, metrics and readiness all come
 //! from it, so they can't disagree about what is now.
 
-mod facts;
-
 use super::clients::admission::{Client, Process};
-use super::clients::identity::Identity;
-use super::faults::evidence::{End, ProcessKey};
-use super::faults::verdict::SuspectIdentity;
+use super::evidence::{End, ProcessKey};
+#[cfg(test)]
+pub(crate) use super::facts::FuneralFacts;
+pub(crate) use super::facts::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, RegionFacts,
+    ServerFacts, ServerPhase, Snapshot, WitnessFacts,
+};
+use super::identity::Identity;
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};
+use super::verdict::SuspectIdentity;
 use super::{Channel, ChannelFacts as Facts, Core};
 use core::time::Duration;
-pub(crate) use facts::{
-    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, FuneralFacts, GpuFacts,
-    RegionFacts, ServerFacts, ServerPhase, Snapshot, StrangerFacts, WitnessFacts,
-};
 use std::collections::BTreeMap;
 
 /// How channels are called whose source is the daemon itself.

@@ -4,40 +4,29 @@
 //! asked to end when it has no clients, again and again ([`lifecycle`](super::servers::lifecycle)). A deadline or a second signal
 //! forces servers with SIGINT, and SIGKILL follows after a grace time. So the end always comes.
 
+use super::effect::Quit;
 use super::ids::{ConnectionId, ServerEpoch, SessionId};
 use super::servers::server::ServerState;
 use super::{Core, Effect};
 use core::time::Duration;
 
-/// The daemon's own end.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Quit {
-    /// Sessions whose `quit` is answered at the end.
-    pub(super) sessions: Vec<SessionId>,
-    /// When servers are forced.
-    pub(super) force_at: Option<Duration>,
-    /// The worst status of a server so far.
-    pub(super) status: u8,
-    /// Whether the daemon was told to exit.
-    is_over: bool,
-}
-
 impl Core {
     /// Whether the daemon was told to exit: nothing follows any more.
     pub(super) fn is_over(&self) -> bool {
-        self.quit.as_ref().is_some_and(|quit| quit.is_over)
+        self.turn.quit.as_ref().is_some_and(|quit| quit.is_over)
     }
 
     /// `quit`, with or without a time after which servers are forced.
     pub(super) fn quit(&mut self, session: Option<SessionId>, timeout: Option<Duration>) {
         let force_at = timeout.and_then(|timeout| self.turn.now.checked_add(timeout));
-        match &mut self.quit {
+        match &mut self.turn.quit {
             Some(quit) => {
                 quit.sessions.extend(session);
                 quit.force_at = [quit.force_at, force_at].into_iter().flatten().min();
             }
             None => {
-                self.quit = Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0, is_over: false });
+                self.turn.quit =
+                    Some(Quit { sessions: session.into_iter().collect(), force_at, status: 0, is_over: false });
                 self.turn.push(Effect::CloseSessions);
                 self.refuse_waiting();
             }
@@ -60,7 +49,7 @@ impl Core {
 
     /// SIGTERM: a drain with the configured time; a second one forces at once.
     pub(super) fn terminate(&mut self) {
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             self.turn.log("A second signal to end: servers are forced");
             self.quit(None, Some(Duration::ZERO));
         } else {
@@ -72,12 +61,12 @@ impl Core {
 
     pub(super) fn quit_deadline(&self) -> Option<Duration> {
         // Once forced, the servers' own deadlines count.
-        let quit = self.quit.as_ref()?;
+        let quit = self.turn.quit.as_ref()?;
         quit.force_at.filter(|_| self.servers.iter().any(|s| !matches!(s.state, ServerState::Ending { .. })))
     }
 
     pub(super) fn advance_quit(&mut self) {
-        let Some(quit) = &self.quit else {
+        let Some(quit) = &self.turn.quit else {
             return;
         };
         if quit.force_at.is_some_and(|at| at <= self.turn.now) {
@@ -94,7 +83,7 @@ impl Core {
         if self.servers.are_none()
             && !self.is_over()
             && self.gpus.modes_are_given_back(&mut self.turn)
-            && let Some(quit) = &mut self.quit
+            && let Some(quit) = &mut self.turn.quit
         {
             quit.is_over = true;
             let status = quit.status;

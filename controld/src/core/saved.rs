@@ -3,19 +3,10 @@
 //! The holder process keeps it as one blob beside the descriptors. Requests that were under way are not in it: their
 //! answers are recognised and dropped when the successor takes a server's connection over.
 
-use super::faults::Faults;
-use super::faults::evidence::ProcessKey;
-use super::faults::quarantine;
-use super::ids::ServerEpoch;
-use super::servers::domain::{Domain, Group};
-use super::servers::questions::Purpose;
-use super::servers::server::{Role, ServerState};
-use super::{Core, Effect, Policy};
-use core::time::Duration;
+use super::evidence::ProcessKey;
 use prost::Message;
 use remps_proto::admin::defaults::Defaults;
 use remps_proto::admin::limits::{DeviceKey, MemLimit, Percentage, Priority};
-use remps_proto::mps::server::Request;
 
 /// A memory limit by default.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -99,31 +90,6 @@ pub(crate) struct SavedGroup {
     pub quarantine: u64,
 }
 
-impl SavedGroup {
-    fn of(domain: &Domain) -> Option<Self> {
-        let key = &domain.key;
-        let (kind, name) = match &key.group {
-            Group::All => (0, String::new()),
-            Group::Cgroup(path) => (1, path.clone()),
-            Group::Label(label) => (2, label.clone()),
-            Group::Process(process) => (3, written(*process)),
-            Group::Quarantine(offender) => (2, quarantine::label(offender)),
-        };
-        let gpu = key.gpu.clone().unwrap_or_default();
-        let quarantine = domain.quarantine.unwrap_or_default();
-        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu, quarantine })
-    }
-
-    pub(super) fn group(&self) -> Group {
-        match self.kind {
-            1 => Group::Cgroup(self.name.clone()),
-            2 => Group::Label(self.name.clone()),
-            3 => Group::Process(read(&self.name)),
-            _ => Group::All,
-        }
-    }
-}
-
 /// The daemon.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Saved {
@@ -188,72 +154,4 @@ pub(super) fn read(text: &str) -> ProcessKey {
     let pid = numbers.next().and_then(|pid| pid.parse().ok()).unwrap_or_default();
     let start_time = numbers.next().and_then(|time| time.parse().ok()).unwrap_or_default();
     ProcessKey { pid, start_time }
-}
-
-impl Core {
-    /// What a successor must know.
-    pub(crate) fn saved(&self) -> Saved {
-        let servers = self
-            .servers
-            .iter()
-            .map(|server| SavedServer {
-                epoch: server.epoch.0,
-                pid: server.pid.unwrap_or_default(),
-                domain: self.servers.domain_user(&self.turn.policy, server.domain),
-                uid: server.uid,
-                ready: server.ready_at.is_some(),
-                // A quit dies with the daemon that was told to; who starts a successor wants servers to serve.
-                // And one that was only to go because it was idle may as well stay.
-                draining: matches!(&server.state, ServerState::Draining(drain) if !drain.because_idle)
-                    && (self.quit.is_none() || server.tainted().is_some()),
-                ending: matches!(server.state, ServerState::Ending { .. }),
-                gid: self.servers.domain(server.domain).map_or(server.uid, |domain| domain.gid),
-                group: self.servers.domain(server.domain).and_then(SavedGroup::of),
-                standby: server.role == Role::Standby,
-                tainted: server.tainted().is_some(),
-                incident: server.tainted().map_or(0, |taint| taint.incident),
-                gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
-                spared: self.spared_of(server.epoch).map(written).collect(),
-                unjudged: self.faults.is_unjudged(server.epoch),
-            })
-            .collect();
-        Saved {
-            thread_percentage: self.defaults.percentage().get(),
-            priority: self.defaults.priority().get(),
-            limits: self
-                .defaults
-                .limits()
-                .iter()
-                .map(|(device, limit)| SavedLimit { device: device.to_string(), bytes: limit.0 })
-                .collect(),
-            next_epoch: self.servers.next_epoch(),
-            servers,
-            ..self.faults.saved()
-        }
-    }
-
-    /// A core that goes on where another stopped, with those of its servers that are alive and connected, and what is
-    /// to be done first.
-    ///
-    /// Each server is asked for its clients, since a process must stay with its server; until it has answered, no
-    /// client is sent to it.
-    #[must_use]
-    pub(crate) fn restored(now: Duration, policy: Policy, saved: &Saved, alive: &[SavedServer]) -> (Self, Vec<Effect>) {
-        let mut core = Self::new(policy, saved.defaults());
-        core.turn.now = now;
-        core.servers.begin_at(saved.next_epoch);
-        core.faults = Faults::restored(saved, alive);
-        for old in alive {
-            let epoch = ServerEpoch(old.epoch);
-            let domain = core.servers.restore(now, &core.turn.policy, old);
-            core.restore_quarantine(domain, old.group.as_ref().map_or(0, |group| group.quarantine));
-            if old.unjudged && old.incident != 0 {
-                core.restore_incident(epoch, old.incident);
-            }
-            core.turn.log(format!("Server {} is taken over from an earlier daemon", old.pid));
-            core.servers.ask(&mut core.turn, epoch, Request::Clients, Purpose::Census);
-        }
-        let effects = core.turn.take();
-        (core, effects)
-    }
 }

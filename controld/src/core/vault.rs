@@ -30,9 +30,9 @@ pub(crate) use names::{NameId, Predecessor, Standing, Title};
 pub(crate) use policy::VaultPolicy;
 pub(crate) use scope::{Reach, Scope};
 
-use super::clients::place::Place;
-use super::faults::evidence::ProcessKey;
+use super::evidence::ProcessKey;
 use super::ids::Uid;
+use super::place::Place;
 use core::time::Duration;
 use remps_proto::shim::{Failure, Region};
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,12 +8,12 @@
 use super::Clients;
 use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
-use super::identity::Identity;
 use super::settle::BEFORE_CONTEXTS;
 use crate::core::Policy;
 use crate::core::effect::Turn;
-use crate::core::faults::evidence::{End, ProcessKey};
+use crate::core::evidence::{End, ProcessKey};
 use crate::core::gpu::Whereabouts;
+use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
 use crate::core::journal::{JournalEvent, RefusalReason};
 use crate::core::servers::server::{Role, Server, ServerState};
@@ -143,7 +143,7 @@ impl Clients {
 impl Core {
     /// Whether the daemon is about to end.
     pub(crate) fn is_quitting(&self) -> bool {
-        self.quit.is_some()
+        self.turn.quit.is_some()
     }
 
     /// Who a client is.
@@ -185,7 +185,7 @@ impl Core {
         {
             self.process_gone(peer.pid, End::Unknown);
         }
-        let refusal = if self.quit.is_some() && !self.clients.processes.contains_key(&peer.pid) {
+        let refusal = if self.turn.quit.is_some() && !self.clients.processes.contains_key(&peer.pid) {
             Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
         } else {
             self.refused_offender(peer, &identity).map(|words| (RefusalReason::Culprit, words))

@@ -7,9 +7,9 @@
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
 use super::admission::{Client, Process, Stage};
-use super::identity::Identity;
-use crate::core::faults::evidence::ProcessKey;
+use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
+use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
 use crate::core::{Core, Effect, NoReply, Peer};
 use core::time::Duration;

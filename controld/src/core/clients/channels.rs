@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::core::faults::evidence::ProcessKey;
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{ConnectionId, Pid, ServerEpoch};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

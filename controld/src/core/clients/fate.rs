@@ -2,11 +2,11 @@
 
 use super::admission::Process;
 use crate::core::Core;
-use crate::core::faults::evidence::ProcessKey;
-use crate::core::faults::verdict::{Confidence, Verdict};
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::servers::server::Server;
 use crate::core::servers::server::ServerState;
+use crate::core::verdict::{Confidence, Verdict};
 use std::collections::VecDeque;
 
 /// How a process's server is.

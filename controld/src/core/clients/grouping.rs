@@ -3,9 +3,9 @@
 
 use super::Clients;
 use super::admission::{Client, Stage};
-use super::identity::Identity;
-use crate::core::faults::evidence::ProcessKey;
+use crate::core::evidence::ProcessKey;
 use crate::core::faults::sanctions::Offender;
+use crate::core::identity::Identity;
 use crate::core::ids::{DomainId, Pid, Uid};
 use crate::core::policy::cgroup_unit;
 use crate::core::servers::domain::{DomainKey, Group};

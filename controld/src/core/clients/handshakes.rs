@@ -106,7 +106,7 @@ impl Core {
                 client.domain = domain;
             }
         }
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             self.clients.connections.remove(&connection);
             self.clients.refuse(
                 &mut self.turn,

@@ -9,7 +9,6 @@
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
-//! | [`identity`], [`place`] | who a client is, and whom a number stands for: where a process is, and what that lets its user do |
 //!
 //! # A client's way
 //! | [`Stage`](admission::Stage) | what is so | what comes next |
@@ -26,11 +25,9 @@ pub(super) mod channels;
 pub(super) mod fate;
 pub(super) mod grouping;
 pub(super) mod handshakes;
-pub(super) mod identity;
-pub(super) mod place;
 pub(super) mod settle;
 
-use crate::core::faults::evidence::ProcessKey;
+use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use admission::{Client, Process};

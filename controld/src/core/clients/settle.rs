@@ -23,7 +23,7 @@
 
 use super::admission::Client;
 use crate::core::Core;
-use crate::core::faults::evidence::End;
+use crate::core::evidence::End;
 use crate::core::ids::{ConnectionId, ServerEpoch};
 use crate::core::servers::server::Server;
 use core::time::Duration;

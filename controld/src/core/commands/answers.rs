@@ -2,33 +2,15 @@
 
 use super::pci;
 use crate::core::Device;
-use crate::core::faults::evidence::Evidence;
+use crate::core::evidence::Evidence;
 use crate::core::ids::{Pid, ServerEpoch, SessionId, Uid};
+use crate::core::servers::questions::Asked;
 use crate::core::{Core, Effect, NoReply, PsRow, Sharing};
 use remps_proto::admin::limits::MemLimit;
 use remps_proto::admin::reply::{self, ClientRow, DeviceRow, PciAddress, ServerStatus};
 use remps_proto::mps::device::DeviceRecord;
 use remps_proto::mps::server::{Reply, Request};
 use std::collections::BTreeMap;
-
-/// What a server was asked on account of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) enum Asked {
-    /// `get_server_status`.
-    Status(SessionId),
-    /// `get_client_list`.
-    Clients(SessionId),
-    /// `get_active_thread_percentage`, and the echo of `set_active_thread_percentage`.
-    Percentage(SessionId),
-    /// `get_device_pinned_mem_limit`.
-    PinnedLimit(SessionId),
-    /// `terminate_client`: whether the process is a client at all.
-    TerminateLookup(SessionId, Pid),
-    /// `terminate_client` itself.
-    Terminate(SessionId),
-    /// One server's part of a command that asks several.
-    Part(usize),
-}
 
 /// A command that asks several servers.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,12 +10,11 @@
 mod answers;
 mod rights;
 
-pub(super) use answers::Asked;
 pub(super) use rights::Asker;
 
 use super::clients::admission::Stage;
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
-use super::servers::questions::Purpose;
+use super::servers::questions::{Asked, Purpose};
 use super::servers::server::{Server, ServerState};
 use super::{Core, Effect, PsRow};
 use crate::core::Device;
@@ -113,7 +112,7 @@ impl Core {
                 self.quit(Some(session), timeout_s.map(|seconds| Duration::from_secs(seconds.into())));
             }
             Command::StartServer { uid: Some(uid), .. } => {
-                if self.quit.is_none() {
+                if self.turn.quit.is_none() {
                     let domain = self.servers.domain_of_user(
                         &self.turn.policy,
                         uid,

@@ -16,13 +16,13 @@
 //! which deaths a fault may come from is reckoned from the first sign that is no hearsay.
 
 use super::Faults;
-use super::evidence::{End, ProcessKey};
 use super::incident::Pronounced;
-use super::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
 use crate::core::Core;
 use crate::core::clients::admission::Process;
+use crate::core::evidence::{End, ProcessKey};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::JournalEvent;
+use crate::core::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -17,18 +17,18 @@
 //!   then, and the copies are closed after `endless_hold`, or when the others have left and the server has ended.
 
 use super::Faults;
-use super::evidence::{End, ProcessKey};
 use super::held::TAKEN_FOR;
 use super::taint::Cause;
 use crate::core::Core;
 use crate::core::Effect;
 use crate::core::clients::admission::Process;
-use crate::core::clients::identity::Identity;
 use crate::core::effect::Turn;
+use crate::core::evidence::{End, ProcessKey};
+use crate::core::facts::FuneralFacts;
 use crate::core::gpu::Whereabouts;
+use crate::core::identity::Identity;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
-use crate::core::picture::FuneralFacts;
 use crate::core::servers::server::ServerState;
 use core::time::Duration;
 use std::sync::Arc;

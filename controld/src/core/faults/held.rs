@@ -17,10 +17,10 @@
 //! that client has not ended by then, it faults, and every client of its server is lost.
 
 use super::Faults;
-use super::evidence::ProcessKey;
 use super::funeral::Funeral;
 use crate::core::Policy;
 use crate::core::effect::Turn;
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
 use crate::core::servers::server::Server;

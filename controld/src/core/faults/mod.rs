@@ -3,17 +3,15 @@
 //!
 //! | part | decides |
 //! |---|---|
-//! | [`evidence`] | what witnesses can say |
 //! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
-//! | [`blame`], [`verdict`] | who it was |
+//! | [`blame`] | who it was |
 //! | [`sanctions`], [`quarantine`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
 //! | [`remains`] | whether anything is left of a client whose fault was isolated |
 
 pub(super) mod blame;
-pub(super) mod evidence;
 pub(super) mod funeral;
 pub(super) mod held;
 pub(super) mod incident;
@@ -26,13 +24,12 @@ pub(super) mod sanctions;
 pub(super) mod signs;
 pub(super) mod spared;
 pub(super) mod taint;
-pub(super) mod verdict;
 
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{ServerEpoch, Uid};
 use crate::core::saved::{Saved, SavedServer, read, written};
 use blame::{Death, Deaths, Verdicts};
 use core::time::Duration;
-use evidence::ProcessKey;
 use funeral::Funeral;
 use held::HeldMemory;
 use incident::Incident;

@@ -9,10 +9,10 @@
 //! Whoever may have several and may be anywhere carries it anywhere, as far as anybody knows.
 
 use super::blame::DEATH_REACH;
-use super::evidence::End;
 use super::incident::Incident;
 use crate::core::Core;
 use crate::core::clients::admission::Process;
+use crate::core::evidence::End;
 use crate::core::gpu::{GpuSet, are_apart};
 use crate::core::ids::{Pid, ServerEpoch};
 

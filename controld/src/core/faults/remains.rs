@@ -9,10 +9,10 @@
 //! else has the client's descriptors, a process that it forked for example, and its memory stays in use; that is said.
 
 use super::Faults;
-use super::evidence::ProcessKey;
 use crate::core::Core;
 use crate::core::clients::admission::Process;
 use crate::core::effect::Turn;
+use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::{FuneralEnd, JournalEvent};
 use core::time::Duration;

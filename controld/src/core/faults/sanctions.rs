@@ -6,17 +6,17 @@
 //! Whom the daemon ends it first has terminated by the server, which takes the client's work off the GPU, and then asks
 //! its process to end, and kills after `kill_timeout`: a client that is killed at work takes the others along.
 
-use super::evidence::ProcessKey;
-use super::verdict::Verdict;
 use super::{Faults, quarantine};
 use crate::core::clients::admission::Process;
-use crate::core::clients::identity::Identity;
 use crate::core::effect::Turn;
+use crate::core::evidence::ProcessKey;
+use crate::core::identity::Identity;
 use crate::core::ids::Uid;
 use crate::core::journal::{JournalEvent, Sanction};
 use crate::core::policy::{CulpritAction, FaultPolicy, cgroup_unit};
 use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::Server;
+use crate::core::verdict::Verdict;
 use crate::core::{Core, Effect, Peer};
 use core::fmt;
 use core::time::Duration;

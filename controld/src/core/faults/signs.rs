@@ -11,11 +11,11 @@
 //!
 //! What a taint is, and what follows, is in [`taint`](super::taint); [`blame`](super::blame) says who it was.
 
-use super::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
 use super::incident::Statement;
 use super::own_word::OwnWord;
 use super::taint::Cause;
 use crate::core::Core;
+use crate::core::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
 use crate::core::gpu::{Gpu, GpuSet};
 use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::servers::server::Server;

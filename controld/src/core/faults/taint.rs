@@ -104,7 +104,7 @@ impl Core {
             self.confirm_incident(epoch);
         }
         self.recall_all(epoch);
-        if role == Role::Active && self.quit.is_none() && self.active_server(domain).is_none() {
+        if role == Role::Active && self.turn.quit.is_none() && self.active_server(domain).is_none() {
             self.servers.needs_another(domain, Swap { incident, from: pid, since: now });
             self.promote(domain);
         }

@@ -17,14 +17,12 @@ mod modes;
 mod strangers;
 pub(super) mod whereabouts;
 
-pub(crate) use device::Device;
-pub(crate) use modes::{ManagedMode, ModeChange, ModeOutcome, ModeStage};
-
 use super::ids::Uid;
 use super::{Core, Effect, ProcessKey};
 use crate::core::effect::Turn;
-use core::fmt;
+use crate::core::gpu::{ComputeMode, ManagedMode};
 use core::time::Duration;
+pub(crate) use device::Device;
 use modes::Modes;
 use std::collections::BTreeMap;
 use strangers::Stranger;
@@ -32,44 +30,6 @@ use whereabouts::KnownGpus;
 
 /// How soon a GPU that is left exclusive is looked at again, and any GPU after a server has failed to start.
 const SELDOM: Duration = Duration::from_secs(60);
-
-/// A GPU's compute mode, by the management library's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ComputeMode(pub u32);
-
-impl ComputeMode {
-    /// Any number of processes have contexts.
-    pub(crate) const DEFAULT: Self = Self(0);
-    /// One thread of one process has one; not known to drivers any more.
-    pub(crate) const EXCLUSIVE_THREAD: Self = Self(1);
-    /// Nobody has one.
-    pub(crate) const PROHIBITED: Self = Self(2);
-    /// One process at a time has contexts.
-    pub(crate) const EXCLUSIVE_PROCESS: Self = Self(3);
-
-    /// Whether one server is all that fits.
-    pub(crate) fn is_exclusive(self) -> bool {
-        [Self::EXCLUSIVE_THREAD, Self::EXCLUSIVE_PROCESS].contains(&self)
-    }
-}
-
-impl fmt::Display for ComputeMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::DEFAULT => f.write_str("DEFAULT"),
-            Self::EXCLUSIVE_THREAD => f.write_str("EXCLUSIVE_THREAD"),
-            Self::PROHIBITED => f.write_str("PROHIBITED"),
-            Self::EXCLUSIVE_PROCESS => f.write_str("EXCLUSIVE_PROCESS"),
-            Self(number) => write!(f, "number {number}"),
-        }
-    }
-}
-
-impl serde::Serialize for ComputeMode {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
 
 /// A GPU that the daemon's servers see, as a look at it has found it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,59 +5,15 @@
 //! anything is changed, so that a successor goes on with it, and the holder gives it back when none comes. Of several
 //! daemons of a machine the last one to end gives it back, which the driver finds out.
 
-use super::Gpus;
-use super::{ComputeMode, GpuSeen};
+use super::{GpuSeen, Gpus};
 use crate::core::effect::Turn;
+use crate::core::gpu::{ComputeMode, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 use crate::core::journal::ModeCause;
 use crate::core::{Core, Effect, JournalEvent};
 use std::collections::BTreeMap;
 
 /// What the daemon gives every GPU that it manages.
 const WANTED: ComputeMode = ComputeMode::DEFAULT;
-
-/// A GPU whose mode is looked after.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ManagedMode {
-    /// `GPU-…`.
-    pub uuid: String,
-    /// The mode that it had.
-    pub original: ComputeMode,
-    /// How far things have come.
-    pub stage: ModeStage,
-}
-
-/// How far the daemon has come with a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ModeStage {
-    /// Its mode is somebody else's matter.
-    Left,
-    /// Its mode is being set, or may have been.
-    Planned,
-    /// It is set.
-    Set,
-}
-
-/// A change to be made where the mode still is what it is changed from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ModeChange {
-    /// `GPU-…`.
-    pub uuid: String,
-    /// The mode that it must have.
-    pub from: ComputeMode,
-    /// The mode that it gets.
-    pub to: ComputeMode,
-}
-
-/// What came of a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ModeOutcome {
-    /// `GPU-…`.
-    pub uuid: String,
-    /// The mode now, or what was in the way.
-    pub mode: Result<ComputeMode, String>,
-    /// Whether it stays as it is for another daemon of this machine, which gives it back.
-    pub is_others: bool,
-}
 
 #[derive(Debug)]
 struct Managed {
@@ -278,7 +234,7 @@ impl Core {
         if !self.turn.policy.gpus.manages() {
             return self.gpus.give_back_unwanted(&mut self.turn);
         }
-        if self.gpus.is_changing || self.quit.is_some() {
+        if self.gpus.is_changing || self.turn.quit.is_some() {
             return;
         }
         let (before, mut changes) = (self.gpus.modes.noted(), Vec::new());

@@ -8,7 +8,7 @@
 use super::Gpus;
 use super::{GpuSeen, Outsider};
 use crate::core::effect::Turn;
-use crate::core::picture::{GpuFacts, StrangerFacts};
+use crate::core::facts::{GpuFacts, StrangerFacts};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, JournalEvent, Pid, ProcessKey};
 use core::time::Duration;

@@ -6,7 +6,7 @@
 
 use super::Servers;
 use super::backoff::Backoff;
-use crate::core::faults::evidence::ProcessKey;
+use crate::core::evidence::ProcessKey;
 use crate::core::faults::quarantine;
 use crate::core::faults::sanctions::Offender;
 use crate::core::ids::{DomainId, Pid, Uid};

@@ -7,7 +7,7 @@ use super::Servers;
 use super::questions::Purpose;
 use super::server::Server;
 use crate::core::effect::Turn;
-use crate::core::faults::evidence::Evidence;
+use crate::core::evidence::Evidence;
 use crate::core::ids::ServerEpoch;
 use crate::core::{Core, NoReply};
 use core::time::Duration;

@@ -24,7 +24,7 @@ impl Core {
     ///
     /// When all are idle, the one that was used last stays, unless it is in the way of one that can't start.
     fn idle_servers(&self) -> Vec<(ServerEpoch, Duration)> {
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             return Vec::new();
         }
         let serving = self.servers.all.values().filter(|server| matches!(server.state, ServerState::Serving));

@@ -5,7 +5,7 @@ use super::domain::Domain;
 use super::questions::Purpose;
 use super::server::{Drain, Leaving, Server, ServerState};
 use crate::core::effect::Turn;
-use crate::core::faults::evidence::End;
+use crate::core::evidence::End;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::journal::{ExitReason, FuneralEnd, JournalEvent};
 use crate::core::{Core, Effect, ExitCause, NoReply, ServerSignal};
@@ -220,7 +220,7 @@ impl Core {
         let (uid, domain, reason) =
             (server.uid, self.servers.domain_name(server.domain), self.servers.exit_reason(&server));
         self.turn.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
-        if let Some(quit) = &mut self.quit {
+        if let Some(quit) = &mut self.turn.quit {
             let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
             quit.status = quit.status.max(status);
         }

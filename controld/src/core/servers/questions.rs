@@ -1,13 +1,31 @@
 //! Requests to servers whose answers somebody waits for.
 
 use super::Servers;
-use crate::core::commands::Asked;
 use crate::core::effect::Turn;
-use crate::core::faults::evidence::ProcessKey;
-use crate::core::ids::{Pid, RequestId, ServerEpoch};
+use crate::core::evidence::ProcessKey;
+use crate::core::ids::{Pid, RequestId, ServerEpoch, SessionId};
 use crate::core::{Core, Effect, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
+
+/// What a server was asked on account of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) enum Asked {
+    /// `get_server_status`.
+    Status(SessionId),
+    /// `get_client_list`.
+    Clients(SessionId),
+    /// `get_active_thread_percentage`, and the echo of `set_active_thread_percentage`.
+    Percentage(SessionId),
+    /// `get_device_pinned_mem_limit`.
+    PinnedLimit(SessionId),
+    /// `terminate_client`: whether the process is a client at all.
+    TerminateLookup(SessionId, Pid),
+    /// `terminate_client` itself.
+    Terminate(SessionId),
+    /// One server's part of a command that asks several.
+    Part(usize),
+}
 
 /// What an answer is for.
 #[derive(Debug, Clone, PartialEq)]

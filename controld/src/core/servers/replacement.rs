@@ -84,7 +84,7 @@ impl Core {
         let wanted = self.servers.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
         let mut own = self.servers.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
-            && self.quit.is_none()
+            && self.turn.quit.is_none()
             && !self.gpus.fits_one_server()
             && self.turn.policy.sharing != Sharing::Single
             && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())

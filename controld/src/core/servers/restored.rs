@@ -1,13 +1,14 @@
 //! Servers and domains as an earlier daemon has left them.
 
 use super::Servers;
-use super::domain::{DomainKey, Group};
+use super::domain::{Domain, DomainKey, Group};
 use super::health::{Health, Taint};
 use super::server::{Drain, Leaving, Role, Server, ServerState};
 use crate::core::Sharing;
+use crate::core::faults::quarantine;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::policy::Policy;
-use crate::core::saved::{SavedGroup, SavedServer};
+use crate::core::saved::{SavedGroup, SavedServer, read, written};
 use core::time::Duration;
 
 impl Servers {
@@ -50,5 +51,30 @@ impl Servers {
         };
         self.all.insert(epoch, server);
         domain
+    }
+}
+
+impl SavedGroup {
+    pub(in crate::core) fn of(domain: &Domain) -> Option<Self> {
+        let key = &domain.key;
+        let (kind, name) = match &key.group {
+            Group::All => (0, String::new()),
+            Group::Cgroup(path) => (1, path.clone()),
+            Group::Label(label) => (2, label.clone()),
+            Group::Process(process) => (3, written(*process)),
+            Group::Quarantine(offender) => (2, quarantine::label(offender)),
+        };
+        let gpu = key.gpu.clone().unwrap_or_default();
+        let quarantine = domain.quarantine.unwrap_or_default();
+        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu, quarantine })
+    }
+
+    fn group(&self) -> Group {
+        match self.kind {
+            1 => Group::Cgroup(self.name.clone()),
+            2 => Group::Label(self.name.clone()),
+            3 => Group::Process(read(&self.name)),
+            _ => Group::All,
+        }
     }
 }

@@ -25,10 +25,9 @@
 
 use super::Servers;
 use super::health::Silence;
-use super::questions::Purpose;
+use super::questions::{Asked, Purpose};
 use super::server::{Server, ServerState};
 use crate::core::clients::admission::{Client, Stage};
-use crate::core::commands::Asked;
 use crate::core::effect::Turn;
 use crate::core::faults::incident::Statement;
 use crate::core::faults::taint::Cause;
@@ -150,7 +149,7 @@ impl Core {
     }
 
     pub(in crate::core) fn silence_deadline(&self) -> Option<Duration> {
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             return None;
         }
         self.servers.all.values().flat_map(|server| [self.asks_at(server), self.blocked_at(server)]).flatten().min()
@@ -158,7 +157,7 @@ impl Core {
 
     /// Finds servers that seem to be silent, and those that block their replacement.
     pub(in crate::core) fn advance_silence(&mut self) {
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             return;
         }
         let now = self.turn.now;
@@ -187,7 +186,7 @@ impl Core {
         let is_silent = self.servers.all.get(&epoch).is_some_and(|server| {
             server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= self.turn.now)
         });
-        if is_silent && self.quit.is_none() {
+        if is_silent && self.turn.quit.is_none() {
             self.is_silent(epoch);
         }
     }

@@ -121,7 +121,7 @@ impl Core {
     }
 
     fn start_if_wanted(&mut self, id: DomainId) {
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             return;
         }
         if self.wants_server(id) {
@@ -277,7 +277,7 @@ impl Core {
         }
         self.turn.save();
         self.ask_for_devices(epoch);
-        if self.quit.is_some() {
+        if self.turn.quit.is_some() {
             let force_at = self.quit_deadline();
             self.servers.drain(&mut self.turn, epoch, force_at, false);
         }

@@ -5,8 +5,8 @@
 //! part of `user:weights` or `pod:weights`. So nobody reaches memory whose owner has not named it so.
 
 use super::{Caller, Kept, Key, Vault};
-use crate::core::clients::place::Namespace;
 use crate::core::ids::Uid;
+use crate::core::place::Namespace;
 use serde::{Deserialize, Serialize};
 
 /// How far a name without a first part reaches.

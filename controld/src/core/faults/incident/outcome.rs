@@ -15,10 +15,10 @@
 
 use super::LONGEST_OPEN;
 use crate::core::Core;
+use crate::core::evidence::End;
 use crate::core::faults::Faults;
-use crate::core::faults::evidence::End;
-use crate::core::faults::verdict::Confidence;
 use crate::core::ids::{Pid, ServerEpoch};
+use crate::core::verdict::Confidence;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
