@@ -63,8 +63,7 @@ pub(crate) use faults::funeral::Mourned;
 pub(crate) use faults::held::GpuMemory;
 pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
-pub(crate) use gpus::whereabouts::GpuPlace;
-pub(crate) use gpus::{GpuSeen, Outsider};
+pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::Identity;
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
@@ -170,8 +169,14 @@ impl Core {
             Input::Command { session, peer, rights, line } => {
                 self.command(session, &Asker { peer, rights }, &line);
             }
-            Input::GpusWatched { modes, may_end } => self.watch_gpus(modes, may_end),
-            Input::GpusSeen(seen) => self.gpus_seen(seen),
+            Input::GpusWatched { modes, may_end } => {
+                self.faults.hold_is_watched(now);
+                self.gpus.watch(now, modes, may_end);
+            }
+            Input::GpusSeen(seen) => {
+                let is_of_mps = |pid| self.servers.is_one(pid) || self.clients.is_one(pid);
+                self.gpus.seen(&mut self.turn, seen, is_of_mps);
+            }
             Input::MemorySeen { memory, asked } => self.memory_seen(memory, asked),
             Input::ModesChanged(outcomes) => self.gpus.modes_changed(&mut self.turn, outcomes),
             Input::Terminate => self.terminate(),
@@ -189,7 +194,7 @@ impl Core {
         let wants_standby =
             |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
         let standbys = self.servers.domains().filter_map(wants_standby);
-        let rooms = [self.commands.deadline(), self.faults.deadline(), self.gpus.deadline()];
+        let rooms = [self.commands.deadline(), self.clients.deadline(), self.faults.deadline(), self.gpus.deadline()];
         let across = [self.silence_deadline(), self.settle_deadline(), self.spared_deadline()];
         let ends = [self.idle_deadline(), self.quit_deadline()];
         let others = rooms.into_iter().chain(across).chain(ends).flatten();
@@ -204,6 +209,11 @@ impl Core {
     /// Whether a server is still to be started, or starting.
     pub(crate) fn is_starting(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(|server| matches!(server.state, ServerState::Starting { .. }))
+    }
+
+    /// What the holder is to keep of compute modes, for one that knows nothing yet.
+    pub(crate) fn managed_modes(&self) -> Vec<ManagedMode> {
+        self.gpus.managed_modes()
     }
 
     /// How many clients wait for a server.
@@ -226,7 +236,7 @@ impl Core {
             self.advance_spared();
             self.faults.advance_remains(&mut self.turn);
             self.faults.advance_endings(&mut self.turn);
-            self.faults.advance_offenders(now);
+            self.clients.offenders_mut().advance(now);
             self.advance_idle();
             self.advance_domains();
             self.advance_settling();

@@ -32,7 +32,7 @@ impl Core {
                 tainted: server.tainted().is_some(),
                 incident: server.tainted().map_or(0, |taint| taint.incident),
                 gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
-                spared: self.spared_of(server.epoch).map(written).collect(),
+                spared: self.clients.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.faults.is_unjudged(server.epoch),
             })
             .collect();
@@ -47,6 +47,7 @@ impl Core {
                 .collect(),
             next_epoch: self.servers.next_epoch(),
             servers,
+            next_quarantine: self.clients.offenders().next_quarantine(),
             ..self.faults.saved()
         }
     }
@@ -61,6 +62,7 @@ impl Core {
         let mut core = Self::new(policy, saved.defaults());
         core.turn.now = now;
         core.servers.begin_at(saved.next_epoch);
+        core.clients.offenders_mut().restore(saved, alive);
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);

@@ -6,9 +6,7 @@
 //! as may wait, or its like has caused too many faults.
 
 use super::Clients;
-use super::census::UNCOUNTED;
 use super::channels::{Channel, Facts};
-use super::settle::BEFORE_CONTEXTS;
 use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::evidence::{End, ProcessKey};
@@ -20,6 +18,12 @@ use crate::core::servers::server::{Role, Server, ServerState};
 use crate::core::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
 use std::sync::Arc;
+
+/// Connections of a process until it has a context: that of the process itself.
+pub(in crate::core) const BEFORE_CONTEXTS: usize = 1;
+
+/// Connections of a process that nobody has counted: it may have contexts, and can't be moved.
+pub(in crate::core) const UNCOUNTED: usize = usize::MAX / 2;
 
 /// A client's connection that is not over.
 #[derive(Debug, Clone, PartialEq)]

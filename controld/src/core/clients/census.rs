@@ -6,7 +6,7 @@
 //! went to. Taken for one of the other server's, it would be sent back there, and the one that it is on would seem to
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
-use super::admission::{Client, Process, Stage};
+use super::admission::{Client, Process, Stage, UNCOUNTED};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
@@ -15,9 +15,6 @@ use crate::core::{Core, Effect, NoReply, Peer};
 use core::time::Duration;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
-
-/// Connections of a process that nobody has counted: it may have contexts, and can't be moved.
-pub(super) const UNCOUNTED: usize = usize::MAX / 2;
 
 impl Core {
     pub(in crate::core) fn census_answered(&mut self, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {

@@ -6,7 +6,7 @@ use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::servers::server::Server;
 use crate::core::servers::server::ServerState;
-use crate::core::verdict::{Confidence, Verdict};
+use crate::core::verdict::Confidence;
 use std::collections::VecDeque;
 
 /// How a process's server is.
@@ -57,22 +57,9 @@ pub(crate) enum Part {
 }
 
 impl Core {
-    /// What a process has to do with the faults of this server, by the verdicts that are remembered and not corrected.
-    pub(crate) fn part_of(&self, process: ProcessKey, server: ServerEpoch) -> Part {
-        let of_server = |verdict: &&Verdict| verdict.epoch == server;
-        let is_corrected = |number| self.verdicts().any(|verdict| verdict.corrects == Some(number));
-        let standing = self.verdicts().filter(of_server).filter(|verdict| !is_corrected(verdict.number));
-        let mut part = Part::Unknown;
-        for verdict in standing {
-            let Some(culprit) = &verdict.culprit else { continue };
-            match part {
-                _ if culprit.process == process => part = Part::Culprit(verdict.confidence),
-                // Who has done wrong once there has done so.
-                Part::Culprit(_) => {}
-                Part::Unknown | Part::Bystander => part = Part::Bystander,
-            }
-        }
-        part
+    /// Whether a fault has cost a client its contexts, as far as anybody knows.
+    pub(in crate::core) fn is_hit(&self, process: &Process) -> bool {
+        !process.gpus.is_spared && self.servers.get(process.server).is_some_and(Server::is_lost)
     }
 
     /// The server of a process, while it is known: a process that was forgotten has none.

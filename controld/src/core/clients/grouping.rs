@@ -4,11 +4,11 @@
 use super::Clients;
 use super::admission::{Client, Stage};
 use crate::core::evidence::ProcessKey;
-use crate::core::faults::sanctions::Offender;
 use crate::core::identity::Identity;
 use crate::core::ids::{DomainId, Pid, Uid};
 use crate::core::policy::cgroup_unit;
 use crate::core::servers::domain::{DomainKey, Group};
+use crate::core::servers::quarantine::Offender;
 use crate::core::servers::server::Server;
 use crate::core::{Core, Grouping, Peer};
 use std::collections::BTreeSet;
@@ -25,9 +25,9 @@ impl Core {
     pub(super) fn domain_of_client(&mut self, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
         let quarantine =
-            self.faults.is_quarantined(self.turn.now, &offender).then(|| self.quarantine_number(&offender));
+            self.clients.offenders.is_quarantined(self.turn.now, &offender).then(|| self.quarantine_number(&offender));
         let group = if quarantine.is_some() {
-            self.quarantine_group(offender)
+            self.servers.quarantine_group(offender)
         } else {
             match self.turn.policy.grouping().by {
                 Grouping::Uid => Group::All,
@@ -77,7 +77,7 @@ impl Core {
         by_identity
             || self.faults.must_know_claims(&self.turn.policy)
             || !self.turn.policy.domains.overrides.is_empty()
-            || self.faults.has_offenders()
+            || self.clients.offenders.are_any()
     }
 
     /// The user of a client's process.

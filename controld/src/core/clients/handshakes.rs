@@ -1,7 +1,6 @@
 //! Clients between the word to a server and the end of their handshake with it, and how they are taken back.
 
-use super::admission::{Client, Stage};
-use super::settle::BEFORE_CONTEXTS;
+use super::admission::{BEFORE_CONTEXTS, Client, Stage};
 use crate::core::ids::{ConnectionId, ServerEpoch};
 use crate::core::journal::RefusalReason;
 use crate::core::{Core, Effect};

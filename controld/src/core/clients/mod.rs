@@ -8,6 +8,8 @@
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
+//! | [`offenders`] | who is refused or set apart, since his like has caused faults |
+//! | [`whereabouts`] | on which GPUs each client has contexts |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //!
 //! # A client's way
@@ -25,15 +27,20 @@ pub(super) mod channels;
 pub(super) mod fate;
 pub(super) mod grouping;
 pub(super) mod handshakes;
+pub(super) mod offenders;
 pub(super) mod settle;
+pub(super) mod whereabouts;
 
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use admission::{Client, Process};
 use channels::Channels;
+use core::time::Duration;
 use fate::FormerHomes;
+use offenders::Offenders;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use whereabouts::Looks;
 
 /// All clients.
 #[derive(Debug, Default)]
@@ -44,6 +51,8 @@ pub(super) struct Clients {
     processes: BTreeMap<Pid, Process>,
     former_homes: FormerHomes,
     channels: Channels,
+    offenders: Offenders,
+    looks: Looks,
 }
 
 impl Clients {
@@ -54,6 +63,11 @@ impl Clients {
     /// Those whose connection is not over.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Client> {
         self.connections.values()
+    }
+
+    /// Whether a process of this pid is a client, or is about to be.
+    pub(super) fn is_one(&self, pid: Pid) -> bool {
+        self.process(pid).is_some() || self.iter().any(|client| client.peer.pid == pid)
     }
 
     /// Those of a domain that wait, in turn.
@@ -131,6 +145,7 @@ impl Clients {
 
     /// A server has ended, which no process has any longer; those that had it.
     pub(super) fn server_gone(&mut self, server: ServerEpoch) -> Vec<(Pid, Process)> {
+        self.looks.forget(server);
         let left: Vec<(Pid, Process)> = self.processes.extract_if(.., |_, process| process.server == server).collect();
         for (pid, process) in &left {
             self.former_homes.note(*pid, process);
@@ -156,6 +171,24 @@ impl Clients {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.condemned = true;
         }
+    }
+
+    /// Whom the fault of this server has left alone.
+    pub(super) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
+        let own = self.on(epoch).filter(|(_, process)| process.gpus.is_spared);
+        own.map(|(pid, process)| process.key(pid))
+    }
+
+    /// Whether anybody lives whom the fault of this server has left alone.
+    pub(super) fn has_spared(&self, epoch: ServerEpoch) -> bool {
+        self.spared_of(epoch).next().is_some()
+    }
+
+    /// The clients of a server that its fault has hit.
+    pub(super) fn hit_processes(&self, epoch: ServerEpoch) -> Vec<(Pid, Process)> {
+        let mut all = self.processes_of(epoch);
+        all.retain(|(_, process)| !process.gpus.is_spared);
+        all
     }
 
     /// The fault of a server may have hit each of its clients.
@@ -187,5 +220,19 @@ impl Clients {
 
     pub(super) fn channels_mut(&mut self) -> &mut Channels {
         &mut self.channels
+    }
+
+    /// Whose like has caused faults.
+    pub(super) fn offenders(&self) -> &Offenders {
+        &self.offenders
+    }
+
+    pub(super) fn offenders_mut(&mut self) -> &mut Offenders {
+        &mut self.offenders
+    }
+
+    /// When something must be done on account of them alone.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        [self.offenders.deadline(), self.looks.deadline()].into_iter().flatten().min()
     }
 }

@@ -21,15 +21,12 @@
 //!
 //! What happens to a client after it has its end of the connection can't be undone.
 
-use super::admission::Client;
+use super::admission::{BEFORE_CONTEXTS, Client};
 use crate::core::Core;
 use crate::core::evidence::End;
 use crate::core::ids::{ConnectionId, ServerEpoch};
 use crate::core::servers::server::Server;
 use core::time::Duration;
-
-/// Connections of a process until it has a context: that of the process itself.
-pub(in crate::core) const BEFORE_CONTEXTS: usize = 1;
 
 /// What must be known of a server before a client joins others there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

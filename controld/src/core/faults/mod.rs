@@ -6,7 +6,7 @@
 //! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
 //! | [`blame`] | who it was |
-//! | [`sanctions`], [`quarantine`] | what becomes of culprits |
+//! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
 //! | [`remains`] | whether anything is left of a client whose fault was isolated |
@@ -16,7 +16,6 @@ pub(super) mod funeral;
 pub(super) mod held;
 pub(super) mod incident;
 pub(super) mod own_word;
-pub(super) mod quarantine;
 pub(super) mod reach;
 pub(super) mod recovered;
 pub(super) mod remains;
@@ -25,16 +24,19 @@ pub(super) mod signs;
 pub(super) mod spared;
 pub(super) mod taint;
 
+use crate::core::Core;
+use crate::core::clients::fate::Part;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{ServerEpoch, Uid};
 use crate::core::saved::{Saved, SavedServer, read, written};
+use crate::core::verdict::Verdict;
 use blame::{Death, Deaths, Verdicts};
 use core::time::Duration;
 use funeral::Funeral;
 use held::HeldMemory;
 use incident::Incident;
 use remains::{Remains, Spaces};
-use sanctions::{Ending, Offenders};
+use sanctions::Ending;
 use spared::Aftermath;
 use std::collections::BTreeMap;
 
@@ -57,8 +59,6 @@ pub(super) struct Faults {
     held: HeldMemory,
     remains: BTreeMap<ProcessKey, Remains>,
     spaces: Spaces,
-    offenders: Offenders,
-    next_quarantine: u64,
     endings: BTreeMap<ProcessKey, Ending>,
 }
 
@@ -77,8 +77,6 @@ impl Default for Faults {
             held: HeldMemory::default(),
             remains: BTreeMap::new(),
             spaces: Spaces::default(),
-            offenders: Offenders::default(),
-            next_quarantine: 1,
             endings: BTreeMap::new(),
         }
     }
@@ -91,7 +89,6 @@ impl Faults {
         Saved {
             next_incident: self.next_incident,
             next_verdict: self.next_verdict,
-            next_quarantine: self.next_quarantine,
             nobodys_memory: self.held.base(),
             held: held.map(|(process, bytes)| format!("{process} {bytes}")).collect(),
             ..Saved::default()
@@ -101,7 +98,6 @@ impl Faults {
     /// What an earlier daemon knew, and what it knew of those of its servers that are there.
     pub(super) fn restored(saved: &Saved, alive: &[SavedServer]) -> Self {
         let incidents = alive.iter().map(|old| old.incident.saturating_add(1)).max();
-        let noted = alive.iter().filter_map(|old| old.group.as_ref()).map(|group| group.quarantine).max();
         let held = |text: &String| Some((read(text), text.rsplit_once(' ')?.1.parse().ok()?));
         let lost = alive.iter().filter(|old| old.tainted && old.incident != 0);
         Self {
@@ -109,7 +105,6 @@ impl Faults {
             next_verdict: saved.next_verdict.max(1),
             aftermaths: lost.map(|old| (ServerEpoch(old.epoch), Aftermath::restored(old))).collect(),
             held: HeldMemory::restored(saved.nobodys_memory, saved.held.iter().filter_map(held).collect()),
-            next_quarantine: saved.next_quarantine.max(noted.unwrap_or_default().saturating_add(1)),
             ..Self::default()
         }
     }
@@ -124,7 +119,7 @@ impl Faults {
 
     /// When something must be done on account of them alone.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        let signs = [self.incidents_deadline(), self.offenders_deadline(), self.endings_deadline()];
+        let signs = [self.incidents_deadline(), self.endings_deadline()];
         let dead = [self.funerals_deadline(), self.held_deadline(), self.remains_deadline()];
         signs.into_iter().chain(dead).flatten().min()
     }
@@ -132,6 +127,26 @@ impl Faults {
     /// The clients that died lately, oldest first.
     pub(super) fn deaths(&self) -> impl DoubleEndedIterator<Item = &Death> {
         self.deaths.iter()
+    }
+}
+
+impl Core {
+    /// What a process has to do with the faults of this server, by the verdicts that are remembered and not corrected.
+    pub(crate) fn part_of(&self, process: ProcessKey, server: ServerEpoch) -> Part {
+        let of_server = |verdict: &&Verdict| verdict.epoch == server;
+        let is_corrected = |number| self.verdicts().any(|verdict| verdict.corrects == Some(number));
+        let standing = self.verdicts().filter(of_server).filter(|verdict| !is_corrected(verdict.number));
+        let mut part = Part::Unknown;
+        for verdict in standing {
+            let Some(culprit) = &verdict.culprit else { continue };
+            match part {
+                _ if culprit.process == process => part = Part::Culprit(verdict.confidence),
+                // Who has done wrong once there has done so.
+                Part::Culprit(_) => {}
+                Part::Unknown | Part::Bystander => part = Part::Bystander,
+            }
+        }
+        part
     }
 }
 

@@ -73,7 +73,7 @@ impl Core {
     /// The answer to the question whether a server has recovered.
     pub(in crate::core) fn recovery_answered(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
         let now = self.turn.now;
-        let patience = if self.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
+        let patience = if self.clients.hit_processes(epoch).is_empty() { HAS_BURIED } else { HAS_NOTICED };
         let Some(server) = self.servers.get(epoch).filter(|server| server.is_lost()) else {
             return;
         };
@@ -112,7 +112,7 @@ impl Core {
     }
 
     fn takes_clients_again(&mut self, epoch: ServerEpoch) {
-        let has_spared = self.has_spared(epoch);
+        let has_spared = self.clients.has_spared(epoch);
         if let (Some(server), Some(aftermath)) = (self.servers.get(epoch), self.faults.aftermaths.get_mut(&epoch))
             && has_spared
             && !core::mem::replace(&mut aftermath.is_announced, true)

@@ -19,7 +19,7 @@
 
 use super::Faults;
 use crate::core::Policy;
-use crate::core::clients::admission::{Client, Process};
+use crate::core::clients::admission::Client;
 use crate::core::gpu::{Gpu, GpuSet, are_apart};
 use crate::core::saved::{SavedServer, read};
 use crate::core::servers::server::{Role, Server, ServerState};
@@ -97,29 +97,6 @@ impl Faults {
 }
 
 impl Core {
-    /// Whether a fault has cost a client its contexts, as far as anybody knows.
-    pub(in crate::core) fn is_hit(&self, process: &Process) -> bool {
-        !process.gpus.is_spared && self.servers.get(process.server).is_some_and(Server::is_lost)
-    }
-
-    /// Whom the fault of this server has left alone.
-    pub(in crate::core) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
-        let own = self.clients.on(epoch).filter(|(_, process)| process.gpus.is_spared);
-        own.map(|(pid, process)| process.key(pid))
-    }
-
-    /// Whether anybody lives whom the fault of this server has left alone.
-    pub(in crate::core) fn has_spared(&self, epoch: ServerEpoch) -> bool {
-        self.spared_of(epoch).next().is_some()
-    }
-
-    /// The clients of a server that its fault has hit.
-    pub(super) fn hit_processes(&self, epoch: ServerEpoch) -> Vec<(Pid, Process)> {
-        let mut all = self.clients.processes_of(epoch);
-        all.retain(|(_, process)| !process.gpus.is_spared);
-        all
-    }
-
     /// The signs of a server's incident name these GPUs. More of them may hit clients that were spared before.
     pub(super) fn spoil(&mut self, epoch: ServerEpoch, gpus: &GpuSet) {
         if !self.is_lost(epoch) {
@@ -203,7 +180,7 @@ impl Core {
             self.find_spared(epoch);
             self.watch_aftermath(epoch);
             let is_told = self.servers.get(epoch).is_some_and(|server| !server.census_due);
-            if self.has_spared(epoch) {
+            if self.clients.has_spared(epoch) {
                 self.keep(epoch);
             } else if is_told {
                 self.let_go(epoch);

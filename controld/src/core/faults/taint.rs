@@ -71,7 +71,7 @@ impl Core {
         let gpus = self.faults.incidents.get(&epoch).filter(|_| incident != 0).map(|known| known.gpus.clone());
         let gpus = gpus.unwrap_or_default();
         self.spoil(epoch, &gpus);
-        let clients = self.hit_processes(epoch).len();
+        let clients = self.clients.hit_processes(epoch).len();
         let spared = self.clients.processes_of(epoch).len() - clients;
         let name = self.servers.domain_name(domain);
         let on = gpus.iter().cloned().collect();
@@ -117,13 +117,13 @@ impl Core {
         else {
             return;
         };
-        let victims: Vec<(Pid, Process)> = self.hit_processes(epoch);
+        let victims: Vec<(Pid, Process)> = self.clients.hit_processes(epoch);
         if victims.is_empty() {
             return;
         }
         let pids: Vec<String> = victims.iter().map(|(pid, _)| pid.to_string()).collect();
         let server = self.servers.get(epoch).and_then(|server| server.pid).unwrap_or_default();
-        let is_ended = if self.has_spared(epoch) { "" } else { " and is ended" };
+        let is_ended = if self.clients.has_spared(epoch) { "" } else { " and is ended" };
         self.turn.log(format!("Server {server} still has clients after a fault{is_ended}: {}", pids.join(" ")));
         let action = self.servers.domain(id).map_or(VictimAction::Wait, |domain| domain.policy.faults.victims);
         if action == VictimAction::Terminate {

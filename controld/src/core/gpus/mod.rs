@@ -6,27 +6,28 @@
 //! | this file | when to look, and what an exclusive GPU means for servers |
 //! | `modes` | which compute modes are changed, and given back |
 //! | `strangers` | who uses a GPU outside MPS, and what becomes of him |
-//! | `whereabouts` | which GPUs the machine and a server have, and where each client is |
+//! | `known` | which GPUs the machine has, and a server |
 //!
 //! On a GPU in compute mode `EXCLUSIVE_PROCESS` one process has contexts at a time, so a second server of whatever kind
 //! can't start there. The daemon either changes that while it runs (`compute_mode = "manage"`), or does not try what
 //! can't work and says so once.
 
 mod device;
+mod known;
 mod modes;
 mod strangers;
-pub(super) mod whereabouts;
 
-use super::ids::Uid;
-use super::{Core, Effect, ProcessKey};
+use super::ids::{Pid, Uid};
+use super::{Effect, ProcessKey};
 use crate::core::effect::Turn;
 use crate::core::gpu::{ComputeMode, ManagedMode};
 use core::time::Duration;
 pub(crate) use device::Device;
+pub(crate) use known::GpuPlace;
+use known::KnownGpus;
 use modes::Modes;
 use std::collections::BTreeMap;
 use strangers::Stranger;
-use whereabouts::KnownGpus;
 
 /// How soon a GPU that is left exclusive is looked at again, and any GPU after a server has failed to start.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -88,23 +89,23 @@ pub(super) struct Gpus {
 }
 
 impl Gpus {
-    /// When one of them, or a client on one of them, is to be looked at.
-    pub(super) fn deadline(&self) -> Option<Duration> {
-        [self.gpus_deadline(), self.whereabouts_deadline()].into_iter().flatten().min()
-    }
-
     /// Which GPUs the machine and its servers have.
     pub(super) fn known(&self) -> &KnownGpus {
         &self.known
     }
 
-    pub(super) fn gpus_deadline(&self) -> Option<Duration> {
+    pub(super) fn known_mut(&mut self) -> &mut KnownGpus {
+        &mut self.known
+    }
+
+    /// When they are to be looked at.
+    pub(super) fn deadline(&self) -> Option<Duration> {
         self.look_at.filter(|_| self.is_watched && !self.is_looking)
     }
 
     pub(super) fn advance_gpus(&mut self, turn: &mut Turn) {
         let now = turn.now;
-        if self.gpus_deadline().is_some_and(|at| at <= now) {
+        if self.deadline().is_some_and(|at| at <= now) {
             self.look_at = None;
             self.looked_at = Some(now);
             self.is_looking = true;
@@ -148,49 +149,53 @@ impl Gpus {
     }
 }
 
-impl Core {
+impl Gpus {
     /// Begins to look at the GPUs, with what an earlier daemon has noted of their modes.
-    pub(super) fn watch_gpus(&mut self, modes: Vec<ManagedMode>, may_end: bool) {
-        let now = self.turn.now;
-        self.gpus.is_watched = true;
-        self.faults.hold_is_watched(now);
-        self.gpus.may_end = may_end;
-        self.gpus.modes = Modes::found(modes);
-        self.gpus.look_at = Some(now);
+    pub(super) fn watch(&mut self, now: Duration, modes: Vec<ManagedMode>, may_end: bool) {
+        self.is_watched = true;
+        self.may_end = may_end;
+        self.modes = Modes::found(modes);
+        self.look_at = Some(now);
     }
 
-    pub(super) fn gpus_seen(&mut self, seen: Result<Vec<GpuSeen>, String>) {
-        let now = self.turn.now;
-        self.gpus.is_looking = false;
-        if std::mem::take(&mut self.gpus.is_outdated) {
-            self.gpus.look_at = Some(now);
+    /// A look has found these, or could not be had; `is_of_mps` knows the daemon's own servers and clients.
+    pub(super) fn seen(
+        &mut self,
+        turn: &mut Turn,
+        seen: Result<Vec<GpuSeen>, String>,
+        is_of_mps: impl Fn(Pid) -> bool,
+    ) {
+        let now = turn.now;
+        self.is_looking = false;
+        if std::mem::take(&mut self.is_outdated) {
+            self.look_at = Some(now);
             return;
         }
-        let manages = self.turn.policy.gpus.manages();
+        let manages = turn.policy.gpus.manages();
         match seen {
             Ok(seen) => {
-                self.gpus.unseen = None;
-                self.look_at_modes(&seen);
+                self.unseen = None;
+                self.look_at_modes(turn, &seen);
                 if manages {
-                    self.look_for_strangers(&seen);
+                    self.look_for_strangers(turn, &seen, is_of_mps);
                 }
-                self.gpus.seen = seen;
-                self.gpus.tell_exclusive(&mut self.turn);
+                self.seen = seen;
+                self.tell_exclusive(turn);
             }
             Err(reason) => {
-                if self.gpus.unseen.as_ref() != Some(&reason) && manages {
-                    self.turn.log(format!(
+                if self.unseen.as_ref() != Some(&reason) && manages {
+                    turn.log(format!(
                         "The GPUs' compute modes are not managed, and strangers not found: {reason}; the daemon goes \
                          on as with compute_mode = \"leave\""
                     ));
                 }
-                self.gpus.unseen = Some(reason);
-                self.gpus.give_back_unwanted(&mut self.turn);
+                self.unseen = Some(reason);
+                self.give_back_unwanted(turn);
             }
         }
-        let is_left = self.gpus.exclusive().next().is_some();
-        let again = if manages { Some(self.turn.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
-        self.gpus.look_at = again.map(|pause| now + pause);
+        let is_left = self.exclusive().next().is_some();
+        let again = if manages { Some(turn.policy.gpus.interval) } else { Some(SELDOM).filter(|_| is_left) };
+        self.look_at = again.map(|pause| now + pause);
     }
 }
 

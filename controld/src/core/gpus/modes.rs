@@ -9,7 +9,7 @@ use super::{GpuSeen, Gpus};
 use crate::core::effect::Turn;
 use crate::core::gpu::{ComputeMode, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 use crate::core::journal::ModeCause;
-use crate::core::{Core, Effect, JournalEvent};
+use crate::core::{Effect, JournalEvent};
 use std::collections::BTreeMap;
 
 /// What the daemon gives every GPU that it manages.
@@ -228,34 +228,34 @@ impl Gpus {
     }
 }
 
-impl Core {
+impl Gpus {
     /// Takes in the modes that a look has found.
-    pub(super) fn look_at_modes(&mut self, seen: &[GpuSeen]) {
-        if !self.turn.policy.gpus.manages() {
-            return self.gpus.give_back_unwanted(&mut self.turn);
+    pub(super) fn look_at_modes(&mut self, turn: &mut Turn, seen: &[GpuSeen]) {
+        if !turn.policy.gpus.manages() {
+            return self.give_back_unwanted(turn);
         }
-        if self.gpus.is_changing || self.turn.quit.is_some() {
+        if self.is_changing || turn.quit.is_some() {
             return;
         }
-        let (before, mut changes) = (self.gpus.modes.noted(), Vec::new());
+        let (before, mut changes) = (self.modes.noted(), Vec::new());
         for gpu in seen {
             let Some(mode) = gpu.mode else { continue };
-            changes.extend(match self.gpus.modes.gpus.contains_key(&gpu.uuid) {
-                true => self.gpus.look_at_managed(&mut self.turn, gpu, mode),
-                false => self.gpus.meet(&mut self.turn, gpu, mode),
+            changes.extend(match self.modes.gpus.contains_key(&gpu.uuid) {
+                true => self.look_at_managed(turn, gpu, mode),
+                false => self.meet(turn, gpu, mode),
             });
         }
-        if self.gpus.modes.noted() != before {
-            self.gpus.hold_modes(&mut self.turn);
+        if self.modes.noted() != before {
+            self.hold_modes(turn);
         }
         if !changes.is_empty() {
-            self.gpus.is_changing = true;
-            self.turn.push(Effect::ChangeModes(changes));
+            self.is_changing = true;
+            turn.push(Effect::ChangeModes(changes));
         }
     }
 
     /// What the holder is to keep, for one that knows nothing yet.
-    pub(crate) fn managed_modes(&self) -> Vec<ManagedMode> {
-        self.gpus.modes.noted()
+    pub(in crate::core) fn managed_modes(&self) -> Vec<ManagedMode> {
+        self.modes.noted()
     }
 }

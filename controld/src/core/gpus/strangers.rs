@@ -9,8 +9,7 @@ use super::Gpus;
 use super::{GpuSeen, Outsider};
 use crate::core::effect::Turn;
 use crate::core::facts::{GpuFacts, StrangerFacts};
-use crate::core::servers::server::Server;
-use crate::core::{Core, Effect, JournalEvent, Pid, ProcessKey};
+use crate::core::{Effect, JournalEvent, Pid, ProcessKey};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,50 +82,43 @@ impl Gpus {
     }
 }
 
-impl Core {
-    /// Whether a process is one of MPS, by what the daemon itself knows.
-    fn is_of_mps(&self, pid: Pid) -> bool {
-        self.clients.process(pid).is_some()
-            || self.servers.iter().any(|server: &Server| server.pid == Some(pid))
-            || self.clients.iter().any(|client| client.peer.pid == pid)
-    }
-
+impl Gpus {
     /// Takes in who is on the GPUs.
-    pub(super) fn look_for_strangers(&mut self, seen: &[GpuSeen]) {
+    pub(super) fn look_for_strangers(&mut self, turn: &mut Turn, seen: &[GpuSeen], is_of_mps: impl Fn(Pid) -> bool) {
         let mut found: BTreeMap<ProcessKey, Stranger> = BTreeMap::new();
         for gpu in seen {
-            for outsider in gpu.outside.iter().flatten().filter(|outsider| !self.is_of_mps(outsider.process.pid)) {
+            for outsider in gpu.outside.iter().flatten().filter(|outsider| !is_of_mps(outsider.process.pid)) {
                 let stranger = found.entry(outsider.process).or_insert_with(|| Stranger {
                     first: outsider.clone(),
                     gpus: BTreeMap::new(),
                     looks: 0,
-                    since: self.turn.now,
+                    since: turn.now,
                 });
                 stranger.gpus.insert(gpu.uuid.clone(), outsider.bytes);
             }
         }
         let unknown: BTreeSet<&str> =
             seen.iter().filter(|gpu| gpu.outside.is_none()).map(|gpu| gpu.uuid.as_str()).collect();
-        let before = std::mem::take(&mut self.gpus.strangers);
+        let before = std::mem::take(&mut self.strangers);
         for (process, stranger) in &mut found {
             match before.get(process) {
                 Some(known) => (stranger.looks, stranger.since) = (known.looks + 1, known.since),
                 None => {
                     stranger.looks = 1;
-                    self.gpus.stranger_found(&mut self.turn, stranger);
+                    self.stranger_found(turn, stranger);
                 }
             }
         }
         for (process, gone) in before.into_iter().filter(|(process, _)| !found.contains_key(process)) {
             // A GPU of which nothing can be told this time may still have it.
             if gone.gpus.keys().all(|gpu| !unknown.contains(gpu.as_str())) {
-                self.turn.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
+                turn.record(JournalEvent::StrangerLeft { process, uid: gone.first.uid });
             }
         }
-        if self.turn.policy.gpus.ends_strangers() && self.gpus.may_end {
-            found.values().for_each(|stranger| self.gpus.end_stranger(&mut self.turn, stranger));
+        if turn.policy.gpus.ends_strangers() && self.may_end {
+            found.values().for_each(|stranger| self.end_stranger(turn, stranger));
         }
-        self.gpus.strangers = found;
+        self.strangers = found;
     }
 }
 

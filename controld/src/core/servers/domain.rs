@@ -6,9 +6,8 @@
 
 use super::Servers;
 use super::backoff::Backoff;
+use super::quarantine::{self, Offender};
 use crate::core::evidence::ProcessKey;
-use crate::core::faults::quarantine;
-use crate::core::faults::sanctions::Offender;
 use crate::core::ids::{DomainId, Pid, Uid};
 use crate::core::policy::DomainPolicy;
 use crate::core::{Policy, Sharing};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`server`] | the states that one server goes through |
 //! | [`domain`] | what a domain is, and how its servers start |
+//! | [`quarantine`] | which domains are those of repeat offenders |
 //! | [`start`], [`lifecycle`] | when a server starts, drains, is forced, is given up and started again |
 //! | [`idle`] | which servers go for want of clients |
 //! | [`questions`] | what servers are asked, and what an answer is for |
@@ -15,6 +16,7 @@ pub(super) mod domain;
 pub(super) mod health;
 pub(super) mod idle;
 pub(super) mod lifecycle;
+pub(super) mod quarantine;
 pub(super) mod questions;
 pub(super) mod replacement;
 mod restored;
@@ -22,7 +24,7 @@ pub(super) mod server;
 pub(super) mod silence;
 pub(super) mod start;
 
-use crate::core::ids::{DomainId, RequestId, ServerEpoch, Uid};
+use crate::core::ids::{DomainId, Pid, RequestId, ServerEpoch, Uid};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
@@ -65,6 +67,11 @@ impl Servers {
     /// Oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Server> {
         self.all.values()
+    }
+
+    /// Whether a process of this pid is one.
+    pub(super) fn is_one(&self, pid: Pid) -> bool {
+        self.iter().any(|server| server.pid == Some(pid))
     }
 
     pub(super) fn are_none(&self) -> bool {

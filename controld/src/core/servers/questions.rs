@@ -73,6 +73,13 @@ impl Servers {
 }
 
 impl Core {
+    /// Has a server describe its devices, where the machine has more than one.
+    pub(in crate::core) fn ask_for_devices(&mut self, server: ServerEpoch) {
+        if self.gpus.known().are_several() {
+            self.servers.ask(&mut self.turn, server, Request::QueryDevices, Purpose::Devices);
+        }
+    }
+
     pub(in crate::core) fn replied(&mut self, id: RequestId, reply: Result<Reply, NoReply>) {
         let Some(Question { server, pid, purpose }) = self.servers.questions.remove(&id) else {
             return;

@@ -69,7 +69,7 @@ impl Core {
             .servers
             .all
             .values()
-            .filter(|server| server.domain == domain && server.is_lost() && !self.has_spared(server.epoch))
+            .filter(|server| server.domain == domain && server.is_lost() && !self.clients.has_spared(server.epoch))
             .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
             .map(|server| server.epoch)
             .collect();

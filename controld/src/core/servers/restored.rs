@@ -3,9 +3,9 @@
 use super::Servers;
 use super::domain::{Domain, DomainKey, Group};
 use super::health::{Health, Taint};
+use super::quarantine;
 use super::server::{Drain, Leaving, Role, Server, ServerState};
 use crate::core::Sharing;
-use crate::core::faults::quarantine;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::policy::Policy;
 use crate::core::saved::{SavedGroup, SavedServer, read, written};

@@ -139,7 +139,7 @@ impl Core {
         let blocks =
             |server: &&Server| server.silent().is_some() && server.tainted().is_some_and(|taint| taint.incident != 0);
         let silent = self.servers.all.values().filter(|server| server.domain == domain).filter(blocks);
-        let silent = silent.filter(|server| !self.has_spared(server.epoch));
+        let silent = silent.filter(|server| !self.clients.has_spared(server.epoch));
         silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent())
     }
 

@@ -2,8 +2,8 @@
 
 use super::scene::*;
 use super::*;
-use crate::core::faults::sanctions::Offender;
 use crate::core::servers::domain::Group;
+use crate::core::servers::quarantine::Offender;
 use std::sync::Arc;
 use world::identity;
 
@@ -62,7 +62,7 @@ fn a_successor_calls_a_quarantine_as_it_was_called_and_gives_its_number_to_no_ot
     assert_eq!(offenders(&core), [OFFENDER]);
     let offender = Offender::of(CULPRIT.uid, &like(21));
     assert_eq!(core.quarantine_number(&offender), 1, "the same offender's is the same");
-    assert!(matches!(core.quarantine_group(offender), Group::Label(_)), "and has the server that is there");
+    assert!(matches!(core.servers.quarantine_group(offender), Group::Label(_)), "and has the server that is there");
     let other = Offender::of(CULPRIT.uid + 1, &like(21));
     assert_eq!(core.quarantine_number(&other), 2);
     let (again, _) = Core::restored(scene.now, Policy::default(), &core.saved(), &alive);
