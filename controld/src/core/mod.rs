@@ -5,22 +5,24 @@
 //!
 //! | room | decides |
 //! |---|---|
-//! | [`servers`] | when a server starts, drains, is forced, is given up and started again, and what it is asked |
-//! | [`clients`] | which server a client goes to, who waits, and who is taken back |
-//! | [`faults`] | which servers a fault has spoilt, who it was, and what becomes of culprits, victims and the dead |
-//! | [`gpus`], [`gpu`] | what GPUs are called and where each client is; compute modes, and who passes MPS by |
+//! | [`successor`] | what a killed daemon leaves, and how the next one goes on with it |
+//! | [`picture`] | what reports and metrics are made from |
+//! | [`input`] | what can happen |
 //! | [`commands`] | what the command line is answered |
-//! | [`vault`] | whose each kept region of GPU memory is, and until when |
 //! | [`quit`] | how the daemon itself ends |
-//! | [`picture`], [`journal`] | what reports and metrics are made from, and what is told of what happened |
-//! | [`policy`] | what the operator chose |
-//! | [`identity`], [`place`] | who a client is, and whom a number stands for: where a process is, and what that lets its user do |
-//! | [`evidence`], [`verdict`] | what witnesses can say of a fault, and what is said of it |
-//! | [`saved`], [`successor`] | what a successor must know to go on where a killed daemon stopped, and how it does |
+//! | [`serving`] | which server a client goes to, who waits, and who is taken back from an earlier daemon |
+//! | [`faults`] | which servers a fault has spoilt, who it was, and what becomes of culprits, victims and the dead |
+//! | [`clients`] | who a client is, where it is, how far it has come, and which domain it belongs to |
+//! | [`servers`] | when a server starts, drains, is forced, is given up and started again, and what it is asked |
+//! | [`gpus`] | compute modes, who passes MPS by, and which GPUs there are |
+//! | [`vault`] | whose each kept region of GPU memory is, and until when |
 //!
-//! A room owns its state, and the others reach that by its methods alone. A decision that takes more than one room is a
-//! method of [`Core`], in the folder of the room whose matter it is. All are passed one [`Turn`]: the operator's policy,
-//! the time of the input, and the effects that it has so far.
+//! Each knows those below it, and nobody above (`tests/leaf_core_floors.rs`, drawn in `docs/rooms.md`). A room owns its state,
+//! and the others reach that by its methods alone. A decision that takes more than one room is a method of [`Core`], in
+//! the folder of the uppermost of them; what several of them must be told of is passed on here. Below the rooms is what
+//! they tell each other: [`ids`], [`gpu`], [`peer`], [`place`], [`identity`], [`evidence`], [`verdict`], [`policy`], [`saved`],
+//! [`journal`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
+//! input, whether the daemon ends, and the effects that the input has so far.
 //!
 //! # Invariants
 //! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
@@ -46,6 +48,7 @@ mod policy;
 mod quit;
 pub(crate) mod saved;
 mod servers;
+mod serving;
 mod successor;
 #[cfg(test)]
 mod tests;
@@ -67,7 +70,7 @@ pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::Identity;
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
-pub(crate) use journal::{ExitReason, JournalEvent};
+pub(crate) use journal::{ExitReason, FuneralEnd, JournalEvent};
 pub use peer::ExitCause;
 pub(crate) use peer::{NoReply, Peer};
 pub(crate) use place::Place;
@@ -79,12 +82,13 @@ pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, SuspectIdentity, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    journal::{FuneralEnd, ModeCause, RefusalReason, Sanction},
+    journal::{ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
     verdict::{Suspect, Testimony},
 };
 
+use crate::core::servers::Clientele as _;
 use clients::Clients;
 use commands::{Asker, Commands};
 use core::time::Duration;
@@ -92,8 +96,10 @@ use effect::Turn;
 use faults::Faults;
 use gpus::Gpus;
 use remps_proto::admin::defaults::Defaults;
+use remps_proto::mps::server::Reply;
 use servers::Servers;
 use servers::domain::Domain;
+use servers::questions::{Purpose, Question};
 
 /// How often the steps that follow from the time are done for one input; each makes at most the next one due.
 const MAX_ROUNDS: usize = 8;
@@ -132,7 +138,10 @@ impl Core {
             Input::ClientArrived { connection, peer, identity } => {
                 self.client_arrived(connection, peer, identity);
             }
-            Input::IdentityKnown { pid, identity } => self.identity_known(pid, &identity),
+            Input::IdentityKnown { pid, identity } => {
+                self.clients.identity_known(pid, &identity);
+                self.faults.identity_known(pid, &identity);
+            }
             Input::Evidence(evidence) => self.evidence(evidence),
             Input::CopiesHeld { process, descriptors } => self.copies_held(process, descriptors),
             Input::Tracked { process, tracked } => self.clients.tracked(process, tracked),
@@ -154,7 +163,11 @@ impl Core {
             Input::ClientDone { connection, status } => self.client_done(connection, status),
             Input::ProcessGone { process, end } => self.process_ended(process, end),
             Input::ServerSpawned { server, pid } => self.servers.server_spawned(&mut self.turn, server, pid),
-            Input::SpawnFailed { server, reason } => self.spawn_failed(server, &reason),
+            Input::SpawnFailed { server, reason } => {
+                if self.servers.spawn_failed(&mut self.turn, &self.clients, server, &reason) {
+                    self.gpus.doubt_gpus(now);
+                }
+            }
             Input::ServerMeasured { server, memory_bytes } => {
                 self.servers.server_measured(&mut self.turn, server, memory_bytes);
             }
@@ -189,14 +202,20 @@ impl Core {
     /// When [`Input::Tick`] is due, if nothing else happens; `None` is never.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let servers = self.servers.iter().filter_map(Server::deadline);
-        let retries =
-            self.servers.domains().filter(|(id, _)| self.wants_server(*id)).filter_map(|(_, domain)| domain.retry_at);
-        let wants_standby =
-            |(id, domain): (DomainId, &Domain)| domain.standby_retry_at.filter(|_| self.wants_standby(id));
+        let retries = self
+            .servers
+            .domains()
+            .filter(|(id, _)| self.clients.wants_server(&self.servers, *id))
+            .filter_map(|(_, domain)| domain.retry_at);
+        let one_fits = self.gpus.fits_one_server();
+        let wants_standby = |(id, domain): (DomainId, &Domain)| {
+            domain.standby_retry_at.filter(|_| self.servers.wants_standby(&self.turn, one_fits, id))
+        };
         let standbys = self.servers.domains().filter_map(wants_standby);
         let rooms = [self.commands.deadline(), self.clients.deadline(), self.faults.deadline(), self.gpus.deadline()];
-        let across = [self.silence_deadline(), self.settle_deadline(), self.spared_deadline()];
-        let ends = [self.idle_deadline(), self.quit_deadline()];
+        let across =
+            [self.servers.silence_deadline(&self.turn, &self.clients), self.settle_deadline(), self.spared_deadline()];
+        let ends = [self.servers.idle_deadline(&self.turn, &self.clients), self.servers.quit_deadline(&self.turn)];
         let others = rooms.into_iter().chain(across).chain(ends).flatten();
         servers.chain(retries).chain(standbys).chain(others).min()
     }
@@ -216,9 +235,82 @@ impl Core {
         self.gpus.managed_modes()
     }
 
+    /// Whether the daemon is about to end.
+    pub(crate) fn is_quitting(&self) -> bool {
+        self.turn.quit.is_some()
+    }
+
     /// How many clients wait for a server.
     pub(crate) fn waiting(&self) -> usize {
         self.clients.all_waiting()
+    }
+
+    fn replied(&mut self, id: RequestId, reply: Result<Reply, NoReply>) {
+        let Some(Question { server, pid, purpose }) = self.servers.answered(id) else {
+            return;
+        };
+        if reply.is_ok() {
+            self.servers.progress(&mut self.turn, server);
+        }
+        match purpose {
+            Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, server, reply),
+            Purpose::Census => self.census_answered(server, reply),
+            Purpose::FaultCheck => self.fault_check_answered(server, &reply),
+            Purpose::Health(asked_at) => self.health_answered(server, asked_at, &reply),
+            Purpose::Recovered => self.recovery_answered(server, &reply),
+            Purpose::Devices => self.gpus.devices_told(server, &reply),
+            Purpose::Contexts => self.contexts_told(server, reply),
+            Purpose::Remaining => self.remaining_told(server, &reply),
+            Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),
+            Purpose::Command(asked) => self.command_answered(server, pid, asked, reply),
+        }
+    }
+
+    fn server_exited(&mut self, epoch: ServerEpoch, cause: ExitCause) {
+        self.close_incident(epoch);
+        let Some(server) = self.servers.take(epoch) else {
+            return;
+        };
+        let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
+        self.faults.end_funerals_of(&mut self.turn, epoch, reason);
+        self.faults.server_gone(epoch);
+        self.gpus.forget_devices_of(epoch);
+        for (pid, process) in self.clients.server_gone(epoch) {
+            // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
+            // brings new ones.
+            if process.copies > 0 {
+                self.turn.push(Effect::ReleaseCopies { process: process.key(pid) });
+            }
+        }
+        if self.servers.has_exited(&mut self.turn, &self.clients, &server, cause) {
+            self.gpus.doubt_gpus(self.turn.now);
+        }
+    }
+
+    /// Starts servers where clients wait, and makes room for them where only one may run.
+    fn advance_domains(&mut self) {
+        let domains: Vec<DomainId> = self.servers.domains().map(|(id, _)| id).collect();
+        let one_fits = self.gpus.fits_one_server();
+        for domain in domains {
+            self.dispatch_waiting(domain);
+            if self.turn.quit.is_none() {
+                self.servers.start_if_wanted(&mut self.turn, &self.clients, one_fits, domain);
+            }
+        }
+        self.servers.forget_unneeded(self.turn.now, &self.clients);
+    }
+
+    /// Acts on the deadlines of servers.
+    fn advance_servers(&mut self) {
+        let epochs: Vec<ServerEpoch> = self.servers.iter().map(|server| server.epoch).collect();
+        for epoch in epochs {
+            if self.servers.is_overdue(self.turn.now, epoch) {
+                self.list_victims(epoch);
+                self.servers.force(&mut self.turn, epoch);
+            } else {
+                self.servers.advance(&mut self.turn, epoch);
+            }
+        }
     }
 
     /// Everything that follows from the state and the time and not from one input alone.
@@ -237,7 +329,7 @@ impl Core {
             self.faults.advance_remains(&mut self.turn);
             self.faults.advance_endings(&mut self.turn);
             self.clients.offenders_mut().advance(now);
-            self.advance_idle();
+            self.servers.advance_idle(&mut self.turn, &self.clients);
             self.advance_domains();
             self.advance_settling();
             self.advance_servers();

@@ -1,7 +1,7 @@
 //! The picture of the core that reports and gauges are made from ([`Snapshot`]): `status`, metrics and readiness all come
 //! from it, so they can't disagree about what is now.
 
-use super::clients::admission::{Client, Process};
+use super::clients::client::{Client, Process};
 use super::evidence::{End, ProcessKey};
 #[cfg(test)]
 pub(crate) use super::facts::FuneralFacts;
@@ -15,6 +15,7 @@ use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};
 use super::verdict::SuspectIdentity;
 use super::{Channel, ChannelFacts as Facts, Core};
+use crate::core::servers::Clientele as _;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ impl Core {
         domain: &Domain,
         on_server: &BTreeMap<ServerEpoch, usize>,
     ) -> DomainFacts {
-        let active = self.active_server(id);
+        let active = self.servers.active(id);
         let standby =
             self.servers.iter().find(|server| server.domain == id && server.role == Role::Standby && server.is_up());
         let of_domain = self.servers.iter().filter(|server| server.domain == id);
@@ -65,7 +66,7 @@ impl Core {
             _ if domain.swap.is_some() => DomainPhase::Recovering,
             Some(server) if server.is_starting() => DomainPhase::Starting,
             Some(_) => DomainPhase::Serving,
-            None if self.wants_server(id) => DomainPhase::Starting,
+            None if self.clients.wants_server(&self.servers, id) => DomainPhase::Starting,
             None => DomainPhase::Idle,
         };
         DomainFacts {
@@ -76,7 +77,7 @@ impl Core {
             standby: standby.and_then(|server| server.pid),
             clients: of_domain.filter_map(|server| on_server.get(&server.epoch)).sum(),
             max_clients: domain.policy.group.max_clients,
-            waiting: self.clients.waiting(id).len(),
+            waiting: self.clients.queue(id).len(),
             quarantined: domain.quarantine.is_some(),
             quarantine_of: domain.offender(),
             retry: domain.retry_at.and_then(|at| at.checked_sub(now)).filter(|pause| !pause.is_zero()),
@@ -123,7 +124,7 @@ impl Core {
             // The first connection is the process's own. Who came to an earlier daemon has those since that are known.
             let contexts = process.contexts_made().unwrap_or(accepted);
             let is_in_handshake = connections.iter().any(|client| client.stage.server().is_some());
-            let phase = if self.is_hit(process) {
+            let phase = if process.is_hit(&self.servers) {
                 ClientPhase::Lost
             } else if is_in_handshake && accepted == 0 {
                 ClientPhase::Handshake

@@ -1,8 +1,8 @@
 //! How the daemon itself ends.
 //!
 //! `quit` and SIGTERM drain: nobody is served any more and nothing is started, who waits is let go, and each server is
-//! asked to end when it has no clients, again and again ([`lifecycle`](super::servers::lifecycle)). A deadline or a second signal
-//! forces servers with SIGINT, and SIGKILL follows after a grace time. So the end always comes.
+//! asked to end when it has no clients, again and again ([`lifecycle`](super::servers::lifecycle)). A deadline or a second
+//! signal forces servers with SIGINT, and SIGKILL follows after a grace time. So the end always comes.
 
 use super::effect::Quit;
 use super::ids::{ConnectionId, ServerEpoch, SessionId};
@@ -57,12 +57,6 @@ impl Core {
             self.turn.log(format!("A signal to end: clients have {} s to finish", timeout.as_secs()));
             self.quit(None, Some(timeout));
         }
-    }
-
-    pub(super) fn quit_deadline(&self) -> Option<Duration> {
-        // Once forced, the servers' own deadlines count.
-        let quit = self.turn.quit.as_ref()?;
-        quit.force_at.filter(|_| self.servers.iter().any(|s| !matches!(s.state, ServerState::Ending { .. })))
     }
 
     pub(super) fn advance_quit(&mut self) {

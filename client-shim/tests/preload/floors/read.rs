@@ -15,7 +15,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// The text without comments and without tests, which end a file.
 pub(crate) fn code(text: &str) -> String {
-    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
@@ -39,14 +39,20 @@ fn first_names(list: &str) -> Vec<&str> {
     found
 }
 
-fn name(text: &str) -> &str {
+/// The name that a text begins with.
+pub(crate) fn name(text: &str) -> &str {
     let text = text.trim_start();
     &text[..text.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(text.len())]
 }
 
 /// The folders and files of a crate's root that a text names.
 pub(crate) fn named(text: &str) -> BTreeSet<String> {
-    let after = text.match_indices("crate::").map(|(at, found)| &text[at + found.len()..]);
+    named_under("crate::", text)
+}
+
+/// What a text names directly under this path.
+pub(crate) fn named_under(path: &str, text: &str) -> BTreeSet<String> {
+    let after = text.match_indices(path).map(|(at, found)| &text[at + found.len()..]);
     let names = after.flat_map(|rest| match rest.strip_prefix('{') {
         Some(list) => first_names(list),
         None => vec![rest],

@@ -1,11 +1,12 @@
 //! Which server a process has, how that is, and what the process has to do with it.
 
-use super::admission::Process;
+use super::Clients;
+use super::client::{BEFORE_CONTEXTS, Client, Process, Stage};
 use crate::core::Core;
 use crate::core::evidence::ProcessKey;
-use crate::core::ids::{Pid, ServerEpoch, Uid};
-use crate::core::servers::server::Server;
-use crate::core::servers::server::ServerState;
+use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
+use crate::core::servers::server::{Server, ServerState};
+use crate::core::servers::{Clientele, Servers};
 use crate::core::verdict::Confidence;
 use std::collections::VecDeque;
 
@@ -57,11 +58,6 @@ pub(crate) enum Part {
 }
 
 impl Core {
-    /// Whether a fault has cost a client its contexts, as far as anybody knows.
-    pub(in crate::core) fn is_hit(&self, process: &Process) -> bool {
-        !process.gpus.is_spared && self.servers.get(process.server).is_some_and(Server::is_lost)
-    }
-
     /// The server of a process, while it is known: a process that was forgotten has none.
     pub(crate) fn fate_of(&self, process: ProcessKey) -> Option<(ServerEpoch, Fate)> {
         let known = self.clients.processes.get(&process.pid).filter(|known| known.is(process))?;
@@ -91,7 +87,7 @@ impl Core {
 
     /// The same of one client: a fault on a GPU where it has nothing has cost it nothing.
     pub(crate) fn has_lost(&self, process: ProcessKey) -> bool {
-        self.clients.known(process).is_some_and(|known| self.is_hit(known))
+        self.clients.known(process).is_some_and(|known| known.is_hit(&self.servers))
     }
 
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
@@ -105,5 +101,53 @@ impl Core {
     /// user's nobody is told.
     pub(crate) fn is_client_of(&self, pid: Pid, uid: Uid) -> bool {
         self.clients.processes.get(&pid).is_some_and(|process| process.uid == uid)
+    }
+}
+
+impl Process {
+    /// Whether a fault has cost it its contexts, as far as anybody knows.
+    pub(in crate::core) fn is_hit(&self, servers: &Servers) -> bool {
+        !self.gpus.is_spared && servers.get(self.server).is_some_and(Server::is_lost)
+    }
+}
+
+impl Clients {
+    /// The server that a client's process belongs to, as long as it can be used.
+    pub(in crate::core) fn own_server<'servers>(
+        &self,
+        servers: &'servers Servers,
+        client: &Client,
+    ) -> Option<&'servers Server> {
+        let process = self.process(client.peer.pid)?;
+        // Without a context there it can go elsewhere.
+        let is_left = |server: &Server| server.can_be_left() && process.connections <= BEFORE_CONTEXTS;
+        let server = servers.get(process.server)?;
+        Some(server).filter(|server| server.is_connected() && !process.is_hit(servers) && !is_left(server))
+    }
+}
+
+impl Clientele for Clients {
+    fn waiting(&self, domain: DomainId) -> usize {
+        self.queue(domain).len()
+    }
+
+    fn wants_server(&self, servers: &Servers, domain: DomainId) -> bool {
+        let waits = |connection| self.get(connection).is_some_and(|client| self.own_server(servers, client).is_none());
+        servers.domain(domain).is_some_and(|domain| domain.requested) || self.queue(domain).any(waits)
+    }
+
+    fn are_on(&self, server: ServerEpoch) -> bool {
+        self.on(server).next().is_some()
+    }
+
+    fn has_spared(&self, server: ServerEpoch) -> bool {
+        self.spared_of(server).next().is_some()
+    }
+
+    fn are_in_handshakes(&self, server: ServerEpoch) -> bool {
+        self.iter().any(|client| match client.stage {
+            Stage::Told { server: told, awaits: None, .. } | Stage::HasEnd { server: told } => told == server,
+            Stage::Told { .. } | Stage::Waiting => false,
+        })
     }
 }

@@ -2,7 +2,7 @@
 //! that is full, and for a repeat offender one of its own.
 
 use super::Clients;
-use super::admission::{Client, Stage};
+use super::client::{Client, Stage};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
 use crate::core::ids::{DomainId, Pid, Uid};
@@ -22,7 +22,7 @@ impl Clients {
 
 impl Core {
     /// The domain of a client that has just come.
-    pub(super) fn domain_of_client(&mut self, peer: Peer, identity: &Identity) -> DomainId {
+    pub(in crate::core) fn domain_of_client(&mut self, peer: Peer, identity: &Identity) -> DomainId {
         let offender = Offender::of(peer.uid, identity);
         let quarantine =
             self.clients.offenders.is_quarantined(self.turn.now, &offender).then(|| self.quarantine_number(&offender));
@@ -66,18 +66,6 @@ impl Core {
             .map(|(pid, _)| pid);
         let waits = |client: &&Client| client.domain == domain && client.stage == Stage::Waiting;
         served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()
-    }
-
-    /// Whether a newcomer's domain depends on more than its user and its process.
-    pub(crate) fn must_know_clients(&self) -> bool {
-        let by_identity = match self.turn.policy.grouping().by {
-            Grouping::Cgroup | Grouping::Label => true,
-            Grouping::Uid | Grouping::Client => false,
-        };
-        by_identity
-            || self.faults.must_know_claims(&self.turn.policy)
-            || !self.turn.policy.domains.overrides.is_empty()
-            || self.clients.offenders.are_any()
     }
 
     /// The user of a client's process.

@@ -1,8 +1,9 @@
 //! Clients between the word to a server and the end of their handshake with it, and how they are taken back.
 
-use super::admission::{BEFORE_CONTEXTS, Client, Stage};
+use super::channels::{Channel, Facts};
+use super::client::{BEFORE_CONTEXTS, Client, Stage};
 use crate::core::ids::{ConnectionId, ServerEpoch};
-use crate::core::journal::RefusalReason;
+use crate::core::journal::{JournalEvent, RefusalReason};
 use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::sync::Arc;
@@ -53,6 +54,48 @@ impl Core {
         }
     }
 
+    /// A handshake is over: the server has said how, or the client has left.
+    pub(in crate::core) fn client_done(&mut self, connection: ConnectionId, status: Option<u32>) {
+        let Some(client) = self.clients.connections.remove(&connection) else {
+            return;
+        };
+        let server = client.stage.server();
+        if let Some(server) = server {
+            self.servers.handshake_over(server, client.stage.has_end());
+            if status.is_some() {
+                self.servers.progress(&mut self.turn, server);
+            }
+        }
+        let (process, uid) = (client.process(), client.peer.uid);
+        match (server, status) {
+            (None, _) => {
+                self.clients.dequeue(client.domain, connection);
+            }
+            (Some(server), Some(0)) => {
+                if let Some(known) = self.clients.processes.get_mut(&process.pid).filter(|known| known.server == server)
+                {
+                    known.connections += 1;
+                    if known.connections > BEFORE_CONTEXTS {
+                        self.look_at(process.pid);
+                    }
+                }
+                self.clients.channels.add(process, Channel::Context(connection), Facts::Context(server));
+                let server = self.servers.get(server).and_then(|server| server.pid).unwrap_or_default();
+                let (domain, waited) =
+                    (self.servers.domain_name(client.domain), self.turn.now.saturating_sub(client.came_at));
+                self.turn.record(JournalEvent::ClientAdmitted { process, uid, domain, server, waited });
+            }
+            (Some(_), Some(status)) => {
+                self.turn.log(format!("Client {} was not accepted by its server, status {status}", client.peer.pid));
+                let (domain, reason) = (self.servers.domain_name(client.domain), RefusalReason::Server);
+                self.turn.record(JournalEvent::ClientRefused { process, uid, domain, reason, status: Some(status) });
+            }
+            (Some(_), None) => {
+                self.turn.log(format!("Client {} left during its handshake", client.peer.pid));
+            }
+        }
+    }
+
     /// A client does not hold its server up any longer.
     pub(in crate::core) fn end_taken_back(&mut self, connection: ConnectionId) {
         let Some(client) = self.clients.connections.get_mut(&connection) else {
@@ -87,7 +130,7 @@ impl Core {
 
     /// A client that was on its way to a server is the first of its domain's queue again; but when the daemon ends
     /// nobody waits any longer.
-    pub(super) fn waits_again(&mut self, connection: ConnectionId) {
+    pub(in crate::core) fn waits_again(&mut self, connection: ConnectionId) {
         let Some(client) = self.clients.connections.get_mut(&connection) else {
             return;
         };
@@ -124,7 +167,7 @@ impl Core {
     pub(in crate::core) fn recall_all(&mut self, epoch: ServerEpoch) {
         let is_bound = |client: &Client| {
             let own = self.clients.processes.get(&client.peer.pid).filter(|process| process.server == epoch);
-            own.is_some_and(|process| !self.is_hit(process) && process.connections > BEFORE_CONTEXTS)
+            own.is_some_and(|process| !process.is_hit(&self.servers) && process.connections > BEFORE_CONTEXTS)
         };
         let is_told =
             |client: &Client| client.stage.server() == Some(epoch) && !client.stage.has_end() && !is_bound(client);

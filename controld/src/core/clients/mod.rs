@@ -2,18 +2,16 @@
 //!
 //! | part | decides |
 //! |---|---|
+//! | [`client`] | what is known of a connection and of a process |
 //! | [`grouping`] | which domain a newcomer belongs to |
-//! | [`admission`] | which server a client goes to, and who waits |
 //! | [`handshakes`] | which clients are taken back from a server that they were on their way to |
-//! | [`census`] | who is on which server that an earlier daemon had sent there |
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
 //! | [`offenders`] | who is refused or set apart, since his like has caused faults |
 //! | [`whereabouts`] | on which GPUs each client has contexts |
-//! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //!
 //! # A client's way
-//! | [`Stage`](admission::Stage) | what is so | what comes next |
+//! | [`Stage`](client::Stage) | what is so | what comes next |
 //! |---|---|---|
 //! | `Waiting` | it is in its domain's queue, on its open connection | a server that can be told of it, or the end of its connection |
 //! | `Told` | a server was told of it, and does its part of the handshake; it can be taken back | the server's greeting, and its answer where the client needs one: it has its end. A sign of a fault: it waits again |
@@ -21,25 +19,26 @@
 //!
 //! Who has finished is a process of the server, until it ends or the server does.
 
-pub(super) mod admission;
-pub(super) mod census;
 pub(super) mod channels;
+pub(super) mod client;
 pub(super) mod fate;
 pub(super) mod grouping;
 pub(super) mod handshakes;
 pub(super) mod offenders;
-pub(super) mod settle;
 pub(super) mod whereabouts;
 
+use crate::core::Peer;
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
+use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
-use admission::{Client, Process};
 use channels::Channels;
+use client::{Client, Process, Stage, UNCOUNTED};
 use core::time::Duration;
 use fate::FormerHomes;
 use offenders::Offenders;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use whereabouts::Looks;
 
 /// All clients.
@@ -71,17 +70,24 @@ impl Clients {
     }
 
     /// Those of a domain that wait, in turn.
-    pub(super) fn waiting(&self, domain: DomainId) -> impl ExactSizeIterator<Item = ConnectionId> {
+    pub(super) fn queue(&self, domain: DomainId) -> impl ExactSizeIterator<Item = ConnectionId> {
         self.queues.get(&domain).map(VecDeque::iter).unwrap_or_default().copied()
-    }
-
-    pub(super) fn are_waiting(&self, domain: DomainId) -> bool {
-        self.queues.contains_key(&domain)
     }
 
     /// How many wait for a server.
     pub(super) fn all_waiting(&self) -> usize {
         self.queues.values().map(VecDeque::len).sum()
+    }
+
+    pub(super) fn insert(&mut self, connection: ConnectionId, client: Client) {
+        self.connections.insert(connection, client);
+    }
+
+    /// A client has come further on its way; who it is.
+    pub(super) fn goes_on(&mut self, connection: ConnectionId, stage: Stage) -> Option<(Peer, Arc<Identity>)> {
+        let client = self.connections.get_mut(&connection)?;
+        client.stage = stage;
+        Some((client.peer, Arc::clone(&client.identity)))
     }
 
     /// Forgets all that wait for a server, and says which that were.
@@ -94,13 +100,13 @@ impl Clients {
     }
 
     /// A client of a domain waits, behind all others or before them.
-    fn enqueue(&mut self, domain: DomainId, connection: ConnectionId, is_first: bool) {
+    pub(super) fn enqueue(&mut self, domain: DomainId, connection: ConnectionId, is_first: bool) {
         let queue = self.queues.entry(domain).or_default();
         if is_first { queue.push_front(connection) } else { queue.push_back(connection) }
     }
 
     /// A client of a domain waits no longer.
-    fn dequeue(&mut self, domain: DomainId, connection: ConnectionId) {
+    pub(super) fn dequeue(&mut self, domain: DomainId, connection: ConnectionId) {
         if let Some(queue) = self.queues.get_mut(&domain) {
             queue.retain(|&waiting| waiting != connection);
             if queue.is_empty() {
@@ -133,14 +139,41 @@ impl Clients {
         self.processes().filter(move |(_, process)| process.server == server)
     }
 
-    /// Whether a server has any.
-    pub(super) fn are_on(&self, server: ServerEpoch) -> bool {
-        self.on(server).next().is_some()
-    }
-
     /// The processes of a server as they are now.
     pub(super) fn processes_of(&self, server: ServerEpoch) -> Vec<(Pid, Process)> {
         self.on(server).map(|(pid, process)| (pid, process.clone())).collect()
+    }
+
+    pub(super) fn insert_process(&mut self, pid: Pid, process: Process) {
+        self.processes.insert(pid, process);
+    }
+
+    /// A process that an earlier daemon knew has left its server for this one.
+    pub(super) fn is_found_on(&mut self, pid: Pid, server: ServerEpoch, is_spared: bool) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.server = server;
+            process.connections = UNCOUNTED;
+            process.gpus.is_spared = is_spared;
+        }
+    }
+
+    /// A client's process has ended.
+    pub(super) fn process_gone(&mut self, pid: Pid) -> Option<Process> {
+        let process = self.processes.remove(&pid)?;
+        self.former_homes.note(pid, &process);
+        self.channels.remove_process(pid);
+        Some(process)
+    }
+
+    /// More is known of a client than when it came, or than a census told.
+    pub(super) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
+        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
+        if let Some(process) = self.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
+            process.identity = Arc::clone(identity);
+        }
+        for client in self.connections.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
+            client.identity = Arc::clone(identity);
+        }
     }
 
     /// A server has ended, which no process has any longer; those that had it.
@@ -177,11 +210,6 @@ impl Clients {
     pub(super) fn spared_of(&self, epoch: ServerEpoch) -> impl Iterator<Item = ProcessKey> {
         let own = self.on(epoch).filter(|(_, process)| process.gpus.is_spared);
         own.map(|(pid, process)| process.key(pid))
-    }
-
-    /// Whether anybody lives whom the fault of this server has left alone.
-    pub(super) fn has_spared(&self, epoch: ServerEpoch) -> bool {
-        self.spared_of(epoch).next().is_some()
     }
 
     /// The clients of a server that its fault has hit.

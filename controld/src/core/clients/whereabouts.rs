@@ -11,8 +11,8 @@
 //! knows where they are. How many contexts a client has of which an earlier daemon knew, nobody has counted. On a machine
 //! with one GPU without instances there is nothing to find out, and nobody is asked.
 
-use super::admission::{BEFORE_CONTEXTS, Process};
 use super::channels::Channel;
+use super::client::{BEFORE_CONTEXTS, Process};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::{Gpu, GpuSet, are_apart};
 use crate::core::gpus::GpuPlace;

@@ -12,7 +12,7 @@ mod rights;
 
 pub(super) use rights::Asker;
 
-use super::clients::admission::Stage;
+use super::clients::client::Stage;
 use super::ids::{Pid, ServerEpoch, SessionId, Uid};
 use super::servers::questions::{Asked, Purpose};
 use super::servers::server::{Server, ServerState};
@@ -127,7 +127,7 @@ impl Core {
                 self.answer(session, pids);
             }
             // Who waits while no server can be started is shown too.
-            Command::Ps { server: None } if !self.servers.are_none() || self.waiting() > 0 => {
+            Command::Ps { server: None } if !self.servers.are_none() || self.clients.all_waiting() > 0 => {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::Ps { of: self.only_own(asker) }, &servers);
             }
@@ -264,7 +264,7 @@ impl Core {
             .iter()
             .filter(|client| client.stage == Stage::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
             .map(|client| {
-                let server = self.active_server(client.domain).and_then(|server| server.pid).unwrap_or_default();
+                let server = self.servers.active(client.domain).and_then(|server| server.pid).unwrap_or_default();
                 PsRow(ClientRow {
                     pid: client.peer.pid,
                     id: 0,

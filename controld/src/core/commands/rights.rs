@@ -1,6 +1,6 @@
 //! Who may do what by the command line.
 
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::ids::{Pid, Uid};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Peer, Rights, Sharing};

@@ -18,7 +18,7 @@
 use super::Faults;
 use super::incident::Pronounced;
 use crate::core::Core;
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::JournalEvent;

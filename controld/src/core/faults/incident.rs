@@ -15,7 +15,7 @@ pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 use super::Faults;
 use super::own_word::{OwnWord, OwnWords};
 use crate::core::Core;
-use crate::core::clients::admission::{BEFORE_CONTEXTS, Process, Stage};
+use crate::core::clients::client::{BEFORE_CONTEXTS, Process, Stage};
 use crate::core::evidence::{MemoryFault, ProcessKey};
 use crate::core::gpu::GpuSet;
 use crate::core::identity::Identity;

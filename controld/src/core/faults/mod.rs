@@ -4,6 +4,7 @@
 //! | part | decides |
 //! |---|---|
 //! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
+//! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
 //! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
 //! | [`blame`] | who it was |
 //! | [`sanctions`] | what becomes of culprits |
@@ -21,7 +22,9 @@ pub(super) mod recovered;
 pub(super) mod remains;
 pub(super) mod sanctions;
 pub(super) mod signs;
+mod silence;
 pub(super) mod spared;
+mod suspicion;
 pub(super) mod taint;
 
 use crate::core::Core;

@@ -11,7 +11,7 @@
 use super::blame::DEATH_REACH;
 use super::incident::Incident;
 use crate::core::Core;
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::evidence::End;
 use crate::core::gpu::{GpuSet, are_apart};
 use crate::core::ids::{Pid, ServerEpoch};

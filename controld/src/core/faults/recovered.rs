@@ -5,6 +5,7 @@
 
 use super::Faults;
 use super::spared::whom;
+use crate::core::servers::Clientele as _;
 use crate::core::servers::questions::Purpose;
 use crate::core::servers::server::Server;
 use crate::core::{Core, NoReply, ServerEpoch};

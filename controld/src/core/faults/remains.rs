@@ -10,7 +10,7 @@
 
 use super::Faults;
 use crate::core::Core;
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, ServerEpoch, Uid};

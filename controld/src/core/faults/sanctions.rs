@@ -6,7 +6,7 @@
 //! its process to end, and kills after `kill_timeout`: a client that is killed at work takes the others along.
 
 use super::Faults;
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
 use crate::core::evidence::ProcessKey;
 use crate::core::journal::{JournalEvent, Sanction};

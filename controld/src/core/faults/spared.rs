@@ -19,9 +19,10 @@
 
 use super::Faults;
 use crate::core::Policy;
-use crate::core::clients::admission::Client;
+use crate::core::clients::client::Client;
 use crate::core::gpu::{Gpu, GpuSet, are_apart};
 use crate::core::saved::{SavedServer, read};
+use crate::core::servers::Clientele as _;
 use crate::core::servers::server::{Role, Server, ServerState};
 use crate::core::{Core, Pid, ProcessKey, ServerEpoch};
 use core::time::Duration;

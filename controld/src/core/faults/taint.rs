@@ -7,10 +7,11 @@
 
 use super::incident::Statement;
 use crate::core::Core;
-use crate::core::clients::admission::Process;
+use crate::core::clients::client::Process;
 use crate::core::ids::{Pid, ServerEpoch};
 use crate::core::journal::JournalEvent;
 use crate::core::policy::VictimAction;
+use crate::core::servers::Clientele as _;
 use crate::core::servers::domain::Swap;
 use crate::core::servers::server::Role;
 
@@ -104,9 +105,9 @@ impl Core {
             self.confirm_incident(epoch);
         }
         self.recall_all(epoch);
-        if role == Role::Active && self.turn.quit.is_none() && self.active_server(domain).is_none() {
+        if role == Role::Active && self.turn.quit.is_none() && self.servers.active(domain).is_none() {
             self.servers.needs_another(domain, Swap { incident, from: pid, since: now });
-            self.promote(domain);
+            self.servers.promote(&mut self.turn, domain);
         }
         self.turn.save();
     }

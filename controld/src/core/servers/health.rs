@@ -1,15 +1,14 @@
 //! What a server is taken for, and what it is asked about itself.
 //!
 //! A sign of a fault that anybody could have forged makes the daemon ask, and send nobody there meanwhile. A newcomer's
-//! question ([`settle`](crate::core::clients::settle)) holds up nobody but those whom it is asked for.
+//! question (`settle`) holds up nobody but those whom it is asked for.
 
 use super::Servers;
 use super::questions::Purpose;
 use super::server::Server;
+use crate::core::NoReply;
 use crate::core::effect::Turn;
-use crate::core::evidence::Evidence;
 use crate::core::ids::ServerEpoch;
-use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
@@ -131,31 +130,23 @@ impl Servers {
             self.ask(turn, epoch, Request::Status, Purpose::Health(now));
         }
     }
-}
 
-impl Core {
-    /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner.
-    pub(in crate::core) fn suspect(&mut self, epoch: ServerEpoch) {
-        if let Some(server) = self.servers.all.get_mut(&epoch) {
-            server.ill_at = Some(self.turn.now);
-            self.ask_how_it_is(epoch);
-        }
+    /// After a sign that not everybody can give: if the server says nothing either, it has met a fault sooner. Whether
+    /// there is such a server.
+    pub(in crate::core) fn is_ill(&mut self, now: Duration, epoch: ServerEpoch) -> bool {
+        let server = self.all.get_mut(&epoch);
+        server.map(|server| server.ill_at = Some(now)).is_some()
     }
 
     /// Asks a server whether it is in a fault, and sends nobody there until it has answered.
-    pub(in crate::core) fn ask_how_it_is(&mut self, epoch: ServerEpoch) {
-        self.ask_on_suspicion(epoch, false);
-    }
-
-    fn ask_on_suspicion(&mut self, epoch: ServerEpoch, is_second: bool) {
-        self.faults.relapses(self.turn.now, epoch);
-        let Some(server) = self.servers.all.get_mut(&epoch).filter(|server| server.is_connected()) else {
+    pub(in crate::core) fn ask_on_suspicion(&mut self, turn: &mut Turn, epoch: ServerEpoch, is_second: bool) {
+        let Some(server) = self.all.get_mut(&epoch).filter(|server| server.is_connected()) else {
             return;
         };
         match &mut server.health {
             Health::Sound => {
                 server.health = Health::Suspected(Suspicion { is_anew: false, is_second });
-                self.servers.ask(&mut self.turn, epoch, Request::Status, Purpose::FaultCheck);
+                self.ask(turn, epoch, Request::Status, Purpose::FaultCheck);
             }
             // It may have answered already, before this came.
             Health::Suspected(suspicion) => suspicion.is_anew = true,
@@ -163,36 +154,30 @@ impl Core {
         }
     }
 
-    pub(super) fn fault_check_answered(&mut self, epoch: ServerEpoch, reply: &Result<Reply, NoReply>) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
-            return;
-        };
-        // Once: whoever makes signs without end must not keep newcomers away.
-        let is_old = server.answers_suspicion().is_some_and(|suspicion| suspicion.is_anew && !suspicion.is_second);
-        match reply {
-            Ok(Reply::Active(false)) => self.evidence(Evidence::ServerStatus { server: epoch }),
-            Ok(Reply::Active(true)) if is_old => self.ask_on_suspicion(epoch, true),
-            Ok(Reply::Active(true)) => self.servers.is_in_no_fault(&mut self.turn, epoch),
-            Ok(_) | Err(_) => {}
-        }
+    /// A server has answered, or has not, whether it is in a fault; what it was asked on account of.
+    pub(in crate::core) fn answers_suspicion(&mut self, epoch: ServerEpoch) -> Option<Suspicion> {
+        self.all.get_mut(&epoch)?.answers_suspicion()
     }
 
-    /// The answer to a question of that time.
-    pub(super) fn health_answered(&mut self, epoch: ServerEpoch, asked_at: Duration, reply: &Result<Reply, NoReply>) {
-        let Some(server) = self.servers.all.get_mut(&epoch) else {
-            return;
+    /// The answer to a question of that time for newcomers; whether there is such a server.
+    pub(in crate::core) fn answers_health(
+        &mut self,
+        now: Duration,
+        epoch: ServerEpoch,
+        asked_at: Duration,
+        reply: &Result<Reply, NoReply>,
+    ) -> bool {
+        let Some(server) = self.all.get_mut(&epoch) else {
+            return false;
         };
         // A later question may be under way.
         server.health_asked = server.health_asked.filter(|at| *at > asked_at);
         match reply {
-            Ok(Reply::Active(false)) => self.evidence(Evidence::ServerStatus { server: epoch }),
+            Ok(Reply::Active(false)) | Err(NoReply::TimedOut | NoReply::Lost) => {}
             Ok(_) => server.healthy_at = server.healthy_at.max(Some(asked_at)),
             // Nobody can know it of this release.
-            Err(NoReply::Unsupported) => server.healthy_at = Some(self.turn.now),
-            Err(NoReply::TimedOut) => {}
-            // The driver has those come again whom a server was told of that is gone.
-            Err(NoReply::Lost) => return,
+            Err(NoReply::Unsupported) => server.healthy_at = Some(now),
         }
-        self.word_has_come(epoch, asked_at, *reply != Err(NoReply::TimedOut));
+        true
     }
 }

@@ -1,14 +1,14 @@
 //! When a server drains, is forced, and is given up, and what its end means.
 
-use super::Servers;
 use super::domain::Domain;
 use super::questions::Purpose;
 use super::server::{Drain, Leaving, Server, ServerState};
+use super::{Clientele, Servers};
 use crate::core::effect::Turn;
 use crate::core::evidence::End;
 use crate::core::ids::{DomainId, ServerEpoch};
-use crate::core::journal::{ExitReason, FuneralEnd, JournalEvent};
-use crate::core::{Core, Effect, ExitCause, NoReply, ServerSignal};
+use crate::core::journal::{ExitReason, JournalEvent};
+use crate::core::{Effect, ExitCause, NoReply, ServerSignal};
 use core::time::Duration;
 use remps_proto::mps::server::{Reply, Request};
 
@@ -97,7 +97,12 @@ impl Servers {
     }
 
     /// The answer to a request to end when idle.
-    pub(super) fn shutdown_answered(&mut self, turn: &mut Turn, epoch: ServerEpoch, reply: Result<Reply, NoReply>) {
+    pub(in crate::core) fn shutdown_answered(
+        &mut self,
+        turn: &mut Turn,
+        epoch: ServerEpoch,
+        reply: Result<Reply, NoReply>,
+    ) {
         let now = turn.now;
         let kill_at = now + turn.policy.kill_timeout;
         let Some(server) = self.all.get_mut(&epoch) else {
@@ -187,26 +192,22 @@ impl Servers {
             turn.record(JournalEvent::BreakerClosed { uid, domain });
         }
     }
-}
 
-impl Core {
-    pub(in crate::core) fn server_exited(&mut self, epoch: ServerEpoch, cause: ExitCause) {
-        let now = self.turn.now;
-        self.close_incident(epoch);
-        let Some(server) = self.servers.all.remove(&epoch) else {
-            return;
-        };
-        let reason = if self.has_clients(epoch) { FuneralEnd::ServerEnded } else { FuneralEnd::NobodyLeft };
-        self.faults.end_funerals_of(&mut self.turn, epoch, reason);
-        self.faults.server_gone(epoch);
-        self.gpus.forget_devices_of(epoch);
-        for (pid, process) in self.clients.server_gone(epoch) {
-            // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
-            // brings new ones.
-            if process.copies > 0 {
-                self.turn.push(Effect::ReleaseCopies { process: process.key(pid) });
-            }
-        }
+    /// A server is no more; its process may be.
+    pub(in crate::core) fn take(&mut self, epoch: ServerEpoch) -> Option<Server> {
+        self.all.remove(&epoch)
+    }
+
+    /// The process of a server that is no more has ended; whether that was a start that failed.
+    #[must_use]
+    pub(in crate::core) fn has_exited(
+        &mut self,
+        turn: &mut Turn,
+        clients: &impl Clientele,
+        server: &Server,
+        cause: ExitCause,
+    ) -> bool {
+        let (now, epoch) = (turn.now, server.epoch);
         let pid = server.pid.unwrap_or_default();
         let (status, words, end) = match cause {
             ExitCause::Exited(status) => (status, String::new(), End::Exited(status)),
@@ -214,79 +215,84 @@ impl Core {
             ExitCause::Unknown => (0, " (its status is not known to this daemon)".to_owned(), End::Unknown),
         };
         if !server.is_told_to_end() && server.ready_at.is_some() {
-            self.turn.log("Server encountered a fatal exception. Shutting down");
+            turn.log("Server encountered a fatal exception. Shutting down");
         }
-        self.turn.log(format!("Server {pid} exited with status {status}{words}"));
-        let (uid, domain, reason) =
-            (server.uid, self.servers.domain_name(server.domain), self.servers.exit_reason(&server));
-        self.turn.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
-        if let Some(quit) = &mut self.turn.quit {
+        turn.log(format!("Server {pid} exited with status {status}{words}"));
+        let (uid, domain, reason) = (server.uid, self.domain_name(server.domain), self.exit_reason(server));
+        turn.record(JournalEvent::ServerExited { epoch, server: server.pid, uid, domain, end, reason });
+        if let Some(quit) = &mut turn.quit {
             let status = u8::try_from(status & 0xff).unwrap_or(u8::MAX);
             quit.status = quit.status.max(status);
         }
-        self.turn.save();
+        turn.save();
         // It may have been in the way of those that could not start.
         let held_up = |(id, _): &(DomainId, &mut Domain)| *id != server.domain || server.tainted().is_some();
-        for (_, domain) in self.servers.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
+        for (_, domain) in self.domains.iter_mut().filter(held_up).filter(|(_, domain)| !domain.breaker_open) {
             domain.retry_at = domain.retry_at.map(|at| at.min(now));
         }
         // A fault is its clients' doing, and the replacement has its own tries.
         if server.tainted().is_some() {
-            return;
+            return false;
         }
-        let stable =
-            server.ready_at.is_some_and(|at| now.saturating_sub(at) >= self.turn.policy.constants.stable_after);
+        let stable = server.ready_at.is_some_and(|at| now.saturating_sub(at) >= turn.policy.constants.stable_after);
         // One that has served can be started, and whoever its clients have brought down with them must not keep the next
         // ones waiting: some faults end it before it says so.
         if server.is_told_to_end() || server.has_served || stable {
-            self.servers.domain_is_sound(&mut self.turn, server.domain);
+            self.domain_is_sound(turn, server.domain);
+            false
         } else {
             let reason = match cause {
                 ExitCause::Exited(status) => format!("it exited with status {status}"),
                 ExitCause::Signaled(signal) => format!("signal {signal} ended it"),
                 ExitCause::Unknown => "it ended".to_owned(),
             };
-            self.start_failed(&server, &reason);
+            self.start_failed(turn, clients, server, &reason);
+            true
         }
     }
 
-    /// Acts on the deadlines of servers.
-    pub(in crate::core) fn advance_servers(&mut self) {
-        let now = self.turn.now;
-        let epochs: Vec<ServerEpoch> = self.servers.all.keys().copied().collect();
-        for epoch in epochs {
-            let Some(server) = self.servers.all.get_mut(&epoch) else {
-                continue;
-            };
-            let pid = server.pid.unwrap_or_default();
-            match &mut server.state {
-                ServerState::Starting { deadline } if *deadline <= now => {
-                    self.turn.log(format!("Server {pid} did not become ready in {:?}", self.turn.policy.start_timeout));
-                    self.servers.end(&mut self.turn, epoch, Leaving::Lost);
-                }
-                ServerState::Draining(drain) if drain.force_at.is_some_and(|at| at <= now) => {
-                    self.list_victims(epoch);
-                    self.servers.force(&mut self.turn, epoch);
-                }
-                ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
-                    drain.ask_at = None;
-                    let quiet = drain.because_idle;
-                    let backoff = if drain.pauses.tries() == 0 { "disabled" } else { "enabled" };
-                    if !quiet {
-                        self.turn.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
-                    }
-                    self.servers.ask(&mut self.turn, epoch, Request::Shutdown, Purpose::Shutdown);
-                }
-                ServerState::Ending { kill_at, .. } if kill_at.is_some_and(|at| at <= now) => {
-                    *kill_at = None;
-                    self.turn.log(format!("Server {pid} did not end, killing it"));
-                    self.turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
-                }
-                ServerState::Starting { .. }
-                | ServerState::Serving
-                | ServerState::Draining(_)
-                | ServerState::Ending { .. } => {}
+    /// Whether a server that drains has had its time.
+    pub(in crate::core) fn is_overdue(&self, now: Duration, epoch: ServerEpoch) -> bool {
+        self.get(epoch).and_then(Server::forced_at).is_some_and(|at| at <= now)
+    }
+
+    /// Acts on the deadlines of a server that goes on.
+    pub(in crate::core) fn advance(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+        let now = turn.now;
+        let Some(server) = self.all.get_mut(&epoch) else {
+            return;
+        };
+        let pid = server.pid.unwrap_or_default();
+        match &mut server.state {
+            ServerState::Starting { deadline } if *deadline <= now => {
+                turn.log(format!("Server {pid} did not become ready in {:?}", turn.policy.start_timeout));
+                self.end(turn, epoch, Leaving::Lost);
             }
+            ServerState::Draining(drain) if drain.ask_at.is_some_and(|at| at <= now) => {
+                drain.ask_at = None;
+                let quiet = drain.because_idle;
+                let backoff = if drain.pauses.tries() == 0 { "disabled" } else { "enabled" };
+                if !quiet {
+                    turn.log(format!("Try shutting down server {pid}, backoff is {backoff}"));
+                }
+                self.ask(turn, epoch, Request::Shutdown, Purpose::Shutdown);
+            }
+            ServerState::Ending { kill_at, .. } if kill_at.is_some_and(|at| at <= now) => {
+                *kill_at = None;
+                turn.log(format!("Server {pid} did not end, killing it"));
+                turn.push(Effect::Signal { server: epoch, signal: ServerSignal::Kill });
+            }
+            ServerState::Starting { .. }
+            | ServerState::Serving
+            | ServerState::Draining(_)
+            | ServerState::Ending { .. } => {}
         }
+    }
+
+    /// When the daemon's own end forces servers.
+    pub(in crate::core) fn quit_deadline(&self, turn: &Turn) -> Option<Duration> {
+        // Once forced, the servers' own deadlines count.
+        let quit = turn.quit.as_ref()?;
+        quit.force_at.filter(|_| self.iter().any(|s| !matches!(s.state, ServerState::Ending { .. })))
     }
 }

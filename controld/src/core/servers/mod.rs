@@ -37,6 +37,22 @@ use std::collections::BTreeMap;
 /// notice that itself.
 const ASK_AFTER_EXIT: Duration = Duration::from_millis(20);
 
+/// What servers must know of those whom they serve.
+pub(super) trait Clientele {
+    /// How many of a domain wait.
+    fn waiting(&self, domain: DomainId) -> usize;
+    /// Whether one of these waits for a server to be started, and not just for the answer of its own; or somebody else
+    /// has asked for one.
+    fn wants_server(&self, servers: &Servers, domain: DomainId) -> bool;
+    /// Whether a server has any.
+    fn are_on(&self, server: ServerEpoch) -> bool;
+    /// Whether anybody lives whom the fault of a server has left alone.
+    fn has_spared(&self, server: ServerEpoch) -> bool;
+    /// Whether a server may be busy with handshakes: those of clients that it was told of after a question which it has
+    /// not answered yet have not begun.
+    fn are_in_handshakes(&self, server: ServerEpoch) -> bool;
+}
+
 /// All servers, and the domains that they serve.
 #[derive(Debug)]
 pub(super) struct Servers {

@@ -4,9 +4,9 @@ use super::Servers;
 use crate::core::effect::Turn;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, RequestId, ServerEpoch, SessionId};
-use crate::core::{Core, Effect, NoReply};
+use crate::core::{Core, Effect};
 use core::time::Duration;
-use remps_proto::mps::server::{Reply, Request};
+use remps_proto::mps::server::Request;
 
 /// What a server was asked on account of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +70,11 @@ impl Servers {
         self.questions.insert(id, Question { server, pid, purpose });
         turn.push(Effect::Ask { server, id, request });
     }
+
+    /// What the answer to a request is for, which nobody waits for any longer.
+    pub(in crate::core) fn answered(&mut self, id: RequestId) -> Option<Question> {
+        self.questions.remove(&id)
+    }
 }
 
 impl Core {
@@ -77,27 +82,6 @@ impl Core {
     pub(in crate::core) fn ask_for_devices(&mut self, server: ServerEpoch) {
         if self.gpus.known().are_several() {
             self.servers.ask(&mut self.turn, server, Request::QueryDevices, Purpose::Devices);
-        }
-    }
-
-    pub(in crate::core) fn replied(&mut self, id: RequestId, reply: Result<Reply, NoReply>) {
-        let Some(Question { server, pid, purpose }) = self.servers.questions.remove(&id) else {
-            return;
-        };
-        if reply.is_ok() {
-            self.servers.progress(&mut self.turn, server);
-        }
-        match purpose {
-            Purpose::Shutdown => self.servers.shutdown_answered(&mut self.turn, server, reply),
-            Purpose::Census => self.census_answered(server, reply),
-            Purpose::FaultCheck => self.fault_check_answered(server, &reply),
-            Purpose::Health(asked_at) => self.health_answered(server, asked_at, &reply),
-            Purpose::Recovered => self.recovery_answered(server, &reply),
-            Purpose::Devices => self.gpus.devices_told(server, &reply),
-            Purpose::Contexts => self.contexts_told(server, reply),
-            Purpose::Remaining => self.remaining_told(server, &reply),
-            Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),
-            Purpose::Command(asked) => self.command_answered(server, pid, asked, reply),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What takes the place of a server that is spoilt: one that stands by, or a new one.
 
-use super::Servers;
 use super::domain::Swap;
 use super::server::{Role, Server, ServerState};
+use super::{Clientele, Servers};
 use crate::core::effect::Turn;
 use crate::core::ids::{DomainId, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
-use crate::core::{Core, Sharing};
+use crate::core::{Policy, Sharing};
 
 impl Servers {
     /// A domain has a sound server: if a fault had cost it the last one, that is over.
@@ -27,16 +27,32 @@ impl Servers {
             turn.record(JournalEvent::ServerSwapped { incident, uid, domain: name, from, to, standby, after });
         }
     }
-}
 
-impl Core {
+    /// The domain's active server.
+    pub(in crate::core) fn active(&self, domain: DomainId) -> Option<&Server> {
+        self.iter().find(|server| server.domain == domain && server.is_active())
+    }
+
+    /// The server that newcomers of a domain go to: its active one; one that was only idle, whose answer may be that it
+    /// goes on; or, where only one server may run, any draining one, as with the vendor.
+    pub(in crate::core) fn server_for_newcomers(&self, policy: &Policy, domain: DomainId) -> Option<&Server> {
+        self.active(domain).or_else(|| {
+            self.iter().find(|server| {
+                server.domain == domain
+                    && server.role == Role::Active
+                    && server.tainted().is_none()
+                    && matches!(&server.state, ServerState::Draining(drain)
+                        if drain.because_idle || policy.sharing == Sharing::Single)
+            })
+        })
+    }
+
     /// Lets a server that stands by serve its domain, if the domain has no active one.
-    pub(in crate::core) fn promote(&mut self, domain: DomainId) {
-        if self.server_for_newcomers(domain).is_some() {
+    pub(in crate::core) fn promote(&mut self, turn: &mut Turn, domain: DomainId) {
+        if self.server_for_newcomers(&turn.policy, domain).is_some() {
             return;
         }
         let standby = self
-            .servers
             .all
             .values_mut()
             .find(|server| server.domain == domain && server.role == Role::Standby && server.is_up());
@@ -44,49 +60,48 @@ impl Core {
             return;
         };
         server.role = Role::Active;
-        server.idle_since = server.ready_at.map(|_| self.turn.now);
+        server.idle_since = server.ready_at.map(|_| turn.now);
         let (epoch, is_ready) = (server.epoch, server.ready_at.is_some());
         if is_ready {
-            self.servers.swapped(&mut self.turn, epoch, true);
+            self.swapped(turn, epoch, true);
         }
-        self.turn.save();
+        turn.save();
     }
 
     /// Which start of a server this is.
-    pub(super) fn start_reason(&self, id: DomainId) -> StartReason {
-        match self.servers.domains.get(id) {
+    pub(super) fn start_reason(&self, clients: &impl Clientele, id: DomainId) -> StartReason {
+        match self.domains.get(id) {
             Some(domain) if domain.swap.is_some() => StartReason::Fault,
             Some(domain) if domain.starts.tries() > 0 => StartReason::Retry,
-            Some(domain) if domain.requested && !self.clients.are_waiting(id) => StartReason::Command,
+            Some(domain) if domain.requested && clients.waiting(id) == 0 => StartReason::Command,
             Some(_) | None => StartReason::Client,
         }
     }
 
     /// When a domain's replacement can't start beside the tainted server (compute mode `EXCLUSIVE_PROCESS`), the
     /// tainted one goes first: its clients are lost already.
-    pub(super) fn make_room_for_replacement(&mut self, domain: DomainId) {
+    pub(super) fn make_room_for_replacement(&mut self, turn: &mut Turn, clients: &impl Clientele, domain: DomainId) {
         let tainted: Vec<ServerEpoch> = self
-            .servers
             .all
             .values()
-            .filter(|server| server.domain == domain && server.is_lost() && !self.clients.has_spared(server.epoch))
+            .filter(|server| server.domain == domain && server.is_lost() && !clients.has_spared(server.epoch))
             .filter(|server| !matches!(server.state, ServerState::Ending { .. }))
             .map(|server| server.epoch)
             .collect();
         for epoch in tainted {
-            self.turn.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
-            self.servers.force(&mut self.turn, epoch);
+            turn.log("The replacement can't start beside the server that a fault has tainted, which is ended now");
+            self.force(turn, epoch);
         }
     }
 
     /// Where a domain wants a server that stands by, and none is under way, one is started.
-    pub(in crate::core) fn wants_standby(&self, domain: DomainId) -> bool {
-        let wanted = self.servers.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
-        let mut own = self.servers.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
+    pub(in crate::core) fn wants_standby(&self, turn: &Turn, one_fits: bool, domain: DomainId) -> bool {
+        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
+        let mut own = self.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
-            && self.turn.quit.is_none()
-            && !self.gpus.fits_one_server()
-            && self.turn.policy.sharing != Sharing::Single
+            && turn.quit.is_none()
+            && !one_fits
+            && turn.policy.sharing != Sharing::Single
             && own.clone().any(|server| server.role == Role::Active && server.ready_at.is_some())
             && own.all(|server| server.role == Role::Active && !server.is_starting())
     }

@@ -10,7 +10,7 @@
 //! seconds. Otherwise a server that has done nothing counts as silent
 //!
 //! - after half a second when there was a sign that one of its clients may have faulted, an end with an error included:
-//!   it is tainted by an incident, and has `victims_timeout` to answer, or [`KERNELS_PATIENCE`] where the kernel itself
+//!   it is tainted by an incident, and has `victims_timeout` to answer, or a second where the kernel itself
 //!   has said that the server met an error;
 //! - after a whole one without such a sign: it only gets no newcomers. Its clients stay, and nothing is ever done to it.
 //!
@@ -23,16 +23,13 @@
 //! answers after all and is in no fault is left to its clients. When the replacement can't start or is silent, too, a
 //! first one with such a sign may block the GPU, and is ended.
 
-use super::Servers;
 use super::health::Silence;
 use super::questions::{Asked, Purpose};
 use super::server::{Server, ServerState};
-use crate::core::clients::admission::{Client, Stage};
+use super::{Clientele, Servers};
 use crate::core::effect::Turn;
-use crate::core::faults::incident::Statement;
-use crate::core::faults::taint::Cause;
 use crate::core::ids::ServerEpoch;
-use crate::core::{Core, DomainId, Effect};
+use crate::core::{DomainId, Effect};
 use core::time::Duration;
 use remps_proto::mps::server::Request;
 
@@ -42,8 +39,6 @@ const IN_HANDSHAKES: u32 = 2;
 const SIGN_REACH: Duration = Duration::from_secs(5);
 /// How long the replacement of a silent server may take to start. Alone it takes 0.4 s on a cold driver.
 const BLOCKED: Duration = Duration::from_secs(2);
-/// How long a silent server of which the kernel itself says that it met an error may still take to drain.
-const KERNELS_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Servers {
     /// A server has been asked something, or told of a client. Call it before that is counted.
@@ -85,12 +80,12 @@ impl Servers {
                 .any(|question| question.server == server.epoch && waits_for_client(&question.purpose))
     }
 
-    fn has_sign(&self, server: &Server) -> bool {
+    pub(in crate::core) fn has_sign(&self, server: &Server) -> bool {
         server.ill_at.is_some_and(|at| at + SIGN_REACH >= server.progress_at)
     }
 
     /// A server says that it is in no fault: one that was ended for its silence alone is left to its clients.
-    pub(super) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
+    pub(in crate::core) fn is_in_no_fault(&mut self, turn: &mut Turn, epoch: ServerEpoch) {
         if let Some(server) = self.all.get_mut(&epoch)
             && server.tainted().is_some_and(|taint| taint.silence != Silence::Never)
             && let ServerState::Draining(drain) = &mut server.state
@@ -100,132 +95,89 @@ impl Servers {
             turn.log(format!("Server {pid} is in no fault after all: its clients may stay"));
         }
     }
-}
 
-impl Core {
     /// When a server has been silent for too long if it goes on like this.
-    fn silent_at(&self, server: &Server) -> Option<Duration> {
-        if !server.is_connected()
-            || server.silent().is_some()
-            || !self.servers.owes(server)
-            || self.servers.is_held_up(server)
-        {
+    fn silent_at(&self, turn: &Turn, clients: &impl Clientele, server: &Server) -> Option<Duration> {
+        if !server.is_connected() || server.silent().is_some() || !self.owes(server) || self.is_held_up(server) {
             return None;
         }
-        let constants = &self.turn.policy.constants;
-        let patience = if self.servers.has_sign(server) { constants.suspected_silence } else { constants.silence };
-        let factor = if self.may_be_in_handshakes(server) { IN_HANDSHAKES } else { 1 };
+        let constants = &turn.policy.constants;
+        let patience = if self.has_sign(server) { constants.suspected_silence } else { constants.silence };
+        let are_in_handshakes = server.handshakes > 0 && clients.are_in_handshakes(server.epoch);
+        let factor = if are_in_handshakes { IN_HANDSHAKES } else { 1 };
         Some(server.progress_at + patience * factor)
     }
 
-    /// Whether a server may be busy with handshakes: those of clients that it was told of after a question which it has not
-    /// answered yet have not begun.
-    fn may_be_in_handshakes(&self, server: &Server) -> bool {
-        let begins = |client: &Client| match client.stage {
-            Stage::Told { server: told, awaits: None, .. } | Stage::HasEnd { server: told } => told == server.epoch,
-            Stage::Told { .. } | Stage::Waiting => false,
-        };
-        server.handshakes > 0 && self.clients.iter().any(begins)
-    }
-
     /// When to find out whether it is: not again while that is being found out, however late it is.
-    fn asks_at(&self, server: &Server) -> Option<Duration> {
-        self.silent_at(server).filter(|_| server.catching_up.is_none())
+    fn asks_at(&self, turn: &Turn, clients: &impl Clientele, server: &Server) -> Option<Duration> {
+        self.silent_at(turn, clients, server).filter(|_| server.catching_up.is_none())
     }
 
     /// The silent server of a domain that has waited longest, had a sign of a fault, and is not ending.
-    fn first_silent(&self, domain: DomainId) -> Option<&Server> {
+    pub(in crate::core) fn first_silent(&self, clients: &impl Clientele, domain: DomainId) -> Option<&Server> {
         // Without a sign of a fault it may as well be the machine that is slow, and its clients would die of that.
         let blocks =
             |server: &&Server| server.silent().is_some() && server.tainted().is_some_and(|taint| taint.incident != 0);
-        let silent = self.servers.all.values().filter(|server| server.domain == domain).filter(blocks);
-        let silent = silent.filter(|server| !self.clients.has_spared(server.epoch));
+        let silent = self.all.values().filter(|server| server.domain == domain).filter(blocks);
+        let silent = silent.filter(|server| !clients.has_spared(server.epoch));
         silent.filter(|server| !matches!(server.state, ServerState::Ending { .. })).min_by_key(|server| server.silent())
     }
 
     /// When the start of this server has taken so long that a silent one may be what blocks it.
-    fn blocked_at(&self, server: &Server) -> Option<Duration> {
-        (server.is_starting() && self.first_silent(server.domain).is_some()).then_some(server.started_at + BLOCKED)
+    fn blocked_at(&self, clients: &impl Clientele, server: &Server) -> Option<Duration> {
+        (server.is_starting() && self.first_silent(clients, server.domain).is_some())
+            .then_some(server.started_at + BLOCKED)
     }
 
-    pub(in crate::core) fn silence_deadline(&self) -> Option<Duration> {
-        if self.turn.quit.is_some() {
+    pub(in crate::core) fn silence_deadline(&self, turn: &Turn, clients: &impl Clientele) -> Option<Duration> {
+        if turn.quit.is_some() {
             return None;
         }
-        self.servers.all.values().flat_map(|server| [self.asks_at(server), self.blocked_at(server)]).flatten().min()
+        self.all
+            .values()
+            .flat_map(|server| [self.asks_at(turn, clients, server), self.blocked_at(clients, server)])
+            .flatten()
+            .min()
     }
 
-    /// Finds servers that seem to be silent, and those that block their replacement.
-    pub(in crate::core) fn advance_silence(&mut self) {
-        if self.turn.quit.is_some() {
-            return;
-        }
-        let now = self.turn.now;
+    /// Has the driver catch up on servers that seem to be silent; the domains in which one blocks its replacement.
+    pub(in crate::core) fn advance_silence(&mut self, turn: &mut Turn, clients: &impl Clientele) -> Vec<DomainId> {
+        let now = turn.now;
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        let quiet = self.servers.all.values().filter(|server| is_due(self.asks_at(server)));
+        let quiet = self.all.values().filter(|server| is_due(self.asks_at(turn, clients, server)));
         let quiet: Vec<ServerEpoch> = quiet.map(|server| server.epoch).collect();
         for epoch in quiet {
-            if let Some(server) = self.servers.all.get_mut(&epoch) {
-                server.catching_up = Some(server.progress_at);
-                self.turn.push(Effect::CatchUp { server: epoch });
-            }
+            self.with(epoch, |server| server.catching_up = Some(server.progress_at));
+            turn.push(Effect::CatchUp { server: epoch });
         }
-        let blocked = self.servers.all.values().filter(|server| is_due(self.blocked_at(server)));
-        let blocked: Vec<DomainId> = blocked.map(|server| server.domain).collect();
-        for domain in blocked {
-            self.end_first_silent(domain, "its replacement does not get ready");
-        }
+        let blocked = self.all.values().filter(|server| is_due(self.blocked_at(clients, server)));
+        blocked.map(|server| server.domain).collect()
     }
 
-    /// Everything has been told that had come when a server seemed to be silent.
-    pub(in crate::core) fn caught_up(&mut self, epoch: ServerEpoch) {
-        let Some(asked_for) = self.servers.all.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
-            return;
-        };
-        // What it has been asked, and has not done, since then is another silence, about which nothing is known.
-        let is_silent = self.servers.all.get(&epoch).is_some_and(|server| {
-            server.progress_at == asked_for && self.silent_at(server).is_some_and(|at| at <= self.turn.now)
-        });
-        if is_silent && self.turn.quit.is_none() {
-            self.is_silent(epoch);
-        }
-    }
-
-    fn end_first_silent(&mut self, domain: DomainId, why: &str) -> bool {
-        let Some((epoch, pid)) = self.first_silent(domain).map(|server| (server.epoch, server.pid)) else {
+    /// Everything has been told that had come when a server seemed to be silent; whether it is.
+    #[must_use]
+    pub(in crate::core) fn caught_up(&mut self, turn: &Turn, clients: &impl Clientele, epoch: ServerEpoch) -> bool {
+        let Some(asked_for) = self.all.get_mut(&epoch).and_then(|server| server.catching_up.take()) else {
             return false;
         };
-        self.turn.log(format!("Server {} is silent and {why}: it is ended", pid.unwrap_or_default()));
-        self.list_victims(epoch);
-        self.servers.force(&mut self.turn, epoch);
-        true
+        // What it has been asked, and has not done, since then is another silence, about which nothing is known.
+        self.all.get(&epoch).is_some_and(|server| {
+            server.progress_at == asked_for && self.silent_at(turn, clients, server).is_some_and(|at| at <= turn.now)
+        })
     }
 
-    fn is_silent(&mut self, epoch: ServerEpoch) {
-        let now = self.turn.now;
-        let Some(server) = self.servers.all.get(&epoch) else {
-            return;
-        };
-        let (domain, has_sign) = (server.domain, self.servers.has_sign(server));
-        let is_first = !self.servers.all.values().any(|other| other.domain == domain && other.silent().is_some());
-        if self.end_first_silent(domain, "so is the server in its place") || !is_first {
-            // The first one may be what this one waits for, or the machine is slow: a third one would do no better.
-            if let Some(server) = self.servers.all.get_mut(&epoch) {
-                server.progress_at = now;
-            }
-            return;
-        }
-        let kernels_word = self.faults.has_kernels_word(epoch);
-        let cause = if has_sign {
-            let statement = Statement::new("server-status", None, "no answer".to_owned());
-            Cause::Fault(self.testify(epoch, statement))
-        } else {
-            Cause::Silence
-        };
-        self.taint(epoch, cause);
-        self.servers.with(epoch, |server| server.set_silence(Silence::Since(now)));
-        if has_sign && kernels_word {
-            self.servers.hurry(epoch, now + KERNELS_PATIENCE);
-        }
+    /// Whether another server of its domain is silent.
+    pub(in crate::core) fn is_another_silent(&self, domain: DomainId) -> bool {
+        self.all.values().any(|other| other.domain == domain && other.silent().is_some())
+    }
+
+    /// A server that is silent has as long again.
+    pub(in crate::core) fn has_time_again(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.with(epoch, |server| server.progress_at = now);
+    }
+
+    /// A server that is tainted says nothing from now on.
+    pub(in crate::core) fn falls_silent(&mut self, now: Duration, epoch: ServerEpoch) {
+        self.with(epoch, |server| server.set_silence(Silence::Since(now)));
     }
 }

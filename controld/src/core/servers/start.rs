@@ -1,13 +1,14 @@
 //! When a server is started for a domain, when it is ready, and what becomes of starts that fail.
 
-use super::Servers;
 use super::domain::Domain;
 use super::server::{Role, Server, ServerState};
+use super::{Clientele, Servers};
 use crate::core::Policy;
 use crate::core::effect::Turn;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Core, Effect, Peer, Sharing};
+use core::time::Duration;
 use remps_proto::mps::device::DeviceKey;
 use remps_proto::mps::server::Configuration;
 
@@ -100,104 +101,107 @@ impl Servers {
         let domain = self.domain_name(id);
         turn.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
     }
-}
 
-impl Core {
-    /// Starts servers where clients wait, and makes room for them where only one may run.
-    pub(in crate::core) fn advance_domains(&mut self) {
-        let domains: Vec<DomainId> = self.servers.domains.iter().map(|(id, _)| id).collect();
-        for domain in domains {
-            self.dispatch_waiting(domain);
-            self.start_if_wanted(domain);
-        }
-        // A domain that nobody needs is forgotten, its failures with it once they are old.
-        let (servers, clients) = (&self.servers.all, &self.clients);
-        self.servers.domains.retain(|id, domain| {
+    /// A domain that nobody needs is forgotten, its failures with it once they are old.
+    pub(in crate::core) fn forget_unneeded(&mut self, now: Duration, clients: &impl Clientele) {
+        let servers = &self.all;
+        self.domains.retain(|id, domain| {
             domain.requested
-                || clients.are_waiting(id)
-                || domain.retry_at.is_some_and(|at| at > self.turn.now)
+                || clients.waiting(id) > 0
+                || domain.retry_at.is_some_and(|at| at > now)
                 || servers.values().any(|server| server.domain == id)
         });
     }
 
-    fn start_if_wanted(&mut self, id: DomainId) {
-        if self.turn.quit.is_some() {
-            return;
-        }
-        if self.wants_server(id) {
-            self.promote(id);
-            self.start_active(id);
+    /// Starts what a domain needs; `one_fits` where a second server can't start beside a first one.
+    pub(in crate::core) fn start_if_wanted(
+        &mut self,
+        turn: &mut Turn,
+        clients: &impl Clientele,
+        one_fits: bool,
+        id: DomainId,
+    ) {
+        if clients.wants_server(self, id) {
+            self.promote(turn, id);
+            self.start_active(turn, clients, id);
         }
         // Never two starts of one domain at a time.
-        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= self.turn.now);
-        if self.wants_standby(id) && self.servers.domains.get(id).is_some_and(is_time) {
-            if let Some(domain) = self.servers.domains.get_mut(id) {
+        let is_time = |domain: &Domain| domain.standby_retry_at.is_none_or(|at| at <= turn.now);
+        if self.wants_standby(turn, one_fits, id) && self.domains.get(id).is_some_and(is_time) {
+            if let Some(domain) = self.domains.get_mut(id) {
                 domain.standby_retry_at = None;
             }
-            if self.servers.has_room(&self.turn.policy, id, Role::Standby) {
-                self.servers.start_server(&mut self.turn, id, Role::Standby, StartReason::Standby);
+            if self.has_room(&turn.policy, id, Role::Standby) {
+                self.start_server(turn, id, Role::Standby, StartReason::Standby);
             }
         }
     }
 
-    fn start_active(&mut self, id: DomainId) {
-        if let Some(server) = self.server_for_newcomers(id) {
+    fn start_active(&mut self, turn: &mut Turn, clients: &impl Clientele, id: DomainId) {
+        if let Some(server) = self.server_for_newcomers(&turn.policy, id) {
             let is_active = server.is_active();
-            if let Some(domain) = self.servers.domains.get_mut(id) {
+            if let Some(domain) = self.domains.get_mut(id) {
                 domain.requested &= !is_active;
                 // Set by an earlier server's end, when this one was on its way already.
                 domain.retry_at = None;
             }
             return;
         }
-        let Some(domain) = self.servers.domains.get_mut(id) else {
+        let Some(domain) = self.domains.get_mut(id) else {
             return;
         };
-        if domain.retry_at.is_some_and(|at| at > self.turn.now) {
+        if domain.retry_at.is_some_and(|at| at > turn.now) {
             return;
         }
         domain.retry_at = None;
         // A server that a fault has spoilt serves nobody, and its own domain need not wait for its end.
         let is_other = |server: &Server| server.tainted().is_none() || server.domain != id;
-        if self.turn.policy.sharing == Sharing::Single && self.servers.all.values().any(is_other) {
-            self.servers.queue_behind_others(&mut self.turn);
+        if turn.policy.sharing == Sharing::Single && self.all.values().any(is_other) {
+            self.queue_behind_others(turn);
             return;
         }
-        if !self.servers.has_room(&self.turn.policy, id, Role::Active) {
-            self.servers.waits_for_room(&mut self.turn, id);
+        if !self.has_room(&turn.policy, id, Role::Active) {
+            self.waits_for_room(turn, id);
             return;
         }
-        let reason = self.start_reason(id);
-        self.servers.start_server(&mut self.turn, id, Role::Active, reason);
-        if let Some(domain) = self.servers.domains.get_mut(id) {
+        let reason = self.start_reason(clients, id);
+        self.start_server(turn, id, Role::Active, reason);
+        if let Some(domain) = self.domains.get_mut(id) {
             domain.requested = false;
             domain.is_held_up = false;
         }
     }
 
-    pub(in crate::core) fn spawn_failed(&mut self, epoch: ServerEpoch, reason: &str) {
-        if let Some(server) = self.servers.all.remove(&epoch)
-            && !server.is_told_to_end()
-        {
-            let (uid, domain) = (server.uid, self.servers.domain_name(server.domain));
+    /// Whether a start has failed by that.
+    #[must_use]
+    pub(in crate::core) fn spawn_failed(
+        &mut self,
+        turn: &mut Turn,
+        clients: &impl Clientele,
+        epoch: ServerEpoch,
+        reason: &str,
+    ) -> bool {
+        let failed = self.all.remove(&epoch).filter(|server| !server.is_told_to_end());
+        if let Some(server) = &failed {
+            let (uid, domain) = (server.uid, self.domain_name(server.domain));
             let text = reason.to_owned();
-            self.turn.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
-            self.start_failed(&server, reason);
+            turn.record(JournalEvent::ServerStartFailed { epoch, uid, domain, text });
+            self.start_failed(turn, clients, server, reason);
         }
+        failed.is_some()
     }
 
     /// Waits before the next try, and says once a try what is wrong and what happens next.
-    pub(super) fn start_failed(&mut self, server: &Server, reason: &str) {
-        let now = self.turn.now;
-        self.gpus.doubt_gpus(now);
-        let (id, constants) = (server.domain, &self.turn.policy.constants);
-        let Some(domain) = self.servers.domains.get_mut(id) else {
+    pub(super) fn start_failed(&mut self, turn: &mut Turn, clients: &impl Clientele, server: &Server, reason: &str) {
+        let now = turn.now;
+        let (id, constants) = (server.domain, &turn.policy.constants);
+        let Some(domain) = self.domains.get_mut(id) else {
             return;
         };
         let uid = domain.key.uid;
         if server.role == Role::Standby {
             domain.standby_retry_at = Some(now + constants.largest_retry);
-            self.turn.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
+            turn.log(format!("The server that was to stand by for user {uid} failed: {reason}"));
             return;
         }
         let since = now.saturating_sub(constants.breaker_window);
@@ -213,25 +217,27 @@ impl Core {
         domain.retry_at = Some(now + delay);
         let opened = is_broken && !domain.breaker_open;
         domain.breaker_open |= is_broken;
-        let (tries, waiting) = (domain.starts.tries(), self.clients.waiting(id).len());
-        self.turn.log(format!(
+        let (tries, waiting) = (domain.starts.tries(), clients.waiting(id));
+        turn.log(format!(
             "Server for user {uid} failed to start: {reason}. Try {} in {} ms, {waiting} clients wait",
             tries + 1,
             delay.as_millis(),
         ));
         if opened {
-            let domain = self.servers.domain_name(id);
-            self.turn.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
+            let domain = self.domain_name(id);
+            turn.record(JournalEvent::BreakerOpened { uid, domain, failures: tries, retry: delay });
         }
-        self.make_room_for_replacement(id);
+        self.make_room_for_replacement(turn, clients, id);
         // Servers whose clients only they know may have none any longer: they are asked again with every try.
-        for server in self.servers.all.values_mut().filter(|server| server.domain != id) {
-            if matches!(server.state, ServerState::Serving) && !self.clients.are_on(server.epoch) {
+        for server in self.all.values_mut().filter(|server| server.domain != id) {
+            if matches!(server.state, ServerState::Serving) && !clients.are_on(server.epoch) {
                 server.idle_since.get_or_insert(now);
             }
         }
     }
+}
 
+impl Core {
     pub(in crate::core) fn server_hello(&mut self, connection: ConnectionId, peer: Peer) {
         let now = self.turn.now;
         let found = self
@@ -272,13 +278,13 @@ impl Core {
             Role::Standby => {
                 // What it costs is told with its being ready.
                 self.turn.push(Effect::MeasureServer { server: epoch, pid: server });
-                self.promote(id);
+                self.servers.promote(&mut self.turn, id);
             }
         }
         self.turn.save();
         self.ask_for_devices(epoch);
         if self.turn.quit.is_some() {
-            let force_at = self.quit_deadline();
+            let force_at = self.servers.quit_deadline(&self.turn);
             self.servers.drain(&mut self.turn, epoch, force_at, false);
         }
     }

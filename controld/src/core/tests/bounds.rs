@@ -107,7 +107,7 @@ fn who_waits_because_its_user_has_too_many_servers_gets_one_when_another_is_empt
         _ => None,
     });
     let (server, request) = asked.expect("the empty one is asked to go");
-    let reply = Ok(remps_proto::mps::server::Reply::ActiveWorkers(0));
+    let reply = Ok(Reply::ActiveWorkers(0));
     story.feed(Input::Replied { request, reply });
     story.exits(server);
     assert_eq!(story.core.waiting_peer(next), None, "it has a server");

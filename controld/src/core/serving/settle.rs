@@ -21,8 +21,8 @@
 //!
 //! What happens to a client after it has its end of the connection can't be undone.
 
-use super::admission::{BEFORE_CONTEXTS, Client};
 use crate::core::Core;
+use crate::core::clients::client::{BEFORE_CONTEXTS, Client};
 use crate::core::evidence::End;
 use crate::core::ids::{ConnectionId, ServerEpoch};
 use crate::core::servers::server::Server;
@@ -56,16 +56,13 @@ impl Core {
     /// What this client must know of the server; `None` when that is nothing.
     fn word_needed(&self, client: &Client, server: &Server) -> Option<Word> {
         let settle = self.turn.policy.constants.settle_time;
-        let own = self.clients.processes.get(&client.peer.pid).filter(|process| process.server == server.epoch);
+        let own = self.clients.process(client.peer.pid).filter(|process| process.server == server.epoch);
         let connections = own.map_or(0, |process| process.connections);
         if settle.is_zero() || connections > BEFORE_CONTEXTS {
             return None;
         }
-        let others = self
-            .clients
-            .processes
-            .iter()
-            .any(|(pid, process)| *pid != client.peer.pid && process.server == server.epoch);
+        let others =
+            self.clients.processes().any(|(pid, process)| pid != client.peer.pid && process.server == server.epoch);
         let is_recent = |at: Duration| at + settle > client.came_at;
         if !others && !self.faults.has_funerals(server.epoch) && !self.ended_badly(server.epoch).any(is_recent) {
             return None;
@@ -86,7 +83,7 @@ impl Core {
     /// A server is about to be told of a client, and is asked how it is before that where the client needs to know. Gives
     /// the time of the question whose answer the client needs before it has its end.
     pub(super) fn ask_on_the_way(&mut self, connection: ConnectionId, epoch: ServerEpoch) -> Option<Duration> {
-        let (client, server) = (self.clients.connections.get(&connection)?, self.servers.get(epoch)?);
+        let (client, server) = (self.clients.get(connection)?, self.servers.get(epoch)?);
         let word = self.word_needed(client, server)?;
         if server.is_known_sound_since(word.since) {
             return None;
@@ -107,7 +104,7 @@ impl Core {
             .servers
             .iter()
             .any(|server| self.clients.is_open(&self.turn.policy, server) && server.health_asked.is_none());
-        let waiting = self.servers.domains().filter(move |_| is_any).flat_map(|(id, _)| self.clients.waiting(id));
+        let waiting = self.servers.domains().filter(move |_| is_any).flat_map(|(id, _)| self.clients.queue(id));
         waiting.filter_map(|connection: ConnectionId| {
             let client = self.clients.get(connection)?;
             let is_free =

@@ -6,7 +6,7 @@
 //! went to. Taken for one of the other server's, it would be sent back there, and the one that it is on would seem to
 //! have no clients: newcomers would join it without waiting until it is known to be sound.
 
-use super::admission::{Client, Process, Stage, UNCOUNTED};
+use crate::core::clients::client::{Client, Process, Stage, UNCOUNTED};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
@@ -47,7 +47,7 @@ impl Core {
         self.servers.handshake_begins(server);
         self.servers.client_has_end(server);
         let entry = Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server });
-        self.clients.connections.insert(connection, entry);
+        self.clients.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
     }
@@ -55,14 +55,12 @@ impl Core {
     /// Notes that a process was found on this server, and says whether nobody knew it yet. One that is known stays what
     /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
-        if let Some(home) = self.clients.processes.get(&pid).map(|process| process.server) {
+        if let Some(home) = self.clients.process(pid).map(|process| process.server) {
             let is_later = self.went_from_to(home, epoch);
             let is_spared =
                 is_later && self.faults.was_spared(epoch, ProcessKey { pid, start_time: identity.start_time });
-            if let Some(process) = self.clients.processes.get_mut(&pid).filter(|_| is_later) {
-                process.server = epoch;
-                process.connections = UNCOUNTED;
-                process.gpus.is_spared = is_spared;
+            if is_later {
+                self.clients.is_found_on(pid, epoch, is_spared);
                 self.look_at(pid);
             }
             return false;
@@ -78,7 +76,7 @@ impl Core {
             connections: UNCOUNTED,
             gpus: Whereabouts { is_spared, ..Whereabouts::default() },
         };
-        self.clients.processes.insert(pid, process);
+        self.clients.insert_process(pid, process);
         self.look_at(pid);
         true
     }
@@ -88,19 +86,5 @@ impl Core {
     fn went_from_to(&self, first: ServerEpoch, second: ServerEpoch) -> bool {
         let order = |epoch: ServerEpoch| self.servers.get(epoch).map(|server| (!server.can_be_left(), server.epoch));
         order(first) < order(second)
-    }
-
-    /// More is known of a client than when it came, or than a census told.
-    pub(in crate::core) fn identity_known(&mut self, pid: Pid, identity: &Arc<Identity>) {
-        let fits = |known: &Identity| known.start_time == identity.start_time || known.start_time == 0;
-        if let Some(process) = self.clients.processes.get_mut(&pid).filter(|process| fits(&process.identity)) {
-            process.identity = Arc::clone(identity);
-        }
-        for client in
-            self.clients.connections.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity))
-        {
-            client.identity = Arc::clone(identity);
-        }
-        self.faults.identity_known(pid, identity);
     }
 }

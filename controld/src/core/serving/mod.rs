@@ -1,0 +1,11 @@
+//! Which server each client gets, and when: what takes all of what is known of servers, clients and faults.
+//!
+//! | part | decides |
+//! |---|---|
+//! | [`admission`] | which server a client goes to, and who waits |
+//! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
+//! | [`census`] | who is on which server that an earlier daemon had sent there |
+
+mod admission;
+mod census;
+mod settle;
