@@ -1,14 +1,20 @@
 //! A run of a program: what it has, and its operations as calls of the driver, tried again after an error as programs do.
-#![expect(unsafe_code, reason = "host memory is the program's and the driver's at once")]
+
+mod host;
+mod memory;
+
+pub(super) use host::{call_data, mix_on_host, write_word};
+pub(super) use memory::Block;
 
 use super::api::{Answer, Api, Failed};
 use super::base::{Base, Fate, NO_NEIGHBOUR};
 use super::graphs::Made;
 use super::judge::{Bytes, Judge, Wrong as Mistake};
 use super::plan::{Plan, Step};
-use super::program::{BLOCK, BLOCKS, CELL, EVENTS, GRAPHS, LATE, Memory, Place, Program, Queue, STREAMS, What, Wrong};
+use super::program::{BLOCKS, CELL, EVENTS, GRAPHS, LATE, Place, Program, Queue, STREAMS, What, Wrong};
+use host::read_bytes;
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 /// How often a call is made that fails.
 const TRIES: u32 = 4;
@@ -16,20 +22,10 @@ const TRIES: u32 = 4;
 const WILD: u64 = 0x10;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
-/// `CU_MEMHOSTALLOC_PORTABLE`.
-const PORTABLE: u32 = 1;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: u32 = 600;
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
 const MEMORY_TYPE: u32 = 2;
-
-/// Images with a variable of a block's size each, with the name `it`.
-const VARIABLE: &CStr = c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 it[32];\n";
-const CONSTANT: &CStr =
-    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 4 .u32 it[32] = {1, 2, 3, 4};\n";
-const TEXT: &CStr =
-    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 it[128] = {97, 98, 99};\n";
-const NAME: &CStr = c"it";
 
 thread_local! {
     /// The device whose context is current.
@@ -41,15 +37,6 @@ thread_local! {
 struct Stream {
     handle: usize,
     device: u8,
-}
-
-/// Memory of the program's.
-#[derive(Debug, Clone)]
-pub(super) struct Block {
-    pub(super) address: usize,
-    memory: Memory,
-    /// Module or library.
-    owner: usize,
 }
 
 /// What is told of a value that was used: operation, cell.
@@ -75,48 +62,6 @@ pub(super) struct Machine<'a> {
     asserting: [Option<usize>; 2],
     /// When the late thread begins, and whose child it is.
     birth: Option<(usize, u8)>,
-}
-
-/// Words of a host function: address, count, key.
-#[repr(C)]
-struct Call {
-    address: usize,
-    words: usize,
-    key: u32,
-}
-
-/// Data of a host function. It stays: a graph may be launched late.
-pub(super) fn call_data(address: usize, words: usize, key: u32) -> usize {
-    Box::leak(Box::new(Call { address, words, key })) as *const Call as usize
-}
-
-/// The host function.
-pub(super) extern "C" fn mix_on_host(data: *mut c_void) {
-    // SAFETY: it is what `call_data` has made, which is never freed.
-    let call = unsafe { &*data.cast::<Call>() };
-    for index in 0..call.words {
-        let word = std::ptr::with_exposed_provenance_mut::<u32>(call.address + index * 4);
-        // SAFETY: the block lives as long as work on it, by the plan.
-        let value = unsafe { word.read_volatile() };
-        // SAFETY: as above.
-        unsafe { word.write_volatile(value.wrapping_mul(5).wrapping_add(call.key)) };
-    }
-}
-
-/// Writes a word of host memory that others see.
-pub(super) fn write_word(address: usize, value: u32) {
-    // SAFETY: the address is of a page of the process's that is never freed, or of a block that is not freed yet.
-    unsafe { std::ptr::with_exposed_provenance_mut::<u32>(address).write_volatile(value) };
-}
-
-/// Reads bytes of host memory.
-fn read_bytes(address: usize) -> Bytes {
-    let mut bytes = [0; CELL];
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        // SAFETY: the block is not freed yet.
-        *byte = unsafe { std::ptr::with_exposed_provenance::<u8>(address + index).read_volatile() };
-    }
-    bytes
 }
 
 fn none() -> Failed {
@@ -446,90 +391,6 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(())
-    }
-
-    fn read(&self, address: usize, is_own: bool) -> Answer<Bytes> {
-        let mut bytes = [0; CELL];
-        let place = bytes.as_mut_ptr().expose_provenance();
-        if is_own {
-            self.api.cuMemcpyDtoH_v2_ptds(place, address, CELL)?;
-        } else {
-            self.api.cuMemcpyDtoH_v2(place, address, CELL)?;
-        }
-        Ok(bytes)
-    }
-
-    fn copy(&self, to: Place, from: Place, size: usize, on: Queue, is_async: bool, is_generic: bool) -> Answer {
-        let (api, (is_own, stream)) = (self.api, self.on(on)?);
-        let (target, source) = (self.at(to)?, self.at(from)?);
-        match (is_generic, self.is_host(to)?, self.is_host(from)?, is_async, is_own) {
-            (true, _, _, true, false) => api.cuMemcpyAsync(target, source, size, stream),
-            (true, _, _, true, true) => api.cuMemcpyAsync_ptsz(target, source, size, stream),
-            (true, _, _, false, false) => api.cuMemcpy(target, source, size),
-            (true, _, _, false, true) => api.cuMemcpy_ptds(target, source, size),
-            (_, false, true, true, false) => api.cuMemcpyHtoDAsync_v2(target, source, size, stream),
-            (_, false, true, true, true) => api.cuMemcpyHtoDAsync_v2_ptsz(target, source, size, stream),
-            (_, false, true, false, false) => api.cuMemcpyHtoD_v2(target, source, size),
-            (_, false, true, false, true) => api.cuMemcpyHtoD_v2_ptds(target, source, size),
-            (_, true, _, true, false) => api.cuMemcpyDtoHAsync_v2(target, source, size, stream),
-            (_, true, _, true, true) => api.cuMemcpyDtoHAsync_v2_ptsz(target, source, size, stream),
-            (_, true, _, false, false) => api.cuMemcpyDtoH_v2(target, source, size),
-            (_, true, _, false, true) => api.cuMemcpyDtoH_v2_ptds(target, source, size),
-            (_, false, false, true, false) => api.cuMemcpyDtoDAsync_v2(target, source, size, stream),
-            (_, false, false, true, true) => api.cuMemcpyDtoDAsync_v2_ptsz(target, source, size, stream),
-            (_, false, false, false, false) => api.cuMemcpyDtoD_v2(target, source, size),
-            (_, false, false, false, true) => api.cuMemcpyDtoD_v2_ptds(target, source, size),
-        }
-    }
-
-    fn allocate(&self, memory: Memory) -> Answer<Block> {
-        let api = self.api;
-        let (mut address, mut owner, mut size) = (0, 0, 0);
-        match memory {
-            Memory::Device => api.cuMemAlloc_v2(&raw mut address, BLOCK)?,
-            Memory::Pooled => api.cuMemAllocAsync(&raw mut address, BLOCK, 0)?,
-            Memory::Pinned => api.cuMemHostAlloc(&raw mut address, BLOCK, PORTABLE)?,
-            Memory::Pageable => {
-                let words: Box<[u64; BLOCK / 8]> = Box::default();
-                address = Box::into_raw(words).expose_provenance();
-            }
-            Memory::OfLibrary => {
-                api.cuLibraryLoadData(&raw mut owner, VARIABLE.as_ptr(), 0, 0, 0, 0, 0, 0)?;
-                api.cuLibraryGetGlobal(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
-            }
-            Memory::Variable | Memory::Constant | Memory::Text => {
-                let is_of = |kind| memory == kind;
-                let image = if is_of(Memory::Constant) {
-                    CONSTANT
-                } else if is_of(Memory::Text) {
-                    TEXT
-                } else {
-                    VARIABLE
-                };
-                api.cuModuleLoadData(&raw mut owner, image.as_ptr())?;
-                api.cuModuleGetGlobal_v2(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
-            }
-        }
-        if memory.is_host() {
-            // The driver does not promise zeros.
-            (0..BLOCK / 4).for_each(|word| write_word(address + word * 4, 0));
-        }
-        Ok(Block { address, memory, owner })
-    }
-
-    fn free(&self, block: &Block) -> Answer {
-        match block.memory {
-            Memory::Device | Memory::Pooled => self.api.cuMemFree_v2(block.address),
-            Memory::Pinned => self.api.cuMemFreeHost(block.address),
-            Memory::Pageable => {
-                let words = std::ptr::with_exposed_provenance_mut::<[u64; BLOCK / 8]>(block.address);
-                // SAFETY: it was made of a box, and is taken out of the table.
-                drop(unsafe { Box::from_raw(words) });
-                Ok(())
-            }
-            Memory::OfLibrary => self.api.cuLibraryUnload(block.owner),
-            Memory::Variable | Memory::Constant | Memory::Text => self.api.cuModuleUnload(block.owner),
-        }
     }
 
     fn do_wrong(&mut self, wrong: Wrong, on: Queue, device: u8) -> Answer {

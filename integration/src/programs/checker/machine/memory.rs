@@ -1,0 +1,121 @@
+//! Blocks of memory of each kind: how they are made, copied, read and given back.
+#![expect(unsafe_code, reason = "pageable memory is given back as the box that it was")]
+
+use super::super::api::Answer;
+use super::super::judge::Bytes;
+use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
+use super::{Machine, write_word};
+use std::ffi::CStr;
+
+/// `CU_MEMHOSTALLOC_PORTABLE`.
+const PORTABLE: u32 = 1;
+/// Images with a variable of a block's size each, with the name `it`.
+const VARIABLE: &CStr = c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 it[32];\n";
+const CONSTANT: &CStr =
+    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 4 .u32 it[32] = {1, 2, 3, 4};\n";
+const TEXT: &CStr =
+    c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 it[128] = {97, 98, 99};\n";
+const NAME: &CStr = c"it";
+
+/// Memory of the program's.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Block {
+    pub(in super::super) address: usize,
+    pub(super) memory: Memory,
+    /// Module or library.
+    owner: usize,
+}
+
+impl Machine<'_> {
+    pub(super) fn read(&self, address: usize, is_own: bool) -> Answer<Bytes> {
+        let mut bytes = [0; CELL];
+        let place = bytes.as_mut_ptr().expose_provenance();
+        if is_own {
+            self.api.cuMemcpyDtoH_v2_ptds(place, address, CELL)?;
+        } else {
+            self.api.cuMemcpyDtoH_v2(place, address, CELL)?;
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn copy(
+        &self,
+        to: Place,
+        from: Place,
+        size: usize,
+        on: Queue,
+        is_async: bool,
+        is_generic: bool,
+    ) -> Answer {
+        let (api, (is_own, stream)) = (self.api, self.on(on)?);
+        let (target, source) = (self.at(to)?, self.at(from)?);
+        match (is_generic, self.is_host(to)?, self.is_host(from)?, is_async, is_own) {
+            (true, _, _, true, false) => api.cuMemcpyAsync(target, source, size, stream),
+            (true, _, _, true, true) => api.cuMemcpyAsync_ptsz(target, source, size, stream),
+            (true, _, _, false, false) => api.cuMemcpy(target, source, size),
+            (true, _, _, false, true) => api.cuMemcpy_ptds(target, source, size),
+            (_, false, true, true, false) => api.cuMemcpyHtoDAsync_v2(target, source, size, stream),
+            (_, false, true, true, true) => api.cuMemcpyHtoDAsync_v2_ptsz(target, source, size, stream),
+            (_, false, true, false, false) => api.cuMemcpyHtoD_v2(target, source, size),
+            (_, false, true, false, true) => api.cuMemcpyHtoD_v2_ptds(target, source, size),
+            (_, true, _, true, false) => api.cuMemcpyDtoHAsync_v2(target, source, size, stream),
+            (_, true, _, true, true) => api.cuMemcpyDtoHAsync_v2_ptsz(target, source, size, stream),
+            (_, true, _, false, false) => api.cuMemcpyDtoH_v2(target, source, size),
+            (_, true, _, false, true) => api.cuMemcpyDtoH_v2_ptds(target, source, size),
+            (_, false, false, true, false) => api.cuMemcpyDtoDAsync_v2(target, source, size, stream),
+            (_, false, false, true, true) => api.cuMemcpyDtoDAsync_v2_ptsz(target, source, size, stream),
+            (_, false, false, false, false) => api.cuMemcpyDtoD_v2(target, source, size),
+            (_, false, false, false, true) => api.cuMemcpyDtoD_v2_ptds(target, source, size),
+        }
+    }
+
+    pub(super) fn allocate(&self, memory: Memory) -> Answer<Block> {
+        let api = self.api;
+        let (mut address, mut owner, mut size) = (0, 0, 0);
+        match memory {
+            Memory::Device => api.cuMemAlloc_v2(&raw mut address, BLOCK)?,
+            Memory::Pooled => api.cuMemAllocAsync(&raw mut address, BLOCK, 0)?,
+            Memory::Pinned => api.cuMemHostAlloc(&raw mut address, BLOCK, PORTABLE)?,
+            Memory::Pageable => {
+                let words: Box<[u64; BLOCK / 8]> = Box::default();
+                address = Box::into_raw(words).expose_provenance();
+            }
+            Memory::OfLibrary => {
+                api.cuLibraryLoadData(&raw mut owner, VARIABLE.as_ptr(), 0, 0, 0, 0, 0, 0)?;
+                api.cuLibraryGetGlobal(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
+            }
+            Memory::Variable | Memory::Constant | Memory::Text => {
+                let is_of = |kind| memory == kind;
+                let image = if is_of(Memory::Constant) {
+                    CONSTANT
+                } else if is_of(Memory::Text) {
+                    TEXT
+                } else {
+                    VARIABLE
+                };
+                api.cuModuleLoadData(&raw mut owner, image.as_ptr())?;
+                api.cuModuleGetGlobal_v2(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
+            }
+        }
+        if memory.is_host() {
+            // The driver does not promise zeros.
+            (0..BLOCK / 4).for_each(|word| write_word(address + word * 4, 0));
+        }
+        Ok(Block { address, memory, owner })
+    }
+
+    pub(super) fn free(&self, block: &Block) -> Answer {
+        match block.memory {
+            Memory::Device | Memory::Pooled => self.api.cuMemFree_v2(block.address),
+            Memory::Pinned => self.api.cuMemFreeHost(block.address),
+            Memory::Pageable => {
+                let words = std::ptr::with_exposed_provenance_mut::<[u64; BLOCK / 8]>(block.address);
+                // SAFETY: it was made of a box, and is taken out of the table.
+                drop(unsafe { Box::from_raw(words) });
+                Ok(())
+            }
+            Memory::OfLibrary => self.api.cuLibraryUnload(block.owner),
+            Memory::Variable | Memory::Constant | Memory::Text => self.api.cuModuleUnload(block.owner),
+        }
+    }
+}
