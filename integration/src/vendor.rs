@@ -77,12 +77,6 @@ impl Vendor {
         self.root.join(release.branch()).join("usr/lib/x86_64-linux-gnu/nvidia/current")
     }
 
-    /// The manual page of a release, compressed.
-    #[must_use]
-    pub fn man_page(&self, release: Release) -> PathBuf {
-        self.root.join(release.branch()).join("usr/share/man/man1/nvidia-cuda-mps-control.1.gz")
-    }
-
     fn complete(&self) -> bool {
         Release::ALL.into_iter().all(|release| self.control(release).is_file() && self.done(release).is_file())
     }

@@ -35,8 +35,6 @@ pub const SM_PARTITION_USAGE: &str =
     "Failed: expected sm_partition add DEVICE CHUNKS or sm_partition rm DEVICE PARTITION";
 /// In the log only: a question for a limit that is not set.
 pub const LOG_NO_DEFAULT_LIMIT: &str = "No default pinned memory limit set for the device!";
-/// In the log only: `Removed Shm file at `, with nothing behind it when the server made none.
-pub const LOG_REMOVED_SHM: &str = "Removed Shm file at ";
 
 /// What a server does, as `get_server_status` says it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -190,12 +188,6 @@ pub fn partition_refused(chunks: u32) -> String {
     format!(
         "Failed to fulfill the requested SM partition of {chunks} chunks, error CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION"
     )
-}
-
-/// `sm_partition rm` that removed a partition; the vendor's text is not known, the words are those of its version 3.
-#[must_use]
-pub fn partition_removed(device: &str, partition: &str) -> String {
-    format!("Partition {device}/{partition} deleted")
 }
 
 #[cfg(test)]
