@@ -79,6 +79,22 @@ def crowd(daemon, count=CROWD, **options):
     return clients
 
 
+def alive_after(clients, moment, seconds=10):
+    """Those that live on after this moment: each has told of a step since, or has ended. One that does neither within
+    so many seconds more lives and is stuck, which its longest step shows."""
+
+    def is_known(client):
+        client.read()
+        steps = (line["seen"] for line in client.lines if line["event"] == "progress")
+        return client.process.poll() is not None or any(seen >= moment for seen in steps)
+
+    try:
+        until(lambda: all([is_known(client) for client in clients]), moment - time.monotonic() + seconds, "a step or an end")
+    except Failed:
+        pass
+    return [client for client in clients if client.process.poll() is None]
+
+
 def longest_ms(client, since):
     """The longest step that the client has reported after this moment."""
     client.read()
@@ -395,9 +411,8 @@ def killed_in_kernel(ours, theirs, times=100, their_times=10):
                 at = time.monotonic()
                 victim.process.kill()
                 victim.process.wait()
-                # Longer than the kernel: what its end does to the others is seen.
-                time.sleep(0.9)
-                living = [client for client in clients if client.process.poll() is None]
+                # After the kernel: what its end does to the others is seen.
+                living = alive_after(clients, at + 0.9)
                 alive, died = alive + len(living), died + len(clients) - len(living)
                 stalls += [longest_ms(client, at) for client in living]
                 if len(living) < len(clients):
@@ -468,8 +483,7 @@ def killed_beside_eight(ours, times=100):
                 at = time.monotonic()
                 victim.process.kill()
                 victim.process.wait()
-                time.sleep(0.8)
-                stalls += [longest_ms(client, at) for client in clients if client.process.poll() is None]
+                stalls += [longest_ms(client, at) for client in alive_after(clients, at + 0.8)]
                 if kill % 10 == 9:
                     look(kill + 1)
             if name == "given back":
@@ -544,8 +558,7 @@ def out_of_memory(ours, theirs, times=15):
                     (group / "memory.max").write_text(str(1 << 30))
                     victim.process.wait(20)
                     eater.wait(20)
-                    time.sleep(1.4)
-                    living = [client for client in clients if client.process.poll() is None]
+                    living = alive_after(clients, time.monotonic() + 1.4)
                     alive, died = alive + len(living), died + len(clients) - len(living)
                     settled(clients, 10)
                     if subject is ours:
@@ -592,8 +605,7 @@ def killed_in_endless_kernel(ours, theirs, times=20):
             victim.wait("launched")
             victim.process.kill()
             victim.process.wait()
-            time.sleep(1.0)
-            alive.append(sum(client.process.poll() is None for client in clients))
+            alive.append(len(alive_after(clients, time.monotonic() + 1.0)))
             settled(clients, 10)
     return {
         "ours": {
@@ -655,9 +667,7 @@ def other_domain(ours, theirs, times=10):
                 culprit.wait("launched")
                 at = time.monotonic()
                 settled([culprit, *clients], 10)
-                time.sleep(0.6)
-                apart.read()
-                if apart.process.poll() is None:
+                if alive_after([apart], time.monotonic() + 0.6):
                     alive += 1
                     stalls.append(longest_ms(apart, at))
                     later = [line for line in apart.lines if line["event"] == "progress" and line["seen"] >= at]
