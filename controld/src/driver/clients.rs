@@ -4,9 +4,9 @@ pub(super) mod handover;
 
 use super::Driver;
 use super::events::Event;
-use super::processes::kernel_pid;
+use super::processes::{kernel_pid, known_at_once};
 use crate::core::{ConnectionId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
-use crate::io::process::{open_same, pid_namespace_inode, start_time, uid_of};
+use crate::io::process::{open_same, pid_namespace_inode, uid_of};
 use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
 use nix::sys::signal::Signal;
@@ -16,11 +16,6 @@ use std::time::Duration;
 
 /// How long clients are read for an answer to `ps`.
 const PS_DEADLINE: Duration = Duration::from_secs(1);
-
-/// What the kernel tells of a process without its help, so that it can't hold anybody up.
-pub(super) fn known_at_once(pid: Pid) -> Arc<Identity> {
-    Arc::new(Identity { start_time: start_time(kernel_pid(pid)).unwrap_or_default(), ..Identity::default() })
-}
 
 /// A row with the namespace, which the kernel knows.
 fn in_namespace(row: ClientRow) -> ClientRow {

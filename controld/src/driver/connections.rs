@@ -156,7 +156,10 @@ impl Driver {
             }
             Role::UI => {
                 // A session does not outlive the daemon: nobody could say which of its commands were done.
-                let rights = self.connections.remove(connection).map(|known| self.rights_of(&known, peer));
+                let rights = self
+                    .connections
+                    .remove(connection)
+                    .map(|known| self.rights_of(&known.socket, known.privileged, peer));
                 self.successor.release(connection.0);
                 let _ = socket.discard();
                 let rights = rights.unwrap_or_default();

@@ -2,8 +2,10 @@
 
 use super::Driver;
 use super::events::Event;
+use super::following::Following;
 use super::successor::HolderNews;
 use super::successor::notes::Stage;
+use super::turn::{Told, Turn};
 use super::vault::{Keeper, VaultNews};
 use super::witnesses::Sign;
 use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
@@ -195,6 +197,51 @@ impl Driver {
             Event::Devices { devices } => {
                 let told = self.listing.done(&devices);
                 self.told(told);
+            }
+        }
+    }
+}
+
+impl Driver {
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Following, &mut Keeper, &mut Turn<'_>) -> T) -> T {
+        let now = self.now();
+        let mut turn = Turn::new(&self.core, &self.successor, now);
+        let done = act(&mut self.witnesses.following, &mut self.vault, &mut turn);
+        let told = turn.into_told();
+        self.told(told);
+        done
+    }
+
+    /// Has those do something who follow clients, and passes on what they tell.
+    pub(super) fn following<T>(&mut self, act: impl FnOnce(&mut Following, &mut Turn<'_>) -> T) -> T {
+        self.turn(|following, _, turn| act(following, turn))
+    }
+
+    /// Has the vault do something, and passes on what it tells.
+    pub(super) fn vault<T>(&mut self, act: impl FnOnce(&mut Keeper, &mut Turn<'_>) -> T) -> T {
+        self.turn(|_, vault, turn| act(vault, turn))
+    }
+
+    /// Passes on what somebody has told.
+    pub(super) fn told(&mut self, told: impl IntoIterator<Item = Told>) {
+        for told in told {
+            match told {
+                Told::Input(input) => self.feed(input),
+                Told::Line(line) => self.say(&line),
+                Told::Event(event) => self.record(&event),
+                Told::Missing(witness, process, why) => {
+                    let told = self.witnesses.is_missing(witness, process, why);
+                    self.told(told);
+                }
+                Told::Heard(witness) => {
+                    let told = self.witnesses.is_found(witness);
+                    self.told(told);
+                }
+                // Unless it has left meanwhile.
+                Told::LookedAt(connection, peer) if self.connections.has(connection) => {
+                    self.client_arrived(connection, peer);
+                }
+                Told::LookedAt(..) => {}
             }
         }
     }

@@ -1,7 +1,5 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
-use super::handshake::Refusal;
-use super::servers::Extent;
 use crate::core::Device;
 use crate::core::{
     ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
@@ -20,6 +18,37 @@ use tokio::sync::mpsc;
 
 /// Events that may wait for the driver before their tasks do.
 const QUEUE: usize = 1024;
+
+/// What a connection did not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It closed, or sent something else than credentials: `libcuda`'s probe does that before every real connection.
+    Credentials,
+    /// It gave credentials, but no role.
+    Role,
+    /// A server gave no hello.
+    Hello,
+}
+
+impl Refusal {
+    /// The vendor's log line.
+    pub(super) fn line(self) -> &'static str {
+        match self {
+            Self::Credentials => "User did not send valid credentials",
+            Self::Role => "Unable to read new connection type information",
+            Self::Hello => "Unable to read server information",
+        }
+    }
+}
+
+/// For whom a server is.
+#[derive(Debug, Clone)]
+pub(super) struct Extent {
+    /// Whether it serves all users.
+    pub(super) multi_user: bool,
+    /// The GPU or MIG instance that it may use, if not all that the daemon may.
+    pub(super) gpu: Option<String>,
+}
 
 /// Something that a task has seen.
 #[derive(Debug)]

@@ -16,18 +16,19 @@
 //! closed when the core has no use for them.
 
 mod closed;
+mod earlier;
 mod ends;
 mod given;
 mod hearing;
 
 use super::events::{Event, Events};
 use super::processes::kernel_pid;
-use super::successor::copies::Earlier;
 use super::turn::{Told, Turn};
 use crate::core::{ConnectionId, Input, Peer, ProcessKey};
 use crate::io::process::open_same;
 use crate::patience::patient;
 use crate::witness::uvm::{AttachError, Attached, Copies, Uvm};
+use earlier::Earlier;
 use hearing::Hearing;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};

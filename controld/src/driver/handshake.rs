@@ -3,7 +3,7 @@
 //! The holder has greeted the peer already. The role is only looked at here and taken away by the driver, after it has
 //! noted it with the holder: a daemon killed in between leaves a connection whose next packet still says what it is.
 
-use super::events::{Event, Events};
+use super::events::{Event, Events, Refusal};
 use crate::core::{ConnectionId, Peer};
 use crate::failpoint::reached;
 use crate::io::seqpacket::SeqPacket;
@@ -22,28 +22,6 @@ const ROLE_TIMEOUT: Duration = Duration::from_secs(120);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Larger than every packet of a handshake.
 const CAPACITY: usize = 1024;
-
-/// What a connection did not give.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It closed, or sent something else than credentials: `libcuda`'s probe does that before every real connection.
-    Credentials,
-    /// It gave credentials, but no role.
-    Role,
-    /// A server gave no hello.
-    Hello,
-}
-
-impl Refusal {
-    /// The vendor's log line.
-    pub(super) fn line(self) -> &'static str {
-        match self {
-            Self::Credentials => "User did not send valid credentials",
-            Self::Role => "Unable to read new connection type information",
-            Self::Hello => "Unable to read server information",
-        }
-    }
-}
 
 async fn role(socket: &SeqPacket) -> Result<(Role, Peer), Refusal> {
     // A successor of a killed daemon may find the credentials gone already.

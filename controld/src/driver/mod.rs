@@ -47,6 +47,7 @@ mod start;
 mod successor;
 mod turn;
 mod vault;
+mod watching;
 mod witnesses;
 
 use crate::core::{Core, Input, Uid};

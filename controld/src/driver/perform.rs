@@ -1,7 +1,7 @@
 //! How each effect is done.
 
+use super::events::Extent;
 use super::following::Following;
-use super::servers::Extent;
 use super::sessions::conversation::ToSession;
 use super::{ConnectionNote, Driver, Kind, Stage, gpus, keys};
 use crate::core::{ConnectionId, Effect, Input, JournalEvent, ServerEpoch, SessionId};

@@ -1,7 +1,7 @@
 //! Servers' processes: those that this daemon has started, and those of an earlier one.
 
 use super::Driver;
-use super::events::{Event, Events};
+use super::events::{Event, Events, Extent};
 use super::processes::{core_pid, kernel_pid};
 use super::successor::{Successor, keys};
 use crate::core::{ExitCause, Input, Peer, Pid, ServerEpoch, ServerSignal, Uid};
@@ -51,15 +51,6 @@ impl RunningServer {
             Process::Adopted(process) => process.signal(Some(signal)),
         }
     }
-}
-
-/// For whom a server is.
-#[derive(Debug, Clone)]
-pub(super) struct Extent {
-    /// Whether it serves all users.
-    pub(super) multi_user: bool,
-    /// The GPU or MIG instance that it may use, if not all that the daemon may.
-    pub(super) gpu: Option<String>,
 }
 
 /// All of them.

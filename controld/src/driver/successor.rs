@@ -8,7 +8,6 @@
 //! | [`copies`] | copies of clients' UVM descriptors |
 //! | [`restore`] | what a daemon finds that starts where the one before stopped |
 
-pub(super) mod copies;
 mod hold;
 pub(super) mod keys;
 pub(super) mod notes;

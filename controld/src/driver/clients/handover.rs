@@ -16,8 +16,8 @@
 //! first three packets: seen to be harmless with the credentials doubled.
 
 use crate::core::{ConnectionId, Input, Peer, ServerEpoch};
-use crate::driver::clients::known_at_once;
 use crate::driver::events::{Event, Events};
+use crate::driver::processes::known_at_once;
 use crate::driver::successor::keys;
 use crate::driver::successor::notes::{ConnectionNote, Stage};
 use crate::driver::{Driver, handshake};

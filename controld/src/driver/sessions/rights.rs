@@ -9,7 +9,7 @@
 
 use crate::core::{Namespace, Peer, Rights};
 use crate::driver::Driver;
-use crate::driver::connections::Connection;
+use crate::io::seqpacket::SeqPacket;
 use crate::witness::peer;
 
 /// Why a user who has the owner's number is not the owner.
@@ -29,8 +29,8 @@ enum Lack {
 
 impl Driver {
     /// What the peer of a connection may do that has said it is a command line.
-    pub(in crate::driver) fn rights_of(&self, connection: &Connection, peer: Peer) -> Rights {
-        let connected = peer::look(&connection.socket.as_ref()).inspect_err(|error| {
+    pub(in crate::driver) fn rights_of(&self, socket: &SeqPacket, is_privileged: bool, peer: Peer) -> Rights {
+        let connected = peer::look(&socket).inspect_err(|error| {
             tracing::debug!(pid = peer.pid, %error, "who opened a session can't be looked at");
         });
         let (found, place) = match connected {
@@ -38,7 +38,7 @@ impl Driver {
             Err(_) => (None, crate::core::Place::default()),
         };
         let lack = match found {
-            _ if !connection.privileged => Some(Lack::Socket),
+            _ if !is_privileged => Some(Lack::Socket),
             None => Some(Lack::Unseen),
             Some(found) if !self.is_owner(found.uid) => Some(Lack::Socket),
             Some(_) if place.user != Namespace::Own => Some(Lack::UserNamespace),
