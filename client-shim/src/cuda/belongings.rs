@@ -1,20 +1,20 @@
 //! Which of the process's descriptors the driver has opened.
 //!
 //! The driver opens files when it is initialised and when it makes a context. What is there after such a call and was
-//! not there before it, is the driver's, if the process had no other thread that could have opened it. Where there were
-//! others only such files count as no program opens in passing:
+//! not there before it, is the driver's, if the process had no other thread that could have opened it, or if the copy
+//! has opened it by a function that takes note ([`resources`]).
 //!
-//! | file | with other threads |
+//! Where there were other threads, and nobody could take note, only such files count as no program opens in passing:
+//!
+//! | file | |
 //! |---|---|
 //! | `/dev/nvidia…` | the driver's |
 //! | a socket of the kind that MPS speaks over (local, `SOCK_SEQPACKET`), or with the driver's name | the driver's |
 //! | a pipe of which this process has one end: the other one is a server's | the driver's |
 //! | anything else | nobody's, and stays open |
 //!
-//! Of a copy that this library has loaded itself it is known of most which it has opened
-//! ([`resources`](super::resources)): those are its own, too.
-//!
-//! A descriptor is remembered with its file, and is not touched once another file has its number.
+//! A descriptor is remembered with its file, and is not touched once another file has its number. None of them goes to a
+//! program that this one begins, and none to a forked child ([`children`]).
 #![expect(unsafe_code, reason = "descriptors of the process are looked at by number")]
 
 use std::{
@@ -24,6 +24,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use super::{children, resources};
 use crate::process::descriptors;
 
 /// Which file a descriptor is of: device and inode.
@@ -81,9 +82,37 @@ impl Drop for Ours {
     }
 }
 
-static LIVING: Mutex<Option<Belongings>> = Mutex::new(None);
+/// What the copies have.
+#[derive(Debug)]
+pub(crate) struct Living {
+    living: Belongings,
+    /// What the last one that has died had, whether it is cut off yet or not.
+    dead: BTreeMap<c_int, Identity>,
+    /// Calls under way that open files.
+    intervals: usize,
+}
 
-fn living() -> MutexGuard<'static, Option<Belongings>> {
+impl Living {
+    /// All descriptors that the driver has, or had.
+    pub(super) fn all(&self) -> impl Iterator<Item = (c_int, Identity)> {
+        let all = self.living.descriptors.iter().chain(&self.dead);
+        all.map(|(number, identity)| (*number, *identity))
+    }
+
+    /// Whether a copy is opening files now.
+    pub(super) fn is_in_an_interval(&self) -> bool {
+        self.intervals > 0
+    }
+}
+
+static LIVING: Mutex<Living> = Mutex::new(Living {
+    living: Belongings { descriptors: BTreeMap::new(), threads: BTreeSet::new() },
+    dead: BTreeMap::new(),
+    intervals: 0,
+});
+
+/// What the copies have, which nobody changes as long as it is held.
+pub(super) fn living() -> MutexGuard<'static, Living> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -113,16 +142,24 @@ pub(crate) struct Interval {
 impl Interval {
     /// Begins before the call. `None` if nobody will ask.
     pub(crate) fn begin() -> Option<Self> {
-        crate::process::settings::is_replaying().then(Self::begin_anyway)
+        crate::process::settings::is_replaying().then(|| {
+            resources::lead_first();
+            children::have_nothing();
+            Self::begin_anyway()
+        })
     }
 
     pub(crate) fn begin_anyway() -> Self {
         let threads = numbers("/proc/self/task");
-        let known = living().as_ref().map(|of| of.threads.clone()).unwrap_or_default();
+        let known = {
+            let mut living = living();
+            living.intervals += 1;
+            living.living.threads.clone()
+        };
         let (own, ours) = (own_number(), ours().clone());
         let is_known = |thread: &c_int| *thread == own || known.contains(thread) || ours.contains(thread);
         let is_alone = threads.iter().all(is_known);
-        super::resources::forget_opened();
+        resources::forget_opened();
         Self { before: snapshot(), is_alone }
     }
 
@@ -134,17 +171,27 @@ impl Interval {
             .filter(|(number, open)| self.before.get(number).is_none_or(|before| before.identity != open.identity))
             .map(|(number, open)| (*number, open))
             .collect();
-        let noted = super::resources::opened();
+        let opened = resources::opened();
         let mut living = living();
-        let living = living.get_or_insert_default();
         for (number, open) in &new {
-            let ends = after.values().filter(|other| other.identity == open.identity).count();
-            let is_noted = noted.get(number) == Some(&open.identity);
-            if is_noted || self.is_alone || is_drivers(*number, open, ends) {
-                living.descriptors.insert(*number, open.identity);
+            let ends = || after.values().filter(|other| other.identity == open.identity).count();
+            let is_opened = match &opened {
+                Some(opened) => opened.get(number) == Some(&open.identity),
+                None => is_drivers(*number, open, ends()),
+            };
+            if is_opened || self.is_alone {
+                living.living.descriptors.insert(*number, open.identity);
+                // SAFETY: the driver's number, for a file that another program has no use for.
+                unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) };
             }
         }
-        living.threads = if self.is_alone { numbers("/proc/self/task") } else { BTreeSet::new() };
+        living.living.threads = if self.is_alone { numbers("/proc/self/task") } else { BTreeSet::new() };
+    }
+}
+
+impl Drop for Interval {
+    fn drop(&mut self) {
+        living().intervals -= 1;
     }
 }
 
@@ -172,17 +219,17 @@ fn is_drivers_socket(number: c_int) -> bool {
 
 /// The copy has closed one of its descriptors: another one of the same file may get the number.
 pub(crate) fn is_closed(number: c_int) {
-    if let Some(living) = living().as_mut() {
-        living.descriptors.remove(&number);
-    }
+    living().living.descriptors.remove(&number);
 }
 
 /// The living copy is dead: what it had.
 pub(crate) fn take() -> Belongings {
-    mem::take(&mut *living()).unwrap_or_default()
+    let mut living = living();
+    living.dead = living.living.descriptors.clone();
+    mem::take(&mut living.living)
 }
 
 /// The copy of before lives on.
 pub(crate) fn put_back(belongings: Belongings) {
-    *living() = Some(belongings);
+    living().living = belongings;
 }

@@ -33,7 +33,7 @@ use crate::{
     cuda::{
         functions::{self, lookup::cuInit},
         library,
-        resources::Owner,
+        resources::{self, Owner},
     },
     process::{glibc, imports},
 };
@@ -244,15 +244,16 @@ pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
 pub(crate) struct Before {
     addresses: Vec<*mut c_void>,
     library: *mut c_void,
+    noted: Option<Owner>,
 }
 
 impl Copy {
     /// Has every function found in this copy. The gate is closed and nobody is inside.
     pub(crate) fn take_over(self) -> Before {
-        let library = library::exchange_library(self.handle);
+        let (library, noted) = (library::exchange_library(self.handle), resources::note(self.owner));
         let addresses =
             functions::all().map(|function| function.exchange(|| library::find(self.handle, function.name))).collect();
-        Before { addresses, library }
+        Before { addresses, library, noted }
     }
 
     /// It has everything that the one before had.
@@ -274,6 +275,7 @@ impl Before {
     /// Has every function found in the copy of before. The gate is closed and nobody is inside.
     pub(crate) fn restore(self) {
         library::exchange_library(self.library);
+        resources::note(self.noted);
         for (function, address) in functions::all().zip(self.addresses) {
             function.restore(address);
         }

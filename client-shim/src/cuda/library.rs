@@ -137,6 +137,11 @@ pub(crate) fn is_driver_known() -> bool {
     !KEPT.load(Ordering::Acquire).is_null()
 }
 
+/// A handle of the library that functions are looked up in, if one was found.
+pub(crate) fn known() -> Option<*mut c_void> {
+    Some(KEPT.load(Ordering::Acquire)).filter(|handle| !handle.is_null())
+}
+
 /// A handle of the library that the first hooked function was found in.
 static KEPT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 

@@ -20,6 +20,7 @@ pub(crate) mod call;
 pub(crate) mod arguments;
 pub(crate) mod belongings;
 pub(crate) mod buffer;
+pub(crate) mod children;
 pub(crate) mod copies;
 pub(crate) mod errors;
 #[macro_use]

@@ -28,7 +28,7 @@ use std::{
 
 use super::{
     CONSTANT_RANGES,
-    amputation::{self, Cut},
+    amputation::{self, Cut, Mapped},
     memory::{Failed, Memory, Renamed, checked},
     objects::Objects,
     refusal::{Refusal, obstacles},
@@ -261,7 +261,7 @@ fn exchange(
     reached("copy-found");
     clock.ended(Step::File, recovery);
 
-    let mapped = amputation::mappings();
+    let mapped = Mapped::now();
     let dead = belongings::take();
     let interval = belongings::Interval::begin_anyway();
     let loaded = copies::load(&file, recovery.count);
@@ -293,7 +293,7 @@ fn exchange(
             // What the fresh copy has is given back, and the dead one answers the program as it would have.
             before.restore();
             private::restore(&led);
-            let cut = amputation::perform(&belongings::take(), Vec::new(), &[], &[]);
+            let cut = amputation::perform(&belongings::take(), Vec::new(), &Mapped::Kept, &[]);
             belongings::put_back(dead);
             std::mem::forget(listeners);
             copies::prepare(Some(fresh.discarded(cut.descriptors)));

@@ -15,6 +15,7 @@ use sim_wire::script::Script;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Where the first copy's handles are. Nothing else of a process is near.
 const FIRST: usize = 0x5200_0000_0000;
@@ -69,12 +70,14 @@ pub(crate) fn first_handle() -> usize {
     copy().base
 }
 
-/// What a test wants: `COPY:FUNCTION`, with `:NUMBER` for another call of it than the first.
+/// What a test wants: `COPY:FUNCTION`, with `:NUMBER` for another call of it than the first, and `:MILLISECONDS` for a
+/// stay that ends.
 #[derive(Debug)]
 struct Wanted {
     copy: usize,
     function: String,
     call: usize,
+    time: Option<Duration>,
     seen: AtomicUsize,
 }
 
@@ -83,7 +86,9 @@ impl Wanted {
         let mut parts = text.split(':');
         let (copy, function) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
         let call = parts.next().map_or(Some(1), |number| number.parse().ok())?;
-        Some(Self { copy, function, call, seen: AtomicUsize::new(0) })
+        let time =
+            parts.next().map_or(Some(None), |time| time.parse().ok().map(|time| Some(Duration::from_millis(time))))?;
+        Some(Self { copy, function, call, time, seen: AtomicUsize::new(0) })
     }
 
     fn is_now(&self, function: &str) -> bool {
@@ -110,9 +115,10 @@ pub(crate) fn before(function: &str) -> Outcome {
         // It cannot fail for this process itself.
         let _ended = raise(Signal::SIGKILL);
     }
-    if stay.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
-        loop {
-            std::thread::park();
+    if let Some(stay) = stay.as_ref().filter(|wanted| wanted.is_now(function)) {
+        let end = stay.time.map(|time| Instant::now() + time);
+        while end.is_none_or(|end| Instant::now() < end) {
+            std::thread::park_timeout(Duration::from_millis(1));
         }
     }
     if fail.as_ref().is_some_and(|wanted| wanted.is_now(function)) {

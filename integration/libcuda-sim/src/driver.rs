@@ -13,6 +13,7 @@ use crate::stream::Event;
 use crate::used::Used;
 use crate::uvm::{self, Descriptor};
 use crate::vmm::{self, Allocation};
+use crate::wakers;
 use remps_proto::mps::client::PROCESS_CONTEXT;
 use sim_wire::fault;
 use sim_wire::hardware::{self, Device};
@@ -162,6 +163,7 @@ pub(crate) fn initialise() -> Outcome {
     let daemon = mps::probe(&path)?.then_some(path);
     let process_link = daemon.as_deref().map(|path| ProcessLink::connect(path, &descriptor)).transpose()?;
     uvm::listen()?;
+    wakers::open()?;
     let (own_trap, own_memory_fault) =
         if daemon.is_some() { (fault::OWN_TOLD, fault::OWN_TOLD) } else { (fault::OWN, fault::SPREAD) };
     let driver = Driver {

@@ -7,6 +7,7 @@
 
 use crate::codes::{Code, Outcome};
 use crate::driver::{Driver, Tables};
+use crate::entry::capture::Begun;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -108,8 +109,10 @@ pub(crate) struct Step {
 pub(crate) struct Capture {
     pub(crate) graph: usize,
     pub(crate) last: Vec<usize>,
-    /// The capture began on it.
-    pub(crate) is_origin: bool,
+    /// By whom it was begun, if it was on this stream.
+    pub(crate) begun: Option<Begun>,
+    /// A call has broken it that was forbidden meanwhile.
+    pub(crate) is_broken: bool,
 }
 
 /// All of them.

@@ -12,7 +12,7 @@
 //! - `--faults oob,trap`: after a first round it does wrong itself, once for each kind, and goes on: a line `fault` says
 //!   what the call answered that found out, and what came after.
 //! - `--recoveries N`: it does rounds until it was recovered so often from the faults of others, for `--seconds` at most
-//!   (30 else); a line `recovered` each. Between rounds it is idle; with `--busy` it always has work on its way, and with
+//!   (30 else); a line `recovered` each, and a line `beat` each second that it waits for one. Between rounds it is idle; with `--busy` it always has work on its way, and with
 //!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
 //!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
 //! - `--settings` sets flags, limits and attributes of its context and streams.
@@ -29,6 +29,8 @@
 //! - `--resources` tells after each recovery how many descriptors, threads, mappings and so on the process has.
 //! - `--maps FOLDER` writes `/proc/self/maps` and the list of descriptors there before and after each recovery.
 //!
+//! At `SIGUSR2` each thread writes its stack to standard error.
+//!
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
 //! right in every round, and whatever a lost kernel may have changed was told to be in doubt.
 
@@ -40,6 +42,7 @@ mod pools;
 mod private;
 mod scenes;
 mod settings;
+mod stacks;
 mod stored;
 mod variables;
 mod worker;
@@ -63,6 +66,8 @@ use workload::Workload;
 const WILD: u64 = 0x10;
 /// How long others' faults are waited for.
 const SECONDS: u64 = 30;
+/// Between two signs of life of a program that waits for a fault.
+const BETWEEN_BEATS: Duration = Duration::from_secs(1);
 /// Between two rounds of an idle program.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
 
@@ -156,6 +161,7 @@ impl Options {
 #[must_use]
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
+    stacks::answer();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
                     [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
@@ -345,9 +351,14 @@ impl<'a> Probe<'a> {
             self.workload.leave_a_tail()?;
             self.report.say("tail", json!({}));
         }
+        let mut beat = Instant::now() + BETWEEN_BEATS;
         while count() == before {
             if Instant::now() > deadline {
                 return Err(failed("--recoveries", "no fault has come in time"));
+            }
+            if Instant::now() > beat {
+                beat += BETWEEN_BEATS;
+                self.report.say("beat", json!({ "recoveries": before, "rounds": self.workload.rounds() }));
             }
             if let Err(error) = self.step() {
                 if count() == before {

@@ -12,4 +12,5 @@ mod scenes;
 mod steps;
 mod survivor;
 mod vault;
+mod without_end;
 mod word;

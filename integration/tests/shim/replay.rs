@@ -22,7 +22,7 @@ pub(super) fn finished(command: &mut Command) -> Finished {
 }
 
 /// All lines of this event.
-fn events(finished: &Finished, event: &str) -> Vec<Value> {
+pub(super) fn events(finished: &Finished, event: &str) -> Vec<Value> {
     let lines = finished.stdout_text();
     let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.filter(|line| line["event"] == event).collect()
@@ -307,30 +307,5 @@ fn killed_at_any_step_a_program_leaves_its_neighbours_unharmed() {
             assert_eq!(killed.signal, Some(9), "{subject}: {step}: {killed:?}");
             assert_eq!(error_of(&sim.run("mps-first-alloc", &[])), None, "{subject}: {step}: the next one is served");
         }
-    });
-}
-
-/// As often as a program has faults, and more often than the driver has places for copies of itself.
-#[test]
-fn a_hundred_and_fifty_recoveries_leave_no_more_behind_than_ten() {
-    once(|subject| {
-        let sim = Sim::new(subject, &[]);
-        let kinds: Vec<&str> = ["oob", "trap", "misaligned", "assert"].into_iter().cycle().take(150).collect();
-        let arguments = ["--light", "--resources", "--faults", &kinds.join(",")];
-        let finished = finished(&mut replaying(&sim, &arguments));
-        is_whole(&finished, 150, "many recoveries");
-        let faults = events(&finished, "fault");
-        let [tenth, last] = [&faults[9]["resources"], &faults[149]["resources"]];
-        let grown = |resource: &str| {
-            let of = |counts: &Value| counts[resource].as_i64().expect("a number");
-            of(last) - of(tenth)
-        };
-        for resource in ["descriptors", "threads", "libraries"] {
-            assert_eq!(grown(resource), 0, "{resource}: {tenth}, then {last}");
-        }
-        // Where two mappings touch they count as one.
-        assert!(grown("mappings") <= 2, "{tenth}, then {last}");
-        // Of host memory a page here and there: handles that the program has asked for, the heaps' own lists.
-        assert!(grown("resident_kib") < 8 << 10, "{tenth}, then {last}");
     });
 }

@@ -6,7 +6,7 @@ use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
 use integration::shim;
 use integration::sim::{Sim, error_of, find_event};
-use integration::under_test::{Subject, once};
+use integration::under_test::{Skipped, Subject, once};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -148,5 +148,47 @@ fn host_memory_that_lost_work_may_have_written_is_in_doubt_until_the_program_has
         assert_eq!((&heard["has_host"], &heard["has_device"]), (&true.into(), &true.into()), "{subject}: {line}");
         assert_eq!((&heard["is_same"], &heard["after_it_was_read"]), (&true.into(), &0.into()), "{subject}: {line}");
         assert_eq!(heard["sound"], 0, "{subject}: {line}");
+    });
+}
+
+/// Plays a scene with faults of the program's own, without MPS; its line.
+fn play_alone(subject: &Subject, name: &str, variables: &[(&str, &str)]) -> Value {
+    let sim = Sim::new(subject, variables);
+    let finished = super::replay::finished(&mut super::replay::replaying(&sim, &["--scene", name]));
+    assert_eq!(error_of(&finished), None, "{subject}: {name}: {finished:?}");
+    find_event(&finished.stdout_text(), "scene").unwrap_or_else(|| panic!("{subject}: {name}: {finished:?}"))
+}
+
+/// What a call answers that finds a fault of the program's own, and the next one.
+const FOUND: [u32; 2] = [719, 0];
+
+#[test]
+fn files_and_mappings_that_are_not_the_drivers_are_left_alone() {
+    once(|subject| {
+        // The second device's context takes a while.
+        let variables = [("MPS_SIM_DEVICES", "2"), ("MPS_SIM_STAY_AT", "1:cuDevicePrimaryCtxRetain:3:100")];
+        let line = play_alone(subject, "foreign-files", &variables);
+        let heard = &line["heard"];
+        assert_eq!((&heard["found"], &heard["lost_pipes"]), (&json!(FOUND), &json!(0)), "{subject}: {line}");
+        assert!(heard["pipes"].as_u64() > Some(0), "{subject}: none was made meanwhile: {line}");
+        if heard["mapping"].is_null() {
+            Skipped("no file can be made in /dev".to_owned()).report();
+        } else {
+            assert_eq!(heard["mapping"], true, "{subject}: {line}");
+        }
+    });
+}
+
+#[test]
+fn a_forked_child_has_nothing_of_the_driver() {
+    once(|subject| {
+        let line = play_alone(subject, "children", &[]);
+        let heard = &line["heard"];
+        let nothing = json!({ "files": 0, "sockets": 0, "mappings": 0 });
+        assert_eq!(heard["found"], json!(FOUND), "{subject}: {line}");
+        assert_eq!([&heard["at_once"], &heard["before"], &heard["after"]], [&nothing; 3], "{subject}: {line}");
+        for kind in ["files", "sockets", "mappings"] {
+            assert!(heard["parent"][kind].as_u64() > Some(0), "{subject}: {kind}: {line}");
+        }
     });
 }

@@ -8,6 +8,7 @@
 use std::{
     collections::BTreeMap,
     ffi::{c_char, c_int, c_long, c_uint},
+    sync::MutexGuard,
 };
 
 use super::{Lead, RESOURCES, locked};
@@ -33,9 +34,14 @@ fn note_both(owner: usize, failed: c_int, pair: *const c_int) -> c_int {
     failed
 }
 
-/// What the copies have opened and not closed since it was forgotten.
-pub(crate) fn opened() -> Opened {
-    RESOURCES.iter().flat_map(|of| locked(&of.descriptors).clone()).collect()
+/// What the copy that lives has opened and not closed since it was forgotten; `None` if nobody takes note of that.
+pub(crate) fn opened() -> Option<Opened> {
+    noted().map(|noted| noted.clone())
+}
+
+/// The same, which nobody changes as long as it is held.
+pub(crate) fn noted() -> Option<MutexGuard<'static, Opened>> {
+    super::noting().map(|owner| locked(&owner.resources().descriptors))
 }
 
 /// From now on only what is opened now is of interest.

@@ -12,36 +12,57 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-use super::{Lead, MOST, locked};
+use super::{Lead, PLACES, locked};
 
 const PAGE: usize = 4096;
 
 /// Of all copies. Whoever maps or unmaps for a copy has it, so that the order is the system's.
-static MAPPINGS: Mutex<All> = Mutex::new(All([const { Mappings(BTreeMap::new()) }; MOST]));
+static MAPPINGS: Mutex<All> = Mutex::new(All([const { Mappings(BTreeMap::new()) }; PLACES]));
 
-struct All([Mappings; MOST]);
+/// What all copies have mapped.
+#[derive(Debug)]
+pub(crate) struct All([Mappings; PLACES]);
 
 impl All {
-    fn lock() -> MutexGuard<'static, Self> {
+    /// Nobody maps or unmaps for a copy as long as this is held.
+    pub(crate) fn lock() -> MutexGuard<'static, Self> {
         locked(&MAPPINGS)
     }
 
     /// A copy has mapped a range.
-    fn mapped(&mut self, owner: usize, start: usize, size: usize) {
+    fn mapped(&mut self, owner: usize, start: usize, size: usize, is_of_file: bool) {
         for (number, of) in self.0.iter_mut().enumerate() {
-            of.note(start, size, number == owner);
+            of.note(start, size, (number == owner).then_some(is_of_file));
         }
     }
 
     /// A range is nobody's any more.
     fn unmapped(&mut self, start: usize, size: usize) {
-        self.0.iter_mut().for_each(|of| of.note(start, size, false));
+        self.0.iter_mut().for_each(|of| of.note(start, size, None));
+    }
+
+    /// Ranges of files that a copy has mapped: where each begins, and its end.
+    pub(super) fn files(&self, owner: usize) -> Vec<(usize, usize)> {
+        let files = self.0[owner].0.iter().filter(|(_, (_, is_of_file))| *is_of_file);
+        files.map(|(start, (end, _))| (*start, *end)).collect()
+    }
+
+    /// Those of all copies.
+    pub(crate) fn all_files(&self) -> impl Iterator<Item = (usize, usize)> {
+        let all = self.0.iter().flat_map(|of| &of.0);
+        all.filter(|(_, (_, is_of_file))| *is_of_file).map(|(start, (end, _))| (*start, *end))
     }
 }
 
 /// A range was unmapped behind the copies' backs.
 pub(crate) fn is_unmapped(start: usize, size: usize) {
     All::lock().unmapped(start, size);
+}
+
+/// Plain memory lies where a copy that is dead had mapped a file.
+pub(crate) fn is_plain(start: usize) {
+    let all = &mut All::lock().0;
+    all.iter_mut().filter_map(|of| of.0.get_mut(&start)).for_each(|(_, is_of_file)| *is_of_file = false);
 }
 
 /// Unmaps all that a copy has, but for the ranges that have one of these addresses: they are reserved only.
@@ -53,33 +74,34 @@ pub(super) unsafe fn unmap(owner: usize, kept: &[usize]) {
     unsafe { All::lock().0[owner].unmap(kept) };
 }
 
-/// Ranges that don't meet: where each begins, and its end.
+/// Ranges that don't meet: where each begins, and its end; and whether it is of a file and no code.
 #[derive(Debug)]
-struct Mappings(BTreeMap<usize, usize>);
+struct Mappings(BTreeMap<usize, (usize, bool)>);
 
 impl Mappings {
-    /// A range is mapped by the copy, or by somebody else from now on.
-    fn note(&mut self, start: usize, size: usize, is_copys: bool) {
+    /// A range is mapped by the copy, of a file or not, or by somebody else from now on.
+    fn note(&mut self, start: usize, size: usize, copys: Option<bool>) {
         let end = start.saturating_add(size.next_multiple_of(PAGE));
-        let met: Vec<_> = self.0.range(..end).rev().take_while(|(_, of)| **of > start).map(|(a, b)| (*a, *b)).collect();
-        for (from, to) in met {
+        let met: Vec<_> =
+            self.0.range(..end).rev().take_while(|(_, (of, _))| *of > start).map(|(a, b)| (*a, *b)).collect();
+        for (from, (to, is_of_file)) in met {
             self.0.remove(&from);
             if from < start {
-                self.0.insert(from, start);
+                self.0.insert(from, (start, is_of_file));
             }
             if to > end {
-                self.0.insert(end, to);
+                self.0.insert(end, (to, is_of_file));
             }
         }
-        if is_copys && start < end {
-            self.0.insert(start, end);
+        if let Some(is_of_file) = copys.filter(|_| start < end) {
+            self.0.insert(start, (end, is_of_file));
         }
     }
 
     /// # Safety
     /// As of [`unmap`].
     unsafe fn unmap(&mut self, kept: &[usize]) {
-        for (start, end) in std::mem::take(&mut self.0) {
+        for (start, (end, _)) in std::mem::take(&mut self.0) {
             let place = ptr::with_exposed_provenance_mut::<c_void>(start);
             if kept.iter().any(|address| (start..end).contains(address)) {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -105,7 +127,8 @@ unsafe extern "C" fn mmap<const OWNER: usize>(
     // SAFETY: as the caller asks.
     let found = unsafe { libc::mmap(place, size, access, flags, descriptor, offset) };
     if found != libc::MAP_FAILED {
-        mappings.mapped(OWNER, found.expose_provenance(), size);
+        let is_of_file = flags & libc::MAP_ANONYMOUS == 0 && access & libc::PROT_EXEC == 0;
+        mappings.mapped(OWNER, found.expose_provenance(), size, is_of_file);
     }
     found
 }
@@ -128,11 +151,12 @@ unsafe extern "C" fn mremap<const OWNER: usize>(
     next: *mut c_void,
 ) -> *mut c_void {
     let mut mappings = All::lock();
+    let is_of_file = mappings.0[OWNER].0.get(&place.addr()).is_some_and(|(_, is_of_file)| *is_of_file);
     // SAFETY: as the caller asks; the last argument is looked at when the flags say so.
     let found = unsafe { libc::mremap(place, size, next_size, flags, next) };
     if found != libc::MAP_FAILED {
         mappings.unmapped(place.addr(), size);
-        mappings.mapped(OWNER, found.expose_provenance(), next_size);
+        mappings.mapped(OWNER, found.expose_provenance(), next_size, is_of_file);
     }
     found
 }
@@ -149,36 +173,38 @@ pub(super) fn leads<const OWNER: usize>() -> [Lead; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::{All, MOST, Mappings};
+    use super::{All, Mappings, PLACES};
     use std::collections::BTreeMap;
 
     fn ranges(of: &Mappings) -> Vec<(usize, usize)> {
-        of.0.iter().map(|(from, to)| (*from, *to)).collect()
+        of.0.iter().map(|(from, (to, _))| (*from, *to)).collect()
     }
 
     #[test]
     fn ranges_are_cut_and_joined_as_they_are_mapped_over_and_unmapped() {
         let mut mappings = Mappings(BTreeMap::new());
-        mappings.note(0x10_000, 0x8000, true);
-        mappings.note(0x20_000, 1, true);
+        mappings.note(0x10_000, 0x8000, Some(false));
+        mappings.note(0x20_000, 1, Some(false));
         assert_eq!(ranges(&mappings), [(0x10_000, 0x18_000), (0x20_000, 0x21_000)]);
         // Out of the middle, and over an end.
-        mappings.note(0x12_000, 0x1000, false);
+        mappings.note(0x12_000, 0x1000, None);
         assert_eq!(ranges(&mappings), [(0x10_000, 0x12_000), (0x13_000, 0x18_000), (0x20_000, 0x21_000)]);
-        mappings.note(0x17_000, 0x9000, true);
+        mappings.note(0x17_000, 0x9000, Some(false));
         assert_eq!(
             ranges(&mappings),
             [(0x10_000, 0x12_000), (0x13_000, 0x17_000), (0x17_000, 0x20_000), (0x20_000, 0x21_000)]
         );
-        mappings.note(0, 0x30_000, false);
+        mappings.note(0, 0x30_000, None);
         assert_eq!(ranges(&mappings), []);
     }
 
     #[test]
     fn what_another_copy_maps_is_no_longer_the_one_befores() {
-        let mut all = All([const { Mappings(BTreeMap::new()) }; MOST]);
-        all.mapped(0, 0x10_000, 0x8000);
-        all.mapped(1, 0x12_000, 0x1000);
+        let mut all = All([const { Mappings(BTreeMap::new()) }; PLACES]);
+        all.mapped(0, 0x10_000, 0x8000, true);
+        all.mapped(1, 0x12_000, 0x1000, false);
+        assert_eq!(all.files(0), [(0x10_000, 0x12_000), (0x13_000, 0x18_000)]);
+        assert_eq!(all.all_files().count(), 2);
         assert_eq!(ranges(&all.0[0]), [(0x10_000, 0x12_000), (0x13_000, 0x18_000)]);
         assert_eq!(ranges(&all.0[1]), [(0x12_000, 0x13_000)]);
         all.unmapped(0x10_000, 0x8000);

@@ -12,56 +12,63 @@
 //! | [`keys`] of threads' own data | called by way of here | deleted: no destructor is called |
 //! | [`exits`]: functions for the process's end | called then | forgotten |
 //!
-//! What a library that the driver loads has (the compiler of PTX) is not the copy's. The copy that the program has loaded
-//! itself ran before it could be led, so it is never given back. Measured with 580.159.04 on an H100: see OBSERVED.
+//! A function that a copy asks the dynamic linker for is led as one that it imports ([`lookups`]). What a library that the
+//! driver loads has (the compiler of PTX) is not the copy's. The copy that the program has loaded itself ran before it
+//! could be led, so it is never given back; what it opens and maps from `cuInit` on is noted, so that it can be cut off
+//! and nothing else is. Measured with 580.159.04 on an H100: see OBSERVED.
 #![expect(unsafe_code, reason = "stands in the place of functions of the C library")]
 
 mod descriptors;
 mod exits;
 mod heap;
 mod keys;
+mod lookups;
 mod mappings;
 mod threads;
 
 use std::{
     ffi::{CStr, c_void},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
-pub(crate) use descriptors::{forget_opened, opened};
-pub(crate) use mappings::is_unmapped;
+pub(crate) use descriptors::{Opened, forget_opened, noted, opened};
+pub(crate) use mappings::{All, is_plain, is_unmapped};
 pub(crate) use threads::NotEnded;
 
+use super::library;
 use crate::process::imports::Library;
 
-/// Copies that are there at a time: the one that lives, and dead ones that could not be given back.
+/// Copies of this library's that are there at a time: the one that lives, and dead ones that could not be given back.
 const MOST: usize = 8;
+/// The place of the copy that the program has loaded itself.
+const FIRST: usize = MOST;
+const PLACES: usize = MOST + 1;
 
 /// What one copy has.
 struct Resources {
     is_taken: AtomicBool,
     heap: Mutex<Option<heap::Heap>>,
     threads: Mutex<Vec<threads::Thread>>,
-    descriptors: Mutex<descriptors::Opened>,
+    descriptors: Mutex<Opened>,
     keys: Mutex<keys::Keys>,
     destructors: keys::Destructors,
     exits: Mutex<Vec<exits::Exit>>,
 }
 
-static RESOURCES: [Resources; MOST] = [const {
+static RESOURCES: [Resources; PLACES] = [const {
     Resources {
         is_taken: AtomicBool::new(false),
         heap: Mutex::new(None),
         threads: Mutex::new(Vec::new()),
-        descriptors: Mutex::new(descriptors::Opened::new()),
+        descriptors: Mutex::new(Opened::new()),
         keys: Mutex::new(keys::Keys::new()),
         destructors: keys::Destructors::new([None; _]),
         exits: Mutex::new(Vec::new()),
     }
-}; MOST];
+}; PLACES];
 
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,6 +79,36 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// The resources of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(usize);
+
+/// Whose calls are noted now: a place and 1, or 0 if nobody knows what the copy that lives takes.
+static NOTING: AtomicUsize = AtomicUsize::new(0);
+
+/// The copy of whose calls notes are taken.
+pub(crate) fn noting() -> Option<Owner> {
+    NOTING.load(Ordering::Acquire).checked_sub(1).map(Owner)
+}
+
+/// From now on this copy lives, and what it opens and maps is known if it has resources here; which one it was before.
+pub(crate) fn note(owner: Option<Owner>) -> Option<Owner> {
+    NOTING.swap(owner.map_or(0, |owner| owner.0 + 1), Ordering::AcqRel).checked_sub(1).map(Owner)
+}
+
+/// Has the copy that the program has loaded itself called here for what it opens and maps. Its heap, threads and keys stay
+/// its own, since it has some already.
+pub(crate) fn lead_first() {
+    static LED: Once = Once::new();
+    LED.call_once(|| {
+        let Some(handle) = library::known() else { return };
+        // SAFETY: the handle is open for good.
+        let Some(library) = (unsafe { Library::of(handle) }) else { return };
+        let [versioned, _] = lookups::all::<FIRST>();
+        let leads = [descriptors::leads::<FIRST>().as_slice(), &mappings::leads::<FIRST>(), &[versioned]].concat();
+        // SAFETY: each function here takes what its namesake takes, and does the same; before `cuInit` nobody waits in one.
+        if unsafe { library.lead(&leads) } > 0 {
+            note(Some(Owner(FIRST)));
+        }
+    });
+}
 
 /// A function of the C library, and what stands in its place.
 type Lead = (&'static CStr, *const c_void);
@@ -85,6 +122,7 @@ fn leads<const OWNER: usize>() -> Vec<Lead> {
         &descriptors::leads::<OWNER>(),
         &keys::leads::<OWNER>(),
         &exits::leads::<OWNER>(),
+        &lookups::all::<OWNER>(),
     ]
     .concat()
 }
@@ -120,6 +158,11 @@ impl Owner {
 
     fn resources(self) -> &'static Resources {
         &RESOURCES[self.0]
+    }
+
+    /// What it has mapped of files, but for code: where each range begins, and its end.
+    pub(crate) fn mapped_files(self) -> Vec<(usize, usize)> {
+        All::lock().files(self.0)
     }
 
     /// The copy is dead: nothing of it is called at the process's end.

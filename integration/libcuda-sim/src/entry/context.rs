@@ -119,6 +119,7 @@ entry_points! {
     }
 
     fn cuCtxSynchronize() {
+        super::capture::unsafe_call()?;
         let (_, context) = current()?;
         context.drain()
     }

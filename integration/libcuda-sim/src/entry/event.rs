@@ -1,5 +1,6 @@
 //! Events.
 
+use super::capture::unsafe_call;
 use crate::abi::{Out, entry_points};
 use crate::codes::{Code, Outcome};
 use crate::context::{Context, Ticket};
@@ -98,6 +99,7 @@ entry_points! {
     }
 
     fn cuEventQuery(handle: usize) {
+        unsafe_call()?;
         let (context, event) = event(handle)?;
         match ticket(&event) {
             Some(ticket) if !context.state().has_reached(ticket) => Err(Code::NOT_READY),
@@ -106,6 +108,7 @@ entry_points! {
     }
 
     fn cuEventSynchronize(handle: usize) {
+        unsafe_call()?;
         let (context, event) = event(handle)?;
         let Some(ticket) = ticket(&event) else { return Ok(()) };
         context.wait_until(|state| state.has_reached(ticket))

@@ -1,5 +1,6 @@
 //! Executable graphs, and streams under capture.
 
+use super::capture::Begun;
 use super::graph::KernelParams;
 use super::launch::run;
 use super::transfer::{copy_of_words, fill_of_words};
@@ -139,7 +140,7 @@ entry_points! {
         with_steps(executable, node, |step| is_enabled.put(c_uint::from(step.is_enabled)))
     }
 
-    fn cuStreamBeginCapture_v2(stream: usize, _mode: c_int) {
+    fn cuStreamBeginCapture_v2(stream: usize, mode: c_int) {
         let (driver, context) = current()?;
         super::stream::find(&context, stream)?;
         let graph = driver.new_handle();
@@ -148,17 +149,22 @@ entry_points! {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
         }
         tables.graphs.graphs.insert(graph, Graph::default());
-        tables.graphs.captures.insert(stream, Capture { graph, last: Vec::new(), is_origin: true });
+        let begun = Some(Begun::new(mode));
+        tables.graphs.captures.insert(stream, Capture { graph, last: Vec::new(), begun, is_broken: false });
         Ok(())
     }
 
     fn cuStreamEndCapture(stream: usize, place: Out<usize>) {
         let (driver, _) = current()?;
         let mut tables = driver.tables();
-        let capture = tables.graphs.captures.get(&stream).filter(|capture| capture.is_origin).cloned();
-        let graph = capture.ok_or(Code::ILLEGAL_STATE)?.graph;
+        let capture = tables.graphs.captures.get(&stream).filter(|capture| capture.begun.is_some()).cloned();
+        let Capture { graph, is_broken, .. } = capture.ok_or(Code::ILLEGAL_STATE)?;
         tables.graphs.captures.retain(|_, capture| capture.graph != graph);
         tables.graphs.events.retain(|_, (of, _)| *of != graph);
+        if is_broken {
+            place.put_if_wanted(0);
+            return Err(Code::STREAM_CAPTURE_INVALIDATED);
+        }
         place.put(graph)
     }
 }

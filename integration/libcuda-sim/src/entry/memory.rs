@@ -58,6 +58,7 @@ pub(super) fn memory_type(owner: Owner) -> u32 {
 
 entry_points! {
     fn cuMemAlloc_v2(address: Out<usize>, size: usize) {
+        super::capture::unsafe_call()?;
         let (driver, context) = current()?;
         let mut tables = driver.tables();
         account(&mut tables, context.device, size)?;
@@ -69,6 +70,7 @@ entry_points! {
     }
 
     fn cuMemFree_v2(address: usize) {
+        super::capture::unsafe_call()?;
         let (driver, context) = current()?;
         if address == 0 {
             return Ok(());

@@ -1,5 +1,6 @@
 //! The exported functions, by subject. Each takes what C gives, asks the rest of the library, and gives a `CUresult`.
 
+pub(crate) mod capture;
 mod context;
 mod device;
 mod event;
@@ -38,6 +39,7 @@ fn address(name: &str) -> Option<*const c_void> {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     let functions = FUNCTIONS.get_or_init(|| {
         let tables = [
+            capture::table(),
             context::table(),
             device::table(),
             event::table(),

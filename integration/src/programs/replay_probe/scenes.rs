@@ -4,10 +4,12 @@
 //! it was recovered. Then it says in a line `scene` what each call answered.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+mod beside;
 mod evidence;
 mod memory;
 mod telling;
 
+use super::count as count_of;
 use super::failed;
 use super::last;
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream};
@@ -30,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 17] = [
+const SCENES: [(&str, Scene); 23] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -48,6 +50,12 @@ const SCENES: [(&str, Scene); 17] = [
     ("untouched-constants", memory::untouched_constants),
     ("host-memory", memory::host_memory),
     ("finished", evidence::finished),
+    ("other-gpu", beside::other_gpu),
+    ("compiling", beside::compiling),
+    ("staying", beside::staying),
+    ("foreign-files", beside::foreign_files),
+    ("children", beside::children),
+    ("memory-beside-a-capture", beside::memory_beside_a_capture),
 ];
 
 /// Plays a scene.
@@ -66,6 +74,7 @@ struct Stage {
     gpu: Gpu,
     increment: Kernel,
     spin: Kernel,
+    trap: Kernel,
     /// Words that lost work counts up, and others.
     words: u64,
     others: u64,
@@ -125,12 +134,12 @@ impl<T> Given<T> {
 impl Stage {
     fn new(report: Report) -> Result<Self, GpuError> {
         let mut gpu = Gpu::open(0)?;
-        let (increment, spin) = (gpu.kernel("increment")?, gpu.kernel("spin")?);
+        let (increment, spin, trap) = (gpu.kernel("increment")?, gpu.kernel("spin")?, gpu.kernel("trap")?);
         let (words, others) = (allocate(WORDS as usize * 4)?, allocate(WORDS as usize * 4)?);
         gpu.clear(words, WORDS as usize * 4)?;
         gpu.clear(others, WORDS as usize * 4)?;
         gpu.synchronize()?;
-        Ok(Self { report, gpu, increment, spin, words, others })
+        Ok(Self { report, gpu, increment, spin, trap, words, others })
     }
 
     /// Gives a stream work that will be lost: a kernel that takes a while, and one that counts up.
@@ -145,10 +154,10 @@ impl Stage {
 
     /// Makes no call until it was recovered once more.
     fn wait(&self) -> Result<(), GpuError> {
-        let before = super::count();
+        let before = count_of();
         self.report.say("pending", json!({}));
         let deadline = Instant::now() + PATIENCE;
-        while super::count() == before {
+        while count_of() == before {
             if Instant::now() > deadline {
                 return Err(failed("--scene", "no fault has come in time"));
             }

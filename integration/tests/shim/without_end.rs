@@ -1,0 +1,83 @@
+//! A program is recovered as often as it must be, and each recovery leaves no more behind than the first ones.
+//!
+//! With `REMPS_LONG=1` a thousand times in one process, from faults of its own and from its neighbours'. Both tell what
+//! the process has after 10, 100 and 1,000.
+
+use super::replay::{events, is_whole, replaying};
+use integration::lab::LIMIT;
+use integration::lab::process::{Finished, Process, run};
+use integration::lab::stage::long_or;
+use integration::lab::watch::wait_for;
+use integration::sim::{Sim, error_of};
+use integration::under_test::once;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A recovery takes a tenth of that where nothing else runs.
+const EACH: Duration = Duration::from_secs(3);
+
+/// Compares what the process has after the tenth recovery and after the last one, and tells.
+fn is_flat(finished: &Finished, event: &str, count: usize) {
+    let lines = events(finished, event);
+    let resources = |number: usize| &lines[number - 1]["resources"];
+    for number in [10, 100, 1000].into_iter().filter(|number| *number <= count) {
+        println!("after {number} recoveries: {}", resources(number));
+    }
+    let (tenth, last) = (resources(10), resources(count));
+    let grown = |resource: &str| {
+        let of = |counts: &Value| counts[resource].as_i64().expect("a number");
+        of(last) - of(tenth)
+    };
+    for resource in ["descriptors", "threads", "libraries"] {
+        assert_eq!(grown(resource), 0, "{resource}: {tenth}, then {last}");
+    }
+    // Where two mappings touch they count as one.
+    assert!(grown("mappings") <= 2, "{tenth}, then {last}");
+    // Of host memory a page here and there: handles that the program has asked for, the heaps' own lists.
+    assert!(grown("resident_kib") < 8 << 10, "{tenth}, then {last}");
+}
+
+/// As often as a program has faults, and more often than the driver has places for copies of itself.
+#[test]
+fn recoveries_from_faults_of_its_own_leave_no_more_behind_than_ten() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let count = long_or(1000, 150);
+        let kinds: Vec<&str> = ["oob", "trap", "misaligned", "assert"].into_iter().cycle().take(count).collect();
+        let mut command = replaying(&sim, &["--light", "--resources", "--faults", &kinds.join(",")]);
+        let limit = EACH * u32::try_from(count).expect("it is small");
+        let finished = run(&mut command, b"", limit).expect("the probe runs");
+        is_whole(&finished, u64::try_from(count).expect("it is small"), "many recoveries");
+        is_flat(&finished, "fault", count);
+    });
+}
+
+/// Neighbours that do wrong, and servers that die.
+#[test]
+fn recoveries_from_its_neighbours_faults_leave_no_more_behind_than_ten() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let count = long_or(1000, 14);
+        let number = count.to_string();
+        let arguments = ["--light", "--resources", "--recoveries", &number, "--seconds", "36000"];
+        let probe = Process::start(&mut replaying(&sim, &arguments));
+        sim.wait_event(&probe, "ready");
+        for done in 0..count {
+            match ["oob", "trap", ""][done % 3] {
+                "" => kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs"),
+                kind => assert!(error_of(&sim.run("mps-aggressor", &[kind])).is_some(), "{subject}: {kind}"),
+            }
+            let dir = sim.lab.dir();
+            let is_recovered = || {
+                let output = probe.output();
+                output.matches("\"event\":\"recovered\"").count() > done || output.contains("\"event\":\"error\"")
+            };
+            wait_for(dir, dir, LIMIT, "a recovery", is_recovered);
+        }
+        let finished = probe.finish(LIMIT).expect("it ends");
+        is_whole(&finished, u64::try_from(count).expect("it is small"), &subject.to_string());
+        is_flat(&finished, "recovered", count);
+    });
+}
