@@ -12,7 +12,10 @@ pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 
 use crate::kept::code::written::Written;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// Bytes of images that are kept at most; more are not recoverable.
 const MOST_IMAGE_BYTES: u64 = 2 << 30;
@@ -36,6 +39,9 @@ pub(crate) struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Recipes {
     by_handle: BTreeMap<usize, Kept>,
+    /// What each object was made of, and each context: that, and the object.
+    made_of: BTreeSet<(usize, usize)>,
+    made_in: BTreeSet<(usize, usize)>,
     /// Of the next one.
     number: u64,
     /// By object, the last value of each setting.
@@ -44,6 +50,16 @@ pub(crate) struct Recipes {
     /// By variable, what the program has written there.
     written: BTreeMap<usize, Written>,
     written_bytes: usize,
+}
+
+/// Where an object's settings are.
+fn settings_of(object: usize) -> Range<(usize, Setting)> {
+    (object, Setting::FIRST)..(object.saturating_add(1), Setting::FIRST)
+}
+
+/// What was made of something, or in it.
+fn with(pairs: &BTreeSet<(usize, usize)>, of: usize) -> impl Iterator<Item = usize> {
+    pairs.range((of, 0)..=(of, usize::MAX)).map(|(_, object)| *object)
 }
 
 impl Recipes {
@@ -56,9 +72,26 @@ impl Recipes {
             return false;
         }
         self.image_bytes += bytes;
-        self.by_handle.insert(handle, Kept { number: self.number, recipe });
+        self.put(handle, Kept { number: self.number, recipe });
         self.number += 1;
         true
+    }
+
+    fn put(&mut self, handle: usize, kept: Kept) {
+        self.made_of.extend(kept.recipe.parent().map(|of| (of, handle)));
+        self.made_in.extend(kept.recipe.context().map(|context| (context, handle)));
+        self.by_handle.insert(handle, kept);
+    }
+
+    fn remove(&mut self, handle: usize) -> Option<Kept> {
+        let kept = self.by_handle.remove(&handle)?;
+        if let Some(of) = kept.recipe.parent() {
+            self.made_of.remove(&(of, handle));
+        }
+        if let Some(context) = kept.recipe.context() {
+            self.made_in.remove(&(context, handle));
+        }
+        Some(kept)
     }
 
     /// Keeps the recipe of something that the driver gives out again and again with one handle.
@@ -78,12 +111,11 @@ impl Recipes {
         let mut taken = Taken::default();
         let mut left = vec![handle];
         while let Some(handle) = left.pop() {
-            let Some(kept) = self.by_handle.remove(&handle) else { continue };
+            let Some(kept) = self.remove(handle) else { continue };
             self.image_bytes -= kept.recipe.image_bytes();
-            let made_of_it = self.by_handle.iter().filter(|(_, of)| of.recipe.parent() == Some(handle));
-            left.extend(made_of_it.map(|(handle, _)| *handle));
+            left.extend(with(&self.made_of, handle));
             taken.written.extend(self.forget_written(handle).map(|written| (handle, written)));
-            taken.settings.extend(self.settings.extract_if(.., |(of, _), _| *of == handle));
+            taken.settings.extend(self.settings.extract_if(settings_of(handle), |_, _| true));
             taken.recipes.push((handle, kept));
         }
         taken
@@ -94,23 +126,18 @@ impl Recipes {
         self.image_bytes += taken.recipes.iter().map(|(_, kept)| kept.recipe.image_bytes()).sum::<u64>();
         self.written_bytes += taken.written.iter().map(|(_, written)| written.cost()).sum::<usize>();
         self.written.extend(taken.written);
-        self.by_handle.extend(taken.recipes);
+        taken.recipes.into_iter().for_each(|(handle, kept)| self.put(handle, kept));
         self.settings.extend(taken.settings);
     }
 
     /// Forgets everything that was made in a context; the host memory among it.
     pub(crate) fn forget_context(&mut self, context: usize) -> Vec<HostMemory> {
-        let made_in_it: Vec<usize> = self
-            .by_handle
-            .iter()
-            .filter(|(_, of)| of.recipe.context() == Some(context))
-            .map(|(handle, _)| *handle)
-            .collect();
+        let made_in_it: Vec<usize> = with(&self.made_in, context).collect();
         let memory = made_in_it.iter().filter_map(|handle| self.host_memory(*handle)).collect();
         for handle in made_in_it {
             self.forget(handle);
         }
-        self.settings.retain(|(of, _), _| *of != context);
+        self.settings.extract_if(settings_of(context), |_, _| true).for_each(drop);
         memory
     }
 
@@ -141,11 +168,11 @@ impl Recipes {
             return;
         }
         let is_attribute = |setting: &Setting| matches!(setting, Setting::StreamAttribute(..));
-        self.settings.retain(|(of, setting), _| *of != to || !is_attribute(setting));
+        self.settings.extract_if(settings_of(to), |(_, setting), _| is_attribute(setting)).for_each(drop);
         let copies: Vec<_> = self
             .settings
-            .iter()
-            .filter(|((of, setting), _)| *of == from && is_attribute(setting))
+            .range(settings_of(from))
+            .filter(|((_, setting), _)| is_attribute(setting))
             .map(|((_, setting), value)| ((to, *setting), *value))
             .collect();
         self.settings.extend(copies);
@@ -169,7 +196,10 @@ impl Recipes {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CString;
+    use std::{
+        ffi::CString,
+        time::{Duration, Instant},
+    };
 
     use super::{Image, KINDS, MOST_IMAGE_BYTES, Recipe, Recipes, Setting};
 
@@ -258,5 +288,23 @@ mod tests {
         let mut recipes = Recipes { image_bytes: MOST_IMAGE_BYTES - 9, ..Recipes::default() };
         assert!(!recipes.keep(4, module(0xc0)));
         assert!(recipes.keep(5, Recipe::Event { context: 0xc0, flags: 0 }));
+    }
+
+    /// How long it may take is there to end a hang: with a look at all others it takes minutes.
+    #[test]
+    fn one_is_destroyed_without_a_look_at_all_others() {
+        const MANY: usize = 200_000;
+        const CONTEXT: usize = 0xc0;
+        let mut recipes = Recipes::default();
+        for handle in 1..=MANY {
+            recipes.keep(handle * 16, Recipe::Event { context: CONTEXT, flags: 0 });
+            recipes.set(handle * 16, Setting::Limit(0), 1);
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for handle in (1..=MANY).rev() {
+            assert!(recipes.forget(handle * 16));
+            assert!(Instant::now() < deadline, "{} are left", handle - 1);
+        }
+        assert_eq!((recipes.totals(), recipes.settings.len()), (([0; KINDS.len()], 0), 0));
     }
 }

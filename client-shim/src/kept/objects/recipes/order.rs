@@ -50,13 +50,12 @@ impl Recipes {
 
     /// Every object has another handle now.
     pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
-        let objects = std::mem::take(&mut self.by_handle).into_iter();
-        self.by_handle = objects
-            .map(|(handle, Kept { number, recipe })| {
-                let handle = if recipe.has_address() { handle } else { current(handle) };
-                (handle, Kept { number, recipe: recipe.renamed(&current) })
-            })
-            .collect();
+        self.made_of.clear();
+        self.made_in.clear();
+        for (handle, Kept { number, recipe }) in std::mem::take(&mut self.by_handle) {
+            let handle = if recipe.has_address() { handle } else { current(handle) };
+            self.put(handle, Kept { number, recipe: recipe.renamed(&current) });
+        }
         let written = std::mem::take(&mut self.written).into_iter();
         self.written = written.map(|(variable, bytes)| (current(variable), bytes)).collect();
         let settings = std::mem::take(&mut self.settings).into_iter();

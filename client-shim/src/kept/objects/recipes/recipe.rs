@@ -38,6 +38,11 @@ pub(crate) enum Setting {
     StreamAttribute(c_uint, u8),
 }
 
+impl Setting {
+    /// None comes before it.
+    pub(super) const FIRST: Self = Self::Attribute(0, None);
+}
+
 /// How to make an object again. Contexts and other objects are named by their handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Recipe {
