@@ -192,3 +192,11 @@ fn a_forked_child_has_nothing_of_the_driver() {
         }
     });
 }
+
+#[test]
+fn memory_that_comes_and_goes_beside_a_capture_does_not_break_it() {
+    once(|subject| {
+        let line = play_alone(subject, "memory-beside-a-capture", &[]);
+        assert_eq!(line["heard"], json!({ "answers": [0, 0, 0, 0, 0, 0], "ended": 0 }), "{subject}: {line}");
+    });
+}

@@ -129,7 +129,7 @@ pub(super) fn obtain(size: usize) -> Result<Result<u64, Failure>, Bypass> {
 
 fn make(device: CUdevice, size: u64) -> Result<Result<Region, Failure>, Bypass> {
     let (address, peers) = memory(|memory| (memory.slabs.claim(device, size), memory.slabs.peers(device)))?;
-    let made = Region::create(device, size, address, &peers);
+    let made = freeing::apart(|| Region::create(device, size, address, &peers));
     if made.as_ref().map_or(true, |region| region.base != address) {
         memory(|memory| memory.slabs.unclaim(address))?;
     }

@@ -2,7 +2,8 @@
 //!
 //! The driver's own `cuMemFree` returns when no work can use the memory any longer, and programs rely on that when they
 //! give the address to something else. So ours waits for the block's context first. While a stream is being captured
-//! that is forbidden, so such a block waits in a list until no capture is under way.
+//! that is forbidden, so such a block waits in a list until no capture is under way. What is asked or waited for besides,
+//! in a call that has nothing to do with a capture, is done in the mode in which it breaks nobody's ([`apart`]).
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::{region::Region, slabs::Pending};
@@ -19,6 +20,22 @@ use crate::kept::{account, is_capturing, memory, memory::Memory};
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: u32 = 2;
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: u32 = 2;
+/// What waits to be freed that is looked at in a call; a free that waits is made by one.
+const LOOKED_AT: usize = 16;
+
+/// Does something that is forbidden while another thread captures a stream, and would break its capture.
+pub(super) fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let mut mode = RELAXED;
+    let is_changed = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode)).is_success();
+    let done = work();
+    if is_changed {
+        let _as_before = driver!(stream::cuThreadExchangeStreamCaptureMode(&raw mut mode));
+    }
+    done
+}
 
 /// Logic of `cuMemFree`.
 pub(crate) fn now(driver: &mut Driver<cuMemFree_v2::Signature>, address: CUdeviceptr) -> Result<CUresult, Bypass> {
@@ -85,7 +102,7 @@ fn after(
     if answer.is_success() {
         answer = record(event);
         if answer.is_success() {
-            memory(|memory| memory.slabs.pending.push(Pending { address, event }))?;
+            memory(|memory| memory.slabs.pending.push_back(Pending { address, event }))?;
             return Ok(answer);
         }
         let _not_recorded = driver!(event::cuEventDestroy_v2(event));
@@ -96,19 +113,21 @@ fn after(
 
 /// Frees what was waiting and need not wait any longer.
 pub(super) fn reclaim() -> Result<(), Bypass> {
-    let (pending, is_any_deferred) =
-        memory(|Memory { slabs, .. }| (std::mem::take(&mut slabs.pending), !slabs.deferred.is_empty()))?;
+    let (pending, is_any_deferred) = memory(|Memory { slabs, .. }| {
+        let looked_at = slabs.pending.len().min(LOOKED_AT);
+        (slabs.pending.drain(..looked_at).collect::<Vec<_>>(), !slabs.deferred.is_empty())
+    })?;
     let deferred = if is_any_deferred && !is_capturing()? {
         memory(|memory| std::mem::take(&mut memory.slabs.deferred))?
     } else {
         Vec::new()
     };
     for waiting in pending {
-        if driver!(event::cuEventQuery(waiting.event)).is_success() {
+        if apart(|| driver!(event::cuEventQuery(waiting.event))).is_success() {
             let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
             finish(waiting.address)?;
         } else {
-            memory(|memory| memory.slabs.pending.push(waiting))?;
+            memory(|memory| memory.slabs.pending.push_back(waiting))?;
         }
     }
     for address in deferred {
@@ -126,11 +145,11 @@ pub(super) fn reclaim() -> Result<(), Bypass> {
 pub(super) fn wait_for_pending() -> Result<(), Bypass> {
     for waiting in memory(|memory| std::mem::take(&mut memory.slabs.pending))? {
         // An event that has failed is of a context that has; its memory goes with it.
-        if driver!(event::cuEventSynchronize(waiting.event)).is_success() {
+        if apart(|| driver!(event::cuEventSynchronize(waiting.event))).is_success() {
             let _gone = driver!(event::cuEventDestroy_v2(waiting.event));
             finish(waiting.address)?;
         } else {
-            memory(|memory| memory.slabs.pending.push(waiting))?;
+            memory(|memory| memory.slabs.pending.push_back(waiting))?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@
 
 pub(crate) mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     arena,
@@ -82,8 +82,10 @@ pub(crate) struct Slabs {
     blocks: BTreeMap<u64, Block>,
     /// By device, the others that may use its memory.
     peers: BTreeMap<CUdevice, BTreeSet<CUdevice>>,
+    /// By device, the last one that was kept though it was empty.
+    spare_slabs: BTreeMap<CUdevice, u64>,
     /// Freed by the program in a stream's order.
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: VecDeque<Pending>,
     /// Freed by the program while a stream was being captured.
     pub(crate) deferred: Vec<u64>,
     last_number: u64,
@@ -210,18 +212,21 @@ impl Slabs {
             return None;
         }
         // One small empty slab is kept, so that a program that allocates and frees again and again does not pay for it.
-        let is_spare = slab.is_shared
-            && slab.region.size == PAGE
-            && !self.slabs.iter().any(|(base, other)| {
-                *base != block.slab && other.region.device == block.device && other.free.is_empty()
-            });
-        if is_spare { None } else { self.slabs.remove(&block.slab).map(|slab| slab.region) }
+        let can_be_spare = slab.is_shared && slab.region.size == PAGE;
+        let other = self.spare_slabs.get(&block.device).filter(|base| **base != block.slab);
+        let is_other_empty = other.and_then(|base| self.slabs.get(base)).is_some_and(|other| other.free.is_empty());
+        if can_be_spare && !is_other_empty {
+            self.spare_slabs.insert(block.device, block.slab);
+            return None;
+        }
+        self.slabs.remove(&block.slab).map(|slab| slab.region)
     }
 
     /// Frees everything that was allocated in a context; the memory of slabs that are empty then.
     pub(crate) fn remove_context(&mut self, context: usize) -> Vec<Region> {
         let ended = |block: &Block| block.context == context;
-        let addresses: Vec<u64> = self.blocks.iter().filter(|(_, block)| ended(block)).map(|(at, _)| *at).collect();
+        let addresses: BTreeSet<u64> =
+            self.blocks.iter().filter(|(_, block)| ended(block)).map(|(at, _)| *at).collect();
         self.pending.retain(|pending| !addresses.contains(&pending.address));
         self.deferred.retain(|address| !addresses.contains(address));
         addresses.into_iter().filter_map(|address| self.remove(address)).collect()
