@@ -109,6 +109,50 @@ impl Drop for Pass<'_> {
     }
 }
 
+/// Threads that compile, or may.
+static COMPILING: AtomicUsize = AtomicUsize::new(0);
+
+/// While it lives, this thread is in the driver for as long as a compilation takes.
+#[derive(Debug)]
+pub(crate) struct Compiling(());
+
+impl Compiling {
+    pub(crate) fn begin() -> Self {
+        COMPILING.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Drop for Compiling {
+    fn drop(&mut self) {
+        COMPILING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Threads that were still inside when nobody could wait for them any longer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Late {
+    /// How many they were, and their counts.
+    inside: usize,
+    shards: Vec<usize>,
+}
+
+impl Late {
+    pub(crate) const NOBODY: Self = Self { inside: 0, shards: Vec::new() };
+
+    /// How many they were.
+    pub(crate) fn inside(&self) -> usize {
+        self.inside
+    }
+
+    /// Whether each of them was seen outside since. One is missed that shares its count with another thread that is
+    /// inside just now, and found the next time.
+    pub(crate) fn have_come_out(&mut self) -> bool {
+        self.shards.retain(|shard| INSIDE[*shard].0.load(Ordering::SeqCst) > 0);
+        self.shards.is_empty()
+    }
+}
+
 /// While it lives, nobody goes in. There is one at a time.
 #[derive(Debug)]
 pub(crate) struct Closed(());
@@ -132,6 +176,18 @@ impl Closed {
             }
             guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether everybody who is inside compiles.
+    pub(crate) fn are_all_compiling(&self, inside: usize) -> bool {
+        inside > 0 && COMPILING.load(Ordering::Acquire) >= inside
+    }
+
+    /// Who is inside still.
+    pub(crate) fn late(&self) -> Late {
+        let counts = INSIDE.iter().map(|shard| shard.0.load(Ordering::SeqCst)).enumerate();
+        let (shards, counts): (Vec<_>, Vec<_>) = counts.filter(|(_, count)| *count > 0).unzip();
+        Late { inside: counts.iter().sum(), shards }
     }
 }
 
@@ -172,8 +228,12 @@ mod tests {
         let closed = close();
         assert_eq!(closed.wait(Duration::from_millis(10)), 1);
         assert!(enter(&Passer::new(), Duration::from_millis(10)).is_none(), "it stays closed");
+        let mut late = closed.late();
+        assert_eq!((late.inside(), late.have_come_out()), (1, false));
+        assert!(!closed.are_all_compiling(1) && !closed.are_all_compiling(0));
         leave.send(()).unwrap();
         assert_eq!(closed.wait(LONG), 0);
+        assert!(late.have_come_out() && closed.late().have_come_out());
         stuck.join().unwrap();
         drop(closed);
 

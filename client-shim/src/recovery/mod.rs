@@ -24,6 +24,7 @@ mod amputation;
 mod graphs;
 mod memory;
 mod objects;
+mod others;
 pub(crate) mod private;
 mod refusal;
 mod report;
@@ -46,7 +47,8 @@ use crate::{
         arguments::Subject,
         copies, errors,
         functions::{Effect, Function, lookup::cuInit},
-        gate, library,
+        gate::{self, Compiling},
+        library,
         result::CUresult,
         threads::{self, Here},
     },
@@ -157,7 +159,9 @@ fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dy
             given.end(error, false);
             return error;
         }
+        let compiling = called.compiles().then(Compiling::begin);
         let answer = call(generation > 0);
+        drop(compiling);
         given.end(answer, generation > 0 && told::knows(here));
         let Some(meaning) = errors::meaning(answer) else { return answer };
         evidence::hear(answer);

@@ -1,7 +1,10 @@
 //! Why a program is not recovered, in the words that it and its operator are told.
 
-use super::memory::Failed;
+use std::ffi::c_int;
+
+use super::{memory::Failed, others::Working};
 use crate::{
+    cuda::gate::Late,
     kept::{self, account},
     recovery::private,
 };
@@ -15,8 +18,9 @@ pub(super) enum Refusal {
     /// It can be asked again: the program may get rid of what is in the way.
     #[error("{0}")]
     Obstacle(String),
-    #[error("{0} threads do not come out of the driver")]
-    Stuck(usize),
+    /// It can be asked again when they have.
+    #[error("{} threads do not come out of the driver", .0.inside())]
+    Stuck(Late),
     #[error("{0}: {1}")]
     System(&'static str, String),
     #[error("{} answers {}", .0.call, .0.answer.0)]
@@ -24,6 +28,9 @@ pub(super) enum Refusal {
     /// It can be asked again: the daemon may say so later.
     #[error("the server has died with work on it that may still run ({0}), and no daemon says that it is reaped")]
     NotQuiet(u32),
+    /// It can be asked again: the work may end.
+    #[error("the GPU of number {0} has work of this process that does not end")]
+    Working(c_int),
     #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
     OwnFault,
 }
@@ -31,6 +38,22 @@ pub(super) enum Refusal {
 impl From<Failed> for Refusal {
     fn from(failed: Failed) -> Self {
         Self::Driver(failed)
+    }
+}
+
+impl From<Working> for Refusal {
+    fn from(Working(device): Working) -> Self {
+        Self::Working(device)
+    }
+}
+
+impl Refusal {
+    /// Whether nothing was changed, and it may succeed later.
+    pub(super) fn is_for_now(&self) -> bool {
+        match self {
+            Self::Obstacle(_) | Self::Stuck(_) | Self::NotQuiet(_) | Self::Working(_) => true,
+            Self::System(..) | Self::Driver(_) | Self::OwnFault => false,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! | step | what is done | if it fails |
 //! |---|---|---|
-//! | wait | the gate closes, all threads come out | refused for good: a thread that is in the dead copy would stay there |
+//! | wait | the gate closes, all threads come out | refused, and tried again when they have: a thread that is in the dead copy would stay there |
+//! | wait | the program's other GPUs have done their work, see [`others`] | refused, and tried again |
 //! | wait | nothing runs any more, see [`rest`](super::rest) | refused, and tried again |
 //! | unmap | the dead copy unmaps the memory and frees its addresses | see [`rest`](super::rest) |
 //! | name | the driver's socket name becomes free | refused |
@@ -31,6 +32,7 @@ use super::{
     amputation::{self, Cut, Mapped},
     memory::{Failed, Memory, Renamed, checked},
     objects::Objects,
+    others,
     refusal::{Refusal, obstacles},
     report::{self, Clock, Recovery, Step},
     rest,
@@ -39,8 +41,8 @@ use super::{
 };
 use crate::cuda::{
     belongings, copies,
-    errors::{self, Meaning},
-    gate,
+    errors::Meaning,
+    gate::{self, Late},
     moved::{self, Moves},
     names, socket_name,
 };
@@ -64,6 +66,8 @@ use crate::{
 /// How long threads may take to come out. A call of a driver that is dead returns at once, after a memory fault within
 /// 150 ms.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long they may take besides where they compile, which a dead context does not end, or wait for another GPU.
+const MORE_PATIENCE: Duration = others::PATIENCE;
 /// How long a server may not be ready, and the time between two questions.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
@@ -74,11 +78,13 @@ const NOT_READY: [u32; 3] = [805, 806, 807];
 struct Attempts {
     /// Nothing will be tried again.
     is_given_up: bool,
+    /// Who did not come out the last time.
+    late: Late,
     /// What was told last.
     told: String,
 }
 
-static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, told: String::new() });
+static ATTEMPTS: Mutex<Attempts> = Mutex::new(Attempts { is_given_up: false, late: Late::NOBODY, told: String::new() });
 
 /// A call that went into copy `seen` has got an answer with this meaning. Recovers, unless another thread has meanwhile.
 pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u64, is_again: bool) -> Verdict {
@@ -122,7 +128,14 @@ pub(super) fn settled() -> (u64, bool) {
 fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, begun: Begun) -> bool {
     let outcome = match meaning {
         Meaning::ForGood(why) => Err(Refusal::Obstacle(why.to_owned())),
-        Meaning::Dead | Meaning::Perhaps => recover(answer, begun),
+        // Whoever would be waited for in vain again is not waited for.
+        Meaning::Dead | Meaning::Perhaps if !attempts.late.have_come_out() => {
+            Err(Refusal::Stuck(attempts.late.clone()))
+        }
+        Meaning::Dead | Meaning::Perhaps => match others::still_working() {
+            Some(working) => Err(working.into()),
+            None => recover(answer, begun),
+        },
     };
     match outcome {
         Ok(recovery) => {
@@ -130,7 +143,10 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
             true
         }
         Err(refusal) => {
-            attempts.is_given_up = !matches!(refusal, Refusal::Obstacle(_) | Refusal::NotQuiet(_));
+            attempts.is_given_up = !refusal.is_for_now();
+            if let Refusal::Stuck(late) = &refusal {
+                attempts.late = late.clone();
+            }
             refuse(attempts, answer, &refusal);
             false
         }
@@ -172,11 +188,20 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     }
     let closed = gate::close();
     reached("gate-closed");
-    let inside = closed.wait(PATIENCE);
+    let mut inside = closed.wait(PATIENCE);
+    if closed.are_all_compiling(inside) || (inside > 0 && others::are_there()) {
+        inside = closed.wait(MORE_PATIENCE);
+    }
     if inside > 0 {
-        return Err(Refusal::Stuck(inside));
+        return Err(Refusal::Stuck(closed.late()));
     }
     reached("threads-out");
+    let are_at_rest = others::wait(error)?;
+    let busy = progress::busy();
+    // Nothing is changed before nothing runs any more.
+    if busy > 0 && !are_at_rest && !news::is_server_reaped() {
+        return Err(Refusal::NotQuiet(error.0));
+    }
     // What waited for work to be freed waits no longer: the dead copy gives it back.
     let pending = kept::memory(|memory| memory.slabs.free_all_pending()).unwrap_or_default();
     pending.into_iter().for_each(kept::memory::region::Region::destroy);
@@ -188,11 +213,6 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     let former = copies::none_is_given_back();
     clock.ended(Step::Wait, &mut recovery);
 
-    let busy = progress::busy();
-    // Nothing is changed before nothing runs any more.
-    if busy > 0 && !errors::is_at_rest(error) && !news::is_server_reaped() {
-        return Err(Refusal::NotQuiet(error.0));
-    }
     let is_blocking = settings::are_launches_blocking();
     recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);

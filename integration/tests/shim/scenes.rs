@@ -163,6 +163,35 @@ fn play_alone(subject: &Subject, name: &str, variables: &[(&str, &str)]) -> Valu
 const FOUND: [u32; 2] = [719, 0];
 
 #[test]
+fn a_fault_on_one_gpu_leaves_the_work_of_another_one_to_its_end() {
+    once(|subject| {
+        let line = play_alone(subject, "other-gpu", &[("MPS_SIM_DEVICES", "2")]);
+        assert_eq!(line["heard"], json!({ "found": FOUND, "other": 0, "is_done": true }), "{subject}: {line}");
+        assert_eq!(line["recovery"]["lost_streams"], 1, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn a_thread_that_compiles_is_waited_for() {
+    once(|subject| {
+        let line = play_alone(subject, "compiling", &[("MPS_SIM_STAY_AT", "1:cuModuleLoadData:2:4500")]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["found"], &heard["recoveries"]), (&json!(FOUND), &json!(1)), "{subject}: {line}");
+    });
+}
+
+#[test]
+fn a_thread_that_comes_out_of_the_driver_late_ends_no_chance_of_a_recovery() {
+    once(|subject| {
+        let line = play_alone(subject, "staying", &[("MPS_SIM_STAY_AT", "1:cuStreamGetPriority:1:7000")]);
+        let heard = &line["heard"];
+        assert_eq!((&heard["found"], &heard["recoveries"]), (&json!([719, 719]), &json!(1)), "{subject}: {line}");
+        // As long as it does not come out nobody is kept waiting for it again and again.
+        assert!(heard["tries"].as_u64() > Some(10), "{subject}: {line}");
+    });
+}
+
+#[test]
 fn files_and_mappings_that_are_not_the_drivers_are_left_alone() {
     once(|subject| {
         // The second device's context takes a while.

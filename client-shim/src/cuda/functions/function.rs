@@ -64,6 +64,11 @@ impl Function {
         self.effect
     }
 
+    /// Whether the driver may compile code in it, for as long as that takes.
+    pub(crate) fn compiles(&self) -> bool {
+        matches!(self.class, Class::Module | Class::Library | Class::Kernel)
+    }
+
     /// Whether the default stream is the thread's own for it.
     pub(crate) fn is_per_thread(&self) -> bool {
         self.is_per_thread

@@ -345,6 +345,11 @@ pub(crate) fn ended_context(name: usize) {
     places::end_context(name);
 }
 
+/// All work of a context, by name, is done: it was waited for while the gate was closed.
+pub(crate) fn finished_context(name: usize) {
+    places::of(name).for_each(|(_, place)| place.complete(place.submitted()));
+}
+
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(crate) fn busy() -> usize {
     places::used().filter(|(_, place)| place.is_busy()).count()
