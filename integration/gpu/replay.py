@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import hangs
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
 from figures import spread
@@ -28,6 +29,10 @@ BELONGINGS = {
     "variable": ["--variable"],
     "all": ["--pinned", "--library", "--graph", "--variable"],
 }
+# What a process could run out of, how much more of it may be there at the end than after ten recoveries, and when it is
+# told: neighbouring mappings count as one, and the heaps have lists of their own.
+GROWTH = {"descriptors": 0, "threads": 0, "libraries": 0, "mappings": 4, "resident_kib": 64 << 10}
+TOLD_AFTER = (10, 100, 1000)
 STEPS = ("unmap", "load", "init", "context", "map", "objects", "amputate")
 
 
@@ -60,17 +65,30 @@ def checked(lines, errors, count):
     return [line["recovery"] for line in lines if line["event"] in ("fault", "recovered")]
 
 
+def flat(lines):
+    """What the process has after 10, 100 and 1,000 recoveries, if it is no more after the last one than after ten."""
+    counts = [line["resources"] for line in lines if line["event"] in ("fault", "recovered")]
+    if not counts or not counts[0]:
+        return {}
+    tenth, last = counts[min(9, len(counts) - 1)], counts[-1]
+    grown = {name: last[name] - tenth[name] for name, most in GROWTH.items() if last[name] - tenth[name] > most}
+    if grown:
+        raise Failed(f"more after {len(counts)} recoveries than after ten: {grown}; {tenth}, then {last}")
+    numbers = sorted({number for number in TOLD_AFTER if number < len(counts)} | {len(counts)})
+    return {f"after {number}": ", ".join(f"{name} {counts[number - 1][name]}" for name in GROWTH) for number in numbers}
+
+
 def own(ours, library, arguments, kinds):
     """Faults of its own one after the other in one process, without MPS."""
     program = [str(ours.root / "mps-replay-probe"), "--faults", ",".join(kinds), *arguments]
     pipe = "/nowhere"
-    done = subprocess.run(program, capture_output=True, text=True, env=environment(library, pipe), timeout=300)
+    done = subprocess.run(program, capture_output=True, text=True, env=environment(library, pipe), timeout=300 + len(kinds))
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     recoveries = checked(lines, done.stderr, len(kinds))
     told = [line for line in lines if line["event"] == "fault" and (line["answer"] == 0 or line["next"] != 0)]
     if told:
         raise Failed(f"told otherwise than once: {told[0]}")
-    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries)}
+    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(lines)}
 
 
 class Bystander(Client):
@@ -87,7 +105,7 @@ class Bystander(Client):
 def others(ours, library, arguments, kinds):
     """Faults of a neighbour one after the other."""
     with configured(ours, NO_QUARANTINE) as daemon:
-        probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", "280", *arguments])
+        probe = Bystander(daemon, library, ["--recoveries", str(len(kinds)), "--seconds", str(280 + 2 * len(kinds)), *arguments])
         probe.wait("ready", 60)
         for done, kind in enumerate(kinds):
             culprit = daemon.client("mps-aggressor", kind)
@@ -103,7 +121,10 @@ def others(ours, library, arguments, kinds):
                 until(recovered, 30, f"a recovery from {kind}")
             except Failed as failed:
                 servers = daemon.servers()
-                raise Failed(f"{failed}, after {done} of {len(kinds)}; {culprit.lines[-1:]}; servers: {servers}") from failed
+                beside = [("culprit", culprit.pid), ("daemon", daemon.process.pid), *(("server", pid) for pid in servers)]
+                where = hangs.told(probe, beside)
+                text = f"{failed}, after {done} of {len(kinds)}; {culprit.lines[-1:]}; servers: {servers}"
+                raise Failed(f"{text}\n{where}") from failed
         probe.process.wait(60)
         while probe.read(0.05):
             pass
@@ -111,7 +132,7 @@ def others(ours, library, arguments, kinds):
         right = sum(line["is_told_right"] for line in probe.lines if line["event"] == "recovered")
         if right != len(kinds):
             raise Failed(f"told right {right} times of {len(kinds)}")
-    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries)}
+    return {"recovered, bit-exact": f"{len(recoveries)} of {len(kinds)}", **times_of(recoveries), **flat(probe.lines)}
 
 
 TORCH = """
@@ -189,9 +210,8 @@ def pytorch(ours, library, kinds):
 
 
 def works(ours, library, quick):
-    """The suite: 30 faults of each kind; with --quick 2 of each, about 60 s.
-
-    Not more: in a run of 200 in one process the driver's `cuInit` answered 2 at some point, on an H200 with 580.159.04.
+    """The suite: 30 faults of each kind, and a thousand of all kinds in one process, its own and a neighbour's, with what it
+    has after 10, 100 and 1,000 of them; with --quick 2 of each and 40, about two minutes.
     """
     count = 2 if quick else 30
     works = {}
@@ -202,5 +222,10 @@ def works(ours, library, quick):
         few = ["oob", "trap"] if name != "all" else SHARED * count
         works[f"others faults, {name}"] = lambda name=name, few=few: others(ours, library, BELONGINGS[name], few)
     works["others faults, busy"] = lambda: others(ours, library, ["--busy", *BELONGINGS["all"]], ["oob", "trap"] * min(count, 10))
+    many = 40 if quick else 1000
+    cycle = lambda kinds: (kinds * many)[:many]  # noqa: E731
+    endless = ["--resources", *BELONGINGS["all"]]
+    works["own faults, without end"] = lambda: own(ours, library, endless, cycle(KINDS))
+    works["others faults, without end"] = lambda: others(ours, library, endless, cycle(SHARED))
     works["pytorch"] = lambda: pytorch(ours, library, ["oob", "trap"] * min(count, 25))
     return works
