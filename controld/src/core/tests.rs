@@ -12,6 +12,7 @@ mod forged;
 mod gpus;
 mod held;
 mod newcomers;
+mod orders;
 mod picture;
 mod quarantine;
 mod rules;

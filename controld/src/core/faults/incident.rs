@@ -33,6 +33,10 @@ pub(in crate::core) const MAX_OF_WITNESS: usize = 16;
 /// signs without end makes the server be asked without end.
 pub(in crate::core) const LONGEST_OPEN: Duration = Duration::from_secs(10);
 
+/// How long after an answer that may be older than the last sign its server is asked once more. Whoever makes signs
+/// without end has it asked no more often than that.
+const ASKED_AGAIN: Duration = Duration::from_millis(50);
+
 /// What one witness says, in the form that all have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::core) struct Statement {
@@ -99,6 +103,8 @@ pub(in crate::core) struct Incident {
     pub(super) first_fact: Option<Duration>,
     /// When a verdict is given with what is known then; before it is confirmed: when it is forgotten.
     pub(super) judge_at: Option<Duration>,
+    /// When its server is asked once more: its last answer may be older than the last sign.
+    ask_at: Option<Duration>,
     /// Whether the server is known to be lost.
     pub(in crate::core) is_confirmed: bool,
     pub(in crate::core) testimonies: Vec<Testimony>,
@@ -148,6 +154,7 @@ impl Incident {
             first: now,
             first_fact: None,
             judge_at: Some(judge_at),
+            ask_at: None,
             is_confirmed: false,
             testimonies: Vec::new(),
             more: 0,
@@ -195,6 +202,13 @@ impl Faults {
 
     pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
         self.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
+    }
+
+    /// A server has answered that it is in no fault, and may have done so before the last sign.
+    pub(in crate::core) fn is_to_be_asked(&mut self, now: Duration, epoch: ServerEpoch) {
+        if let Some(incident) = self.incidents.get_mut(&epoch).filter(|incident| !incident.is_confirmed) {
+            incident.ask_at.get_or_insert(now + ASKED_AGAIN);
+        }
     }
 
     /// Whether the kernel has said that this very server met an error.
@@ -312,6 +326,7 @@ impl Core {
             return;
         }
         incident.is_confirmed = true;
+        incident.ask_at = None;
         incident.judge_at = Some(self.turn.now + window);
         let (id, testimonies) = (incident.id, incident.testimonies.clone());
         self.note_clients(epoch);

@@ -73,7 +73,8 @@ impl Core {
                 let mut statement = Statement::new("shim", Some(process.pid), text);
                 statement.own_word = Some(OwnWord { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
-                if let Some(server) = self.server_of(process) {
+                // It says so before it ends, and that may be heard first.
+                if let Some(server) = self.server_of(process).or_else(|| self.server_of_dead(process)) {
                     self.testify(server, statement);
                     self.suspect(server);
                 }

@@ -2,6 +2,7 @@
 
 use crate::core::evidence::Evidence;
 use crate::core::ids::ServerEpoch;
+use crate::core::servers::health::Suspicion;
 use crate::core::{Core, NoReply};
 use core::time::Duration;
 use remps_proto::mps::server::Reply;
@@ -28,14 +29,18 @@ impl Core {
         if self.servers.get(epoch).is_none() {
             return;
         }
-        // Once: whoever makes signs without end must not keep newcomers away.
-        let asked = self.servers.answers_suspicion(epoch);
-        let is_old = asked.is_some_and(|suspicion| suspicion.is_anew && !suspicion.is_second);
-        match reply {
-            Ok(Reply::Active(false)) => self.evidence(Evidence::ServerStatus { server: epoch }),
-            Ok(Reply::Active(true)) if is_old => self.ask_on_suspicion(epoch, true),
-            Ok(Reply::Active(true)) => self.servers.is_in_no_fault(&mut self.turn, epoch),
-            Ok(_) | Err(_) => {}
+        let old = self.servers.answers_suspicion(epoch).filter(|suspicion| suspicion.is_anew);
+        match (reply, old) {
+            (Ok(Reply::Active(false)), _) => self.evidence(Evidence::ServerStatus { server: epoch }),
+            // Once: whoever makes signs without end must not keep newcomers away.
+            (Ok(Reply::Active(true)), Some(Suspicion { is_second: false, .. })) => self.ask_on_suspicion(epoch, true),
+            (Ok(Reply::Active(true)), _) => {
+                if old.is_some() {
+                    self.faults.is_to_be_asked(self.turn.now, epoch);
+                }
+                self.servers.is_in_no_fault(&mut self.turn, epoch);
+            }
+            (Ok(_) | Err(_), _) => {}
         }
     }
 
