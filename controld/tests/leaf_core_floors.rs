@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms, from the ground up: each may know those before it. The first twelve are what the others tell each other.
-const ROOMS: [&str; 23] = [
+/// The rooms, from the ground up: each may know those before it. The first fourteen are what the others tell each other.
+const ROOMS: [&str; 25] = [
     "ids",
     "gpu",
     "peer",
@@ -21,6 +21,8 @@ const ROOMS: [&str; 23] = [
     "evidence",
     "identity",
     "verdict",
+    "catalogue",
+    "announcement",
     "saved",
     "journal",
     "facts",
@@ -38,7 +40,7 @@ const ROOMS: [&str; 23] = [
     "successor",
 ];
 /// How many rooms of the ground are not drawn: nobody there decides anything.
-const GROUND: usize = 12;
+const GROUND: usize = 14;
 /// How a field of `Core` and a value of it are written in its methods.
 const SELVES: [&str; 2] = ["self.", "core."];
 

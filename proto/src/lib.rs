@@ -9,4 +9,5 @@ pub mod holder;
 pub mod mps;
 pub mod notice;
 mod open_enum;
+pub mod sentinel;
 pub mod shim;

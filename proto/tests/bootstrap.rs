@@ -7,8 +7,11 @@ use std::fs;
 use std::path::Path;
 
 /// Folder, file and package of everything that is generated.
-const SOURCES: &[(&str, &str, &str)] =
-    &[("src/holder", "holder.proto", "remps.holder.v1"), ("src/shim", "shim.proto", "remps.shim.v1")];
+const SOURCES: &[(&str, &str, &str)] = &[
+    ("src/holder", "holder.proto", "remps.holder.v1"),
+    ("src/sentinel", "health_event.proto", "datamodels"),
+    ("src/shim", "shim.proto", "remps.shim.v1"),
+];
 
 #[test]
 fn generated_messages_are_those_of_the_proto_files() {

@@ -1,5 +1,6 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
+use super::announcement::Announcement;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
@@ -122,6 +123,8 @@ pub(crate) enum Effect {
     Save,
     /// Something for the journal, the metrics and those who follow events.
     Record(Box<JournalEvent>),
+    /// Tell whoever looks after the machine and its pods of a verdict.
+    Announce(Box<Announcement>),
     /// End a client's process: SIGTERM, or SIGKILL with `force`.
     EndProcess {
         /// Which.

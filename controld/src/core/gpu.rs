@@ -65,6 +65,14 @@ impl Gpu {
         })
     }
 
+    /// The number of the GPU instance, where it is known.
+    pub(crate) const fn instance_number(&self) -> Option<u32> {
+        match self.instance {
+            Some(Instance::Number(number)) => Some(number),
+            Some(Instance::Uuid(_)) | None => None,
+        }
+    }
+
     /// What `CUDA_VISIBLE_DEVICES` calls it; `None` where only the number of the instance is known.
     pub(crate) fn visible_name(&self) -> Option<&str> {
         match &self.instance {

@@ -3,6 +3,16 @@
 use super::place::Place;
 use serde::Serialize;
 
+/// What a Kubernetes cluster calls a container, as dcgm-exporter's labels have it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct PodNames {
+    pub namespace: String,
+    /// The pod's name.
+    pub pod_name: String,
+    /// The container's name in its pod.
+    pub container_name: String,
+}
+
 /// What is known of a client's process besides its pid: read from `/proc` when it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Identity {
@@ -14,6 +24,9 @@ pub(crate) struct Identity {
     pub container: Option<String>,
     /// The pod's UID, if the cgroup names one.
     pub pod: Option<String>,
+    /// What its cluster calls it, if that is known.
+    #[serde(skip)]
+    pub names: Option<Box<PodNames>>,
     /// `MPS_DOMAIN` of its environment.
     pub label: Option<String>,
     /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.

@@ -29,6 +29,8 @@
 //! request to a server has one purpose and is answered once. After `quit` nothing is spawned. Nothing is routed to a
 //! server that has decided to end. An input that names a server of an earlier epoch is dropped.
 
+mod announcement;
+pub(crate) mod catalogue;
 mod clients;
 mod commands;
 mod effect;
@@ -55,6 +57,8 @@ mod tests;
 pub(crate) mod vault;
 mod verdict;
 
+pub(crate) use announcement::Announcement;
+pub(crate) use catalogue::{Remedy, Severity};
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub(crate) use effect::Effect;
@@ -67,7 +71,7 @@ pub(crate) use faults::held::GpuMemory;
 pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
-pub(crate) use identity::Identity;
+pub(crate) use identity::{Identity, PodNames};
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub(crate) use journal::{ExitReason, FuneralEnd, JournalEvent};
@@ -79,13 +83,13 @@ pub(crate) use policy::{
     Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing, forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
-pub(crate) use verdict::{Confidence, SuspectIdentity, Verdict};
+pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
 #[cfg(test)]
 pub(crate) use {
     journal::{ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
-    verdict::{Suspect, Testimony},
+    verdict::Testimony,
 };
 
 use crate::core::servers::Clientele as _;

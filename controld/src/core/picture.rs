@@ -183,7 +183,7 @@ impl Core {
 
 /// What is known of every client.
 fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, phase: ClientPhase) -> ClientFacts {
-    let Identity { cgroup, container, pod, label, command, .. } = identity.clone();
+    let (label, identity) = (identity.label.clone(), SuspectIdentity::of(identity));
     ClientFacts {
         process,
         uid,
@@ -192,7 +192,7 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         server: None,
         contexts: 0,
         waited: None,
-        identity: SuspectIdentity { cgroup, container, pod, command },
+        identity,
         label,
         tracked: false,
         descriptors: 0,

@@ -2,6 +2,7 @@
 
 use super::evidence::{MemoryFault, ProcessKey};
 use crate::core::gpu::Gpu;
+use crate::core::identity::{Identity, PodNames};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use core::fmt;
 use core::time::Duration;
@@ -26,8 +27,19 @@ pub(crate) struct SuspectIdentity {
     pub container: Option<String>,
     /// Its pod's UID.
     pub pod: Option<String>,
+    /// What its cluster calls it.
+    #[serde(flatten)]
+    pub names: Option<Box<PodNames>>,
     /// Its command line.
     pub command: String,
+}
+
+impl SuspectIdentity {
+    /// What is repeated of an identity.
+    pub(in crate::core) fn of(identity: &Identity) -> Self {
+        let Identity { cgroup, container, pod, names, command, .. } = identity.clone();
+        Self { cgroup, container, pod, names, command }
+    }
 }
 
 /// How sure a verdict is.

@@ -62,6 +62,7 @@ impl Driver {
                 reached("saved");
             }
             Effect::Record(event) => self.record(&event),
+            Effect::Announce(announcement) => self.reports.announce(*announcement),
             Effect::FindGpus { process } => self.witnesses.find_gpus(process),
             Effect::MeasureServer { server, pid } => self.servers.measure(server, pid),
             Effect::EndProcess { process, force } => self.end_process(process, force),

@@ -5,7 +5,7 @@ use super::degraded::Degraded;
 use super::sessions::conversation::ToSession;
 use crate::core::picture::{DaemonFacts, Degradation, Snapshot};
 use crate::core::vault::Caller;
-use crate::core::{JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
+use crate::core::{Announcement, JournalEvent, Peer, Place, ProcessKey, SessionId, Uid};
 use crate::observe::http::{self, Endpoint, Question, Vitals};
 use crate::observe::metrics::UserClass;
 use crate::observe::recorder::{Followed, Recorder};
@@ -69,6 +69,11 @@ impl Reports {
     pub(super) async fn next(&mut self) -> Question {
         self.served.next().await
     }
+
+    /// Tells the cluster of a verdict.
+    pub(super) fn announce(&mut self, announcement: Announcement) {
+        self.recorder.announce(announcement);
+    }
 }
 
 impl Driver {
@@ -89,6 +94,9 @@ impl Driver {
             let (servers, clients) = (self.core.servers().count(), self.core.waiting());
             JournalEvent::DaemonTakenOver { pid, version, servers, clients }
         };
+        if let Err(error) = self.reports.recorder.tell_cluster(self.settings.cluster()) {
+            self.say(&format!("The cluster is told nothing: {error}"));
+        }
         self.record(&event);
         let listen = self.settings.file.observe.listen.clone();
         if listen.is_empty() {

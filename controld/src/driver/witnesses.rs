@@ -88,7 +88,7 @@ impl Witnesses {
             notices,
             has_notices,
             remarks,
-            identities: Identities::default(),
+            identities: Identities::naming(&settings.file.cluster.containers),
             kills,
             mounts: Arc::new(Mounts::read()),
             ends: HashMap::new(),

@@ -11,8 +11,9 @@
 //! | `events` | which event counts where |
 //! | `gauges` | what is now, from a [`Snapshot`] |
 //!
-//! Names and units follow Prometheus' rules, the labels of GPUs and pods those of NVIDIA's exporter (`UUID`, `pod`,
-//! `container`), so that joins work. Series with a pid are off unless asked for, since each process would leave one in
+//! Names and units follow Prometheus' rules, the labels of GPUs and pods those of NVIDIA's exporter (`UUID`, `GPU_I_ID`,
+//! `namespace`, `pod`, `container`; `internal/pkg/transformation` of <https://github.com/NVIDIA/dcgm-exporter>), so that
+//! joins work. Series with a pid are off unless asked for, since each process would leave one in
 //! the database; the label `domain` takes a bounded number of values, and `(other)` stands for the rest.
 //!
 //! What is not told because the daemon, which has no CUDA, cannot know it: how much memory a client has on a GPU, and on
@@ -25,8 +26,9 @@ mod gauges;
 #[cfg(test)]
 mod tests;
 
-use crate::core::JournalEvent;
 use crate::core::picture::Snapshot;
+use crate::core::{Announcement, JournalEvent};
+use crate::observe::cluster::Told;
 use crate::observe::log::LogCounters;
 use events::EventMetrics;
 use families::{Counters, Histograms};
@@ -92,6 +94,8 @@ pub(crate) struct Extras {
     pub journal_lost: u64,
     /// Sessions that follow events.
     pub followers: usize,
+    /// What became of what a cluster was to be told; `None` where there is none.
+    pub told: Option<Told>,
 }
 
 /// All metrics.
@@ -127,6 +131,11 @@ impl Metrics {
             1,
         );
         self.command_seconds.observe(vec![("command", command.into())], took);
+    }
+
+    /// Counts a verdict for the pods that it concerns.
+    pub(crate) fn announce(&mut self, announcement: &Announcement) {
+        self.events.announce(announcement);
     }
 
     /// Everything in OpenMetrics' text format.

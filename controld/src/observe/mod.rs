@@ -1,5 +1,6 @@
 //! What the daemon shows of itself.
 
+pub(crate) mod cluster;
 pub(crate) mod http;
 pub(crate) mod journal;
 pub(crate) mod log;

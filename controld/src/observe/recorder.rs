@@ -12,13 +12,14 @@
 //! the journal says how many events are missing. The driver gives the recorder each command with [`Recorder::command`]; and it answers a [`Report`] with [`Recorder::answer`]
 //! or, for `events --follow`, [`Recorder::follow`].
 
+use super::cluster::{Cluster, Config};
 use super::journal::followers::{Followers, Following, TOO_MANY};
 use super::journal::recent::{Recent, Remembered};
 use super::journal::{Journal, Stamp};
 use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
 use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
-use crate::core::JournalEvent;
 use crate::core::picture::Snapshot;
+use crate::core::{Announcement, JournalEvent};
 use crate::report::{self, Fault, FaultLedger, Form, Viewer};
 use remps_proto::admin::{CommandName, Report, reply};
 use serde_json::Value;
@@ -47,6 +48,7 @@ pub(crate) struct Recorder {
     faults: FaultLedger,
     followers: Followers,
     limiter: Limiter,
+    cluster: Cluster,
 }
 
 impl Recorder {
@@ -66,7 +68,23 @@ impl Recorder {
             recent.push(Remembered::earlier(line));
         }
         let limiter = Limiter::new(CLIENT_EVENTS);
-        Self { journal, metrics: Metrics::new(with_pids), recent, faults, followers: Followers::default(), limiter }
+        let (metrics, cluster) = (Metrics::new(with_pids), Cluster::default());
+        Self { journal, metrics, recent, faults, followers: Followers::default(), limiter, cluster }
+    }
+
+    /// Tells a cluster of verdicts from now on, if there is one to be told.
+    ///
+    /// # Errors
+    /// When there can be no thread for it.
+    pub(crate) fn tell_cluster(&mut self, config: Config) -> std::io::Result<()> {
+        self.cluster = Cluster::begin(config)?;
+        Ok(())
+    }
+
+    /// Tells the cluster of a verdict, and counts it for the pods that it concerns.
+    pub(crate) fn announce(&mut self, announcement: Announcement) {
+        self.metrics.announce(&announcement);
+        self.cluster.tell(announcement);
     }
 
     /// Takes an event in; gives a line for `control.log`, if there is something to say about the journal itself.
@@ -89,7 +107,7 @@ impl Recorder {
             let uid = if let Bucket::Writer(uid) = bucket { Some(uid) } else { None };
             remark = remark.or(self.write(&JournalEvent::EventsSuppressed { uid, count }, now));
         }
-        remark.or(self.write(event, now))
+        remark.or(self.write(event, now)).or_else(|| self.cluster.remark())
     }
 
     fn write(&mut self, event: &JournalEvent, now: SystemTime) -> Option<String> {
@@ -160,7 +178,8 @@ impl Recorder {
 
     /// All metrics in OpenMetrics' text format; the journal's own numbers are filled in here.
     pub(crate) fn openmetrics(&self, snapshot: &Snapshot, extras: Extras) -> String {
-        let extras = Extras { journal_lost: self.journal.lost(), followers: self.followers.count(), ..extras };
+        let (journal_lost, followers, told) = (self.journal.lost(), self.followers.count(), self.cluster.told());
+        let extras = Extras { journal_lost, followers, told, ..extras };
         self.metrics.openmetrics(snapshot, extras)
     }
 

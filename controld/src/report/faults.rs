@@ -47,9 +47,12 @@ impl Fault {
             Self::Own { verdict, users, .. } => {
                 let texts = verdict.witnesses.iter().map(|testimony| testimony.text.len()).sum::<usize>();
                 let identity = verdict.culprit.as_ref().map_or(0, |culprit| {
-                    let SuspectIdentity { cgroup, container, pod, command } = &culprit.identity;
+                    let SuspectIdentity { cgroup, container, pod, names, command } = &culprit.identity;
                     let named = [container, pod].into_iter().flatten().map(String::len).sum::<usize>();
-                    cgroup.len() + command.len() + named
+                    let names = names
+                        .as_ref()
+                        .map_or(0, |names| names.namespace.len() + names.pod_name.len() + names.container_name.len());
+                    cgroup.len() + command.len() + named + names
                 });
                 size_of::<Verdict>()
                     + size_of_val(verdict.witnesses.as_slice())

@@ -24,6 +24,7 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
             cgroup: "/kubepods.slice/secret".to_owned(),
             container: None,
             pod: None,
+            names: None,
             command: "python train.py\x1b[2J\n0".to_owned(),
         },
     };

@@ -1,6 +1,7 @@
 //! Values that have the right type and still make no sense.
 
-use super::file::ConfigFile;
+use super::cluster::host_and_port;
+use super::file::{Cluster, ConfigFile};
 use super::parse::{Faults, OVERRIDES};
 use crate::core::{DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Sharing};
 use std::net::SocketAddr;
@@ -15,6 +16,8 @@ const LONGEST_LABEL: usize = 128;
 pub(crate) const UNIX_PREFIX: &str = "unix:";
 /// A Unix socket's path has room for this many bytes and the final zero.
 const LONGEST_SOCKET_PATH: usize = 107;
+/// A node's name is that of a host.
+const LONGEST_NODE: usize = 253;
 
 pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     let policy = &file.policy;
@@ -29,6 +32,7 @@ pub(super) fn check(file: &ConfigFile, faults: &mut Faults) {
     if let Err(what) = check_listen(&file.observe.listen) {
         faults.add("observe.listen", what);
     }
+    check_cluster(&file.cluster, faults);
     let overrides = &policy.domains.overrides;
     for (index, (matching, own)) in overrides.iter().enumerate() {
         let name = format!("{OVERRIDES}[{}]", index + 1);
@@ -97,6 +101,31 @@ fn check_match(name: &str, matching: &DomainMatch, earlier: &[(DomainMatch, Doma
 fn check_path(key: &str, path: &str, faults: &mut Faults) {
     if !path.is_empty() && !Path::new(path).is_absolute() {
         faults.add(key, format!("\"{path}\" must begin with /, or be empty"));
+    }
+}
+
+fn check_cluster(cluster: &Cluster, faults: &mut Faults) {
+    for (key, path) in [("token", &cluster.token), ("ca", &cluster.ca)] {
+        if cluster.events && path.is_empty() {
+            faults.add(&format!("cluster.{key}"), "the API server can't be asked without");
+        }
+        check_path(&format!("cluster.{key}"), path, faults);
+    }
+    check_path("cluster.containers", &cluster.containers, faults);
+    if !cluster.api_server.is_empty() && host_and_port(&cluster.api_server).is_none() {
+        faults
+            .add("cluster.api_server", format!("\"{}\" is not https://host or https://host:port", cluster.api_server));
+    }
+    match cluster.nvsentinel.strip_prefix(UNIX_PREFIX) {
+        Some(path) if path.starts_with('/') && path.len() <= LONGEST_SOCKET_PATH => {}
+        None if cluster.nvsentinel.is_empty() => {}
+        Some(_) | None => {
+            faults.add("cluster.nvsentinel", format!("\"{}\" is not {UNIX_PREFIX}/path", cluster.nvsentinel));
+        }
+    }
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    if cluster.node.len() > LONGEST_NODE || !cluster.node.bytes().all(is_name) {
+        faults.add("cluster.node", format!("\"{}\" is no name of a node", cluster.node));
     }
 }
 

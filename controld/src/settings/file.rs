@@ -29,6 +29,8 @@ pub(crate) struct ConfigFile {
     pub witness: Witness,
     /// What others can see of the daemon.
     pub observe: Observe,
+    /// What a cluster is told that the machine is a node of.
+    pub cluster: Cluster,
 }
 
 /// The table `[witness]`.
@@ -59,6 +61,27 @@ pub(crate) struct Observe {
     pub per_process_metrics: bool,
 }
 
+/// The table `[cluster]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cluster {
+    /// The machine's name there; empty is `NODE_NAME`, and else the name of the host.
+    pub node: String,
+    /// Whether to make Kubernetes Events on the pods of a verdict.
+    pub events: bool,
+    /// Where the API server is, as `https://host:port`; empty is where Kubernetes' variables say, and else the name that
+    /// it has in every cluster.
+    pub api_server: String,
+    /// The file with the service account's token.
+    pub token: String,
+    /// The file with the cluster's certificates.
+    pub ca: String,
+    /// NVSentinel's socket: `unix:/path`; empty is nobody.
+    pub nvsentinel: String,
+    /// Where the kubelet keeps the links to containers' logs, which have their names; empty is nowhere.
+    pub containers: String,
+}
+
 impl Default for ConfigFile {
     fn default() -> Self {
         Self {
@@ -68,6 +91,21 @@ impl Default for ConfigFile {
             vault: VaultPolicy::default(),
             witness: Witness::default(),
             observe: Observe::default(),
+            cluster: Cluster::default(),
+        }
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            events: false,
+            api_server: String::new(),
+            token: "/var/run/secrets/kubernetes.io/serviceaccount/token".into(),
+            ca: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt".into(),
+            nvsentinel: String::new(),
+            containers: "/var/log/containers".into(),
         }
     }
 }

@@ -8,16 +8,19 @@
 //! |---|---|
 //! | `file` | the keys, with their defaults; those that decide something are the core's policies |
 //! | `parse` | text to values, with every error in it |
+//! | `cluster` | whom to tell in a cluster |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
+mod cluster;
 mod file;
 mod parse;
 mod retired;
 pub(crate) mod show;
 
+pub(crate) use cluster::Surroundings;
 pub(crate) use file::ConfigFile;
 pub(crate) use parse::{ConfigFault, Lines};
 
@@ -109,6 +112,8 @@ pub(crate) struct Settings {
     pub library_path: Option<OsString>,
     /// `NOTIFY_SOCKET` of systemd.
     pub notify_socket: Option<OsString>,
+    /// What Kubernetes says of the cluster by variables.
+    pub surroundings: Surroundings,
 }
 
 impl Settings {
@@ -176,6 +181,7 @@ impl Settings {
             personality: text("MPS_PERSONALITY").filter(|value| !value.is_empty()),
             library_path: environment("LD_LIBRARY_PATH"),
             notify_socket: environment("NOTIFY_SOCKET"),
+            surroundings: Surroundings::read(text),
         })
     }
 

@@ -23,17 +23,18 @@ mod tests;
 mod text;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::core::{Identity, Pid, Uid};
+use crate::core::{Identity, Pid, PodNames, Uid};
 use crate::io::proc_dir::ProcDir;
 use crate::patience::patient;
 use crate::witness::cgroup::Cgroups;
-use crate::witness::place;
+use crate::witness::{place, pod_names};
 
 /// Threads that read processes' memory at one time.
 pub(crate) const MAX_READERS: usize = 16;
@@ -96,6 +97,8 @@ struct Memory {
     program: String,
     label: Option<String>,
     visible: Option<String>,
+    /// Of no process's memory, but read by the same thread: a folder may be of a slow file system.
+    names: Option<Box<PodNames>>,
     missing: Option<Missing>,
 }
 
@@ -105,15 +108,23 @@ pub(crate) struct Identities {
     places: Arc<Semaphore>,
     stuck: Arc<Mutex<BTreeMap<Uid, usize>>>,
     deadline: Duration,
+    /// Where a cluster's names of containers are found.
+    containers: Option<Arc<Path>>,
 }
 
 impl Default for Identities {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(MAX_READERS)), stuck: Arc::default(), deadline: patient(DEADLINE) }
+        let (places, stuck) = (Arc::new(Semaphore::new(MAX_READERS)), Arc::default());
+        Self { places, stuck, deadline: patient(DEADLINE), containers: None }
     }
 }
 
 impl Identities {
+    /// One that finds a cluster's names of containers in this folder; empty is nowhere.
+    pub(crate) fn naming(containers: &str) -> Self {
+        Self { containers: (!containers.is_empty()).then(|| Path::new(containers).into()), ..Self::default() }
+    }
+
     /// With another deadline than [`DEADLINE`].
     #[cfg(test)]
     fn with_deadline(deadline: Duration) -> Self {
@@ -142,16 +153,21 @@ impl Identities {
         let (_, place, _) = place::of(&dir);
         let name = dir.name();
         let readers_dir = dir.clone();
-        let memory = self.memory(uid, move || text::read(&readers_dir)).await;
+        let (cgroup, names) = cgroups.telling();
+        let named = self.containers.clone().zip(names.container.clone());
+        let read = move || {
+            let names = named.and_then(|(folder, container)| pod_names::find(&folder, &container)).map(Box::new);
+            Memory { names, ..text::read(&readers_dir) }
+        };
+        let memory = self.memory(uid, read).await;
         let missing = match dir.start_time() {
             Some(again) if again == start_time => memory.missing,
             _ => Some(Missing::Ended),
         };
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
-        let (cgroup, names) = cgroups.telling();
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
-        let visible = memory.visible;
-        let identity = Identity { start_time, cgroup, container, pod, label, visible, command, program, place };
+        let (visible, names) = (memory.visible, memory.names);
+        let identity = Identity { start_time, cgroup, container, pod, names, label, visible, command, program, place };
         Found { identity, cgroups, missing }
     }
 

@@ -15,4 +15,5 @@ pub(crate) mod kmsg;
 pub mod notice;
 pub(crate) mod peer;
 pub(crate) mod place;
+mod pod_names;
 pub(crate) mod uvm;

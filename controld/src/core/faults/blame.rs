@@ -17,12 +17,12 @@
 
 use super::Faults;
 use super::incident::Pronounced;
-use crate::core::Core;
 use crate::core::clients::client::Process;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::journal::JournalEvent;
-use crate::core::verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
+use crate::core::verdict::{Confidence, Suspect, Verdict};
+use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -213,16 +213,7 @@ impl Core {
             server: server.pid.unwrap_or_default(),
             epoch,
             domain: self.servers.domain_name(server.domain),
-            culprit: culprit.map(|(process, known)| Suspect {
-                process,
-                uid: known.uid,
-                identity: SuspectIdentity {
-                    cgroup: known.identity.cgroup.clone(),
-                    container: known.identity.container.clone(),
-                    pod: known.identity.pod.clone(),
-                    command: known.identity.command.clone(),
-                },
-            }),
+            culprit: culprit.map(|(process, known)| Suspect::of(process, known)),
             confidence,
             kind,
             fault: incident.fault.clone(),
@@ -250,6 +241,8 @@ impl Core {
         }
         self.faults.verdicts.push_back(verdict.clone());
         self.turn.log(verdict.to_string());
+        let announcement = self.announce(epoch, verdict.clone());
+        self.turn.push(Effect::Announce(Box::new(announcement)));
         self.turn.record(if corrects.is_some() {
             JournalEvent::VerdictCorrected { verdict: verdict.clone(), users }
         } else {

@@ -200,6 +200,11 @@ impl Faults {
         self.incidents.get(&epoch).is_some_and(|incident| incident.is_confirmed && !incident.is_judged())
     }
 
+    /// The clients of a server that its incident knows of.
+    pub(super) fn clients_noted(&self, epoch: ServerEpoch) -> impl Iterator<Item = &(Pid, Process)> {
+        self.incidents.get(&epoch).into_iter().flat_map(|incident| &incident.clients)
+    }
+
     pub(super) fn incident_of(&self, server: ServerEpoch) -> Option<u64> {
         self.incidents.get(&server).filter(|incident| incident.is_confirmed).map(|incident| incident.id)
     }

@@ -7,11 +7,13 @@
 //! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
 //! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
 //! | [`blame`] | who it was |
+//! | `announce` | whom it concerns, by name |
 //! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
 //! | [`remains`] | whether anything is left of a client whose fault was isolated |
 
+mod announce;
 pub(super) mod blame;
 pub(super) mod funeral;
 pub(super) mod held;

@@ -43,6 +43,12 @@ pub(in crate::core) struct KnownGpus {
 }
 
 impl KnownGpus {
+    /// The place of the GPU of this UUID, and the number that `nvidia-smi` gives it, which counts them in the order of
+    /// their addresses.
+    pub(in crate::core) fn place_of(&self, uuid: &str) -> Option<(usize, &GpuPlace)> {
+        self.places.iter().enumerate().find(|(_, place)| place.uuid == uuid)
+    }
+
     /// The machine has these GPUs; whether that is news. A driver that does not tell just now has not lost its GPUs.
     pub(in crate::core) fn are_found(&mut self, mut places: Vec<GpuPlace>) -> bool {
         places.truncate(MOST_GPUS);

@@ -1,7 +1,7 @@
 //! Which event counts where.
 
 use super::families::{Counters, DOMAIN, Histograms, Labels};
-use crate::core::{End, ExitReason, Gpu, JournalEvent, Verdict};
+use crate::core::{Announcement, End, ExitReason, Gpu, JournalEvent, Verdict};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -23,6 +23,8 @@ pub(super) struct EventMetrics {
     verdicts: Counters,
     corrections: Counters,
     faults: Counters,
+    /// Of pods whose names are known.
+    pods: Counters,
     isolations: Counters,
     recovery_seconds: Histograms,
     sanctions: Counters,
@@ -60,6 +62,7 @@ impl EventMetrics {
         let verdicts = counters("verdicts", "Verdicts on faults, each with how sure it is");
         let corrections = counters("verdict_corrections", "Verdicts that late evidence has changed");
         let faults = counters("client_faults", "Clients that were hit by a fault, as its culprit or its victims");
+        let pods = counters("pod_faults", "Faults that hit processes of a pod, as their culprit or as victims");
         let isolations =
             counters("client_isolations", "Faults that hit their culprit alone, or everybody on the server");
         let sanctions = counters("culprit_sanctions", "What was done to culprits");
@@ -84,6 +87,7 @@ impl EventMetrics {
             verdicts,
             corrections,
             faults,
+            pods,
             isolations,
             recovery_seconds: histograms(
                 "recovery_seconds",
@@ -165,6 +169,26 @@ impl EventMetrics {
         }
     }
 
+    /// Counts each process of a pod that a verdict concerns. One that corrects another has only the culprit to add.
+    pub(super) fn announce(&mut self, announcement: &Announcement) {
+        let verdict = &announcement.verdict;
+        let xid = announcement.xid().map(|number| number.to_string()).unwrap_or_default();
+        let culprit = verdict.culprit.iter().map(|suspect| ("culprit", suspect));
+        let victims = announcement.victims.iter().filter(|_| verdict.corrects.is_none());
+        for (role, suspect) in culprit.chain(victims.map(|suspect| ("victim", suspect))) {
+            let Some(names) = &suspect.identity.names else { continue };
+            let labels: Labels = vec![
+                ("namespace", names.namespace.clone().into()),
+                ("pod", names.pod_name.clone().into()),
+                ("container", names.container_name.clone().into()),
+                ("UUID", announcement.uuid().unwrap_or_default().to_owned().into()),
+                ("xid", xid.clone().into()),
+                label("role", role),
+            ];
+            self.pods.add(labels.into_iter().chain(instance_id(verdict.gpus.first())).collect(), 1);
+        }
+    }
+
     fn verdict(&mut self, verdict: &Verdict) {
         let named = verdict.gpus.first();
         let of_fault = verdict.fault.as_ref().and_then(|fault| fault.gpu.clone());
@@ -181,7 +205,7 @@ impl EventMetrics {
                 label("kind", verdict.kind),
                 label("role", role),
             ];
-            labels.into_iter().chain(mig()).collect()
+            labels.into_iter().chain(mig()).chain(instance_id(named)).collect()
         };
         if verdict.culprit.is_some() {
             self.faults.add(faults("culprit"), 1);
@@ -195,6 +219,11 @@ impl EventMetrics {
         let labels = vec![domain(&verdict.domain), label("phase", "detect")];
         self.recovery_seconds.observe(labels, verdict.delay);
     }
+}
+
+/// The number of a MIG GPU instance, as NVIDIA's exporter has it, where it is known.
+fn instance_id(gpu: Option<&Gpu>) -> Option<(&'static str, Cow<'static, str>)> {
+    Some(("GPU_I_ID", gpu?.instance_number()?.to_string().into()))
 }
 
 const fn end_word(end: End) -> &'static str {

@@ -1,7 +1,8 @@
 //! Counters and histograms with labels, bounded in number.
 //!
 //! A label's value may be a domain, of which there can be as many as there are cgroups or processes over time. A family
-//! that has [`MOST_SERIES`] label sets puts everything new into the series with `(other)` in place of the domain.
+//! that has [`MOST_SERIES`] label sets puts everything new into the series with `(other)` in place of the domain, and of
+//! a pod's names.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -19,6 +20,8 @@ const MOST_SERIES: usize = 512;
 const MOST_HISTOGRAMS: usize = 64;
 /// The label with so many values.
 pub(super) const DOMAIN: &str = "domain";
+/// Labels of pods, of which there are as many.
+const OF_PODS: [&str; 3] = ["namespace", "pod", "container"];
 /// Its value for the domains beyond the bound.
 pub(super) const OTHER: &str = "(other)";
 
@@ -28,7 +31,7 @@ const BUCKETS: [f64; 18] = [
 ];
 
 fn beyond_the_bound(mut labels: Labels) -> Labels {
-    for (_, value) in labels.iter_mut().filter(|(name, _)| *name == DOMAIN) {
+    for (_, value) in labels.iter_mut().filter(|(name, _)| *name == DOMAIN || OF_PODS.contains(name)) {
         *value = OTHER.into();
     }
     labels

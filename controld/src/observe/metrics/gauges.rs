@@ -2,7 +2,9 @@
 
 use super::Extras;
 use super::families::{DOMAIN, Labels, OTHER};
+use crate::core::PodNames;
 use crate::core::picture::{ClientFacts, ClientPhase, DomainPhase, ServerPhase, Snapshot};
+use crate::observe::cluster::Told;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -105,6 +107,14 @@ fn daemon(gauges: &mut Gauges, snapshot: &Snapshot, extras: Extras) {
     let lost = [("rate", extras.log.suppressed), ("unwritable", extras.log.dropped)];
     for (reason, count) in lost {
         dropped.get_or_create(&vec![("reason", reason.into())]).inc_by(count);
+    }
+    if let Some(Told { delivered, failed, dropped }) = extras.told {
+        let told = Family::<Labels, Counter>::default();
+        for (result, count) in [("delivered", delivered), ("failed", failed), ("dropped", dropped)] {
+            told.get_or_create(&vec![("result", result.into())]).inc_by(count);
+        }
+        let help = "Events on pods and events for NVSentinel, by what became of them";
+        gauges.registry.register("cluster_events", help, told);
     }
     gauges.registry.register("log_dropped", "Lines that were not written to the logs", dropped);
     gauges.count("log_garbage_bytes", "Bytes in the log FIFO that were no records", extras.fifo_garbage);
@@ -225,7 +235,10 @@ fn clients(gauges: &mut Gauges, snapshot: &Snapshot) {
             ("uid", client.uid.to_string().into()),
             ("state", client.phase.word().into()),
             ("pod_uid", word(&client.identity.pod)),
-            ("container", word(&client.identity.container)),
+            ("container_id", word(&client.identity.container)),
+            ("namespace", named(client, |names| &names.namespace)),
+            ("pod", named(client, |names| &names.pod_name)),
+            ("container", named(client, |names| &names.container_name)),
             ("comm", comm(&client.identity.command).into()),
         ]
     };
@@ -233,6 +246,11 @@ fn clients(gauges: &mut Gauges, snapshot: &Snapshot) {
     for client in here.take(MOST_PROCESSES) {
         info.get_or_create(&labels(client)).set(1);
     }
+}
+
+/// What its cluster calls a client; empty where that is not known.
+fn named(client: &ClientFacts, of: impl Fn(&PodNames) -> &String) -> Cow<'static, str> {
+    client.identity.names.as_deref().map(of).cloned().unwrap_or_default().into()
 }
 
 /// The program's name alone: arguments may hold secrets, and a scraper may be anybody.

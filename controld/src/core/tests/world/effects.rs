@@ -55,6 +55,12 @@ impl World {
             }
             Effect::WatchProcess { pid, .. } => self.watch(pid),
             Effect::Record(event) => self.recorded(*event),
+            Effect::Announce(told) => {
+                assert!(
+                    told.victims.iter().all(|victim| told.verdict.victims.contains(&victim.process.pid)),
+                    "{told:?}"
+                );
+            }
             Effect::FindGpus { process } => self.sought.push(process),
             Effect::MeasureServer { server, .. } => {
                 let input = Input::ServerMeasured { server, memory_bytes: Some(66 << 20) };

@@ -297,3 +297,45 @@ proptest! {
         prop_assert_eq!(sum(&samples(&text), "mps_events_total", &[]), events.len() as f64);
     }
 }
+
+#[test]
+fn faults_are_counted_for_the_pods_that_they_concern() {
+    let mut metrics = Metrics::new(false);
+    let of_pod = |pid, pod: &str| Suspect {
+        process: ProcessKey { pid, start_time: 7 },
+        uid: 1000,
+        identity: SuspectIdentity {
+            names: Some(Box::new(crate::core::PodNames {
+                namespace: "research".to_owned(),
+                pod_name: pod.to_owned(),
+                container_name: "main".to_owned(),
+            })),
+            ..SuspectIdentity::default()
+        },
+    };
+    let mut told = Announcement {
+        verdict: Verdict { gpus: vec![crate::core::Gpu::parse("GPU-1/gi6")], ..verdict(1, true, false, 2) },
+        // One of whom no name is known has no series.
+        victims: vec![of_pod(0, "victim"), Suspect { identity: SuspectIdentity::default(), ..of_pod(1, "") }],
+        index: None,
+        bus: None,
+    };
+    told.verdict.culprit = Some(of_pod(42, "culprit"));
+    metrics.announce(&told);
+    // What is better known later adds no victims.
+    told.verdict.corrects = Some(1);
+    metrics.announce(&told);
+    let text = metrics.openmetrics(&snapshot(), Extras::default());
+    let samples = samples(&text);
+    let culprits = sum(&samples, "mps_pod_faults_total", &["pod=\"culprit\"", "role=\"culprit\"", "GPU_I_ID=\"6\""]);
+    let victims =
+        sum(&samples, "mps_pod_faults_total", &["pod=\"victim\"", "role=\"victim\"", "namespace=\"research\""]);
+    assert_eq!((culprits, victims), (2.0, 1.0), "{text}");
+    // Pods without end are counted together from some number on.
+    for number in 0..2000 {
+        told.verdict.culprit = Some(of_pod(42, &format!("pod-{number}")));
+        metrics.announce(&told);
+    }
+    let text = metrics.openmetrics(&snapshot(), Extras::default());
+    assert!(text.matches("mps_pod_faults_total{").count() < 600, "bounded");
+}

@@ -7,7 +7,7 @@
 
 use crate::core::{
     Access, ConnectionId, Core, Effect, End, Evidence, ExitCause, Identity, Input, MemoryFault, NoReply, Peer, Pid,
-    Place, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
+    Place, PodNames, Policy, ProcessKey, RequestId, ServerEpoch, XidClass,
 };
 use crate::observe::recorder::Recorder;
 use remps_proto::admin::defaults::Defaults;
@@ -71,6 +71,11 @@ fn identity(process: ProcessKey) -> Arc<Identity> {
         ),
         container: Some(format!("{:064x}", process.pid)),
         pod: Some("12345678-1234-1234-1234-123456789abc".to_owned()),
+        names: Some(Box::new(PodNames {
+            namespace: "research".to_owned(),
+            pod_name: format!("train-{:040x}", process.pid),
+            container_name: "worker".to_owned(),
+        })),
         label: None,
         visible: None,
         command: format!("/usr/bin/python3 -m worker --number {} {}", process.pid, "--option=value ".repeat(14)),

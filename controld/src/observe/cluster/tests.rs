@@ -1,0 +1,219 @@
+//! Events against a server that plays Kubernetes' API, over TLS, and one that plays NVSentinel's, over its socket.
+//!
+//! The certificates beside this file are of no cluster: the key of whoever has signed them was thrown away.
+
+mod fakes;
+
+use super::*;
+use crate::core::{Confidence, Gpu, MemoryFault, PodNames, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Verdict};
+use fakes::{Api, ApiAnswer, Sentinel, wait_for};
+use remps_proto::sentinel::RecommendedAction;
+use std::collections::BTreeMap;
+
+const UUID: &str = "GPU-3d6da830-3ec1-ba21-50e0-3be12cfc8eca";
+const NODE: &str = "gpu-node-7";
+/// For peers of a test.
+const HASTY: Patience = Patience { deadline: Duration::from_secs(60), first_pause: Duration::from_millis(1) };
+
+fn suspect(pid: u32, pod: Option<&str>) -> Suspect {
+    let names = pod.map(|name| {
+        Box::new(PodNames {
+            namespace: "research".to_owned(),
+            pod_name: name.to_owned(),
+            container_name: "main".to_owned(),
+        })
+    });
+    let command = "/usr/bin/python3 train.py --token=secret".to_owned();
+    let identity =
+        SuspectIdentity { pod: pod.map(|name| format!("uid-of-{name}")), names, command, ..Default::default() };
+    Suspect { process: ProcessKey { pid, start_time: 1 }, uid: 1000, identity }
+}
+
+/// A memory fault of a pod's process that two others have lost their contexts by.
+fn announcement(number: u64) -> Announcement {
+    let verdict = Verdict {
+        number,
+        incident: number,
+        server: 500,
+        epoch: ServerEpoch(1),
+        domain: "uid 1000".to_owned(),
+        culprit: Some(suspect(10, Some("culprit"))),
+        confidence: Confidence::Certain,
+        kind: "memory fault",
+        fault: None::<MemoryFault>,
+        isolated: false,
+        channel: None,
+        xid: Some(31),
+        victims: vec![11, 12],
+        gpus: vec![Gpu::new(UUID)],
+        spared: Vec::new(),
+        witnesses: Vec::new(),
+        more_witnesses: 0,
+        named_by_log: Vec::new(),
+        delay: Duration::ZERO,
+        corrects: None,
+    };
+    let victims = vec![suspect(11, Some("victim")), suspect(12, None)];
+    Announcement { verdict, victims, index: Some(3), bus: Some("0000:3b:00".to_owned()) }
+}
+
+/// What Flyte reads of a note (`ParseEventMessage` of its `event.go`).
+fn as_flyte_reads(note: &str) -> BTreeMap<String, String> {
+    assert!(note.starts_with("[gpu-health]"), "{note}");
+    let at = note.find(" xid=").expect("a tail");
+    let tokens = note[at..].split_whitespace().filter_map(|token| token.split_once('='));
+    tokens.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn the_note_of_an_event_is_what_flyte_reads() {
+    let told = announcement(3);
+    let culprit = told.verdict.culprit.as_ref().expect("there is one");
+    let note = events::note(&told, culprit, true, NODE);
+    assert_eq!(
+        note,
+        format!(
+            "[gpu-health] [USER] Xid 31 (GPU memory page fault) on GPU 3 {UUID}. This pod's process caused it, by proof \
+             (fault 3). xid=31 severity=user gpu_uuid={UUID} gpu_index=3 pci=0000:3b:00.0 node={NODE} pid=10 process=python3"
+        )
+    );
+    let read = as_flyte_reads(&events::note(&told, &told.victims[0], false, NODE));
+    assert_eq!((read["xid"].as_str(), read["severity"].as_str(), read["pid"].as_str()), ("31", "warn", "11"));
+    assert_eq!(read.len(), 8, "{read:?}");
+    // What nobody knows is not there, and no number is made up.
+    let mut bare = announcement(4);
+    (bare.index, bare.bus, bare.verdict.gpus, bare.verdict.xid) = (None, None, Vec::new(), None);
+    assert_eq!(as_flyte_reads(&events::note(&bare, culprit, true, NODE))["xid"], "31", "a memory fault's");
+    bare.verdict.kind = "fault";
+    let note = events::note(&bare, culprit, true, NODE);
+    assert!(note.starts_with("[gpu-health] [USER] Fault under MPS. ") && !note.contains("xid="), "{note}");
+    assert_eq!(events::of(&bare, NODE, SystemTime::now())[0].body["reason"], "MPSFault");
+}
+
+#[test]
+fn a_hardware_fault_is_told_as_what_it_is() {
+    let mut told = announcement(1);
+    told.verdict.xid = Some(79);
+    let read = as_flyte_reads(&events::note(&told, &told.victims[0], false, NODE));
+    assert_eq!(read["severity"], "critical");
+    let event = &sentinel::event(&told, NODE, SystemTime::now()).events[0];
+    assert_eq!((event.is_fatal, event.recommended_action()), (true, RecommendedAction::RestartBm));
+}
+
+#[test]
+fn whatever_a_program_calls_itself_the_tail_of_a_note_is_whole() {
+    let mut told = announcement(1);
+    told.verdict.domain = "x".repeat(5000);
+    let mut culprit = suspect(10, Some("culprit"));
+    culprit.identity.command = "/opt/a=b\u{1}\u{e9}pid=9999999999999999999 --secret".to_owned();
+    let note = events::note(&told, &culprit, true, &"n".repeat(253));
+    assert!(note.len() <= 1024, "{}", note.len());
+    let read = as_flyte_reads(&note);
+    assert_eq!((read["pid"].as_str(), read["process"].as_str()), ("10", "a_b__pid_999999"));
+}
+
+#[test]
+fn each_pod_of_a_verdict_has_an_event_over_tls_with_the_accounts_token() {
+    let api = Api::begin(vec![]);
+    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    cluster.tell(announcement(7));
+    let requests = api.requests(2);
+    let pods = ["culprit", "victim"];
+    for (request, pod) in requests.iter().zip(pods) {
+        assert_eq!(request.head[0], "POST /apis/events.k8s.io/v1/namespaces/research/events HTTP/1.1");
+        assert!(request.head.contains(&"Authorization: Bearer token-of-the-account".to_owned()), "{:?}", request.head);
+        let body = &request.body;
+        assert_eq!(body["regarding"]["uid"], format!("uid-of-{pod}"));
+        assert_eq!(body["regarding"]["fieldPath"], "spec.containers{main}");
+        // Flyte takes no Event that another node reports.
+        assert_eq!((&body["reportingInstance"], &body["reason"]), (&NODE.into(), &"GPUXidError".into()));
+        assert_eq!((&body["type"], &body["kind"]), (&"Warning".into(), &"Event".into()));
+        assert!(!body.to_string().contains("secret"), "{body}");
+    }
+    assert_ne!(requests[0].body["metadata"]["name"], requests[1].body["metadata"]["name"]);
+    wait_for("both are counted", || cluster.told() == Some(Told { delivered: 2, failed: 0, dropped: 0 }));
+}
+
+#[test]
+fn a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
+    let api =
+        Api::begin(vec![ApiAnswer::Status(503), ApiAnswer::Close, ApiAnswer::Status(201), ApiAnswer::Status(403)]);
+    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    cluster.tell(announcement(1));
+    let requests = api.requests(4);
+    assert_eq!(requests[0].body, requests[2].body, "the same again");
+    wait_for("both are counted", || cluster.told() == Some(Told { delivered: 1, failed: 1, dropped: 0 }));
+    let remark = cluster.remark().expect("it is said once");
+    assert!(remark.contains("the API server") && remark.contains("403: because of a test"), "{remark}");
+    assert_eq!(cluster.remark(), None);
+}
+
+#[test]
+fn who_is_not_of_the_cluster_gets_no_token() {
+    let api = Api::begin(vec![]);
+    let mut config = api.config();
+    config.api.as_mut().expect("there is one").ca = fakes::file("another.pem");
+    let cluster = Cluster::begin_with(config, HASTY).expect("a thread");
+    cluster.tell(announcement(1));
+    wait_for("both have failed", || cluster.told().is_some_and(|told| told.failed == 2));
+    assert_eq!(api.requests(0).len(), 0);
+}
+
+#[test]
+fn a_server_that_says_nothing_costs_events_and_nobody_who_tells_waits_for_it() {
+    let api = Api::begin(vec![ApiAnswer::Silence]);
+    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    cluster.tell(announcement(1));
+    api.requests(1);
+    // The thread waits for the answer, and the driver tells of more than it has room for.
+    (0..1000).for_each(|number| cluster.tell(announcement(number)));
+    let told = cluster.told().expect("there is a cluster");
+    assert_eq!((told.delivered, told.dropped), (0, 1000 - MOST_QUEUED as u64));
+}
+
+#[test]
+fn a_silent_server_is_given_up_and_the_next_event_is_delivered() {
+    let api = Api::begin(vec![ApiAnswer::Silence; TRIES as usize]);
+    let hasty = Patience { deadline: Duration::from_millis(300), ..HASTY };
+    let cluster = Cluster::begin_with(api.config(), hasty).expect("a thread");
+    cluster.tell(announcement(1));
+    wait_for("the second is delivered", || cluster.told() == Some(Told { delivered: 1, failed: 1, dropped: 0 }));
+}
+
+#[test]
+fn a_pod_that_faults_again_and_again_has_a_bounded_number_of_events() {
+    let api = Api::begin(vec![]);
+    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    for number in 0..40 {
+        let mut told = announcement(number);
+        told.victims.clear();
+        cluster.tell(told);
+    }
+    wait_for("25 and no more", || cluster.told() == Some(Told { delivered: 25, failed: 0, dropped: 15 }));
+}
+
+#[test]
+fn nvsentinel_is_told_that_the_program_is_to_be_started_again_and_the_node_is_sound() {
+    let sentinel = Sentinel::begin(vec![14, 0]);
+    let cluster = Cluster::begin_with(sentinel.config(), HASTY).expect("a thread");
+    cluster.tell(announcement(9));
+    let [first, second] = &sentinel.calls(2)[..] else { panic!("two calls") };
+    assert_eq!(first, second, "the same again");
+    let event = &second.events[0];
+    assert_eq!((event.is_fatal, event.is_healthy), (false, false));
+    assert_eq!(event.recommended_action(), RecommendedAction::RestartApp);
+    assert_eq!((event.error_code.as_slice(), event.node_name.as_str()), (&["31".to_owned()][..], NODE));
+    let entities: Vec<_> =
+        event.entities_impacted.iter().map(|e| (e.entity_type.as_str(), e.entity_value.as_str())).collect();
+    assert_eq!(entities, [("GPU", "3"), ("PCI", "0000:3b:00"), ("GPU_UUID", UUID)]);
+    assert_eq!((event.metadata["pod"].as_str(), event.metadata["confidence"].as_str()), ("culprit", "certain"));
+    wait_for("it is counted", || cluster.told() == Some(Told { delivered: 1, failed: 0, dropped: 0 }));
+}
+
+#[test]
+fn without_anybody_to_tell_there_is_no_thread_and_nothing_is_counted() {
+    let config = Config { node: NODE.to_owned(), api: None, sentinel: None };
+    let cluster = Cluster::begin(config).expect("nothing to do");
+    cluster.tell(announcement(1));
+    assert_eq!((cluster.told(), cluster.remark()), (None, None));
+}
