@@ -3,7 +3,7 @@
 //! It is filled by whoever knows: the core its domains, servers and clients, the driver whether the holder is there and
 //! what witnesses and held descriptors there are. What nobody knows is `None` or absent, and never 0.
 
-use crate::core::{ComputeMode, End, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Uid};
+use crate::core::{ComputeMode, End, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Suspicion, Uid};
 use core::time::Duration;
 use serde::Serialize;
 
@@ -318,6 +318,8 @@ pub(crate) struct Snapshot {
     pub witnesses: Vec<WitnessFacts>,
     /// The GPUs that servers see, as far as they were looked at.
     pub gpus: Vec<GpuFacts>,
+    /// Places of GPUs that may be ill.
+    pub suspicions: Vec<Suspicion>,
     /// Who uses them outside MPS; looked for only where compute modes are managed.
     pub strangers: Vec<StrangerFacts>,
     /// The memory that is kept; `vault list` tells it, and not `status`, since there can be thousands.

@@ -185,6 +185,14 @@ pub(crate) enum JournalEvent {
         /// The users whose processes it and the corrected one speak of.
         users: Vec<Uid>,
     },
+    /// Several programs of several tenants have met faults at one place of a GPU: it may be ill.
+    HardwareSuspected {
+        gpu: String,
+        /// Such as `GPC 1, TPC 2`.
+        place: String,
+        /// Faults there in 24 h.
+        faults: usize,
+    },
     /// What was done to a culprit.
     CulpritSanctioned {
         verdict: u64,

@@ -83,7 +83,7 @@ pub(crate) use policy::{
     Constants, DomainMatch, DomainPolicy, FaultPolicy, GpuPolicy, GroupPolicy, Grouping, Policy, Sharing, forms,
 };
 pub(crate) use servers::server::{Server, ServerState};
-pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Verdict};
+pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
 #[cfg(test)]
 pub(crate) use {
     journal::{ModeCause, RefusalReason, Sanction},

@@ -46,6 +46,7 @@ impl Core {
             funerals: self.faults.funeral_facts(now),
             witnesses,
             gpus: self.gpus.gpu_facts(),
+            suspicions: self.suspicions(),
             strangers: self.gpus.stranger_facts(now),
         }
     }

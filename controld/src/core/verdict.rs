@@ -8,6 +8,23 @@ use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
 
+/// A GPU that is suspected of being ill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Suspicion {
+    /// The GPU, as `GPU-…`.
+    pub gpu: String,
+    /// The place, in words.
+    pub place: String,
+    /// Faults there in 24 h, as far as they are remembered.
+    pub faults: usize,
+}
+
+impl fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} may be ill: {} faults at {} in 24 h, and no one program's", self.gpu, self.faults, self.place)
+    }
+}
+
 /// A process that a verdict speaks of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Suspect {
@@ -107,6 +124,9 @@ pub(crate) struct Verdict {
     /// Clients of the server whom its log names by the phrase `Worker is in reset`, other than the culprit. Right when the
     /// server has written it; but everybody can write it, so it is a hint and no proof.
     pub named_by_log: Vec<Pid>,
+    /// Whether it is rather the GPU, by this and earlier faults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspicion: Option<Suspicion>,
     /// From the first sign to this verdict.
     #[serde(serialize_with = "as_milliseconds", rename = "delay_ms")]
     pub delay: Duration,
@@ -172,6 +192,9 @@ impl fmt::Display for Verdict {
                 let spared: Vec<String> = self.spared.iter().map(u32::to_string).collect();
                 write!(f, "; on other GPUs, and unharmed: {}", spared.join(" "))?;
             }
+        }
+        if let Some(suspicion) = &self.suspicion {
+            write!(f, "; {suspicion}")?;
         }
         if let Some(number) = self.corrects {
             write!(f, "; corrects fault {number}")?;

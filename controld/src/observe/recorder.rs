@@ -234,6 +234,7 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         | JournalEvent::FaultSign { .. }
         | JournalEvent::Verdict { .. }
         | JournalEvent::VerdictCorrected { .. }
+        | JournalEvent::HardwareSuspected { .. }
         | JournalEvent::CulpritSanctioned { .. }
         | JournalEvent::CulpritGone { .. }
         | JournalEvent::VictimTerminated { .. }

@@ -41,6 +41,7 @@ fn as_json(snapshot: &Snapshot, obstacles: &[String]) -> Vec<String> {
     list(&mut lines, "funerals", &snapshot.funerals);
     list(&mut lines, "witnesses", &snapshot.witnesses);
     list(&mut lines, "gpus", &snapshot.gpus);
+    list(&mut lines, "suspicions", &snapshot.suspicions);
     list(&mut lines, "strangers", &snapshot.strangers);
     list(&mut lines, "degraded", &snapshot.daemon.degraded);
     // The last list has no comma behind it.
@@ -80,6 +81,7 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         let back = gpu.restored.map(|mode| format!(", {mode} again when the daemon ends")).unwrap_or_default();
         lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
     }
+    lines.extend(snapshot.suspicions.iter().map(|suspicion| harmless(&suspicion.to_string())));
     lines.extend(section(&DOMAINS, &domains(snapshot), form));
     for domain in &snapshot.domains {
         if let Some(offender) = &domain.quarantine_of {

@@ -57,6 +57,7 @@ fn verdict(number: u64, culprit: Option<(Pid, Uid)>, victims: Vec<Pid>) -> Verdi
         }],
         more_witnesses: 0,
         named_by_log: vec![],
+        suspicion: None,
         delay: Duration::from_micros(400),
         corrects: None,
     }
@@ -138,6 +139,7 @@ fn snapshot() -> Snapshot {
         }],
         regions: Vec::new(),
         gpus: vec![],
+        suspicions: Vec::new(),
         strangers: vec![],
         funerals: vec![],
         witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(1), refused: 1 }],

@@ -185,6 +185,7 @@ impl Core {
         let now = self.turn.now;
         // What has become known just now counts.
         self.find_spared(epoch);
+        let suspicion = self.suspect_hardware(epoch, culprit.map(|(key, _)| key));
         let incident = self.faults.incidents.get(&epoch)?;
         let server = self.servers.get(epoch)?;
         let who = culprit.map(|(key, _)| key);
@@ -226,6 +227,7 @@ impl Core {
             witnesses: incident.testimonies.clone(),
             more_witnesses: incident.more,
             named_by_log: incident.hinted_at.iter().copied().filter(|pid| Some(*pid) != culprit_pid).collect(),
+            suspicion,
             delay: now.saturating_sub(incident.first),
             corrects,
         };

@@ -13,6 +13,7 @@ mod outcome;
 pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 
 use super::Faults;
+use super::hardware::Spot;
 use super::own_word::{OwnWord, OwnWords};
 use crate::core::Core;
 use crate::core::clients::client::{BEFORE_CONTEXTS, Process, Stage};
@@ -123,6 +124,8 @@ pub(in crate::core) struct Incident {
     pub(in crate::core) hinted_at: BTreeSet<Pid>,
     /// The GPUs that its signs name.
     pub(in crate::core) gpus: GpuSet,
+    /// Places on its GPU that were not counted yet.
+    pub(super) spots: BTreeSet<Spot>,
     /// The server's clients when it was lost.
     pub(in crate::core) clients: Vec<(Pid, Process)>,
     /// Those of them that had nothing there to lose: they were on their way, or were taken back from there.
@@ -168,6 +171,7 @@ impl Incident {
             own_words: OwnWords::default(),
             hinted_at: BTreeSet::new(),
             gpus: GpuSet::new(),
+            spots: BTreeSet::new(),
             clients: Vec::new(),
             unharmed: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -244,8 +248,10 @@ impl Core {
             incident.first_fact.get_or_insert(now);
         }
         if incident.fault.is_none() {
+            incident.spots.extend(fault.as_ref().and_then(|fault| Spot::of_address(fault.address)));
             incident.fault = fault;
         }
+        incident.spots.extend(xid.and_then(|_| Spot::of_line(&text)));
         incident.channel = incident.channel.or(channel);
         incident.xid = incident.xid.or(xid);
         incident.is_isolated |= isolated;

@@ -11,11 +11,13 @@
 //! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
+//! | [`hardware`] | whether it was rather the GPU |
 //! | [`remains`] | whether anything is left of a client whose fault was isolated |
 
 mod announce;
 pub(super) mod blame;
 pub(super) mod funeral;
+mod hardware;
 pub(super) mod held;
 pub(super) mod incident;
 pub(super) mod own_word;
@@ -38,6 +40,7 @@ use crate::core::verdict::Verdict;
 use blame::{Death, Deaths, Verdicts};
 use core::time::Duration;
 use funeral::Funeral;
+use hardware::Suspicions;
 use held::HeldMemory;
 use incident::Incident;
 use remains::{Remains, Spaces};
@@ -65,6 +68,7 @@ pub(super) struct Faults {
     remains: BTreeMap<ProcessKey, Remains>,
     spaces: Spaces,
     endings: BTreeMap<ProcessKey, Ending>,
+    suspicions: Suspicions,
 }
 
 impl Default for Faults {
@@ -83,6 +87,7 @@ impl Default for Faults {
             remains: BTreeMap::new(),
             spaces: Spaces::default(),
             endings: BTreeMap::new(),
+            suspicions: Suspicions::default(),
         }
     }
 }

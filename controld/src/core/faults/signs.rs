@@ -107,6 +107,7 @@ impl Core {
                     let is_lost = self.servers.get(server).is_some_and(Server::is_lost);
                     let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
                     self.testify(server, statement.clone().on(on));
+                    self.suspect_late(server);
                     self.suspect(server);
                 }
             }

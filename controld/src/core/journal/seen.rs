@@ -14,6 +14,7 @@ impl JournalEvent {
             Self::DaemonStarted { .. }
             | Self::DaemonTakenOver { .. }
             | Self::DaemonEnded { .. }
+            | Self::HardwareSuspected { .. }
             | Self::ComputeModeChanged { .. } => Some(self.clone()),
             Self::ServerStarted { uid: of, .. }
             | Self::ServerStartFailed { uid: of, .. }

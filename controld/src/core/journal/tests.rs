@@ -37,6 +37,7 @@ fn verdict() -> Verdict {
         }],
         more_witnesses: 0,
         named_by_log: vec![],
+        suspicion: None,
         delay: Duration::from_micros(400),
         corrects: None,
     }

@@ -22,6 +22,7 @@ impl JournalEvent {
             Self::FaultSign { .. } => "fault-sign",
             Self::Verdict { .. } => "verdict",
             Self::VerdictCorrected { .. } => "verdict-corrected",
+            Self::HardwareSuspected { .. } => "hardware-suspected",
             Self::CulpritSanctioned { .. } => "culprit-sanctioned",
             Self::VictimTerminated { .. } => "victim-terminated",
             Self::CulpritGone { .. } => "culprit-gone",

@@ -50,6 +50,7 @@ fn announcement(number: u64) -> Announcement {
         witnesses: Vec::new(),
         more_witnesses: 0,
         named_by_log: Vec::new(),
+        suspicion: None,
         delay: Duration::ZERO,
         corrects: None,
     };

@@ -153,6 +153,7 @@ impl EventMetrics {
             | JournalEvent::DaemonEnded { .. }
             | JournalEvent::ServerStarted { .. }
             | JournalEvent::ServerTainted { .. }
+            | JournalEvent::HardwareSuspected { .. }
             | JournalEvent::CulpritGone { .. }
             | JournalEvent::FuneralBegun { .. }
             | JournalEvent::FuneralMeasured { .. }

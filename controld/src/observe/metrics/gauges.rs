@@ -77,6 +77,7 @@ pub(super) fn registry(snapshot: &Snapshot, extras: Extras, with_pids: bool) -> 
     vault(&mut gauges, snapshot);
     witnesses(&mut gauges, snapshot);
     gpus(&mut gauges, snapshot);
+    suspicions(&mut gauges, snapshot);
     if with_pids {
         clients(&mut gauges, snapshot);
     }
@@ -223,6 +224,15 @@ fn gpus(gauges: &mut Gauges, snapshot: &Snapshot) {
         }
         let here = snapshot.strangers.iter().filter(|stranger| stranger.gpus.contains(&gpu.uuid)).count();
         strangers.get_or_create(&vec![("UUID", uuid())]).set(signed(here));
+    }
+}
+
+/// Places that may be ill, each with its faults.
+fn suspicions(gauges: &mut Gauges, snapshot: &Snapshot) {
+    let suspected = gauges.gauge("gpu_suspected", "Faults of several programs at one place of a GPU, which may be ill");
+    for suspicion in &snapshot.suspicions {
+        let (gpu, place) = (suspicion.gpu.clone(), suspicion.place.clone());
+        suspected.get_or_create(&vec![("UUID", gpu.into()), ("place", place.into())]).set(signed(suspicion.faults));
     }
 }
 

@@ -31,6 +31,7 @@ fn snapshot() -> Snapshot {
         channels: vec![],
         regions: Vec::new(),
         gpus: vec![],
+        suspicions: Vec::new(),
         strangers: vec![],
         funerals: vec![],
         witnesses: vec![WitnessFacts { name: "uvm-event", missing: None, attached: Some(3), refused: 0 }],
@@ -42,6 +43,8 @@ fn full() -> Snapshot {
     let process = ProcessKey { pid: 42, start_time: 7 };
     let (uid, domain) = (1000, "user 1000".to_owned());
     let mut snapshot = snapshot();
+    let (gpu, place) = ("GPU-1".to_owned(), "GPC 1, TPC 2".to_owned());
+    snapshot.suspicions.push(crate::core::Suspicion { gpu, place, faults: 3 });
     snapshot.domains.push(DomainFacts {
         name: domain.clone(),
         uid,

@@ -27,6 +27,7 @@ fn empty() -> Snapshot {
         channels: vec![],
         regions: Vec::new(),
         gpus: vec![],
+        suspicions: Vec::new(),
         strangers: vec![],
         funerals: vec![],
         witnesses: vec![],

@@ -39,6 +39,7 @@ fn verdict(number: u64, named: bool, isolated: bool, victims: u32) -> Verdict {
         witnesses: vec![],
         more_witnesses: 0,
         named_by_log: vec![],
+        suspicion: None,
         delay: Duration::from_micros(300),
         corrects: None,
     }
