@@ -33,8 +33,8 @@ struct mps_shim_recovery {
     uint32_t lost_streams;    /* streams with work that is not known to have been done; 0: nothing was lost */
     uint64_t ranges_in_doubt; /* ranges that work lost by it may have written; mps_shim_in_doubt has them */
     uint64_t bytes_in_doubt;
-    uint64_t modules_anew;    /* modules that may have variables that kernels can write, or constants that the program
-                               * has the address of: they began anew with the values in their images */
+    uint64_t modules_anew;    /* modules with variables that kernels may have written since they were last read, or that
+                               * could not be read: they began anew with the values in their images */
     uint64_t objects;         /* streams, events, modules and the like that were made again */
     uint64_t total_us;
     /* wait, unmap, name, file, load, init, context, map, objects, amputate */
@@ -54,6 +54,12 @@ struct mps_shim_recovery {
 
 /* Writes what is known, `size` bytes of it at most, and returns the number of recoveries. */
 uint64_t mps_shim_last_recovery(struct mps_shim_recovery *recovery, size_t size);
+
+/* Reads what modules have in their variables, if all work is done: until the next piece of work these outlive a fault.
+ * Returns 1 if a neighbour's fault would go unnoticed until then, else 0. The library does the same by itself when the
+ * program has given no work for 100 ms; a program that knows when it is at rest need not wait for that. It may be called
+ * from any thread, and takes some microseconds where nothing has changed, else some milliseconds. */
+int mps_shim_rest(void);
 
 /* A range of memory of a device or of the host. */
 struct mps_shim_range {

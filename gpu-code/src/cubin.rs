@@ -9,12 +9,12 @@
 //! | `.nv.merc…`, `.nv.capmerc…` | the same code once more, for another release of a GPU |
 //! | any other that can be written | not known |
 //!
-//! A variable has a symbol of type `OBJECT`; bit 2 of its `st_other` says that it is managed. `ptxas` puts the addresses
+//! A variable has a symbol of type `OBJECT`, or of none in older code; bit 2 of its `st_other` says that it is managed. `ptxas` puts the addresses
 //! of all of them into `.nv.constant4`, used or not, so nothing here says which kernel writes which.
 
 use object::LittleEndian;
 use object::elf::{
-    FileHeader64, SHF_ALLOC, SHF_WRITE, SHN_UNDEF, SHT_SYMTAB, STB_LOCAL, STT_FUNC, STT_OBJECT, STT_SECTION,
+    FileHeader64, SHF_ALLOC, SHF_WRITE, SHN_UNDEF, SHT_SYMTAB, STB_LOCAL, STT_FUNC, STT_NOTYPE, STT_OBJECT, STT_SECTION,
 };
 use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
 
@@ -111,7 +111,7 @@ fn read(image: &[u8]) -> object::read::Result<Contents> {
             contents.unread.insert("a variable without a name".to_owned());
             continue;
         };
-        if kind != STT_OBJECT || name.is_empty() {
+        if !(kind == STT_OBJECT || kind == STT_NOTYPE) || name.is_empty() {
             contents.unread.insert(format!("symbol {name:?} in {}", section.name));
         } else if symbol.st_other().0 & STO_MANAGED != 0 {
             contents.add(&name, Place::Managed, size);

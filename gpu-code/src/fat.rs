@@ -21,8 +21,8 @@ use std::borrow::Cow;
 
 use crate::{Contents, FAT, cubin, text};
 
-/// What a part is.
-const TEXT: u16 = 1;
+/// What a part is: a text.
+pub const TEXT: u16 = 1;
 const CUBIN: u16 = 2;
 const SEVERAL: u16 = 256;
 

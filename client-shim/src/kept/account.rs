@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, fs::OpenOptions, io::Write as _, path::Path, process};
 
 use super::{
-    KEPT, is_on, memory,
+    KEPT, code, is_on, memory,
     objects::{self, recipes::KINDS},
 };
 use crate::{
@@ -250,6 +250,7 @@ fn write_report() {
     let (counts, image_bytes) = objects::totals();
     let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
     let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
+    let code = code::report();
     let lost = KEPT.account.with(|account| account.list());
     // Under no lock of ours.
     let (private, of_private) = KEPT.surroundings.get().map(|of| (of.private)()).unwrap_or_default();
@@ -260,7 +261,7 @@ fn write_report() {
         .and_then(|of| (of.report)())
         .map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
     let mut line = format!(
-        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},{vault}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
+        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},"code":{code},{vault}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
         process::id()
     );
     line.push('\n');

@@ -32,6 +32,7 @@ mod rest;
 mod set_again;
 mod steps;
 mod told;
+mod variables;
 mod word;
 
 use std::{
@@ -88,6 +89,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
     IS_ARMED.store(true, Ordering::Release);
     word::listen();
+    variables::watch();
 }
 
 /// Runs in a forked child before anything else does.
@@ -126,6 +128,7 @@ fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
         let pass = gate::enter(&here.passer, PATIENCE);
         let generation = library::generation();
         here.arrive(generation);
+        progress::aside();
         let answer = call();
         let Some(meaning) = errors::meaning(answer) else { return };
         evidence::hear(answer);

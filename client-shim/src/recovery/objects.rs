@@ -1,12 +1,12 @@
 //! Libraries, modules, functions, streams, events and host ranges in a fresh copy of the driver, by their recipes.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use std::ffi::c_uint;
+use std::{collections::BTreeMap, ffi::c_uint};
 
 use super::{
     graphs::Graphs,
     memory::{Failed, Renamed, checked},
-    set_again,
+    set_again, variables,
 };
 use crate::cuda::moved::{Move, Moves};
 use crate::{
@@ -19,9 +19,10 @@ use crate::{
     },
     kept::{
         self,
-        code::Variables,
+        code::still::{self, Name, Still},
         memory::pinned,
         objects::recipes::{Image, JitOption, Recipe, Setting},
+        work::progress,
     },
 };
 
@@ -49,15 +50,21 @@ pub(super) struct Objects {
     settings: Vec<(usize, Setting, u64)>,
     /// What variables have had written to them: addresses and bytes.
     written: Vec<(usize, Vec<u8>)>,
+    /// What was read of variables when the program was at rest, if it has been since.
+    still: Option<Still>,
     graphs: Graphs,
 }
 
 impl Objects {
     /// All that there are.
     pub(super) fn survey() -> Self {
-        let found = kept::recipes(|recipes| (recipes.in_order(), recipes.all_settings(), recipes.all_written()));
-        let (recipes, settings, written) = found.unwrap_or_default();
-        Self { recipes, settings, written, graphs: Graphs::survey() }
+        let given = progress::given();
+        let found = kept::recipes(|recipes| {
+            let still = recipes.still(given).cloned();
+            (recipes.in_order(), recipes.all_settings(), recipes.all_written(), still)
+        });
+        let (recipes, settings, written, still) = found.unwrap_or_default();
+        Self { recipes, settings, written, still, graphs: Graphs::survey() }
     }
 
     /// How many there are.
@@ -65,45 +72,9 @@ impl Objects {
         self.recipes.len() + self.graphs.count()
     }
 
-    /// How many modules and libraries begin anew with something that may have been another by then: variables that
-    /// kernels can write, or constants whose address the program has asked for.
-    pub(super) fn with_variables(&self) -> usize {
-        let of = |image: &Image| match image {
-            Image::Bytes(bytes) => kept::code::variables_of(bytes),
-            // The file may have changed, too.
-            Image::File(_) => Variables::Writable,
-        };
-        let is_anew = |handle: usize, image: &Image| match of(image) {
-            Variables::None => false,
-            Variables::Constants => self.is_asked(handle),
-            Variables::Writable => true,
-        };
-        let anew = self.recipes.iter().filter(|(handle, recipe)| match recipe {
-            Recipe::Module { image, .. } | Recipe::Library { image, .. } => is_anew(*handle, image),
-            Recipe::Stream { .. }
-            | Recipe::Event { .. }
-            | Recipe::Function { .. }
-            | Recipe::Kernel { .. }
-            | Recipe::LibraryModule { .. }
-            | Recipe::KernelFunction { .. }
-            | Recipe::HostRange { .. }
-            | Recipe::HostMemory { .. }
-            | Recipe::Variable { .. }
-            | Recipe::Pool { .. } => false,
-        });
-        anew.count()
-    }
-
-    /// Whether the program has the address of anything in a module or library.
-    fn is_asked(&self, handle: usize) -> bool {
-        let library_of = |module: usize| {
-            let recipe = self.recipes.iter().find(|(of, _)| *of == module).map(|(_, recipe)| recipe);
-            if let Some(Recipe::LibraryModule { library, .. }) = recipe { Some(*library) } else { None }
-        };
-        self.recipes.iter().any(|(_, recipe)| {
-            let Recipe::Variable { of, .. } = recipe else { return false };
-            *of == handle || library_of(*of) == Some(handle)
-        })
+    /// Modules and libraries that begin anew with something that may have been another by then, each with why.
+    pub(super) fn anew(&self) -> BTreeMap<usize, String> {
+        still::anew(&self.recipes, self.still.as_ref())
     }
 
     /// Memory of the host that devices reach: address and size.
@@ -125,6 +96,7 @@ impl Objects {
         }
         set_again::apply(&self.settings, &self.recipes, renamed)?;
         self.write(renamed)?;
+        self.write_still(renamed)?;
         self.graphs.make(renamed, &self.moves(renamed, |address| address))
     }
 
@@ -151,6 +123,44 @@ impl Objects {
             let address = now + (address - start);
             let answer = driver!(copy::cuMemcpyHtoD_v2(address.key(), bytes.as_ptr().cast(), bytes.len()));
             checked("cuMemcpyHtoD", answer)?;
+        }
+        Ok(())
+    }
+
+    /// Gives variables what was read of them when the program was at rest.
+    fn write_still(&self, renamed: &Renamed) -> Result<(), Failed> {
+        let Some(still) = &self.still else { return Ok(()) };
+        let missing = Failed { call: "cuModuleGetGlobal", answer: CUresult(400) };
+        let now = |handle: &usize| renamed.get(handle).copied().ok_or(missing);
+        let mut current = None;
+        let mut found = Vec::new();
+        for (name, bytes) in &still.variables {
+            let name = Name { context: now(&name.context)?, of: now(&name.of)?, ..name.clone() };
+            if current.replace(name.context) != Some(name.context) {
+                enter(name.context)?;
+            }
+            let (address, size) =
+                variables::find(&name).map_err(|answer| Failed { call: "cuModuleGetGlobal", answer })?;
+            if size != bytes.len() {
+                return Err(Failed { call: "cuModuleGetGlobal of the same size", answer: CUresult(500) });
+            }
+            found.push((name.context, address, bytes.as_slice()));
+        }
+        found.sort_unstable_by_key(|(context, address, _)| (*context, *address));
+        // Those that touch in one call, since a call is what costs.
+        for run in found
+            .chunk_by(|(context, address, bytes), (other, next, _)| context == other && address + bytes.len() == *next)
+        {
+            let Some((context, address, _)) = run.first() else { continue };
+            enter(*context)?;
+            let write = |address: usize, bytes: &[u8]| {
+                let answer = driver!(copy::cuMemcpyHtoD_v2(address.key(), bytes.as_ptr().cast(), bytes.len()));
+                checked("cuMemcpyHtoD", answer)
+            };
+            let together: Vec<u8> = run.iter().flat_map(|(_, _, bytes)| *bytes).copied().collect();
+            if write(*address, &together).is_err() {
+                run.iter().try_for_each(|(_, address, bytes)| write(*address, bytes))?;
+            }
         }
         Ok(())
     }

@@ -22,6 +22,7 @@
 //! What the program is told of it is in [`told`](super::told).
 
 use std::{
+    collections::BTreeMap,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -52,6 +53,7 @@ use crate::{
         functions::Effect,
         library,
         result::CUresult,
+        threads,
         types::{CUcontext, CUdevice},
     },
     daemon::news,
@@ -119,6 +121,18 @@ pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64)
     }
 }
 
+/// Does something while nobody is in the driver, if nobody recovers and all threads come out at once.
+pub(super) fn while_closed(patience: Duration, work: impl FnOnce()) {
+    let Ok(attempts) = ATTEMPTS.try_lock() else { return };
+    if attempts.is_given_up || threads::here(|here| here.passer.is_inside()) {
+        return;
+    }
+    let closed = gate::close();
+    if closed.wait(patience) == 0 {
+        work();
+    }
+}
+
 /// Waits until nobody recovers, and says then which copy lives and whether there may be another one.
 pub(super) fn settled() -> (u64, bool) {
     let attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,8 +152,8 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
         },
     };
     match outcome {
-        Ok(recovery) => {
-            tell(&recovery);
+        Ok((recovery, anew)) => {
+            tell(&recovery, &anew);
             true
         }
         Err(refusal) => {
@@ -166,7 +180,8 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
     }
 }
 
-fn tell(recovery: &Recovery) {
+/// `anew` has the modules that have begun anew, each with why.
+fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
     let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
     let steps =
         report::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
@@ -174,10 +189,15 @@ fn tell(recovery: &Recovery) {
         "recovered from CUDA error {error} in {total} us, number {count}; streams with lost work: {lost_streams}, modules \
          begun anew: {modules_anew};{steps}"
     ));
+    let mut reasons = BTreeMap::<&str, usize>::new();
+    anew.values().for_each(|why| *reasons.entry(why).or_default() += 1);
+    for (why, count) in reasons {
+        log::complain(format_args!("modules begun anew: {count}: {why}"));
+    }
 }
 
-/// All of it. Nobody else recovers.
-fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
+/// All of it, and what has begun anew. Nobody else recovers.
+fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, String>), Refusal> {
     let (count, refused, begun) = (report::get().count + 1, report::get().refused, begun as u32);
     let mut recovery = Recovery { count, refused, error: error.0, begun, ..Recovery::none() };
     let mut clock = Clock::begin();
@@ -214,7 +234,8 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     clock.ended(Step::Wait, &mut recovery);
 
     let is_blocking = settings::are_launches_blocking();
-    recovery.modules_anew = u64::try_from(objects.with_variables()).unwrap_or(u64::MAX);
+    let anew = objects.anew();
+    recovery.modules_anew = u64::try_from(anew.len()).unwrap_or(u64::MAX);
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
@@ -247,7 +268,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<Recovery, Refusal> {
     drop((closed, former));
     reached("gate-open");
     copies::prepare(dead);
-    Ok(recovery)
+    Ok((recovery, anew))
 }
 
 /// Another copy in the dead one's place.

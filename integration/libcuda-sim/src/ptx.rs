@@ -1,13 +1,12 @@
-//! Modules from PTX text: which kernels are in it and what arguments they take.
+//! Modules from PTX text: which kernels are in it and what arguments they take. A fat binary is taken for the text in it.
 
 use crate::codes::{Code, Outcome};
 use crate::variables::Variable;
+use remps_gpu_code::{ELF, FAT, fat};
 use std::collections::BTreeMap;
 
 /// Longest text that is read.
 const MAX_TEXT: usize = 16 << 20;
-/// First bytes of compiled images, which are refused.
-const COMPILED: [&[u8]; 2] = [b"\x7fELF", b"\x50\xed\x55\xba"];
 
 /// A loaded module.
 #[derive(Debug)]
@@ -28,8 +27,14 @@ impl Module {
     /// # Errors
     /// `NO_BINARY_FOR_GPU` for a compiled image, `INVALID_PTX` for what is no PTX.
     pub(crate) fn parse(image: &[u8], context: usize) -> Outcome<Self> {
-        if COMPILED.iter().any(|magic| image.starts_with(magic)) {
+        if image.starts_with(&ELF) {
             return Err(Code::NO_BINARY_FOR_GPU);
+        }
+        if image.starts_with(&FAT) {
+            let part = fat::parts(image).and_then(|parts| parts.into_iter().find(|part| part.kind == fat::TEXT));
+            let text = part.and_then(|part| part.unpacked().ok()).ok_or(Code::NO_BINARY_FOR_GPU)?;
+            let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+            return Self::parse(&text[..end], context);
         }
         let text = std::str::from_utf8(image).map_err(|_| Code::INVALID_PTX)?;
         let text = without_comments(text);
@@ -50,9 +55,14 @@ impl Module {
         Ok(Self { context, kernels, variables: Variable::all(&text)?, base: 0 })
     }
 
-    /// Whether an image is compiled, by its first bytes.
-    pub(crate) fn is_compiled(start: [u8; 4]) -> bool {
-        COMPILED.contains(&start.as_slice())
+    /// How many bytes an image has that begins so, if it is no text: of a cubin nothing more is looked at.
+    pub(crate) fn length(start: [u8; 16]) -> Option<usize> {
+        if start.starts_with(&ELF) {
+            return Some(start.len());
+        }
+        let parts = u64::from_le_bytes(start[8..].try_into().unwrap_or_default());
+        let header = usize::from(u16::from_le_bytes([start[6], start[7]]));
+        start.starts_with(&FAT).then_some(header.saturating_add(usize::try_from(parts).ok()?))
     }
 
     /// The longest text that is looked at for its end.

@@ -212,6 +212,12 @@ impl Process {
         String::from_utf8_lossy(&self.stdout.so_far()).into_owned()
     }
 
+    /// What it has written to its standard error so far.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.so_far()).into_owned()
+    }
+
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let _ = kill(self.pid(), signal);

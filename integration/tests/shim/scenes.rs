@@ -119,13 +119,41 @@ fn calls_whose_errors_programs_ignore_succeed_and_the_next_one_tells() {
 }
 
 #[test]
-fn constants_that_somebody_may_have_written_are_told_and_others_are_not() {
+fn what_kernels_have_written_to_variables_and_constants_of_a_program_at_rest_is_there_without_a_word() {
+    for name in ["constants", "variables"] {
+        once(|subject| {
+            let line = play(subject, name, 1, &[]);
+            assert_eq!(line["heard"], json!({ "rest": true, "told": [0, 0], "first": 2 }), "{subject}: {name}: {line}");
+            assert_eq!(line["recovery"]["modules_anew"], 0, "{subject}: {name}: {line}");
+        });
+    }
+    is_unaware("untouched-constants");
+}
+
+#[test]
+fn a_program_that_says_nothing_is_looked_at_when_it_gives_no_work() {
     once(|subject| {
-        let line = play(subject, "constants", 1, &[]);
-        assert_eq!(line["heard"], json!({ "told": [DIED, 0], "first": 1 }), "{subject}: {line}");
+        let sim = Sim::started(subject, &[]);
+        let mut command = shim::recording(sim.command("mps-replay-probe", &["--scene", "variables-watched"]));
+        let probe = Process::start(command.env("MPS_SHIM_REPLAY", "in-place").env("MPS_SHIM_LOG", "1"));
+        let dir = sim.lab.dir();
+        wait_for(dir, dir, LIMIT, "a look", || probe.errors().contains("at rest: 2 variables of 2048 bytes were read"));
+        kill(Pid::from_raw(sim.server()), Signal::SIGKILL).expect("it runs");
+        let finished = probe.finish(LIMIT).expect("it ends");
+        let line = find_event(&finished.stdout_text(), "scene").unwrap_or_else(|| panic!("{subject}: {finished:?}"));
+        assert_eq!(line["heard"], json!({ "told": [0, 0], "first": 2 }), "{subject}: {line}");
+        assert_eq!(line["recovery"]["modules_anew"], 0, "{subject}: {line}");
+    });
+}
+
+#[test]
+fn variables_that_nobody_can_look_for_are_told() {
+    once(|subject| {
+        let line = play(subject, "variables-unread", 1, &[]);
+        let expected = json!({ "rest": false, "told": [DIED, 0], "first": 1 });
+        assert_eq!(line["heard"], expected, "{subject}: {line}");
         assert_eq!(line["recovery"]["modules_anew"], 1, "{subject}: {line}");
     });
-    is_unaware("untouched-constants");
 }
 
 #[test]

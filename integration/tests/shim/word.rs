@@ -148,8 +148,8 @@ fn a_program_has_one_thread_and_one_socket_for_the_daemon_whatever_they_are_for(
         let probe = Process::start(command.env("MPS_SHIM_NAME", "llm").env("MPS_SHIM_FAULTS", "tell"));
         sim.wait_event(&probe, "ready");
         wait(&sim, "memory in the vault", || !sim.lab.ask("vault list --json\n").is_empty());
-        // A thread that copies the driver's file ends with that.
-        wait(&sim, "one thread and one socket", || threads_and_sockets(probe.pid()) == (threads + 1, 1));
+        // A thread that copies the driver's file ends with that, and one more looks at variables.
+        wait(&sim, "one thread and one socket", || threads_and_sockets(probe.pid()) == (threads + 2, 1));
         assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
         let finished = probe.finish(LIMIT).expect("it ends");
         is_whole(&finished, 1, &subject.to_string());

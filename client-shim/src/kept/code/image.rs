@@ -11,10 +11,8 @@
 
 use std::ffi::{CStr, c_void};
 
-/// First bytes of a cubin.
-const ELF: [u8; 4] = *b"\x7fELF";
-/// First bytes of a fat binary.
-const FAT: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+use remps_gpu_code::{ELF, FAT};
+
 /// First bytes of what the compiler puts in a program's data for a fat binary.
 const WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 /// `SHT_NOBITS`: a section without bytes in the file.
@@ -52,139 +50,6 @@ fn small(part: &[u8], at: usize) -> usize {
 fn large(part: &[u8], at: usize) -> Option<usize> {
     let bytes = <[u8; 8]>::try_from(&part[at..at + 8]).expect("eight bytes");
     usize::try_from(u64::from_le_bytes(bytes)).ok()
-}
-
-/// Beginnings of a cubin's sections with variables, which begin with a value or with zeros, and with constants.
-const VARIABLES: &[u8] = b".nv.global";
-const CONSTANTS: &[u8] = b".nv.constant3";
-/// What a kernel calls to have memory from the device's heap, which ends with its context.
-const HEAP: &str = "malloc";
-/// What compilers call the texts that they make for messages, in a text: nobody writes there.
-const MESSAGES: [&str; 5] = ["$str", "_$_str", "__unnamed_", "assert", "printfFormat"];
-
-/// What a module made of an image may have that begins anew in a module that is made again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Variables {
-    /// Nothing.
-    None,
-    /// Constants. Nobody writes them who has not asked for their address.
-    Constants,
-    /// What kernels can write without asking: variables, or memory of the device's heap.
-    Writable,
-}
-
-/// What a module made of this image may have. What cannot be told may be anything: the constants that compilers make for
-/// messages are known in a text by their names, a cubin does not tell them apart, and a fat binary's parts are compressed.
-pub(crate) fn variables(image: &[u8]) -> Variables {
-    if image.starts_with(&ELF) {
-        return elf_variables(image).unwrap_or(Variables::Writable);
-    }
-    if image.starts_with(&FAT) {
-        return Variables::Writable;
-    }
-    text_variables(&plain(&String::from_utf8_lossy(image)))
-}
-
-/// A text without comments and without what is quoted.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['/', '"']) {
-        plain.push_str(&rest[..at]);
-        let (end, length) = match &rest[at..] {
-            of if of.starts_with("//") => ("\n", 2),
-            of if of.starts_with("/*") => ("*/", 2),
-            of if of.starts_with('"') => ("\"", 1),
-            _ => ("", 1),
-        };
-        let behind = &rest[at + length..];
-        rest = behind.find(end).map_or("", |found| &behind[found + end.len()..]);
-        plain.push(' ');
-    }
-    plain.push_str(rest);
-    plain
-}
-
-fn text_variables(text: &str) -> Variables {
-    let mut depth = 0_usize;
-    let mut statement = String::new();
-    let mut found = Variables::None;
-    for character in text.chars() {
-        match character {
-            // An initialiser's braces belong to the statement.
-            '{' if !statement.contains('=') => {
-                depth += 1;
-                statement.clear();
-            }
-            '}' if !statement.contains('=') => {
-                depth = depth.saturating_sub(1);
-                statement.clear();
-            }
-            ';' => {
-                if depth == 0 {
-                    found = found.max(of_statement(&statement));
-                }
-                statement.clear();
-            }
-            _ => statement.push(character),
-        }
-    }
-    found
-}
-
-fn of_statement(statement: &str) -> Variables {
-    let has = |word: &str| statement.split_whitespace().any(|of| of == word);
-    let mut names = statement.split(|of: char| !(of.is_alphanumeric() || "_$.".contains(of)));
-    if has(".func") {
-        return if names.any(|name| name == HEAP) { Variables::Writable } else { Variables::None };
-    }
-    let is_message = has(".b8")
-        && statement.contains('=')
-        && !has(".visible")
-        && names.any(|name| MESSAGES.iter().any(|prefix| name.starts_with(prefix)));
-    match () {
-        () if has(".extern") || is_message => Variables::None,
-        () if has(".global") => Variables::Writable,
-        () if has(".const") => Variables::Constants,
-        () => Variables::None,
-    }
-}
-
-/// What a cubin has; `None` if its sections cannot be read.
-fn elf_variables(image: &[u8]) -> Option<Variables> {
-    let count = small(image.get(..ELF_PART)?, 60);
-    let sections: Vec<_> = elf_sections(image).collect();
-    // With more sections than the header has room for, or one that lies elsewhere, nobody has seen them all.
-    if count == 0 || sections.len() != count {
-        return None;
-    }
-    let of = |(name, size): &(&[u8], usize)| match () {
-        () if *size == 0 => Variables::None,
-        () if name.starts_with(VARIABLES) => Variables::Writable,
-        () if name.starts_with(CONSTANTS) => Variables::Constants,
-        () => Variables::None,
-    };
-    let heap = format!("\0{HEAP}\0");
-    let has_heap = image.windows(heap.len()).any(|bytes| bytes == heap.as_bytes());
-    let of_heap = if has_heap { Variables::Writable } else { Variables::None };
-    Some(sections.iter().map(of).max().unwrap_or(Variables::None).max(of_heap))
-}
-
-/// Names and sizes of a cubin's sections.
-fn elf_sections(image: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
-    let bytes = |at: usize, length: usize| image.get(at..at.checked_add(length)?);
-    let header = bytes(0, ELF_PART);
-    let (table, count, names) =
-        header.and_then(|header| Some((large(header, 40)?, small(header, 60), small(header, 62)))).unwrap_or_default();
-    let section = move |index: usize| bytes(table.checked_add(index * ELF_PART)?, ELF_PART);
-    let text_start = section(names).and_then(|section| large(section, 24)).unwrap_or(usize::MAX);
-    (0..count).filter_map(move |index| {
-        let section = section(index)?;
-        let name = usize::try_from(u32::from_le_bytes(section[..4].try_into().ok()?)).ok()?;
-        let name = image.get(text_start.checked_add(name)?..)?;
-        let end = name.iter().position(|byte| *byte == 0)?;
-        Some((&name[..end], large(section, 32)?))
-    })
 }
 
 /// A copy of the image at `start`; `None` if it has no sensible length.
@@ -249,7 +114,7 @@ unsafe fn elf_length(image: *const u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Variables, copy, variables};
+    use super::copy;
 
     fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
         // SAFETY: each is an image, with bytes behind it that are none of it.
@@ -261,69 +126,6 @@ mod tests {
         assert_eq!(copied(b".version 8.0\0rest"), Some(b".version 8.0\0".to_vec()));
         assert_eq!(copied(b"\0"), Some(b"\0".to_vec()));
         assert_eq!(copied(b"\x7f\0"), Some(b"\x7f\0".to_vec()), "only begins like another kind");
-    }
-
-    #[test]
-    fn what_begins_anew_is_found_in_a_text() {
-        let text = |text: &str| variables(format!(".version 8.0\n.target sm_80\n{text}\0").as_bytes());
-        for none in [
-            "",
-            ".global .align 1 .b8 $str$1[7] = {97, 98};",
-            ".global .align 1 .b8 assertFile_0[3] = {97, 98};",
-            "// .global .u32 no;\n.extern .global .u32 other;",
-            "/* .const .u32 no; { */ .extern .const .u32 other;",
-            ".entry k(.param .u64 .ptr .global .align 4 a) { ld.global.u32 %r1, [%rd1]; .reg .global; }",
-            ".extern .func (.param .b64 r) vprintf (.param .b64 a, .param .b64 b);",
-        ] {
-            assert_eq!(text(none), Variables::None, "{none}");
-        }
-        for writable in [
-            ".visible .global .align 4 .u32 counter;",
-            ".global .align 4 .u32 counter = 5;",
-            ".entry k() { ret; }\n.global .b32 after[4];",
-            ".global .align 4 .b8 settings[8] = {1, 0, 0, 0, 2, 0, 0, 0};",
-            ".visible .global .align 1 .b8 $str[2] = {97, 98};",
-            "/* { */ .global .u32 behind;",
-            ".file 1 \"a{b;c\"\n.global .u32 behind;",
-            ".const .u32 c;\n.global .u32 g;\n.const .u32 d;",
-            ".extern .func (.param .b64 r) malloc (.param .b64 a);",
-        ] {
-            assert_eq!(text(writable), Variables::Writable, "{writable}");
-        }
-        assert_eq!(text(".visible .const .align 4 .u32 scale[4] = {1, 2};"), Variables::Constants);
-        assert_eq!(variables(&0xba55_ed50_u32.to_le_bytes()), Variables::Writable);
-    }
-
-    #[test]
-    fn what_begins_anew_is_found_in_a_cubin() {
-        // With the table at 64: names first, then a section by that name.
-        let cubin = |name: &str, size: u8| {
-            let mut image = vec![0_u8; 64 + 2 * 64];
-            image[..4].copy_from_slice(b"\x7fELF");
-            image[40..48].copy_from_slice(&64_u64.to_le_bytes());
-            image[60..62].copy_from_slice(&2_u16.to_le_bytes());
-            let names = image.len() as u64;
-            image[64 + 24..64 + 32].copy_from_slice(&names.to_le_bytes());
-            image[128..132].copy_from_slice(&1_u32.to_le_bytes());
-            image[128 + 32] = size;
-            image.extend([b"\0", name.as_bytes(), b"\0"].concat());
-            image
-        };
-        for (name, size, expected) in [
-            (".nv.global", 0, Variables::None),
-            (".nv.global", 4, Variables::Writable),
-            (".nv.global.init", 4, Variables::Writable),
-            (".nv.constant3", 4, Variables::Constants),
-            (".nv.constant0.kernel", 4, Variables::None),
-            ("malloc", 0, Variables::Writable),
-        ] {
-            assert_eq!(variables(&cubin(name, size)), expected, "{name}");
-        }
-        let mut image = cubin(".text", 4);
-        image[60..62].copy_from_slice(&0_u16.to_le_bytes());
-        assert_eq!(variables(&image), Variables::Writable, "its sections are counted elsewhere");
-        image[60..62].copy_from_slice(&9_u16.to_le_bytes());
-        assert_eq!(variables(&image), Variables::Writable, "some are missing");
     }
 
     #[test]

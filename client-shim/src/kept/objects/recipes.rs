@@ -10,7 +10,7 @@ mod recipe;
 pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
 pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 
-use crate::kept::code::written::Written;
+use crate::kept::code::{still::Still, written::Written};
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,6 +50,12 @@ pub(crate) struct Recipes {
     /// By variable, what the program has written there.
     written: BTreeMap<usize, Written>,
     written_bytes: usize,
+    /// What variables had in them when the program was last at rest.
+    still: Option<Still>,
+    /// How many changes there had been by then.
+    read_after: u64,
+    /// How often a recipe was kept or taken out.
+    changes: u64,
 }
 
 /// Where an object's settings are.
@@ -74,6 +80,7 @@ impl Recipes {
         self.image_bytes += bytes;
         self.put(handle, Kept { number: self.number, recipe });
         self.number += 1;
+        self.changes += 1;
         true
     }
 
@@ -116,6 +123,8 @@ impl Recipes {
             left.extend(with(&self.made_of, handle));
             taken.written.extend(self.forget_written(handle).map(|written| (handle, written)));
             taken.settings.extend(self.settings.extract_if(settings_of(handle), |_, _| true));
+            self.changes += 1;
+            self.still.iter_mut().for_each(|still| still.forget(handle));
             taken.recipes.push((handle, kept));
         }
         taken
@@ -128,6 +137,8 @@ impl Recipes {
         self.written.extend(taken.written);
         taken.recipes.into_iter().for_each(|(handle, kept)| self.put(handle, kept));
         self.settings.extend(taken.settings);
+        // What was known of it is forgotten, and it is there all the same.
+        self.still = None;
     }
 
     /// Forgets everything that was made in a context; the host memory among it.
@@ -138,6 +149,7 @@ impl Recipes {
             self.forget(handle);
         }
         self.settings.extract_if(settings_of(context), |_, _| true).for_each(drop);
+        self.still.iter_mut().for_each(|still| still.forget(context));
         memory
     }
 
@@ -149,6 +161,29 @@ impl Recipes {
     /// Whether an object's recipe is kept.
     pub(crate) fn is_kept(&self, handle: usize) -> bool {
         self.by_handle.contains_key(&handle)
+    }
+
+    /// Whether any recipe was kept or taken out since the variables were read.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.changes != self.read_after
+    }
+
+    /// How often any recipe was kept or taken out.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The variables were read, after so many changes. Whether nothing has changed meanwhile.
+    pub(crate) fn is_still(&mut self, still: Still, changes: u64) -> bool {
+        let is_current = self.changes == changes;
+        self.still = Some(still).filter(|_| is_current);
+        self.read_after = changes;
+        is_current
+    }
+
+    /// What variables have in them, if all streams have been given as much work as when they were read.
+    pub(crate) fn still(&self, given: u64) -> Option<&Still> {
+        self.still.as_ref().filter(|still| still.given == given)
     }
 
     /// All libraries.

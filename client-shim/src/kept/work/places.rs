@@ -85,6 +85,11 @@ pub(super) fn used() -> impl Iterator<Item = (usize, &'static Place)> {
     })
 }
 
+/// How much work all streams have been given so far. It is another number from each call on that gives some.
+pub(super) fn given() -> u64 {
+    PLACES.iter().fold(0, |sum, place| sum.wrapping_add(place.submitted()))
+}
+
 /// Those of a context. Where nobody knows which context a place is of, it is of none.
 pub(super) fn of(context: usize) -> impl Iterator<Item = (usize, &'static Place)> {
     used().filter(move |(_, place)| context != 0 && place.context.load(Ordering::Acquire) == context)
@@ -278,6 +283,17 @@ impl Place {
 
     pub(super) fn submitted(&self) -> u64 {
         self.given.load(Ordering::Acquire) % ON_ITS_WAY
+    }
+
+    /// Its stream's handle by name, with the context, if other threads can name it.
+    pub(super) fn named(&self) -> Option<(usize, usize)> {
+        let (name, context) = (self.stream.load(Ordering::Acquire), self.context.load(Ordering::Acquire));
+        match name & (LEGACY | PER_THREAD | ENDED) {
+            LEGACY => Some((0, context)),
+            0 if name != FREE && name != LEFT => Some((name, context)),
+            _ => None,
+        }
+        .filter(|_| context > SEVERAL)
     }
 
     /// How many pieces of work are not known to be done.

@@ -25,7 +25,7 @@
 //! A use of the default stream, of a whole context, of a graph, and a copy to the host that waits have to do with all
 //! streams of their context; any other use of a stream with that stream and the default one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::events::Behind;
 use super::own;
@@ -353,6 +353,25 @@ pub(crate) fn finished_context(name: usize) {
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(crate) fn busy() -> usize {
     places::used().filter(|(_, place)| place.is_busy()).count()
+}
+
+/// Calls of functions of which nobody knows whether they give work.
+static ASIDE: AtomicU64 = AtomicU64::new(0);
+
+/// Such a call begins.
+pub(crate) fn aside() {
+    ASIDE.fetch_add(1, Ordering::SeqCst);
+}
+
+/// How much work there has been so far. It is another number from each call on that gives some, or may.
+pub(crate) fn given() -> u64 {
+    places::given().wrapping_add(ASIDE.load(Ordering::SeqCst))
+}
+
+/// Streams with work that is not known to be done, by name and with their contexts, as far as other threads can name
+/// them; 0 is a context's default stream.
+pub(crate) fn busy_streams() -> Vec<(usize, usize)> {
+    places::used().filter(|(_, place)| place.is_busy()).filter_map(|(_, place)| place.named()).collect()
 }
 
 /// How many pieces of work are not known to be done. The gate is closed.

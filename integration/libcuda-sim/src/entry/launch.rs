@@ -10,25 +10,32 @@ use crate::kernel::Kernel;
 use crate::ptx::Module;
 use crate::stream::Stream;
 use crate::variables;
+use remps_gpu_code::{ELF, FAT};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 /// Most threads of a block.
 const MAX_THREADS: u64 = 1024;
 
-/// Reads a PTX text up to its NUL; of a compiled image only the first bytes are looked at.
+/// Reads a PTX text up to its NUL, or a fat binary; of a cubin only the first bytes are looked at.
 pub(super) fn read_image(image: &In<u8>) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
+    let mut length = None;
     for index in 0..Module::max_text() {
+        if length == Some(bytes.len()) {
+            return Ok(bytes);
+        }
         let byte = image.at(index)?;
-        if byte == 0 {
+        // No text begins as one of the others does.
+        let is_text = !(bytes.starts_with(&ELF) || bytes.starts_with(&FAT));
+        if byte == 0 && is_text {
             return Ok(bytes);
         }
         bytes.push(byte);
-        if let Ok(start) = <[u8; 4]>::try_from(bytes.as_slice())
-            && Module::is_compiled(start)
+        if let Ok(start) = <[u8; 16]>::try_from(bytes.as_slice())
+            && !is_text
         {
-            return Ok(bytes);
+            length = Module::length(start);
         }
     }
     Err(Code::INVALID_IMAGE)

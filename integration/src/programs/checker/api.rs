@@ -181,6 +181,14 @@ fn of_library(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
+/// Tells the library that the program waits for nothing, which says whether a neighbour's fault would go unnoticed.
+pub(super) fn rest() -> bool {
+    type Rest = extern "C" fn() -> i32;
+    // SAFETY: the function of this name has this type, by the library's header.
+    let typed = |found| unsafe { std::mem::transmute::<*mut c_void, Rest>(found) };
+    of_library(c"mps_shim_rest").map(typed).is_some_and(|rest| rest() == 1)
+}
+
 /// What the library says of the last recovery; `None` if it is not preloaded.
 pub(super) fn recovered() -> Option<Recovered> {
     type Ask = unsafe extern "C" fn(*mut Recovered, usize) -> u64;

@@ -25,7 +25,7 @@ pub(super) struct Generator {
     random: Random,
     devices: u8,
     faults: Faults,
-    /// The program has variables and constants: it is always told of faults.
+    /// The program has variables and constants: it is told of faults but for those that find it at rest.
     has_modules: bool,
     /// The program has threads' own default streams.
     has_own: bool,
@@ -57,6 +57,17 @@ impl Generator {
         }
         for index in 0..length {
             if at.contains(&index) {
+                // What a program at rest has in variables must be there, without a word, after a neighbour's fault.
+                if self.has_modules && self.random.in_hundred(50) {
+                    let all = [What::SyncContext { device: 0 }, What::SyncContext { device: 1 }, What::Rest];
+                    for op in all.map(|what| Op { thread, what }) {
+                        let mut trial = planner.clone();
+                        if trial.add(&op).is_some() {
+                            planner = trial;
+                            program.ops.push(op);
+                        }
+                    }
+                }
                 let fault = self.fault(thread);
                 planner.add(&fault);
                 program.ops.push(fault);
@@ -113,7 +124,7 @@ impl Generator {
     }
 
     fn memory(&mut self) -> Memory {
-        let memory = Memory::ALL[usize::from(self.random.below(8))];
+        let memory = Memory::ALL[usize::from(self.random.below(9))];
         if memory.is_of_module() && !self.has_modules || self.random.in_hundred(30) { Memory::Device } else { memory }
     }
 
@@ -211,7 +222,8 @@ impl Generator {
             89 => What::UpdateGraph { graph, key },
             90..93 => What::LaunchGraph { graph, on },
             93 => What::EndGraph { graph },
-            94..99 => What::HandOver { to: self.random.below(THREADS) },
+            94..97 => What::HandOver { to: self.random.below(THREADS) },
+            97 | 98 => What::Rest,
             _ => What::ReadAll,
         }
     }

@@ -288,6 +288,9 @@ impl<'a> Machine<'a> {
                 let Block { address, .. } = self.blocks[usize::from(*block)].take().ok_or(none())?;
                 if is_own { api.cuMemFreeAsync_ptsz(address, stream)? } else { api.cuMemFreeAsync(address, stream)? }
             }
+            What::Rest => {
+                super::api::rest();
+            }
             What::AskPointer { block } => {
                 let mut kind = 0;
                 api.cuPointerGetAttribute(&raw mut kind, MEMORY_TYPE, self.block(*block)?.address)?;

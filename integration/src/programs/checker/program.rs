@@ -84,11 +84,13 @@ pub(super) enum Memory {
     Constant,
     /// A variable of a module that looks like a text: bytes with values.
     Text,
+    /// A variable of a library that comes in a fat binary, packed.
+    OfFatBinary,
 }
 
 impl Memory {
     /// All kinds.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Device,
         Self::Pooled,
         Self::Pinned,
@@ -97,6 +99,7 @@ impl Memory {
         Self::OfLibrary,
         Self::Constant,
         Self::Text,
+        Self::OfFatBinary,
     ];
 
     /// Whether the host reads and writes it itself.
@@ -106,7 +109,7 @@ impl Memory {
 
     /// Whether it is a module's, which a fresh copy of the driver loads anew.
     pub(super) fn is_of_module(self) -> bool {
-        matches!(self, Self::Variable | Self::OfLibrary | Self::Constant | Self::Text)
+        matches!(self, Self::Variable | Self::OfLibrary | Self::Constant | Self::Text | Self::OfFatBinary)
     }
 
     /// Whether kernels may read and write it.
@@ -177,6 +180,8 @@ pub(super) enum What {
     FreeInOrder { block: u8, on: Queue },
     /// `cuPointerGetAttribute`, whose error is dropped.
     AskPointer { block: u8 },
+    /// `mps_shim_rest`: the program says that it waits for nothing.
+    Rest,
     /// The host writes cells of its own memory.
     HostWrite { to: Place, cells: u8, key: u32 },
     /// The host reads them, and uses them.
@@ -236,6 +241,7 @@ impl What {
                 | Self::Free { .. }
                 | Self::FreeInOrder { .. }
                 | Self::AskPointer { .. }
+                | Self::Rest
                 | Self::EndGraph { .. }
         )
     }

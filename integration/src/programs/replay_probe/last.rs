@@ -69,6 +69,15 @@ fn ask_in_doubt() -> Option<InDoubt> {
     (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut libc::c_void, InDoubt>(found) })
 }
 
+/// Tells the library that the program waits for nothing; whether a neighbour's fault would go unnoticed now.
+pub(super) fn rest() -> bool {
+    type Rest = extern "C" fn() -> libc::c_int;
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mps_shim_rest".as_ptr()) };
+    // SAFETY: the function of this name has this type, by the library's header.
+    !found.is_null() && unsafe { std::mem::transmute::<*mut libc::c_void, Rest>(found) }() == 1
+}
+
 /// The ranges that the library says are in doubt, address and size.
 pub(super) fn in_doubt() -> Vec<[u64; 2]> {
     let Some(ask) = ask_in_doubt() else { return Vec::new() };

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 23] = [
+const SCENES: [(&str, Scene); 26] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -48,6 +48,9 @@ const SCENES: [(&str, Scene); 23] = [
     ("ignored", telling::ignored),
     ("constants", memory::constants),
     ("untouched-constants", memory::untouched_constants),
+    ("variables", memory::variables),
+    ("variables-watched", memory::variables_watched),
+    ("variables-unread", memory::variables_unread),
     ("host-memory", memory::host_memory),
     ("finished", evidence::finished),
     ("other-gpu", beside::other_gpu),

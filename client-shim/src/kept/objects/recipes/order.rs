@@ -58,6 +58,7 @@ impl Recipes {
         }
         let written = std::mem::take(&mut self.written).into_iter();
         self.written = written.map(|(variable, bytes)| (current(variable), bytes)).collect();
+        self.still.iter_mut().for_each(|still| still.rename(&current));
         let settings = std::mem::take(&mut self.settings).into_iter();
         self.settings = settings.map(|((object, setting), value)| ((current(object), setting), value)).collect();
     }

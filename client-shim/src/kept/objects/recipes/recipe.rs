@@ -1,15 +1,14 @@
 //! What a recipe says, by the kind of object.
 
-use std::{
-    ffi::{CString, c_int, c_uint},
-    sync::Arc,
-};
+use std::ffi::{CString, c_int, c_uint};
+
+use crate::kept::code::Code;
 
 /// What a module or library was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
     /// These bytes.
-    Bytes(Arc<[u8]>),
+    Bytes(Code),
     /// A file, by the path that the program gave.
     File(CString),
 }
@@ -89,7 +88,7 @@ impl Recipe {
     }
 
     /// What it was made of.
-    pub(super) fn parent(&self) -> Option<usize> {
+    pub(crate) fn parent(&self) -> Option<usize> {
         match self {
             Self::Function { module, .. } => Some(*module),
             Self::Kernel { library, .. } | Self::LibraryModule { library, .. } => Some(*library),

@@ -6,6 +6,7 @@ use super::super::judge::Bytes;
 use super::super::program::{BLOCK, CELL, Memory, Place, Queue};
 use super::{Machine, write_word};
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 /// `CU_MEMHOSTALLOC_PORTABLE`.
 const PORTABLE: u32 = 1;
@@ -16,6 +17,26 @@ const CONSTANT: &CStr =
 const TEXT: &CStr =
     c".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .b8 it[128] = {97, 98, 99};\n";
 const NAME: &CStr = c"it";
+
+/// A fat binary with the text of a variable, packed by LZ4 without a repetition: laid out as `fatbinary` of CUDA 13.5 does.
+fn fat_binary() -> &'static [u8] {
+    static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
+    IMAGE.get_or_init(|| {
+        const HEADER: u32 = 64;
+        let text = VARIABLE.to_bytes_with_nul();
+        let more = u8::try_from(text.len() - 15).expect("a short text");
+        let mut packed = [&[0xf0, more], text].concat();
+        let length = u32::try_from(packed.len()).expect("a short text");
+        packed.resize(packed.len().next_multiple_of(8), 0);
+        let mut image = [0xba55_ed50_u32.to_le_bytes(), [1, 0, 16, 0]].concat();
+        image.extend((u64::from(HEADER) + packed.len() as u64).to_le_bytes());
+        let words = [0x0101_0001, HEADER, u32::try_from(packed.len()).expect("short"), 0, length, HEADER, 8, 80];
+        image.extend(words.iter().flat_map(|word: &u32| word.to_le_bytes()));
+        image.extend([0, 0x2011, 0, text.len() as u64].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        image.extend(packed);
+        image
+    })
+}
 
 /// Memory of the program's.
 #[derive(Debug, Clone)]
@@ -80,8 +101,9 @@ impl Machine<'_> {
                 let words: Box<[u64; BLOCK / 8]> = Box::default();
                 address = Box::into_raw(words).expose_provenance();
             }
-            Memory::OfLibrary => {
-                api.cuLibraryLoadData(&raw mut owner, VARIABLE.as_ptr(), 0, 0, 0, 0, 0, 0)?;
+            Memory::OfLibrary | Memory::OfFatBinary => {
+                let image = if memory == Memory::OfLibrary { VARIABLE.as_ptr() } else { fat_binary().as_ptr().cast() };
+                api.cuLibraryLoadData(&raw mut owner, image, 0, 0, 0, 0, 0, 0)?;
                 api.cuLibraryGetGlobal(&raw mut address, &raw mut size, owner, NAME.as_ptr())?;
             }
             Memory::Variable | Memory::Constant | Memory::Text => {
@@ -114,7 +136,7 @@ impl Machine<'_> {
                 drop(unsafe { Box::from_raw(words) });
                 Ok(())
             }
-            Memory::OfLibrary => self.api.cuLibraryUnload(block.owner),
+            Memory::OfLibrary | Memory::OfFatBinary => self.api.cuLibraryUnload(block.owner),
             Memory::Variable | Memory::Constant | Memory::Text => self.api.cuModuleUnload(block.owner),
         }
     }

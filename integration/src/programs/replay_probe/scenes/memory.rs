@@ -15,18 +15,70 @@ const IMAGE: &str = "\
 .visible .const .align 4 .u32 scale[256] = {1, 2, 3, 4};
 \0";
 
-/// A kernel writes constants, whose address the program has asked for, and is waited for.
-pub(super) fn constants(stage: &Stage) -> Result<Value, GpuError> {
-    let (module, mut address, mut size) = (module(IMAGE)?, 0, 0);
+/// A module with a variable and nothing else, and one with a variable in a function, where no address is to be had.
+const VARIABLE: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .align 4 .u32 scale[256] = {1, 2, 3, 4};
+\0";
+const INNER: &str = "\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .global .align 4 .u32 scale[256] = {1, 2, 3, 4};
+.visible .entry trap() { .global .align 4 .u32 inner; trap; ret; }
+\0";
+
+/// Address of what an image has, and a kernel has counted up, which was waited for.
+fn counted(stage: &Stage, image: &str) -> Result<u64, GpuError> {
+    let (module, mut address, mut size) = (module(image)?, 0, 0);
     // SAFETY: the results are variables of ours.
     let found = unsafe { sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, c"scale".as_ptr()) };
     check("cuModuleGetGlobal", found)?;
     stage.count(null_mut(), address)?;
     stage.gpu.synchronize()?;
-    stage.wait()?;
+    Ok(address)
+}
+
+/// What a program is told, and finds at an address.
+fn found(stage: &Stage, address: u64) -> Result<Value, GpuError> {
     let told = stage.told();
     let words = stage.gpu.read(address, WORDS as usize)?;
     Ok(json!({ "told": told, "first": words[0] }))
+}
+
+/// The same of a program that says that it is at rest before the fault.
+fn at_rest(stage: &Stage, image: &str) -> Result<Value, GpuError> {
+    let address = counted(stage, image)?;
+    let is_at_rest = last::rest();
+    stage.wait()?;
+    let mut heard = found(stage, address)?;
+    heard["rest"] = json!(is_at_rest);
+    Ok(heard)
+}
+
+/// A kernel writes constants, whose address the program has asked for.
+pub(super) fn constants(stage: &Stage) -> Result<Value, GpuError> {
+    at_rest(stage, IMAGE)
+}
+
+/// A kernel writes a variable.
+pub(super) fn variables(stage: &Stage) -> Result<Value, GpuError> {
+    at_rest(stage, VARIABLE)
+}
+
+/// It writes one beside another one that nobody can look for.
+pub(super) fn variables_unread(stage: &Stage) -> Result<Value, GpuError> {
+    at_rest(stage, INNER)
+}
+
+/// The program says nothing. What it loads last tells when the library has looked after all that it has done.
+pub(super) fn variables_watched(stage: &Stage) -> Result<Value, GpuError> {
+    let address = counted(stage, VARIABLE)?;
+    module(VARIABLE)?;
+    stage.wait()?;
+    found(stage, address)
 }
 
 /// Nobody has asked where the constants are.

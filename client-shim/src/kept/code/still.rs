@@ -1,0 +1,321 @@
+//! What variables had in them when the program was last known to be at rest.
+//!
+//! A module that is made again begins with what its image has. What kernels have written to its variables since then is
+//! nowhere but in the GPU, in memory that goes with the context. So it is read while nothing runs
+//! ([`idle`](crate::recovery)), and as long as no stream has been given any work since, every variable still has it:
+//! kernels, copies and sets are all work. This is the whole proof; nobody here knows which kernel writes what.
+//!
+//! | a module or library | after a recovery has |
+//! |---|---|
+//! | that was read, and no work was given since | what was read |
+//! | that was loaded since, and no work was given since | what its image has, as it had |
+//! | of which something could not be read: a heap, managed memory, what nobody can look into | begun anew, and the program is told |
+//! | when work was given since: with variables that kernels can write, or of which the program has an address | begun anew, and the program is told |
+//!
+//! Pure bookkeeping.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::CString,
+};
+
+use super::Place;
+use crate::kept::objects::recipes::{Image, Recipe};
+
+/// Bytes of variables that are read at most. What is more is told.
+pub(crate) const MOST_BYTES: usize = 16 << 20;
+
+/// A variable, as the driver is asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    /// With this context current.
+    pub(crate) context: usize,
+    /// Module or library.
+    pub(crate) of: usize,
+    pub(crate) is_of_library: bool,
+    pub(crate) name: CString,
+}
+
+/// What is to be read of all modules and libraries.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Variables, with the module or library that they count for.
+    pub(crate) variables: BTreeMap<Name, usize>,
+    /// Modules and libraries of which not everything can be read: why.
+    pub(crate) missing: BTreeMap<usize, String>,
+    /// All modules and libraries.
+    known: BTreeSet<usize>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Still {
+    /// How much work all streams had been given by then.
+    pub(crate) given: u64,
+    pub(crate) variables: Vec<(Name, Vec<u8>)>,
+    missing: BTreeMap<usize, String>,
+    known: BTreeSet<usize>,
+}
+
+/// Why a module of this image, with these of its addresses asked for, begins anew unless it is read; `None` if it does
+/// not.
+fn why_anew(image: &Image, is_asked: bool) -> Option<String> {
+    let Image::Bytes(code) = image else {
+        // It may be another one by now, too.
+        return Some("it came from a file".to_owned());
+    };
+    let contents = code.contents();
+    let unread = contents.unread.first().cloned();
+    let heap = || contents.has_heap.then(|| "the device's heap".to_owned());
+    let managed =
+        || contents.variables.values().any(|place| *place == Place::Managed).then(|| "managed memory".to_owned());
+    let written = || (is_asked || !contents.is_fixed()).then(|| "written since it was last at rest".to_owned());
+    unread.or_else(heap).or_else(managed).or_else(written)
+}
+
+/// Whether nothing helps but to say so.
+fn why_missing(image: &Image) -> Option<String> {
+    let is_readable = |code: &super::Code| {
+        let contents = code.contents();
+        contents.unread.is_empty()
+            && !contents.has_heap
+            && !contents.variables.values().any(|place| *place == Place::Managed)
+    };
+    match image {
+        Image::Bytes(code) if is_readable(code) => None,
+        Image::Bytes(_) | Image::File(_) => why_anew(image, false),
+    }
+}
+
+/// The module or library that a variable of this parent counts for.
+fn owner(recipes: &BTreeMap<usize, &Recipe>, of: usize) -> usize {
+    if let Some(Recipe::LibraryModule { library, .. }) = recipes.get(&of) { *library } else { of }
+}
+
+impl Wanted {
+    /// What there is to be read of these in these contexts.
+    pub(crate) fn of(recipes: &[(usize, Recipe)], contexts: &[usize]) -> Self {
+        let by_handle: BTreeMap<usize, &Recipe> = recipes.iter().map(|(handle, recipe)| (*handle, recipe)).collect();
+        let mut wanted = Self::default();
+        for (handle, recipe) in recipes {
+            let (of, image) = match recipe {
+                Recipe::Module { context, image, .. } => (std::slice::from_ref(context), image),
+                Recipe::Library { image, .. } => (contexts, image),
+                Recipe::Variable { context, of, is_of_library, name, .. } => {
+                    let name = Name { context: *context, of: *of, is_of_library: *is_of_library, name: name.clone() };
+                    wanted.variables.insert(name, owner(&by_handle, *of));
+                    continue;
+                }
+                Recipe::Stream { .. }
+                | Recipe::Event { .. }
+                | Recipe::Function { .. }
+                | Recipe::Kernel { .. }
+                | Recipe::LibraryModule { .. }
+                | Recipe::KernelFunction { .. }
+                | Recipe::HostRange { .. }
+                | Recipe::HostMemory { .. }
+                | Recipe::Pool { .. } => continue,
+            };
+            wanted.known.insert(*handle);
+            if let Some(why) = why_missing(image) {
+                wanted.missing.insert(*handle, why);
+                continue;
+            }
+            let Image::Bytes(code) = image else { continue };
+            let is_of_library = matches!(recipe, Recipe::Library { .. });
+            for name in code.contents().written() {
+                let Ok(name) = CString::new(name) else { continue };
+                let names =
+                    of.iter().map(|context| Name { context: *context, of: *handle, is_of_library, name: name.clone() });
+                wanted.variables.extend(names.map(|name| (name, *handle)));
+            }
+        }
+        wanted.variables.retain(|_, owner| !wanted.missing.contains_key(owner));
+        wanted
+    }
+
+    /// It was read when so much work had been given; what could not be is missing.
+    pub(crate) fn read(mut self, given: u64, variables: Vec<(Name, Vec<u8>)>, missing: Vec<(usize, String)>) -> Still {
+        self.missing.extend(missing);
+        Still { given, variables, missing: self.missing, known: self.known }
+    }
+}
+
+impl Still {
+    /// Whether a module or library would have begun anew if nothing else happens before.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// Modules and libraries of which not everything could be read: why.
+    pub(crate) fn missing(&self) -> &BTreeMap<usize, String> {
+        &self.missing
+    }
+
+    /// A module or library is another one from now on.
+    pub(crate) fn forget(&mut self, handle: usize) {
+        if self.known.remove(&handle) {
+            self.missing.remove(&handle);
+        }
+        self.variables.retain(|(name, _)| name.of != handle && name.context != handle);
+    }
+
+    /// Everything has another handle now.
+    pub(crate) fn rename(&mut self, current: impl Fn(usize) -> usize) {
+        for (name, _) in &mut self.variables {
+            (name.context, name.of) = (current(name.context), current(name.of));
+        }
+        self.known = self.known.iter().map(|handle| current(*handle)).collect();
+        let missing = std::mem::take(&mut self.missing).into_iter();
+        self.missing = missing.map(|(handle, why)| (current(handle), why)).collect();
+    }
+}
+
+/// Modules and libraries that begin anew with something that may have been another by then, each with why. `still` is what
+/// was read, if no work was given since.
+pub(crate) fn anew(recipes: &[(usize, Recipe)], still: Option<&Still>) -> BTreeMap<usize, String> {
+    let by_handle: BTreeMap<usize, &Recipe> = recipes.iter().map(|(handle, recipe)| (*handle, recipe)).collect();
+    let asked: BTreeSet<usize> = recipes
+        .iter()
+        .filter_map(|(_, recipe)| {
+            let Recipe::Variable { of, .. } = recipe else { return None };
+            Some(owner(&by_handle, *of))
+        })
+        .collect();
+    let found = recipes.iter().filter_map(|(handle, recipe)| {
+        let (Recipe::Module { image, .. } | Recipe::Library { image, .. }) = recipe else { return None };
+        let why = match still {
+            Some(still) if still.known.contains(handle) => still.missing.get(handle).cloned(),
+            // Loaded since, and nothing has run since; but what is in a file may be another by now.
+            Some(_) if matches!(image, Image::Bytes(_)) => None,
+            _ => why_anew(image, asked.contains(handle)),
+        };
+        Some((*handle, why?))
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, ffi::CString};
+
+    use super::{Name, Still, Wanted, anew};
+    use crate::kept::objects::recipes::{Image, Recipe};
+
+    const CONTEXT: usize = 0xc0;
+    const OTHER: usize = 0xd0;
+
+    const PLAIN: &str = ".version 8.0\n.target sm_80\n.entry k() { ret; }\n\0";
+    const VARIABLE: &str = ".version 8.0\n.target sm_80\n.global .u32 v;\n.const .u32 c;\n\0";
+    const CONSTANT: &str = ".version 8.0\n.target sm_80\n.const .u32 c;\n\0";
+    const HEAP: &str = ".version 8.0\n.target sm_80\n.extern .func (.param .b64 r) malloc (.param .b64 a);\n\0";
+    const MANAGED: &str = ".version 8.0\n.target sm_80\n.global .attribute(.managed) .u32 m;\n\0";
+    const INNER: &str = ".version 8.0\n.target sm_80\n.entry k() { .global .u32 i; ret; }\n\0";
+
+    fn image(text: &str) -> Image {
+        Image::Bytes(text.as_bytes().to_vec().into())
+    }
+
+    fn module(text: &str) -> Recipe {
+        Recipe::Module { context: CONTEXT, image: image(text), options: Vec::new() }
+    }
+
+    fn library(text: &str) -> Recipe {
+        Recipe::Library { image: image(text), options: Vec::new() }
+    }
+
+    fn asked(of: usize, is_of_library: bool) -> Recipe {
+        Recipe::Variable { context: CONTEXT, of, is_of_library, name: CString::from(c"c"), size: 4 }
+    }
+
+    fn name(context: usize, of: usize, is_of_library: bool, name: &str) -> Name {
+        Name { context, of, is_of_library, name: CString::new(name).expect("a name") }
+    }
+
+    fn anew_of(recipes: &[(usize, Recipe)], still: Option<&Still>) -> Vec<(usize, String)> {
+        anew(recipes, still).into_iter().collect()
+    }
+
+    /// All that is wanted, with a byte in each.
+    fn all_read(recipes: &[(usize, Recipe)]) -> Still {
+        let wanted = Wanted::of(recipes, &[CONTEXT, OTHER]);
+        let read = wanted.variables.keys().map(|name| (name.clone(), vec![1])).collect();
+        wanted.read(7, read, Vec::new())
+    }
+
+    #[test]
+    fn what_kernels_can_write_is_read_in_each_context_that_has_it() {
+        let recipes = [(1, module(VARIABLE)), (2, library(VARIABLE)), (3, module(PLAIN)), (4, module(CONSTANT))];
+        let wanted = Wanted::of(&recipes, &[CONTEXT, OTHER]);
+        let expected =
+            [(name(CONTEXT, 1, false, "v"), 1), (name(CONTEXT, 2, true, "v"), 2), (name(OTHER, 2, true, "v"), 2)];
+        assert_eq!(wanted.variables, BTreeMap::from(expected));
+        assert!(wanted.missing.is_empty());
+    }
+
+    #[test]
+    fn what_the_program_has_the_address_of_is_read_too() {
+        let of_library = Recipe::LibraryModule { context: CONTEXT, library: 2 };
+        let recipes = [
+            (1, module(CONSTANT)),
+            (2, library(CONSTANT)),
+            (3, of_library),
+            (8, asked(1, false)),
+            (9, asked(3, false)),
+        ];
+        let wanted = Wanted::of(&recipes, &[CONTEXT]);
+        let expected = [(name(CONTEXT, 1, false, "c"), 1), (name(CONTEXT, 3, false, "c"), 2)];
+        assert_eq!(wanted.variables, BTreeMap::from(expected), "a library's module counts for the library");
+    }
+
+    #[test]
+    fn whatever_was_not_read_begins_anew_by_name() {
+        let recipes = [
+            (1, module(VARIABLE)),
+            (2, module(PLAIN)),
+            (3, module(CONSTANT)),
+            (4, module(HEAP)),
+            (5, module(MANAGED)),
+            (6, module(INNER)),
+        ];
+        let why: BTreeMap<usize, String> = anew(&recipes, None);
+        assert_eq!(why.keys().copied().collect::<Vec<_>>(), [1, 4, 5, 6]);
+        assert_eq!(why[&1], "written since it was last at rest");
+        assert_eq!(why[&6], "a variable inside of a function");
+        let still = all_read(&recipes);
+        assert_eq!(
+            anew_of(&recipes, Some(&still)),
+            [(4, "the device's heap"), (5, "managed memory"), (6, "a variable inside of a function")]
+                .map(|(of, why)| (of, why.to_owned()))
+        );
+        assert!(!still.is_whole());
+        let file = [(1, Recipe::Library { image: Image::File(CString::from(c"f")), options: Vec::new() })];
+        assert_eq!(anew(&file, Some(&all_read(&file))).len(), 1);
+        assert_eq!(anew(&file, Some(&Still::default())).len(), 1, "though it was loaded later");
+        assert_eq!(anew(&[(1, module(CONSTANT)), (9, asked(1, false))], None).len(), 1, "somebody may write it");
+    }
+
+    #[test]
+    fn what_was_loaded_since_is_as_in_its_image_if_nothing_has_run() {
+        let still = all_read(&[(1, module(VARIABLE))]);
+        assert!(anew(&[(1, module(VARIABLE)), (2, module(VARIABLE))], Some(&still)).is_empty());
+        assert_eq!(anew(&[(1, module(VARIABLE)), (2, module(VARIABLE))], None).len(), 2);
+    }
+
+    #[test]
+    fn what_could_not_be_found_is_missing_and_follows_its_handle() {
+        let recipes = [(1, module(VARIABLE)), (2, module(VARIABLE))];
+        let wanted = Wanted::of(&recipes, &[CONTEXT]);
+        let read = vec![(name(CONTEXT, 1, false, "v"), vec![1])];
+        let mut still = wanted.read(7, read, vec![(2, "variable v is not found".to_owned())]);
+        assert_eq!(anew_of(&recipes, Some(&still)), [(2, "variable v is not found".to_owned())]);
+        still.rename(|handle| handle + 0x100);
+        let recipes = [(0x101, module(VARIABLE)), (0x102, module(VARIABLE))];
+        assert_eq!(anew(&recipes, Some(&still)).into_keys().collect::<Vec<_>>(), [0x102]);
+        assert_eq!(still.variables[0].0, name(CONTEXT + 0x100, 0x101, false, "v"));
+        still.forget(0x102);
+        assert!(anew(&recipes, Some(&still)).is_empty(), "another one has the handle, loaded since");
+        still.forget(CONTEXT + 0x100);
+        assert!(still.variables.is_empty(), "they have gone with their context");
+    }
+}
