@@ -32,6 +32,14 @@ SUITES = {
         "`integration/gpu/run --suite replay`: a program under the preload library goes on in place after faults, "
         "in the same process, and compares every byte.",
     ),
+    "programs": (
+        "Other people's programs",
+        "`integration/gpu/run --suite programs`: what programs under the preload library see of faults of their own, "
+        "without MPS, and beside a culprit under our daemon, while idle and while at work: nothing (`unaware`), one "
+        "error in each thread (`told once`), or an error for good (`refused`, with the library's reason). Each "
+        "compares all its values with its own undisturbed run. The report has the whole table, and what each word "
+        "means is in the header of `integration/gpu/programs.py`.",
+    ),
     "door": (
         "Pipe directory",
         "`integration/gpu/run --suite door`: real servers and clients of three users, in pipe directories that were"
@@ -103,6 +111,11 @@ FIGURES = {
         "standby after trap": "The same after a trap of the program's own.",
         "memory_cost": "GPU memory in use for a program of 1 GiB, with and without the vault.",
         "remap": "How long memory takes that comes out of the vault, by the size of its pieces.",
+    },
+    "programs": {
+        "culprits": "Faults of each program's own, one after the other in one process, without MPS.",
+        "bystanders": "The programs together as clients of one daemon, beside a culprit.",
+        "profiler": "PyTorch's profiler in programs that nothing happens to, without the library and in each of its ways.",
     },
     "replay": {
         "own faults, base": "Faults of the program's own, without MPS.",

@@ -1,17 +1,32 @@
-"""Other people's programs under the preloaded library on a real GPU: what each answers before and after a fault, its own and
-a neighbour's, and what the library says where it does not recover one; and PyTorch's profiler, with nothing going wrong.
+"""Other people's programs under the preloaded library on a real GPU: what each sees of faults of its own and of a neighbour's,
+while it is idle and while it is at work; and PyTorch's profiler, with nothing going wrong.
 
-Each program makes what it needs, says `ready`, and then does rounds as it is told; a round compares every value with the
-first round's. Its own fault is a kernel of `kernels.ptx` that is loaded through the driver's own interface, in the
-program's context and process. A program that is refused is no failure, if the library names the reason; a wrong
-value, another end and no answer are.
+The programs are in `guests/`: PyTorch, Transformers, CuPy, JAX, Triton and NCCL as they are installed, and small ones in
+CUDA C++ in the manner of cuda-samples, which are compiled here by nvcc. Each makes what it needs, says `ready`, and then
+does rounds as it is told; a round compares every value with the program's own undisturbed ones. Its own fault is a kernel
+of `kernels.ptx` that is loaded through the driver's own interface, in the program's context and process.
+
+| a cell says | of a program that |
+|---|---|
+| unaware | was recovered and has noticed nothing |
+| told once | was recovered, and each of its threads had an error once at most |
+| told N times | was recovered, and had an error N times before all was right: in as many threads, or by its libraries |
+| gives up | was recovered, and was not well again by itself after some tries, as its libraries keep the error |
+| refused | was not recovered, for the reason that the library tells |
+| not reached | has met no error: a failed assertion under MPS ends its own program alone |
+| not tried | was refused or has given up before, with `--quick`; else it begins anew before each fault |
+
+A refusal is no failure, if the library names the reason. A wrong value, another end, no answer, and a fault of its own
+that a program is not told of are failures, and come with what the program has said on standard error.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,125 +35,60 @@ from faults import NO_QUARANTINE, configured
 from replay import environment
 
 PROGRAMS = ["mps-aggressor"]
-KERNELS = Path(__file__).resolve().parent.parent / "src/programs/kernels.ptx"
+HERE = Path(__file__).resolve().parent
+GUESTS = HERE / "guests"
+# Beside the sources in the repository, beside the programs where they were carried to a machine without them.
+KERNELS = next((p for p in (HERE.parent / "src/programs/kernels.ptx", HERE.parent / "kernels.ptx") if p.exists()), Path("kernels.ptx"))
 KINDS = ["oob", "trap", "misaligned", "assert"]
-# How many programs run at once, each with a context of its own: each takes a core and about 1 GiB.
-AT_ONCE = 10
+# Each kind while the program is idle and while it is at work, and the table's columns.
+FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
+COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
+# How many programs begin at once: each takes a core or two and about 1 GiB.
+AT_ONCE = 12
+# How many have a fault of their own at once: the kernel's side makes contexts one after the other, and many at once wait
+# for each other for tens of seconds.
+AT_FAULT = 3
+# Seconds for a program to be ready, compilers included, and for one answer.
+TO_BEGIN, TO_ANSWER = 150, 90
+# Seconds for which a program at work waits for a recovery: what does not come by then does not come.
+TO_REACH = 3
+# So much of what a failed program has said goes into the report.
+SAID = 1500
 
-# What every program has: its rounds and its faults.
-FRAME = '''
-import ctypes, json, os, sys
-SCRATCH = 0x10
-def fault(kind, kernels):
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert cuda.cuCtxPushCurrent_v2(context) == 0
-    word, room = ctypes.c_uint64(SCRATCH), ctypes.c_uint64()
-    if kind == "misaligned":
-        assert cuda.cuMemAlloc_v2(ctypes.byref(room), ctypes.c_size_t(4096)) == 0
-        word = room
-    assert cuda.cuModuleLoadData(ctypes.byref(module), open(kernels, "rb").read() + b"\\0") == 0
-    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, kind.encode()) == 0
-    given = (ctypes.c_void_p * 1)(ctypes.addressof(word))
-    launched = cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, given, None)
-    told = [launched, cuda.cuCtxSynchronize(), cuda.cuCtxSynchronize()]
-    cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
-    return told
-def serve(compute):
-    expected = compute()
-    assert compute() == expected, "the program is not the same twice"
-    ask = getattr(ctypes.CDLL(None), "mps_shim_last_recovery", None)
-    if ask:
-        ask.restype = ctypes.c_uint64
-    print(json.dumps({"event": "ready"}), flush=True)
-    for line in sys.stdin:
-        words, codes, told, same = line.split(), None, [], False
-        if words[0] == "fault":
-            codes = fault(words[1], words[2])
-        for _ in range(4):
-            try:
-                same = compute() == expected
-                break
-            except Exception as error:
-                told.append(f"{type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}")
-        count = ask(None, 0) if ask else 0
-        print(json.dumps({"event": "round", "codes": codes, "told": told, "is_same": same, "recoveries": count}), flush=True)
-    os._exit(0)
-'''
+ALLOCATORS = {"native": "backend:native", "expandable segments": "expandable_segments:True", "cudaMallocAsync": "backend:cudaMallocAsync"}
 
-SOURCES = {
-    "PyTorch MLP": """
-import torch
-torch.manual_seed(1)
-model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64)).cuda()
-given = torch.randn(64, 512, device="cuda")
-def compute():
-    model.zero_grad()
-    answer = model(given)
-    answer.sum().backward()
-    other = torch.linalg.solve(torch.eye(32, device="cuda") * 2, torch.ones(32, 1, device="cuda"))
-    values = [answer.detach(), model[0].weight.grad, torch.sort(given)[0], torch.fft.rfft(given).abs(), other]
-    return [part.cpu().numpy().tobytes() for part in values]
-serve(compute)
-""",
-    "Llama of Transformers": """
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
-torch.manual_seed(1)
-shape = dict(vocab_size=1000, hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4)
-model = LlamaForCausalLM(LlamaConfig(**shape, num_key_value_heads=4, max_position_embeddings=256)).to(torch.bfloat16).cuda().eval()
-words = torch.arange(1, 17).reshape(1, 16)
-def compute():
-    return model.generate(words.cuda(), max_new_tokens=12, do_sample=False, pad_token_id=0).tolist()
-serve(compute)
-""",
-    "CuPy": """
-import cupy, numpy
-kernel = cupy.RawKernel('extern "C" __global__ void twice(float* x) { x[blockIdx.x * 64 + threadIdx.x] *= 2; }', "twice")
-given = numpy.arange(1 << 14, dtype=numpy.float32).reshape(128, 128)
-def compute():
-    array = cupy.asarray(given)
-    product = array @ array
-    kernel((2,), (64,), (array,))
-    return [cupy.asnumpy(part).tobytes() for part in (product, array, cupy.sort(array.ravel()), cupy.fft.fft(array[0]))]
-serve(compute)
-""",
-    "JAX": """
-import os
-os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-import jax, numpy
-work = jax.jit(lambda x: jax.numpy.tanh(x @ x / 100.0))
-given = numpy.arange(1 << 14, dtype=numpy.float32).reshape(128, 128) / 1000
-def compute():
-    return numpy.asarray(work(given)).tobytes()
-serve(compute)
-""",
-    "Triton": """
-import torch, triton, triton.language as tl
-@triton.jit
-def more(x, n, B: tl.constexpr):
-    o = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(x + o, tl.load(x + o, mask=o < n) + 1, mask=o < n)
-def compute():
-    x = torch.zeros(1000, device="cuda")
-    more[(8,)](x, 1000, B=128)
-    return x.cpu().tolist()
-serve(compute)
-""",
-    "torch.profiler": """
-import torch
-from torch.profiler import profile, ProfilerActivity
-torch.manual_seed(1)
-given = torch.randn(256, 256, device="cuda")
-with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
-    (given @ given).sum().item()
-def compute():
-    return (given @ given).cpu().numpy().tobytes()
-serve(compute)
-""",
+
+def in_python(file, way="", module="torch", gpus=1, **environment):
+    return {"file": file, "way": way, "module": module, "gpus": gpus, "environment": environment}
+
+
+# Each program: its file, what it is told, what must be there.
+ALL = {
+    "PyTorch training, eager": in_python("torch_training.py", "eager"),
+    "PyTorch training, compiled": in_python("torch_training.py", "compiled"),
+    "PyTorch training, AMP": in_python("torch_training.py", "amp"),
+    "PyTorch inference, eager": in_python("torch_inference.py", "eager"),
+    "PyTorch inference, compiled": in_python("torch_inference.py", "compiled"),
+    "PyTorch inference, AMP": in_python("torch_inference.py", "amp"),
+    "PyTorch inference, graph": in_python("torch_inference.py", "graph"),
+    "PyTorch inference, profiler on": in_python("torch_inference.py", "profiled"),
+    **{
+        f"Llama of Transformers, {name}": in_python("llama.py", module="transformers", PYTORCH_CUDA_ALLOC_CONF=way, PYTORCH_ALLOC_CONF=way)
+        for name, way in ALLOCATORS.items()
+    },
+    "PyTorch DataLoader workers": in_python("data_loader.py"),
+    "torch.multiprocessing": in_python("shared_tensors.py"),
+    "CuPy": in_python("cupy_arrays.py", "plain", "cupy"),
+    "CuPy, FFT": in_python("cupy_arrays.py", "fft", "cupy"),
+    "CuPy, asynchronous pool": in_python("cupy_arrays.py", "async", "cupy"),
+    "JAX": in_python("jax_jit.py", module="jax"),
+    "Triton": in_python("triton_kernel.py", module="triton"),
+    "NCCL, one GPU": in_python("nccl.py", "1"),
+    "NCCL, two GPUs": in_python("nccl.py", "2", gpus=2),
+    **{f"CUDA C++, {path.stem}": {"file": path} for path in sorted((GUESTS / "samples").glob("*.cu"))},
 }
-MODULES = {"Llama of Transformers": "transformers", "CuPy": "cupy", "JAX": "jax", "Triton": "triton"}
+# What nvcc needs besides, where a sample needs more than the usual.
+OPTIONS = {"nested": ["-rdc=true", "-lcudadevrt"]}
 
 PROFILED = """
 import json, torch
@@ -159,74 +109,194 @@ print(json.dumps({"kernels": kernels, "launches": names.get("cudaLaunchKernel", 
 """
 
 
+class Suite:
+    """What is there on this machine, found once."""
+
+    def __init__(self, ours, library, is_quick):
+        self.ours, self.library = ours, library
+        self.gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
+        self.missing, self.is_quick = None, is_quick
+        self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
+        self.begun = 0
+
+    def commands(self):
+        """The command of each program that can run here; why the others cannot is in `missing`."""
+        with self.lock:
+            if self.missing is None:
+                self.missing, self.found = {}, {}
+                with ThreadPoolExecutor(AT_ONCE) as pool:
+                    for name, made in zip(ALL, pool.map(self.command, ALL)):
+                        (self.missing if isinstance(made, str) else self.found)[name] = made
+        return self.found
+
+    def command(self, name):
+        """The command, or `Skipped(reason)`."""
+        guest = ALL[name]
+        if isinstance(guest["file"], Path):
+            return self.compiled(guest["file"])
+        if self.gpus < guest["gpus"]:
+            return f"Skipped(there is one GPU only, {guest['gpus']} are needed)"
+        look = f"import importlib.util as u; exit(not u.find_spec('{guest['module']}'))"
+        if subprocess.run([sys.executable, "-c", look]).returncode != 0:
+            return f"Skipped({guest['module']} cannot be imported)"
+        return [sys.executable, str(GUESTS / guest["file"]), str(KERNELS), guest["way"]]
+
+    def compiled(self, source):
+        if not shutil.which("nvcc"):
+            return "Skipped(there is no nvcc)"
+        program = self.ours.root / f"sample-{source.stem}"
+        command = ["nvcc", "-O2", "-std=c++17", "-arch=native", "-o", str(program), str(source), *OPTIONS.get(source.stem, []), "-ldl"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"{source.name} does not compile: {done.stderr[-SAID:]}")
+        return [str(program), str(KERNELS)]
+
+
 class Program(Client):
     """A program with the library around it, and what it says on standard error."""
 
-    def __init__(self, folder, library, name, pipe="/nowhere"):
-        # Each in a folder of its own, so that compilers' caches of one do not serve the other.
-        self.name, self.environment = name, environment(library, pipe)
-        self.errors = folder / f"errors {name}".replace(" ", "-")
-        command = ["sh", "-c", f'exec "$0" -c "$1" 2>{self.errors}', sys.executable, FRAME + SOURCES[name]]
-        super().__init__(self, command)
+    def __init__(self, suite, folder, name, pipe="/nowhere"):
+        self.name = name
+        caches = {"TRITON_CACHE_DIR": str(suite.ours.root / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(suite.ours.root / "inductor")}
+        few = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environment = {**environment(suite.library, pipe), **caches, **few, **ALL[name].get("environment", {})}
+        with suite.lock:
+            suite.begun += 1
+            number = suite.begun
+        self.errors = folder / f"errors {number} {name}".replace(" ", "-").replace(",", "")
+        command = suite.found[name]
+        super().__init__(self, ["sh", "-c", f'exec "$0" "$@" 2>>{self.errors}', *command])
         self.recoveries = 0
 
-    def round(self, line, seconds=90):
-        """Has it do a round; what came of it, as one row's value."""
-        seen = sum(one["event"] == "round" for one in self.lines)
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
+    def begin(self):
+        try:
+            self.wait("ready", TO_BEGIN)
+        except Failed as failed:
+            raise Failed(f"{failed}: {self.said()}") from failed
+
+    def ask(self, line, event, seconds=TO_ANSWER):
+        """Sends a line; the answer."""
+        seen = sum(one["event"] == event for one in self.lines)
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
 
         def another():
             self.read(0.01)
-            if self.process.poll() is not None:
-                raise Failed(f"{self.name} ended with {self.process.returncode}: {self.said()}")
-            return sum(one["event"] == "round" for one in self.lines) > seen
+            found = sum(one["event"] == event for one in self.lines) > seen
+            if not found and self.process.poll() is not None:
+                raise Failed(f"it ended with {self.process.returncode}: {self.said()}")
+            return found
 
-        until(another, seconds, f"{self.name}'s answer")
-        found = [one for one in self.lines if one["event"] == "round"][-1]
-        told = [code for code in found["codes"] or [] if code] + found["told"]
+        try:
+            until(another, seconds, f"the answer to `{line}`")
+        except Failed as failed:
+            raise Failed(failed if self.process.poll() is not None else f"{failed}: {self.said()}") from failed
+        return [one for one in self.lines if one["event"] == event][-1]
+
+    def cell(self, is_own, *steps):
+        """Asks for a round in one step or several; what came of it as a cell of the table. A program that is refused may end by
+        itself."""
+        try:
+            for line, event in steps:
+                found = self.ask(line, event)
+        except Failed:
+            if self.process.poll() is not None and self.reason():
+                return f"refused: {self.reason()}"
+            raise
+        return self.judge(found, is_own)
+
+    def judge(self, found, is_own):
+        """One round as a cell of the table."""
+        if found["wrong"]:
+            raise Failed(f"{found['wrong']} wrong values: {found}: {self.said()}")
         before, self.recoveries = self.recoveries, found["recoveries"]
-        if found["recoveries"] > before:
-            if not found["is_same"]:
-                # Told and never well again is the program's own way; a value that is wrong is ours.
-                if len(found["told"]) < 4:
-                    raise Failed(f"{self.name}: a wrong value after a recovery: {found}")
-                return f"recovered, but the program gives up: {found['told'][-1]}"
-            return f"recovered, {'told ' + str(told[0]) if told else 'unaware'}"
-        if not told:
-            if not found["is_same"]:
-                raise Failed(f"{self.name}: a wrong value: {found}")
-            return "nothing happened"
-        return f"refused ({self.reason() or 'no reason was told: ' + str(told[0])})"
+        if self.recoveries == before:
+            if not found["told"] and not found["codes"]:
+                if is_own or not found["is_same"]:
+                    raise Failed(f"not told of a fault of its own, or not right: {found}: {self.said()}")
+                return "not reached"
+            return f"refused: {self.reason() or 'no reason was told'}"
+        if not found["is_same"]:
+            return f"gives up: {(found['told'] or ['without an error'])[-1]}"
+        # A busy program's culprit is a thread of its own: two threads are told once each.
+        times = max(len(found["codes"]), len(found["told"])) if found["rounds"] > 1 else len(found["codes"]) + len(found["told"])
+        if is_own and times == 0:
+            raise Failed(f"not told of a fault of its own: {found}: {self.said()}")
+        return ["unaware", "told once"][times] if times < 2 else f"told {times} times"
 
     def reason(self):
-        refused = [line.split(": ", 2)[-1] for line in self.said().splitlines() if "not recovered" in line]
+        refused = [line.split(": ", 2)[-1] for line in self.all_said().splitlines() if "not recovered" in line]
         return refused[-1] if refused else None
 
+    def all_said(self):
+        return self.errors.read_text(errors="replace") if self.errors.exists() else ""
+
     def said(self):
-        text = self.errors.read_text(errors="replace") if self.errors.exists() else ""
-        return "\n".join(line for line in text.splitlines() if "mps" in line.lower())[-1500:]
+        """The end of what it has said, but for the report of what was kept."""
+        return "\n".join(line[:400] for line in self.all_said().splitlines() if not line.startswith('{"pid"'))[-SAID:]
 
 
-def wanted():
-    """Programs that can be imported here."""
-    names = []
-    for name in SOURCES:
-        module = MODULES.get(name, "torch")
-        if subprocess.run([sys.executable, "-c", f"import importlib.util as u; exit(not u.find_spec('{module}'))"]).returncode == 0:
-            names.append(name)
-    return names
+class Table:
+    """Cells by program and fault; a cell that failed is told, and fails the figure when all is done."""
+
+    def __init__(self, suite):
+        self.cells, self.failed, self.suite = {}, [], suite
+        self.lock = threading.Lock()
+
+    def put(self, name, kind, cell):
+        print(f"{name}, {kind}: {cell}", file=sys.stderr, flush=True)
+        with self.lock:
+            self.cells.setdefault(name, {}).setdefault(kind, Counter())[cell] += 1
+
+    def fails(self, name, kind, error):
+        print(f"{name}, {kind}: FAILED: {error}", file=sys.stderr, flush=True)
+        with self.lock:
+            self.failed.append(f"{name}, {kind}: {error}")
+            self.cells.setdefault(name, {}).setdefault(kind, Counter())["**failed**"] += 1
+
+    def leaves(self, name, program):
+        """Lets a program that is well end by itself, which is to go well too."""
+        program.process.stdin.close()
+        try:
+            status = program.process.wait(TO_ANSWER)
+        except subprocess.TimeoutExpired:
+            status = "nothing"
+            program.process.kill()
+            program.process.wait()
+        if status != 0:
+            self.fails(name, "its end", f"ended with {status}: {program.said()}")
+
+    def result(self):
+        def text(cells):
+            return "; ".join(cell if count == 1 and len(cells) == 1 else f"{cell} ({count})" for cell, count in cells.most_common())
+
+        rows = {}
+        for name in ALL:
+            if name in self.cells:
+                rows[name] = {kind: text(self.cells[name][kind]) for kind in COLUMNS.values() if kind in self.cells[name]}
+            elif name in (self.suite.missing or {}):
+                rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
+        if self.failed:
+            error = Failed("; ".join(self.failed))
+            error.result = {**rows, "failures": dict(enumerate(self.failed, 1))}
+            raise error
+        return rows
 
 
-def each(names, work):
-    """Does the same with every program, some at a time; what failed fails when all are done."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
+    """Does the same with every program, some at a time. What fails is told at the end, or put into the table."""
+    with ThreadPoolExecutor(max(1, at_once)) as pool:
         done = {name: pool.submit(work, name) for name in names}
     result, failed = {}, []
     for name, future in done.items():
         error = future.exception()
         if error is None:
             result[name] = future.result()
+        elif table is not None:
+            table.fails(name, kind, f"{type(error).__name__}: {error}")
         else:
             failed.append(f"{name}: {type(error).__name__}: {error}")
     if failed:
@@ -234,51 +304,83 @@ def each(names, work):
     return result
 
 
-def own(ours, library, kinds):
-    """Faults of each program's own, one after the other in one process, without MPS: recovered, told of it or not, or refused with
-    the reason."""
+def culprits(suite, times):
+    """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew."""
+    table = Table(suite)
 
     def one(name):
-        program = Program(ours.root, library, name)
-        try:
-            program.wait("ready", 150)
-            rows = {}
-            for number, kind in enumerate(kinds, 1):
-                rows[f"{number}. {kind}"] = program.round(f"fault {kind} {KERNELS}")
-                if rows[f"{number}. {kind}"].startswith("refused"):
-                    break
-            return rows
-        finally:
-            program.end()
+        program, is_over = None, False
+        for kind, is_busy in FAULTS * times:
+            column = COLUMNS[kind, is_busy]
+            if is_over:
+                table.put(name, column, "not tried")
+                continue
+            try:
+                if program is None:
+                    program = Program(suite, suite.ours.root, name)
+                    program.begin()
+                with suite.turns:
+                    if is_busy:
+                        rest = f"rest {TO_REACH} {program.recoveries}"
+                        cell = program.cell(True, ("busy", "busy"), (f"wrong {kind}", "wrong"), (rest, "round"))
+                    else:
+                        cell = program.cell(True, (f"fault {kind}", "round"))
+                table.put(name, column, cell)
+                goes_on = not cell.startswith(("refused", "gives up"))
+            except Exception as error:  # noqa: BLE001 - one program does not stop the others
+                table.fails(name, column, f"{type(error).__name__}: {error}")
+                goes_on = False
+            if program is not None and not goes_on:
+                program.end()
+                program, is_over = None, suite.is_quick
+        if program is not None:
+            table.leaves(name, program)
 
-    return each(wanted(), one)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(one, suite.commands()))
+    return table.result()
 
 
-def idle(ours, library, kinds):
-    """The programs together as idle clients of one daemon, beside a culprit."""
-    with configured(ours, NO_QUARANTINE) as daemon:
+def bystanders(suite, times):
+    """The programs together as clients of one daemon, beside a culprit; one that was refused begins anew before the next fault."""
+    table = Table(suite)
+    with configured(suite.ours, NO_QUARANTINE) as daemon:
         programs = {}
-        lock = threading.Lock()
 
         def begin(name):
-            program = Program(daemon.folder, library, name, daemon.pipe)
-            with lock:
-                daemon.clients.append(program)
-                programs[name] = program
-            program.wait("ready", 150)
+            program = Program(suite, daemon.folder, name, daemon.pipe)
+            daemon.clients.append(program)
+            program.begin()
+            programs[name] = program
 
-        each(wanted(), begin)
-        rows = {name: {} for name in programs}
-        for number, kind in enumerate(kinds, 1):
-            daemon.client("mps-aggressor", kind).process.wait(30)
-            for name, said in each(programs, lambda name: programs[name].round("round")).items():
-                if not any(row.startswith("refused") for row in rows[name].values()):
-                    rows[name][f"{number}. {kind}"] = said
-            programs = {name: of for name, of in programs.items() if not rows[name][f"{number}. {kind}"].startswith("refused")}
-    return rows
+        over = set()
+        for kind, is_busy in FAULTS * times:
+            column = COLUMNS[kind, is_busy]
+            for name in over:
+                table.put(name, column, "not tried")
+            each([name for name in suite.commands() if name not in programs and name not in over], begin, table, column)
+            if is_busy:
+                each(list(programs), lambda name: programs[name].ask("busy", "busy"), table, column, len(programs))
+            daemon.client("mps-aggressor", kind).process.wait(60)
+
+            def judged(name, is_busy=is_busy):
+                program = programs[name]
+                line = f"rest {TO_REACH} {program.recoveries}" if is_busy else "round"
+                return program.cell(False, (line, "round"))
+
+            for name, cell in each(list(programs), judged, table, column, len(programs)).items():
+                table.put(name, column, cell)
+                if cell.startswith(("refused", "gives up")):
+                    programs.pop(name).end()
+                    over |= {name} if suite.is_quick else set()
+            for name in [name for name in programs if programs[name].process.poll() is not None]:
+                programs.pop(name)
+                over |= {name} if suite.is_quick else set()
+        each(list(programs), lambda name: table.leaves(name, programs[name]))
+    return table.result()
 
 
-def profiler(ours, library, times):
+def profiler(suite, times):
     """PyTorch's profiler in programs that nothing happens to: with the library in each of its ways, and without it."""
     ways = {
         "without": {},
@@ -289,7 +391,7 @@ def profiler(ours, library, times):
 
     def one(way_and_number):
         way = way_and_number[0]
-        more = {"LD_PRELOAD": str(library), **ways[way]} if ways[way] else {}
+        more = {"LD_PRELOAD": str(suite.library), **ways[way]} if ways[way] else {}
         run = [sys.executable, "-c", PROFILED]
         done = subprocess.run(run, env={**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", **more}, capture_output=True, text=True, timeout=150)
         if done.returncode != 0:
@@ -306,11 +408,11 @@ def profiler(ours, library, times):
 
 
 def works(ours, library, quick):
-    """The suite; with --quick one fault of two kinds each."""
-    kinds = ["assert", "oob"] if quick else KINDS * 2
-    others = ["oob", "trap"] if quick else ["oob", "trap", "misaligned"] * 2
+    """The suite: 20 faults of each kind; with --quick one of each."""
+    suite = Suite(ours, library, quick)
+    times = 1 if quick else 20
     return {
-        "own faults": lambda: own(ours, library, kinds),
-        "profiler": lambda: profiler(ours, library, 20),
-        "idle beside a culprit": lambda: idle(ours, library, others),
+        "culprits": lambda: culprits(suite, times),
+        "bystanders": lambda: bystanders(suite, times),
+        "profiler": lambda: profiler(suite, 4 if quick else 20),
     }

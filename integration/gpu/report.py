@@ -33,6 +33,22 @@ def listed(result, depth=0):
     return lines
 
 
+def is_table(result):
+    """Whether a result is words by row and column."""
+    rows = result.values() if isinstance(result, dict) else ()
+    return bool(rows) and all(isinstance(row, dict) and all(isinstance(cell, str) for cell in row.values()) for row in rows)
+
+
+def table(result):
+    """Words by row and column."""
+    columns = list(dict.fromkeys(column for row in result.values() for column in row))
+    page = [f"| | {' | '.join(map(str, columns))} |", "|---" * (len(columns) + 1) + "|"]
+    for name, row in result.items():
+        cells = [row.get(column, "").replace("|", "\\|").replace("\n", " ") for column in columns]
+        page.append(f"| {name} | {' | '.join(cells)} |")
+    return page
+
+
 def comparison(result):
     """Ours and theirs as a table, with the interval that has the median of the pairs' ratios in it."""
     page = ["| | n | min | median | max |", "|---|---|---|---|---|"]
@@ -68,7 +84,13 @@ def markdown(results):
     for name, done in results["figures"].items():
         page += [f"### {name}", "", done["about"], ""]
         result = done["result"]
-        if not done["ok"]:
+        if is_table(result):
+            failures = result.get("failures", {})
+            page += [] if done["ok"] else ["**failed**", ""]
+            page += [*table({name: row for name, row in result.items() if name != "failures"}), ""]
+            for failure in failures.values():
+                page += ["```", failure, "```", ""]
+        elif not done["ok"]:
             page += [f"**failed**: {result}", ""]
         elif isinstance(result, dict) and "ratio" in result:
             page += comparison(result)
