@@ -19,11 +19,13 @@ pub(crate) enum Meaning {
 }
 
 /// The answers that have a meaning here. All others pass.
-const MEANINGS: [(u32, Meaning); 20] = [
+const MEANINGS: [(u32, Meaning); 21] = [
     // A device that is busy; what is left of a process after its own fault.
     (46, Meaning::Perhaps),
     (214, Meaning::ForGood("memory of the GPU is damaged (214)")),
     (220, Meaning::ForGood("a link of the GPU is damaged (220)")),
+    // An access of a peer's memory over NVLink, or an error of the hardware: nobody says which.
+    (226, Meaning::ForGood("the GPU has contained an error of its own or of a peer's (226)")),
     // An address outside of what is mapped.
     (700, Meaning::Dead),
     // A kernel that ran for too long.
@@ -128,6 +130,15 @@ mod tests {
         ];
         for (code, expected) in of_header {
             assert_eq!(meaning(CUresult(code as u32)), Some(expected), "{code:?}");
+        }
+        for code in [
+            Header::CUDA_ERROR_ECC_UNCORRECTABLE,
+            Header::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+            Header::CUDA_ERROR_CONTAINED,
+            Header::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+        ] {
+            let is_for_good = |meaning| matches!(meaning, Meaning::ForGood(why) if why.contains(&(code as u32).to_string()));
+            assert!(meaning(CUresult(code as u32)).is_some_and(is_for_good), "{code:?}");
         }
     }
 }
