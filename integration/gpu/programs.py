@@ -14,7 +14,8 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 | gives up | was recovered, and was not well again by itself after some tries, as its libraries keep the error |
 | refused | was not recovered, for the reason that the library tells |
 | not reached | has met no error: a failed assertion under MPS ends its own program alone |
-| not tried | was refused or has given up before, with `--quick`; else it begins anew before each fault |
+| not tried | was refused or has given up before, with `--quick`, or for which there was no time, with `--seconds` |
+| its end | comes by itself when its input ends; a program may wait for work that was lost |
 
 A refusal is no failure, if the library names the reason. A wrong value, another end, no answer, and a fault of its own
 that a program is not told of are failures, and come with what the program has said on standard error.
@@ -26,6 +27,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,16 +44,20 @@ KERNELS = next((p for p in (HERE.parent / "src/programs/kernels.ptx", HERE.paren
 KINDS = ["oob", "trap", "misaligned", "assert"]
 # Each kind while the program is idle and while it is at work, and the table's columns.
 FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
+# With --quick.
+FEW_FAULTS = [fault for fault in FAULTS if fault not in ((kind, True) for kind in ("misaligned", "assert"))]
 COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
 # How many programs begin at once: each takes a core or two and about 1 GiB.
 AT_ONCE = 12
 # How many have a fault of their own at once: the kernel's side makes contexts one after the other, and many at once wait
 # for each other for tens of seconds.
-AT_FAULT = 3
+AT_FAULT = 2
 # Seconds for a program to be ready, compilers included, and for one answer.
 TO_BEGIN, TO_ANSWER = 150, 90
 # Seconds for which a program at work waits for a recovery: what does not come by then does not come.
 TO_REACH = 3
+# Seconds for a program to end by itself, and the column that says whether it has.
+TO_END, END = 20, "its end"
 # So much of what a failed program has said goes into the report.
 SAID = 1500
 
@@ -112,12 +118,18 @@ print(json.dumps({"kernels": kernels, "launches": names.get("cudaLaunchKernel", 
 class Suite:
     """What is there on this machine, found once."""
 
-    def __init__(self, ours, library, is_quick):
+    def __init__(self, ours, library, is_quick, seconds):
         self.ours, self.library = ours, library
+        self.begun_at, self.seconds = time.monotonic(), seconds
         self.gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
         self.missing, self.is_quick = None, is_quick
+        self.faults = FEW_FAULTS if is_quick else FAULTS * 20
         self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
         self.begun = 0
+
+    def is_late(self, share):
+        """Whether this share of the time that there is has gone."""
+        return time.monotonic() > self.begun_at + share * self.seconds
 
     def commands(self):
         """The command of each program that can run here; why the others cannot is in `missing`."""
@@ -220,7 +232,7 @@ class Program(Client):
                 return "not reached"
             return f"refused: {self.reason() or 'no reason was told'}"
         if not found["is_same"]:
-            return f"gives up: {(found['told'] or ['without an error'])[-1]}"
+            return f"gives up: {(found['told'] or ['without an error'])[-1]}{self.complaint()}"
         # A busy program's culprit is a thread of its own: two threads are told once each.
         times = max(len(found["codes"]), len(found["told"])) if found["rounds"] > 1 else len(found["codes"]) + len(found["told"])
         if is_own and times == 0:
@@ -230,6 +242,11 @@ class Program(Client):
     def reason(self):
         refused = [line.split(": ", 2)[-1] for line in self.all_said().splitlines() if "not recovered" in line]
         return refused[-1] if refused else None
+
+    def complaint(self):
+        """What the library has last said that is neither a recovery nor a report, behind a semicolon."""
+        lines = [line for line in self.all_said().splitlines() if line.startswith("mps-client-shim[") and ": recovered" not in line]
+        return f"; the library says: {lines[-1].split(': ', 1)[-1]}" if lines else ""
 
     def all_said(self):
         return self.errors.read_text(errors="replace") if self.errors.exists() else ""
@@ -258,16 +275,17 @@ class Table:
             self.cells.setdefault(name, {}).setdefault(kind, Counter())["**failed**"] += 1
 
     def leaves(self, name, program):
-        """Lets a program that is well end by itself, which is to go well too."""
+        """Lets a program that is well end by itself. One that waits for ever has lost work that its libraries wait for."""
         program.process.stdin.close()
         try:
-            status = program.process.wait(TO_ANSWER)
+            status = program.process.wait(TO_END)
         except subprocess.TimeoutExpired:
-            status = "nothing"
             program.process.kill()
             program.process.wait()
+            return self.put(name, END, f"does not end in {TO_END} s")
         if status != 0:
-            self.fails(name, "its end", f"ended with {status}: {program.said()}")
+            return self.fails(name, END, f"ended with {status}: {program.said()}")
+        return self.put(name, END, "well")
 
     def result(self):
         def text(cells):
@@ -276,7 +294,7 @@ class Table:
         rows = {}
         for name in ALL:
             if name in self.cells:
-                rows[name] = {kind: text(self.cells[name][kind]) for kind in COLUMNS.values() if kind in self.cells[name]}
+                rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END) if kind in self.cells[name]}
             elif name in (self.suite.missing or {}):
                 rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
         if self.failed:
@@ -304,15 +322,15 @@ def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
     return result
 
 
-def culprits(suite, times):
+def culprits(suite, share=0.6):
     """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew."""
     table = Table(suite)
 
     def one(name):
         program, is_over = None, False
-        for kind, is_busy in FAULTS * times:
+        for kind, is_busy in suite.faults:
             column = COLUMNS[kind, is_busy]
-            if is_over:
+            if is_over or suite.is_late(share):
                 table.put(name, column, "not tried")
                 continue
             try:
@@ -341,7 +359,7 @@ def culprits(suite, times):
     return table.result()
 
 
-def bystanders(suite, times):
+def bystanders(suite):
     """The programs together as clients of one daemon, beside a culprit; one that was refused begins anew before the next fault."""
     table = Table(suite)
     with configured(suite.ours, NO_QUARANTINE) as daemon:
@@ -354,10 +372,13 @@ def bystanders(suite, times):
             programs[name] = program
 
         over = set()
-        for kind, is_busy in FAULTS * times:
+        for kind, is_busy in suite.faults:
             column = COLUMNS[kind, is_busy]
+            over = set(suite.commands()) if suite.is_late(1) else over
             for name in over:
                 table.put(name, column, "not tried")
+            if len(over) == len(suite.commands()):
+                continue
             each([name for name in suite.commands() if name not in programs and name not in over], begin, table, column)
             if is_busy:
                 each(list(programs), lambda name: programs[name].ask("busy", "busy"), table, column, len(programs))
@@ -407,12 +428,11 @@ def profiler(suite, times):
     return {way: f"{count} of {count}, the same {len(expected['kernels'])} kernels" for way, count in counts.items()}
 
 
-def works(ours, library, quick):
-    """The suite: 20 faults of each kind; with --quick one of each."""
-    suite = Suite(ours, library, quick)
-    times = 1 if quick else 20
+def works(ours, library, quick, seconds):
+    """The suite: 20 faults of each kind, idle and busy; with --quick one of most."""
+    suite = Suite(ours, library, quick, seconds)
     return {
-        "culprits": lambda: culprits(suite, times),
-        "bystanders": lambda: bystanders(suite, times),
+        "culprits": lambda: culprits(suite),
+        "bystanders": lambda: bystanders(suite),
         "profiler": lambda: profiler(suite, 4 if quick else 20),
     }

@@ -10,6 +10,8 @@ import torch.distributed as group
 import torch.multiprocessing as processes
 
 WORLD = int(sys.argv[2])
+# PyTorch's watchdog of NCCL ends the process at any error of CUDA's, told or not; this program goes on instead.
+os.environ.update({"TORCH_NCCL_RETHROW_CUDA_ERRORS": "0", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"})
 
 
 def join(rank):

@@ -32,6 +32,8 @@ int main(int count, char **arguments) {
     return serve(count, arguments, [&] {
         Values values(64);
         void *passed[] = {&words};
+        // A thread of its own has no context yet, which the driver's interface does not make.
+        must(cudaSetDevice(0));
         must(driver<decltype(cuLaunchKernel)>("cuLaunchKernel")(found, 1, 1, 1, 64, 1, 1, 0, nullptr, passed, nullptr));
         must(cudaMemcpy(values.data(), words, 64 * 4, cudaMemcpyDeviceToHost));
         return values;
