@@ -6,7 +6,7 @@
 //! | a pointer to where the driver writes a handle | what was written is translated back, the first one of several |
 //! | a list of graphs' nodes that the driver reads ([`lists`]), nodes' parameters ([`nodes`]), `CUlaunchConfig` | the handles in it are translated in a copy |
 //! | another structure with handles in it | the call is refused with `CUDA_ERROR_NOT_SUPPORTED` and a line |
-//! | an address on the GPU, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
+//! | an address on the GPU, one in a list, one among a kernel's arguments, and one in the description of a copy or a set | is translated if it is that of a moved variable ([`moved`]) |
 //! | anything else | is passed as it is |
 #![expect(unsafe_code, reason = "reads and writes through the program's pointers, as the driver does")]
 
@@ -55,6 +55,8 @@ pub(crate) struct Launched {
     stage: Cell<Stage>,
     /// How many nodes a list of them has. Functions with such a list have one argument of this type.
     count: usize,
+    /// The first of them, where there are several: how many addresses or copies there are.
+    first: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +75,7 @@ impl Launched {
     pub(crate) fn with<T: Argument + 'static>(mut self, argument: T) -> Self {
         if let Some(&count) = (&argument as &dyn Any).downcast_ref() {
             self.count = count;
+            self.first.get_or_insert(count);
         }
         self
     }

@@ -137,7 +137,8 @@ mod tests {
             Header::CUDA_ERROR_CONTAINED,
             Header::CUDA_ERROR_MPS_CLIENT_TERMINATED,
         ] {
-            let is_for_good = |meaning| matches!(meaning, Meaning::ForGood(why) if why.contains(&(code as u32).to_string()));
+            let is_for_good =
+                |meaning| matches!(meaning, Meaning::ForGood(why) if why.contains(&(code as u32).to_string()));
             assert!(meaning(CUresult(code as u32)).is_some_and(is_for_good), "{code:?}");
         }
     }

@@ -47,6 +47,10 @@ pub(crate) mod header {
 
     pub(crate) use cudarc::driver::sys::*;
 
+    /// An address in a list of so many as a call says.
+    #[expect(non_camel_case_types, reason = "beside the header's names")]
+    pub(crate) type CUdeviceptr_listed = CUdeviceptr;
+
     /// As in the headers of CUDA 11.3 to 11.8. Since CUDA 12 the header gives this name to `cuGetProcAddress_v2`,
     /// while the library still has both, so bindings made from a newer header lack it.
     #[expect(non_snake_case, reason = "the header's name")]

@@ -136,7 +136,7 @@ kinds! {
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC, CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
     CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
-    CUDA_HOST_NODE_PARAMS, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC,
+    CUDA_HOST_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_RESOURCE_DESC,
     CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC,
     CU_DEV_SM_RESOURCE_GROUP_PARAMS, CUcliqueInfo, CUctxCreateParams, CUdevResource, CUdevprop, CUexecAffinityParam,
     CUgraphEdgeData, CUgraphExecUpdateResultInfo, CUkernelNodeAttrValue, CUlogicalEndpointProp, CUmemDecompressParams,
@@ -146,8 +146,13 @@ kinds! {
 
 // The same with addresses of the GPU in it.
 kinds! {
-    in_words: CUDA_MEMCPY2D of 16, CUDA_MEMCPY3D of 25, CUDA_MEMSET_NODE_PARAMS of 5,
+    in_words: CUDA_MEMCPY2D of 16, CUDA_MEMCPY3D of 25, CUDA_MEMCPY3D_BATCH_OP of 14, CUDA_MEMSET_NODE_PARAMS of 5,
 }
+
+/// An address in a list that the driver reads.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CUdeviceptr_listed(pub(crate) u64);
 
 // The same with handles in it.
 kinds! {

@@ -4,7 +4,7 @@
 use super::{Launched, Pointee, Untranslatable};
 use crate::cuda::{
     moved,
-    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS},
+    types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS, CUdeviceptr_listed},
 };
 
 /// Which words of a structure are addresses, of the host's memory where that is meant.
@@ -20,6 +20,11 @@ impl Addresses for CUDA_MEMCPY2D {
 
 impl Addresses for CUDA_MEMCPY3D {
     const PLACES: &[usize] = &[5, 6, 16, 17];
+}
+
+// Source and destination, where they are no arrays.
+impl Addresses for CUDA_MEMCPY3D_BATCH_OP {
+    const PLACES: &[usize] = &[1, 6];
 }
 
 // The destination.
@@ -71,6 +76,22 @@ impl WithDestination for CUDA_MEMCPY3D {
     }
 }
 
+// An operand is a kind, then an address with the lengths of its rows and layers, then a hint.
+impl WithDestination for CUDA_MEMCPY3D_BATCH_OP {
+    fn destination(self) -> Destination {
+        let [_, _, _, _, _, kind, address, row, rows, _hint, width, height, depth, _order] = self.0;
+        // An array, which is no variable, has another kind.
+        let kind = if kind & u64::from(u32::MAX) == OPERAND_IS_POINTER { UNIFIED } else { OF_ARRAY };
+        Destination::new(kind, address, 0, row.max(width), rows.max(height).saturating_mul(depth))
+    }
+}
+
+/// `CU_MEMCPY_OPERAND_TYPE_POINTER`.
+const OPERAND_IS_POINTER: u64 = 1;
+/// `CU_MEMORYTYPE_ARRAY`, `CU_MEMORYTYPE_UNIFIED`.
+const OF_ARRAY: u64 = 3;
+const UNIFIED: u64 = 4;
+
 /// Translates the addresses among the words of a structure of this type.
 pub(crate) fn translate<T: Addresses>(words: &mut [u64], to: impl Fn(u64) -> u64) {
     for &place in T::PLACES {
@@ -113,6 +134,52 @@ macro_rules! translated_inside {
 
 translated_inside!(CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS);
 
+// A list of addresses that the driver reads during the call.
+impl Pointee for CUdeviceptr_listed {
+    type Copy = Vec<Self>;
+
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
+        // SAFETY: by the contract, and the call says that there are so many.
+        let list = unsafe { listed(pointer, launched) };
+        Ok(list.map(|list| list.into_iter().map(|of| Self(moved::current_of(of.0))).collect()))
+    }
+
+    fn original(copy: &Vec<Self>) -> *const Self {
+        copy.as_ptr()
+    }
+}
+
+// One, or a list of so many as the call says.
+impl Pointee for CUDA_MEMCPY3D_BATCH_OP {
+    type Copy = Vec<Self>;
+
+    unsafe fn copy(pointer: *const Self, launched: &Launched) -> Result<Option<Vec<Self>>, Untranslatable> {
+        // SAFETY: as above.
+        let list = unsafe { listed(pointer, launched) };
+        Ok(list.map(|mut list| {
+            list.iter_mut().for_each(|of| translate::<Self>(&mut of.0, moved::current_of));
+            list
+        }))
+    }
+
+    fn original(copy: &Vec<Self>) -> *const Self {
+        copy.as_ptr()
+    }
+}
+
+/// A copy of a list, where anything is to be translated.
+///
+/// # Safety
+/// There are so many as the call says, or one if it does not.
+unsafe fn listed<T: Copy>(pointer: *const T, launched: &Launched) -> Option<Vec<T>> {
+    if pointer.is_null() || !moved::is_any() {
+        return None;
+    }
+    let count = launched.first.unwrap_or(1);
+    // SAFETY: by the contract.
+    Some((0..count).map(|at| unsafe { pointer.wrapping_add(at).read_unaligned() }).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -120,7 +187,7 @@ mod tests {
     use cudarc::driver::sys;
 
     use super::{Addresses, Destination, WithDestination as _};
-    use crate::cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+    use crate::cuda::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_BATCH_OP, CUDA_MEMSET_NODE_PARAMS};
 
     #[test]
     fn the_words_are_the_addresses_of_the_header() {
@@ -140,6 +207,10 @@ mod tests {
         ];
         assert_eq!(solid.map(|offset| offset / 8), CUDA_MEMCPY3D::PLACES);
         assert_eq!([offset_of!(Set, dst) / 8], CUDA_MEMSET_NODE_PARAMS::PLACES);
+        use sys::{CUDA_MEMCPY3D_BATCH_OP_st as Operation, CUmemcpy3DOperand_st as Operand};
+        let address = offset_of!(Operand, op);
+        let batch = [offset_of!(Operation, src) + address, offset_of!(Operation, dst) + address];
+        assert_eq!(batch.map(|offset| offset / 8), CUDA_MEMCPY3D_BATCH_OP::PLACES);
     }
 
     #[test]

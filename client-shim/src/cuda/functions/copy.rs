@@ -10,17 +10,17 @@ macro_rules! copy {
                     stream: CUstream,
                 ) / _ptsz: SubmitsMany;
                 fn cuMemDiscardAndPrefetchBatchAsync(
-                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
+                    dptrs: *mut CUdeviceptr_listed, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
                     prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz: SubmitsMany;
                 fn cuMemDiscardBatchAsync(
-                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, flags: c_ulonglong, stream: CUstream,
+                    dptrs: *mut CUdeviceptr_listed, sizes: *mut usize, count: usize, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz: SubmitsMany;
                 fn cuMemPrefetchAsync_v2(
                     dev_ptr: CUdeviceptr, count: usize, location: CUmemLocation, flags: c_uint, stream: CUstream,
                 ) / _ptsz;
                 fn cuMemPrefetchBatchAsync(
-                    dptrs: *mut CUdeviceptr, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
+                    dptrs: *mut CUdeviceptr_listed, sizes: *mut usize, count: usize, prefetch_locs: *mut CUmemLocation,
                     prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: c_ulonglong, stream: CUstream,
                 ) / _ptsz;
                 fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, byte_count: usize) / _ptds
@@ -36,7 +36,7 @@ macro_rules! copy {
                 ) / _ptsz then kept::code::variables::overwritten_by(copy);
                 fn cuMemcpy3DBatchAsync_v2(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
-                ) / _ptsz: SubmitsMany;
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_by_each(op_list, num_ops);
                 fn cuMemcpy3DPeer(copy: *const CUDA_MEMCPY3D_PEER) / _ptds: SubmitsElsewhere;
                 fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) / _ptsz;
                 fn cuMemcpy3D_v2(copy: *const CUDA_MEMCPY3D) / _ptds then kept::code::variables::overwritten_by(copy);
@@ -56,9 +56,9 @@ macro_rules! copy {
                     dst_host: *mut c_void, src_array: CUarray, src_offset: usize, byte_count: usize,
                 ) / _ptds;
                 fn cuMemcpyBatchAsync_v2(
-                    dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
+                    dsts: *mut CUdeviceptr_listed, srcs: *mut CUdeviceptr_listed, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, stream: CUstream,
-                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts, sizes, count);
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts.cast(), sizes, count);
                 fn cuMemcpyDtoA_v2(
                     dst_array: CUarray, dst_offset: usize, src_device: CUdeviceptr, byte_count: usize,
                 ) / _ptds;
@@ -142,18 +142,18 @@ macro_rules! copy {
                 fn cuMemcpy3DBatchAsync(
                     num_ops: usize, op_list: *mut CUDA_MEMCPY3D_BATCH_OP, fail_idx: *mut usize, flags: c_ulonglong,
                     stream: CUstream,
-                ) / _ptsz: SubmitsMany;
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_by_each(op_list, num_ops);
                 fn cuMemcpy3DWithAttributesAsync(
                     op: *mut CUDA_MEMCPY3D_BATCH_OP, flags: c_ulonglong, stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz then kept::code::variables::overwritten_by_each(op, 1);
                 fn cuMemcpyBatchAsync(
-                    dsts: *mut CUdeviceptr, srcs: *mut CUdeviceptr, sizes: *mut usize, count: usize,
+                    dsts: *mut CUdeviceptr_listed, srcs: *mut CUdeviceptr_listed, sizes: *mut usize, count: usize,
                     attrs: *mut CUmemcpyAttributes, attrs_idxs: *mut usize, num_attrs: usize, fail_idx: *mut usize,
                     stream: CUstream,
-                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts, sizes, count);
+                ) / _ptsz: SubmitsMany then kept::code::variables::overwritten_in_batch(dsts.cast(), sizes, count);
                 fn cuMemcpyWithAttributesAsync(
                     dst: CUdeviceptr, src: CUdeviceptr, size: usize, attr: *mut CUmemcpyAttributes, stream: CUstream,
-                ) / _ptsz;
+                ) / _ptsz then kept::code::variables::overwritten(dst, size);
             }
         }
     };

@@ -257,7 +257,8 @@ mod tests {
     /// The types of `(name: type, ..)` by the header's names, without paths in front of them and without spaces.
     fn types_of(arguments: &str) -> String {
         let plain = arguments.replace("::core::ffi::", "").replace(char::is_whitespace, "");
-        let plain = plain.replace("PARAMS_v1", "PARAMS").replace("Params_filled", "Params");
+        let plain =
+            plain.replace("PARAMS_v1", "PARAMS").replace("Params_filled", "Params").replace("ptr_listed", "ptr");
         let typed = plain.trim_matches(['(', ')']).split(',').filter_map(|argument| argument.split_once(':'));
         typed.map(|(_, of)| of).collect::<Vec<_>>().join(",")
     }
@@ -322,6 +323,22 @@ mod tests {
         for (name, arguments) in ours() {
             if arguments.contains("*const CUgraphNode,") && !arguments.contains("*mut *const CUgraphNode") {
                 assert_eq!(arguments.matches(": usize").count(), 1, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_count_is_that_of_a_list_of_addresses_or_copies() {
+        for (name, arguments) in ours() {
+            // The number that comes first, by its name; a single copy comes without one.
+            let plain = arguments.replace(char::is_whitespace, "");
+            let before = plain.split_once(":usize").map(|(before, _)| before);
+            let first = before.and_then(|before| before.rsplit([',', '(']).next());
+            if plain.contains("CUdeviceptr_listed") {
+                assert_eq!(first, Some("count"), "{name}: {plain}");
+            }
+            if plain.contains("CUDA_MEMCPY3D_BATCH_OP") {
+                assert!(matches!(first, Some("num_ops") | None), "{name}: {plain}");
             }
         }
     }

@@ -116,6 +116,15 @@ pub(crate) fn overwritten_in_batch(to: *const CUdeviceptr, lengths: *const usize
     Ok(())
 }
 
+/// The same by each of so many copies in several dimensions.
+pub(crate) fn overwritten_by_each(copies: *const impl WithDestination, count: usize) -> Result<(), Bypass> {
+    for index in 0..count {
+        // Where there is no variable nothing is noted.
+        let _elsewhere = overwritten_by(copies.wrapping_add(index));
+    }
+    Ok(())
+}
+
 /// The same by a copy in several dimensions. One to an array, or to the host, writes no variable.
 pub(crate) fn overwritten_by(copy: *const impl WithDestination) -> Result<(), Bypass> {
     if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {

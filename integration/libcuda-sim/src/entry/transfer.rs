@@ -299,6 +299,20 @@ entry_points! {
         copy_later(Direction::OnDevice, destination, source, size, stream).map(drop)
     }
 
+    fn cuMemcpyBatchAsync_v2(
+        destinations: In<usize>, sources: In<usize>, sizes: In<usize>, count: usize, _attributes: In<u8>,
+        _of_copies: In<usize>, _attribute_count: usize, stream: usize,
+    ) {
+        // As documented: the default stream is not taken.
+        if stream == NULL_STREAM || count == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        for index in 0..count {
+            copy_later(Direction::Any, destinations.at(index)?, sources.at(index)?, sizes.at(index)?, stream)?;
+        }
+        Ok(())
+    }
+
     fn cuMemsetD8_v2(destination: usize, value: c_uchar, count: usize) {
         fill(destination, vec![value], count, NULL_STREAM, true)
     }

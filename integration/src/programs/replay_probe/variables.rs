@@ -7,7 +7,7 @@ mod graph;
 use super::failed;
 use super::workload::{pattern, words_are};
 use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream};
-use crate::programs::memory_probe::check;
+use crate::programs::memory_probe::{allocate, check};
 use cudarc::driver::sys;
 use graph::{Changing, Places};
 use std::ffi::CStr;
@@ -81,6 +81,8 @@ pub(super) struct Variables {
     scale: Vec<u8>,
     /// Works on the tally and the mark.
     graph: Changing,
+    /// Memory that pieces are copied from, as long as two.
+    source: u64,
     count: u32,
     place: usize,
 }
@@ -138,7 +140,8 @@ impl Variables {
         write(addresses[2] + 40, &scale[40..60])?;
         let mark = owner.variable(c"mark", TALLY as usize * 4)?;
         let graph = Changing::new(increment, Places { mark, tally: addresses[1], words: TALLY })?;
-        let mut variables = Self { owner, addresses, table, scale, graph, count: 0, place: 0 };
+        let source = allocate(2 * PIECE)?;
+        let mut variables = Self { owner, addresses, table, scale, graph, source, count: 0, place: 0 };
         variables.begin_anew()?;
         Ok(variables)
     }
@@ -165,6 +168,7 @@ impl Variables {
         let answer = unsafe { sys::cuMemsetD32Async(self.addresses[0] + at as u64, 0x1234_5678, PIECE / 4, stream.0) };
         check("cuMemsetD32Async", answer)?;
         self.table[at..at + PIECE].copy_from_slice(&0x1234_5678_u32.to_le_bytes().repeat(PIECE / 4));
+        self.copy_in_a_batch(stream)?;
         gpu.launch_in(stream, increment, TALLY, &[Argument::U64(self.addresses[1]), Argument::U32(TALLY)])?;
         // SAFETY: it lives as long as the process.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })?;
@@ -179,6 +183,36 @@ impl Variables {
         } else {
             Err(failed("increment", "a word of a variable is wrong"))
         }
+    }
+
+    /// Writes two pieces of the table by one call with a list of addresses.
+    fn copy_in_a_batch(&mut self, stream: Stream) -> Result<(), GpuError> {
+        let places = [self.next(), self.next()];
+        let bytes = pattern(2 * PIECE, places[0].to_le_bytes()[0]);
+        write(self.source, &bytes)?;
+        let mut to = places.map(|at| self.addresses[0] + at as u64);
+        let mut from = [self.source, self.source + PIECE as u64];
+        let (mut sizes, mut first) = ([PIECE; 2], 0);
+        // SAFETY: numbers and enumerations that zeros are of.
+        let mut attributes = unsafe { std::mem::zeroed::<sys::CUmemcpyAttributes>() };
+        attributes.srcAccessOrder = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
+        let (attributes, first) = (&raw mut attributes, &raw mut first);
+        // SAFETY: two of each, and one attribute from the first copy on; the driver checks the addresses.
+        let answer = unsafe { sys::cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, first, 1, stream.0) };
+        check("cuMemcpyBatchAsync", answer)?;
+        // SAFETY: it lives as long as the process.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })?;
+        for (at, piece) in places.into_iter().zip(bytes.chunks(PIECE)) {
+            let address = self.addresses[0] + at as u64;
+            if read(address, PIECE)? != piece {
+                return Err(failed("cuMemcpyBatchAsync", "a byte of a variable is wrong"));
+            }
+            // What comes from a device is not put back after a recovery, what comes from the host is.
+            write(address, piece)?;
+            self.table[at..at + PIECE].copy_from_slice(piece);
+        }
+        Ok(())
     }
 
     /// Where the next piece of the table is, a multiple of four.
