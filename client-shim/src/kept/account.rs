@@ -71,6 +71,8 @@ reasons! {
     OtherContext = "only primary contexts are made again",
     /// Addresses of a library's functions.
     Variable = "a function's address is another one after a reload",
+    /// Enumerated kernels and functions.
+    Nameless = "the driver does not tell the names of what it has enumerated",
     /// `cuGetExportTable`.
     PrivateTable = "nobody knows what this private table's functions do",
     /// Per-thread default streams.

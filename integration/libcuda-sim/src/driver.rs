@@ -58,7 +58,9 @@ pub(crate) struct Tables {
     pub(crate) libraries: HashMap<usize, Library>,
     /// Kernels of libraries by handle: library and name.
     pub(crate) kernels: HashMap<usize, (usize, String)>,
-    /// Names of functions that were asked for, by handle.
+    /// Linkers that were begun and have not ended. They link nothing.
+    pub(crate) linkers: std::collections::HashSet<usize>,
+    /// Names of functions and kernels that were asked for, by handle.
     pub(crate) names: HashMap<usize, std::ffi::CString>,
     /// Graphs.
     pub(crate) graphs: Graphs,

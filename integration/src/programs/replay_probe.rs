@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] [--variable]
-//!                  [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes]
+//!                  [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes]
 //!                  [--maps FOLDER] [--scene NAME]
 //! ```
 //! It has memory of several sizes, some that it mapped itself, a range of host memory, two streams, two events, a module
@@ -15,13 +15,15 @@
 //!   (30 else); a line `recovered` each, and a line `beat` each second that it waits for one. Between rounds it is idle; with `--busy` it always has work on its way, and with
 //!   `--idle` it makes no call at all until it was recovered. With `--tail` it first gives a stream a kernel that takes
 //!   a while, a set, a copy of what was set, and a kernel that counts up, says `tail`, and compares afterwards.
+//! - `--enumerated` launches a kernel of a library and a function of a module that it has got in lists.
 //! - `--settings` sets flags, limits and attributes of its context and streams.
 //! - `--pools` has memory of the default pool by its handle and of a pool of its own.
 //! - `--pinned` asks for host memory of the driver's too, `--variable` for variables of a module and of a library,
 //!   `--graph` for graphs, which rounds use.
 //! - `--until-stdin-closes`: with that done it goes on with rounds until its standard input ends.
 //! - `--light` leaves the large blocks out, of which the simulated driver makes page after page.
-//! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--stuck`
+//! - `--strange-graph` makes a graph with a node of a kind that is not made again, `--context` a context of its own, `--linker` a linker
+//!   that is at work, `--shared-event` an event for other processes, `--stuck`
 //!   leaves a thread in the driver for as long as the process lives: programs that cannot be recovered.
 //! - `--private CALL,…` has each round call functions of a private table of which nobody knows what they take; the calls are
 //!   in `replay_probe/private.rs`, the table is the simulated driver's.
@@ -34,8 +36,10 @@
 //! Lines with a recovery have what `mps_shim_last_recovery` says of it. `end` has `is_intact`: whether every byte was
 //! right in every round, and whatever a lost kernel may have changed was told to be in doubt.
 
+mod enumerated;
 mod graphs;
 mod last;
+mod left;
 mod observed;
 mod pinned;
 mod pools;
@@ -86,9 +90,12 @@ struct Options {
     has_pinned: bool,
     has_pools: bool,
     has_settings: bool,
+    has_enumerated: bool,
     has_graphs: bool,
     has_strange_graph: bool,
     has_context: bool,
+    has_linker: bool,
+    has_shared_event: bool,
     is_stuck: bool,
     is_light: bool,
     is_staying: bool,
@@ -113,9 +120,12 @@ impl Options {
             has_pinned: false,
             has_pools: false,
             has_settings: false,
+            has_enumerated: false,
             has_graphs: false,
             has_strange_graph: false,
             has_context: false,
+            has_linker: false,
+            has_shared_event: false,
             is_stuck: false,
             is_light: false,
             is_staying: false,
@@ -138,9 +148,12 @@ impl Options {
                 "--pinned" => options.has_pinned = true,
                 "--pools" => options.has_pools = true,
                 "--settings" => options.has_settings = true,
+                "--enumerated" => options.has_enumerated = true,
                 "--graph" => options.has_graphs = true,
                 "--strange-graph" => options.has_strange_graph = true,
                 "--context" => options.has_context = true,
+                "--linker" => options.has_linker = true,
+                "--shared-event" => options.has_shared_event = true,
                 "--stuck" => options.is_stuck = true,
                 "--light" => options.is_light = true,
                 "--until-stdin-closes" => options.is_staying = true,
@@ -164,7 +177,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     stacks::answer();
     let Some(options) = Options::parse(arguments) else {
         let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--graph] [--strange-graph] [--context] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
+                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
                     [--resources] [--maps FOLDER] [--scene NAME]";
         report.say("usage", json!({ "text": text }));
         return ExitCode::from(2);
@@ -202,6 +215,9 @@ impl<'a> Probe<'a> {
         if options.has_pools {
             workload.ask_for_pools()?;
         }
+        if options.has_enumerated {
+            workload.ask_for_lists()?;
+        }
         if options.has_settings {
             workload.ask_for_settings()?;
         }
@@ -213,6 +229,12 @@ impl<'a> Probe<'a> {
         }
         if options.has_context {
             workload.ask_for_context()?;
+        }
+        if options.has_linker {
+            left::leave_a_linker()?;
+        }
+        if options.has_shared_event {
+            left::leave_a_shared_event()?;
         }
         if !options.private.is_empty() {
             workload.ask_for_private_functions(&options.private)?;

@@ -153,6 +153,29 @@ fn memory_pools_and_what_was_set_on_them_are_there_after_faults() {
 }
 
 #[test]
+fn kernels_and_functions_that_were_enumerated_are_there_after_faults() {
+    once(|subject| {
+        own_faults(&Sim::new(subject, &[]), &["--light", "--enumerated"], &format!("{subject} without MPS"));
+        others_faults(subject, &["--light", "--enumerated"], false);
+    });
+}
+
+#[test]
+fn a_linker_at_work_and_an_event_of_other_processes_are_in_the_way_and_named() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        for (what, told) in [
+            ("--linker", "cuLinkCreate_v2: a linker at work is not begun again"),
+            ("--shared-event", "cuIpcGetEventHandle: what another process has made ends with that process's driver"),
+        ] {
+            let refused = finished(&mut replaying(&sim, &["--faults", "trap", "--light", what]));
+            assert_eq!(error_of(&refused), Some(719), "{subject}: {refused:?}");
+            assert!(reason(&refused).contains(told), "{subject}: {what}: {refused:?}");
+        }
+    });
+}
+
+#[test]
 fn what_is_set_on_contexts_and_streams_is_set_again_after_faults() {
     once(|subject| {
         own_faults(&Sim::new(subject, &[]), &["--light", "--settings"], &format!("{subject} without MPS"));

@@ -5,7 +5,8 @@ macro_rules! library {
         $then! {
             library: Library None;
             {
-                fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary);
+                fn cuLibraryEnumerateKernels(kernels: *mut CUkernel, num_kernels: c_uint, lib: CUlibrary)
+                    then kept::code::enumerated::kernels(name!(), kernels, num_kernels, lib);
                 fn cuLibraryGetGlobal(
                     dptr: *mut CUdeviceptr, bytes: *mut usize, library: CUlibrary, name: *const c_char,
                 ) => kept::code::libraries::variable;

@@ -19,7 +19,8 @@ macro_rules! module {
                     state_out: *mut CUlinkState,
                 ) made Linker(state_out);
                 fn cuLinkDestroy(state: CUlinkState) gone(state);
-                fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule);
+                fn cuModuleEnumerateFunctions(functions: *mut CUfunction, num_functions: c_uint, mod_: CUmodule)
+                    then kept::code::enumerated::functions(name!(), functions, num_functions, mod_);
                 fn cuModuleGetFunction(
                     hfunc: *mut CUfunction, hmod: CUmodule, name: *const c_char,
                 ) then kept::code::modules::function(written!(hfunc), hmod, name);

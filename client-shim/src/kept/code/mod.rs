@@ -1,6 +1,7 @@
 //! Code: modules and libraries with their images, functions and variables.
 
 mod contents;
+pub(crate) mod enumerated;
 mod image;
 pub(crate) mod libraries;
 pub(crate) mod modules;

@@ -21,6 +21,13 @@ entry_points! {
         }
     }
 
+    fn cuIpcGetEventHandle(handle: Out<Handle>, event: usize) {
+        let (driver, _) = current()?;
+        super::event::find(driver, event)?;
+        // Nobody opens it: what another process would be given is not simulated.
+        handle.put(Handle([u64::try_from(event).unwrap_or_default(); 8]))
+    }
+
     fn cuIpcOpenMemHandle_v2(_address: Out<usize>, _handle: Handle, _flags: c_uint) {
         current()?;
         Err(Code::INVALID_VALUE)

@@ -80,6 +80,11 @@ pub(super) fn function_of(module: usize, name: &str) -> Outcome<usize> {
     Ok(number)
 }
 
+/// Names of a module's functions that this driver can run.
+fn enumerable(module: &Module) -> impl Iterator<Item = &String> {
+    module.kernels.keys().filter(|name| Kernel::exists(name))
+}
+
 /// Where a module's variable of this name is, and its size.
 pub(super) fn variable_of(module: usize, name: &str) -> Outcome<(usize, usize)> {
     let module = driver()?.tables().modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
@@ -214,6 +219,34 @@ entry_points! {
         let (_, name) = tables.functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)?;
         let text = CString::new(name).map_err(|_| Code::UNKNOWN)?;
         place.put(tables.names.entry(function).or_insert(text).as_ptr())
+    }
+
+    fn cuLinkCreate_v2(_count: c_uint, _options: *mut c_int, _values: *mut *mut c_void, linker: Out<usize>) {
+        let (driver, _) = current()?;
+        let number = driver.new_handle();
+        driver.tables().linkers.insert(number);
+        linker.put(number)
+    }
+
+    fn cuLinkDestroy(linker: usize) {
+        if driver()?.tables().linkers.remove(&linker) { Ok(()) } else { Err(Code::INVALID_HANDLE) }
+    }
+
+    fn cuModuleGetFunctionCount(count: Out<c_uint>, module: usize) {
+        let module = driver()?.tables().modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
+        count.put(c_uint::try_from(enumerable(&module).count()).map_err(|_| Code::INVALID_VALUE)?)
+    }
+
+    fn cuModuleEnumerateFunctions(list: usize, room: c_uint, module: usize) {
+        let of = driver()?.tables().modules.get(&module).cloned().ok_or(Code::INVALID_HANDLE)?;
+        for (index, name) in enumerable(&of).take(room as usize).enumerate() {
+            let is_it = |(_, (parent, called)): &(&usize, &(Arc<Module>, String))| Arc::ptr_eq(parent, &of) && called == name;
+            // One that was asked for before has its handle.
+            let known = driver()?.tables().functions.iter().find(is_it).map(|(function, _)| *function);
+            let function = known.map_or_else(|| function_of(module, name), Ok)?;
+            Out::at(list + index * size_of::<usize>()).put(function)?;
+        }
+        Ok(())
     }
 
     fn cuFuncGetModule(place: Out<usize>, function: usize) {

@@ -7,7 +7,7 @@ use crate::contexts::current;
 use crate::driver::{Library, driver};
 use crate::ptx::Module;
 use std::collections::HashMap;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 
 /// The library's module in the current context; its handle.
@@ -79,6 +79,35 @@ entry_points! {
         }
         tables.kernels.insert(number, (library, name.to_owned()));
         handle.put(number)
+    }
+
+    fn cuLibraryGetKernelCount(count: Out<c_uint>, library: usize) {
+        let tables = driver()?.tables();
+        let library = tables.libraries.get(&library).ok_or(Code::INVALID_HANDLE)?;
+        let kernels = Module::parse(&library.image, 0)?.kernels.len();
+        count.put(c_uint::try_from(kernels).map_err(|_| Code::INVALID_VALUE)?)
+    }
+
+    fn cuLibraryEnumerateKernels(list: usize, room: c_uint, library: usize) {
+        let image = driver()?.tables().libraries.get(&library).map(|of| of.image.clone()).ok_or(Code::INVALID_HANDLE)?;
+        let names = Module::parse(&image, 0)?.kernels.into_keys();
+        for (index, name) in names.take(room as usize).enumerate() {
+            let number = driver()?.new_handle();
+            let mut tables = driver()?.tables();
+            // One that was asked for before has its handle.
+            let known = tables.kernels.iter().find(|(_, of)| **of == (library, name.clone())).map(|(handle, _)| *handle);
+            let kernel = known.unwrap_or(number);
+            tables.kernels.insert(kernel, (library, name));
+            Out::at(list + index * size_of::<usize>()).put(kernel)?;
+        }
+        Ok(())
+    }
+
+    fn cuKernelGetName(place: Out<*const c_char>, kernel: usize) {
+        let mut tables = driver()?.tables();
+        let (_, name) = tables.kernels.get(&kernel).cloned().ok_or(Code::INVALID_HANDLE)?;
+        let text = CString::new(name).map_err(|_| Code::UNKNOWN)?;
+        place.put(tables.names.entry(kernel).or_insert(text).as_ptr())
     }
 
     fn cuLibraryGetModule(handle: Out<usize>, library: usize) {

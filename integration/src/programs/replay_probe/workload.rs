@@ -1,6 +1,7 @@
 //! Everything that the program has, and a round that uses it.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+use super::enumerated::Enumerated;
 use super::failed;
 use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
 use super::pinned::Pinned;
@@ -75,6 +76,7 @@ pub(super) struct Workload {
     pinned: Option<Pinned>,
     pools: Option<Pools>,
     settings: Option<Settings>,
+    enumerated: Option<Enumerated>,
     variables: Vec<Variables>,
     graphs: Option<Graphs>,
     private: Option<Private>,
@@ -130,6 +132,7 @@ impl Workload {
             pinned: None,
             pools: None,
             settings: None,
+            enumerated: None,
             variables: Vec::new(),
             graphs: None,
             private: None,
@@ -171,6 +174,7 @@ impl Workload {
 
     /// After a recovery: modules have begun anew, and what kernels have written to variables is in doubt.
     pub(super) fn begin_variables_anew(&mut self) -> Result<(), GpuError> {
+        self.enumerated.iter_mut().try_for_each(Enumerated::begin_anew)?;
         self.variables.iter_mut().try_for_each(Variables::begin_anew)
     }
 
@@ -190,6 +194,14 @@ impl Workload {
     pub(super) fn ask_for_settings(&mut self) -> Result<(), GpuError> {
         self.settings = Some(Settings::new(self.streams)?);
         Ok(())
+    }
+
+    /// Has kernels and functions that it gets in lists.
+    pub(super) fn ask_for_lists(&mut self) -> Result<(), GpuError> {
+        self.enumerated = Some(Enumerated::new()?);
+        // What has ended is in nobody's way.
+        super::left::end_a_linker()?;
+        super::left::end_a_shared_event()
     }
 
     /// Has graphs.
@@ -311,6 +323,9 @@ impl Workload {
         }
         if let Some(private) = &mut self.private {
             private.round()?;
+        }
+        if let Some(enumerated) = &mut self.enumerated {
+            enumerated.round(&self.gpu)?;
         }
         self.count += 2;
         self.rounds += 1;
