@@ -18,6 +18,9 @@ use crate::kept::{
     recipes,
 };
 
+/// No handle is as small: what is smaller is a number.
+const LOWEST_HANDLE: usize = 0x1000;
+
 /// After `cuLibraryEnumerateKernels`.
 pub(crate) fn kernels(
     function: &'static str,
@@ -48,6 +51,27 @@ pub(crate) fn functions(
         let has_name = driver!(kernel::cuFuncGetName(&raw mut name, CUfunction(of))).is_success();
         Some(Recipe::Function { module: module.0, name: told(has_name, name)? })
     })
+}
+
+/// Whether a word is a function of a module, by the driver's own list; then it is noted. cuFFT gets its kernels so, by a
+/// private function.
+pub(crate) fn has_function(module: u64, word: u64) -> Result<bool, Bypass> {
+    let both = usize::try_from(module).ok().zip(usize::try_from(word).ok());
+    let Some((module, word)) = both.filter(|(_, word)| *word > LOWEST_HANDLE) else { return Ok(false) };
+    let mut count = 0;
+    if !driver!(module::cuModuleGetFunctionCount(&raw mut count, CUmodule(module))).is_success() || count == 0 {
+        return Ok(false);
+    }
+    let mut all = vec![CUfunction(0); usize::try_from(count).unwrap_or(0)];
+    let answer = driver!(module::cuModuleEnumerateFunctions(all.as_mut_ptr(), count, CUmodule(module)));
+    if !answer.is_success() || !all.contains(&CUfunction(word)) {
+        return Ok(false);
+    }
+    let mut name = ptr::null();
+    let has_name = driver!(kernel::cuFuncGetName(&raw mut name, CUfunction(word))).is_success();
+    let Some(name) = told(has_name, name) else { return Ok(false) };
+    recipes(|recipes| recipes.keep_first(word, || Recipe::Function { module, name }))?;
+    Ok(true)
 }
 
 fn told(is_told: bool, name: *const c_char) -> Option<CString> {

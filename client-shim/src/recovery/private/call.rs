@@ -3,7 +3,10 @@
 //! What stands in a register that the function does not use is taken for an argument, too. That does no harm where it is
 //! translated, since nobody reads it, and where it is an address the judgement can only be worse than it has to be. On
 //! the stack it is the rule: most functions have all arguments in registers, and their callers' variables follow. So what
-//! lies there is translated, and of what it points to only what lies on the stack as well is looked at.
+//! lies there is translated, and of what it points to only what lies on the stack as well is looked at. For the same
+//! reason a handle that is found behind an argument says nothing against a function: a caller's own structure lies behind
+//! what is left in a register as often as behind an argument. It is translated where it lies, as long as the call lasts
+//! ([`swapped`](super::swapped)).
 #![expect(unsafe_code, reason = "functions found by their place in a table")]
 
 use std::{ffi::c_void, ptr};
@@ -13,11 +16,12 @@ use super::{
     made::{self, Object},
     meaning::{self, Place},
     stubs,
+    swapped::Swapped,
     watched::{Frame, REGISTERS},
 };
 use crate::{
     cuda::{library, result::CUresult},
-    kept,
+    kept::{self, code::enumerated},
     process::{log, panics::unpanicked, peek},
     recovery,
 };
@@ -33,6 +37,8 @@ const MARKS: usize = 2;
 const RESULTS: usize = 4;
 /// How far above a call what is on its caller's stack may lie.
 const REACH: u64 = 1 << 20;
+/// What handles of modules are called.
+const MODULES: &str = "modules";
 /// Codes of the driver's are below.
 const CODES: u64 = 1000;
 
@@ -60,6 +66,8 @@ impl Behind {
 struct Passed {
     arguments: [u64; ARGUMENTS],
     behind: Vec<Behind>,
+    /// Modules among the arguments, by the program's names.
+    modules: Vec<u64>,
     /// Objects among the arguments, with what they begin with.
     objects: Vec<(u64, [u64; MARKS])>,
     has_handle: bool,
@@ -128,16 +136,11 @@ fn look_and_call(frame: &mut Frame, stub: usize) {
         translate(frame);
         unpanicked(|| swap(&passed)).unwrap_or_default()
     } else {
-        Vec::new()
+        Swapped::default()
     };
     // SAFETY: as above, or it is where this stub led when the copy lived that has made one of the arguments.
     unsafe { frame.invoke(target) };
-    for (address, name, current) in swapped {
-        let mut word = [0];
-        if matches!(peek::read(address, &mut word), Ok(1)) && word[0] == current {
-            let _left = peek::write(address, name);
-        }
-    }
+    drop(swapped);
     let _learned = unpanicked(|| learn(frame, stub, &passed, generation));
 }
 
@@ -159,16 +162,24 @@ fn look(frame: &Frame, stub: usize) -> Option<Passed> {
     let mut arguments = [0; ARGUMENTS];
     let given = frame.registers.iter().chain(&frame.stack);
     arguments.iter_mut().zip(given).for_each(|(argument, given)| *argument = *given);
-    let mut passed =
-        Passed { arguments, behind: Vec::with_capacity(ARGUMENTS), objects: Vec::new(), has_handle: false };
+    let mut passed = Passed {
+        arguments,
+        behind: Vec::with_capacity(ARGUMENTS),
+        modules: Vec::new(),
+        objects: Vec::new(),
+        has_handle: false,
+    };
     let above = frame.above();
     for (index, argument) in arguments.into_iter().enumerate() {
         let is_seen = passed.behind.iter().any(|behind| behind.address == argument);
         // Below the caller's frame is nobody's.
         let is_left = (above.saturating_sub(REACH)..above).contains(&argument);
         let is_on_stack = (above..above + REACH).contains(&argument);
-        if meaning::handle(argument).is_some() {
+        if let Some(kind) = meaning::handle(argument) {
             passed.has_handle |= index < REGISTERS;
+            if kind == MODULES {
+                passed.modules.push(argument);
+            }
         } else if index < REGISTERS && made::at(argument).is_some() {
             let mut marks = [0; MARKS];
             let _left_empty = peek::read(argument, &mut marks);
@@ -192,11 +203,7 @@ fn look(frame: &Frame, stub: usize) -> Option<Passed> {
     }
     for behind in &passed.behind {
         if behind.found().iter().any(|word| meaning::handle(*word).is_some()) {
-            if behind.is_on_stack {
-                evidence::has_handles(stub);
-            } else {
-                evidence::is_doubtful(stub, Doubt::HandleInMemory);
-            }
+            evidence::has_handles(stub);
         }
     }
     Some(passed)
@@ -207,28 +214,17 @@ fn way(passed: &Passed) -> Way {
     let living = library::generation();
     let objects = passed.objects.iter().filter_map(|(object, _)| made::at(*object));
     let mut dead = objects.filter(|of| of.generation != living);
-    let Some(first) = dead.next() else {
-        let is_in_memory = |behind: &Behind| {
-            let is_another = |word: &u64| meaning::handle(*word).is_some() && meaning::to_driver(*word) != *word;
-            !behind.is_on_stack && behind.found().iter().any(is_another)
-        };
-        return if passed.behind.iter().any(is_in_memory) { Way::Nowhere } else { Way::To(living) };
-    };
+    let Some(first) = dead.next() else { return Way::To(living) };
     let is_of_one = dead.all(|of| of.generation == first.generation && of.is_hosts_alone());
     if first.is_hosts_alone() && is_of_one && !passed.has_handle { Way::To(first.generation) } else { Way::Nowhere }
 }
 
-/// Puts living handles in the place of names in structures on the caller's stack: where, the name and the handle.
-fn swap(passed: &Passed) -> Vec<(u64, u64, u64)> {
-    let mut swapped: Vec<(u64, u64, u64)> = Vec::new();
-    for behind in passed.behind.iter().filter(|behind| behind.is_on_stack) {
+/// Puts living handles in the place of names in what the arguments point to, until the result goes.
+fn swap(passed: &Passed) -> Swapped {
+    let mut swapped = Swapped::default();
+    for behind in &passed.behind {
         for (index, name) in behind.found().iter().enumerate() {
-            let (address, current) = (behind.address_of(index), meaning::to_driver(*name));
-            // Two arguments may point into one structure.
-            let is_done = swapped.iter().any(|(at, ..)| *at == address);
-            if current != *name && !is_done && peek::write(address, current) {
-                swapped.push((address, *name, current));
-            }
+            swapped.put(behind.address_of(index), *name, meaning::to_driver(*name));
         }
     }
     swapped
@@ -265,7 +261,7 @@ fn learn(frame: &Frame, stub: usize, passed: &Passed, generation: u64) {
                 && !is_on_stack(frame.above(), after)
                 && (behind.is_on_stack || index < RESULTS)
             {
-                given(stub, after, passed.has_handle, generation);
+                given(stub, after, passed, generation);
             }
         }
     }
@@ -284,7 +280,13 @@ fn is_callers_function(word: u64) -> bool {
 }
 
 /// A word has come that was not there before the call.
-fn given(stub: usize, word: u64, has_handle: bool, generation: u64) {
+fn given(stub: usize, word: u64, passed: &Passed, generation: u64) {
+    // A function of a module is an object like any that was asked for by its name, and is launched by public functions.
+    let is_function = |module: &u64| enumerated::has_function(meaning::to_driver(*module), word).unwrap_or(false);
+    if passed.modules.iter().any(is_function) {
+        evidence::has_handles(stub);
+        return;
+    }
     let mut words = [0; BEHIND];
     let Ok(count @ 1..) = peek::read(word, &mut words) else { return };
     match meaning::place(word) {
@@ -294,7 +296,7 @@ fn given(stub: usize, word: u64, has_handle: bool, generation: u64) {
         Place::Code | Place::Other | Place::Nothing => {}
         Place::Memory => {
             let holds_handle = words[..count].iter().any(|word| meaning::handle(*word).is_some());
-            let object = Object { generation, is_of_handle: has_handle, holds_handle };
+            let object = Object { generation, is_of_handle: passed.has_handle, holds_handle };
             if !made::remember(word, object) {
                 evidence::is_doubtful(stub, Doubt::TooManyObjects);
             }

@@ -3,9 +3,8 @@
 //! | seen in a call | judgement |
 //! |---|---|
 //! | no handle in an argument or behind one | harmless |
-//! | a handle among the arguments, or in a structure on the caller's stack | it is translated after a recovery |
+//! | a handle among the arguments, or in memory that one points to | it is translated for the call after a recovery |
 //! | the address of something new given out | the object is remembered ([`made`](super::made)) |
-//! | a handle in memory that an argument points to, elsewhere than on the caller's stack | not judged: who else reads it is not known |
 //! | an address of the driver's code, of its variables or of a device given out | not judged: the program uses it by itself |
 //! | a function of the caller's among the arguments of a call that succeeded | not judged: the driver may keep it |
 //! | something else returned than a code | not judged |
@@ -29,7 +28,6 @@ use super::followed;
 /// What stands in the way of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Doubt {
-    HandleInMemory,
     AddressOfTheDriver,
     FunctionOfTheCaller,
     NoCode,
@@ -42,7 +40,6 @@ impl Doubt {
     /// In words, after "it".
     const fn text(self) -> &'static str {
         match self {
-            Self::HandleInMemory => "was given an address of memory with a handle in it",
             Self::AddressOfTheDriver => "has given out an address of the driver's own",
             Self::FunctionOfTheCaller => "was given a function of its caller's",
             Self::NoCode => "returns something else than a code",

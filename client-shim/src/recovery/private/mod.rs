@@ -17,6 +17,7 @@ mod made;
 mod meaning;
 mod storage;
 mod stubs;
+mod swapped;
 mod table;
 mod watched;
 

@@ -4,6 +4,7 @@
 //! Like two tables of NVIDIA's it lies among the library's variables, on a page that is written later.
 #![expect(unsafe_code, reason = "tables of functions, and objects by their addresses")]
 
+use super::launch::function_of;
 use super::stream::find;
 use crate::abi::{In, Out, enter};
 use crate::codes::{Code, Outcome};
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) const NAME: &[u8; 16] = b"\x57\x7a\x01\x9e\xd0\x3c\x4b\x66\x8e\x21\x0f\x5d\x93\xb8\x6a\xc4";
 
 /// With the length in front.
-const WORDS: usize = 9;
+const WORDS: usize = 10;
 
 /// The table and what is written beside it.
 #[repr(C)]
@@ -39,6 +40,7 @@ static TABLE: Beside = Beside {
         function as *const c_void,
         weigh as *const c_void,
         context as *const c_void,
+        found as *const c_void,
     ],
     // Not zero, so that it lies among what is initialised.
     calls: AtomicU64::new(100),
@@ -116,4 +118,9 @@ extern "C" fn weigh(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: f
 /// Writes the current context's handle.
 extern "C" fn context(handle: Out<usize>) -> Code {
     enter("strange context", || -> Outcome { handle.put(current_handle().ok_or(Code::INVALID_CONTEXT)?) })
+}
+
+/// Writes the function that counts up, of a module.
+extern "C" fn found(module: usize, function: Out<usize>) -> Code {
+    enter("strange found", || function.put(function_of(module, "increment")?))
 }

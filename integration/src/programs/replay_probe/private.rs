@@ -3,14 +3,19 @@
 #![expect(unsafe_code, reason = "functions without a public declaration")]
 
 use super::failed;
-use crate::programs::gpu::{GpuError, Stream};
-use crate::programs::memory_probe::check;
+use crate::programs::gpu::{GpuError, KERNELS, Stream};
+use crate::programs::memory_probe::{allocate, check};
 use cudarc::driver::sys;
 
 /// The table's name.
 const NAME: [u8; 16] = *b"\x57\x7a\x01\x9e\xd0\x3c\x4b\x66\x8e\x21\x0f\x5d\x93\xb8\x6a\xc4";
 /// What objects are made with.
 const NUMBER: u64 = 0x0b1e_c700;
+
+/// Words behind an argument that are looked at, and more.
+const BEHIND: usize = 32;
+/// Words that the function which is found counts up.
+const WORDS: u32 = 64;
 
 /// Registers that a function does not use are given nothing, so that nothing that a compiler has left there is taken for
 /// an argument.
@@ -29,6 +34,7 @@ struct Table {
     function: One<*mut usize>,
     weigh: extern "C" fn(u64, u64, u64, u64, u64, u64, u64, f64, u64) -> f64,
     context: One<*mut usize>,
+    found: Two<usize, *mut usize>,
 }
 
 /// A structure with a handle in it.
@@ -47,12 +53,16 @@ pub(super) struct Private {
     /// Where a structure lies that outlives calls.
     kept: Box<Described>,
     made: usize,
+    /// A module, its function as a private function has given it, and the words that this counts up.
+    module: usize,
+    found: usize,
+    words: u64,
 }
 
 impl Private {
     /// Known calls.
-    pub(super) const CALLS: [&'static str; 8] =
-        ["count", "stream", "described", "kept", "make", "function", "weigh", "context"];
+    pub(super) const CALLS: [&'static str; 10] =
+        ["count", "stream", "described", "kept", "left", "make", "function", "weigh", "context", "found"];
 
     /// Makes none yet.
     pub(super) fn new(calls: &[String], stream: Stream, context: usize) -> Result<Self, GpuError> {
@@ -66,7 +76,11 @@ impl Private {
         }
         let stream = stream.0.expose_provenance();
         let kept = Box::new(Described { size: size_of::<Described>(), stream });
-        Ok(Self { table, calls: calls.to_vec(), stream, context, kept, made: 0 })
+        let (mut module, words) = (std::ptr::null_mut(), allocate(WORDS as usize * 4)?);
+        // SAFETY: the result is a variable of ours, and the image ends with NUL.
+        check("cuModuleLoadData", unsafe { sys::cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()) })?;
+        let module = module.expose_provenance();
+        Ok(Self { table, calls: calls.to_vec(), stream, context, kept, made: 0, module, found: 0, words })
     }
 
     /// All calls once; an answer that is not the right one is an error.
@@ -83,10 +97,11 @@ impl Private {
     /// The answer, and whether the result is right.
     fn call(&mut self, call: &str) -> (u32, bool) {
         let table = self.table;
-        let mut number = 0;
-        let mut address = 0;
+        // What lies behind a result on the stack is looked at, too: nothing else of this program's.
+        let mut room = [0_u64; BEHIND];
+        let (mut number, mut address) = (0, 0);
         match call {
-            "count" => ((table.count)(&raw mut number, 0, 0, 0, 0, 0), number >= 100),
+            "count" => ((table.count)(room.as_mut_ptr(), 0, 0, 0, 0, 0), room[0] >= 100),
             "stream" => ((table.stream)(self.stream, &raw mut number, 0, 0, 0, 0), number == 1),
             "described" => {
                 let described = Described { size: size_of::<Described>(), stream: self.stream };
@@ -94,7 +109,16 @@ impl Private {
                 // It is the program's own and still says the same.
                 (answer, number == 1 && described.stream == self.stream)
             }
-            "kept" => ((table.described)(&raw const *self.kept, &raw mut number, 0, 0, 0, 0), number == 1),
+            "kept" => {
+                let answer = (table.described)(&raw const *self.kept, &raw mut number, 0, 0, 0, 0);
+                (answer, number == 1 && self.kept.stream == self.stream)
+            }
+            // What stands in a register that is no argument's may be a pointer to anything.
+            "left" => {
+                let left = (&raw const *self.kept).expose_provenance();
+                let answer = (table.count)(&raw mut number, 0, 0, 0, left, left);
+                (answer, number >= 100 && self.kept.stream == self.stream)
+            }
             "make" => {
                 let answer = if self.made == 0 { (table.make)(&raw mut self.made, NUMBER, 0, 0, 0, 0) } else { 0 };
                 let used = (table.use_made)(self.made, &raw mut number, 0, 0, 0, 0);
@@ -105,8 +129,33 @@ impl Private {
                 let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
                 (0, (weight - 12_345_678.5).abs() < 0.1)
             }
+            "found" => {
+                if self.found == 0 {
+                    let answer = (table.found)(self.module, &raw mut self.found, 0, 0, 0, 0);
+                    if answer != 0 {
+                        return (answer, false);
+                    }
+                }
+                launched(self.found, self.words)
+            }
             "context" => ((table.context)(&raw mut address, 0, 0, 0, 0, 0), address == self.context),
             _ => (1, false),
         }
     }
+}
+
+/// Counts words up by a function, from nothing; the worst answer, and whether each word is one.
+fn launched(function: usize, address: u64) -> (u32, bool) {
+    let (mut words, bytes) = ([0_u32; WORDS as usize], WORDS as usize * 4);
+    // SAFETY: the driver checks the destination.
+    let cleared = unsafe { sys::cuMemsetD8_v2(address, 0, bytes) };
+    let (count, function) = (WORDS, std::ptr::with_exposed_provenance_mut(function));
+    let mut places = [(&raw const address).cast_mut().cast(), (&raw const count).cast_mut().cast::<std::ffi::c_void>()];
+    let (none, stream) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the kernel takes these arguments.
+    let given = unsafe { sys::cuLaunchKernel(function, 1, 1, 1, WORDS, 1, 1, 0, stream, places.as_mut_ptr(), none) };
+    // SAFETY: the destination is as long as the copy.
+    let read = unsafe { sys::cuMemcpyDtoH_v2(words.as_mut_ptr().cast(), address, bytes) };
+    let worst = [cleared, given, read].into_iter().map(|answer| answer as u32).max().unwrap_or_default();
+    (worst, words.iter().all(|word| *word == 1))
 }
