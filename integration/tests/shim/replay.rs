@@ -161,6 +161,14 @@ fn kernels_and_functions_that_were_enumerated_are_there_after_faults() {
 }
 
 #[test]
+fn a_range_that_the_driver_does_not_put_where_it_is_wished_is_made_larger_and_had_again() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[("MPS_SIM_WISHED_MIB", "64")]);
+        own_faults(&sim, &["--light"], &format!("{subject} without MPS"));
+    });
+}
+
+#[test]
 fn a_linker_at_work_and_an_event_of_other_processes_are_in_the_way_and_named() {
     once(|subject| {
         let sim = Sim::new(subject, &[]);

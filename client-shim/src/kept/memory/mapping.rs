@@ -30,6 +30,8 @@ use crate::{
     process::settings::{self, succession},
 };
 
+/// How much larger a range is made that the driver has not put where it was wished.
+const MORE: [usize; 3] = [32 << 20, 224 << 20, 992 << 20];
 /// Memory of another process does not say on which device it is.
 const UNKNOWN_DEVICE: CUdevice = -1;
 
@@ -216,10 +218,40 @@ pub(crate) fn reserve(
     let answer = driver.call(|function| unsafe { function(address, asked, alignment, wish, flags) });
     if answer.is_success() && !address.is_null() {
         // SAFETY: the driver has just written there.
-        let address = unsafe { *address };
-        own(|own| own.reserve(address, Reservation { size: bytes(size), reserved: bytes(asked) }))?;
+        let given = unsafe { *address };
+        let is_elsewhere = wanted == 0 && wish != 0 && given != wish;
+        let (given, asked) = if is_elsewhere { larger(given, asked, alignment, flags)? } else { (given, asked) };
+        // SAFETY: as above.
+        unsafe { *address = given };
+        own(|own| own.reserve(given, Reservation { size: bytes(size), reserved: bytes(asked) }))?;
     }
     Ok(answer)
+}
+
+/// A range in place of one that the driver has given elsewhere than wished: it puts what is small where it has room
+/// already, which no other copy has there (seen with NCCL, whose 32 MiB lay so on an H100). Where even a large one is not
+/// given as wished the first one stays.
+fn larger(
+    first: CUdeviceptr,
+    asked: usize,
+    alignment: usize,
+    flags: c_ulonglong,
+) -> Result<(CUdeviceptr, usize), Bypass> {
+    let before = asked;
+    for more in MORE {
+        let (asked, wish) = place(before.saturating_add(more), alignment, 0)?;
+        let mut given = 0;
+        let answer = driver!(mapping::cuMemAddressReserve(&raw mut given, asked, alignment, wish, flags));
+        if !answer.is_success() {
+            break;
+        }
+        if wish != 0 && given == wish {
+            let _left = driver!(mapping::cuMemAddressFree(first, before));
+            return Ok((given, asked));
+        }
+        let _left = driver!(mapping::cuMemAddressFree(given, asked));
+    }
+    Ok((first, asked))
 }
 
 /// How many bytes to reserve, and where. What the driver would refuse is not changed.
