@@ -8,6 +8,7 @@
 pub mod aggressor;
 pub mod bystander;
 pub mod checker;
+pub mod cost;
 pub mod first_alloc;
 pub mod gpu;
 pub mod heir;

@@ -1,0 +1,109 @@
+//! The calls of the driver itself, found by `dlsym` as cudart finds them.
+#![expect(unsafe_code, reason = "takes addresses for the driver's functions")]
+
+use super::library::{Library, function};
+use super::{Calls, checked};
+use crate::programs::gpu::{GpuError, KERNELS};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+
+/// Bytes of a copy, and of an allocation.
+const COPIED: usize = 4;
+const ALLOCATED: usize = 512;
+/// `CU_STREAM_NON_BLOCKING`, `CU_EVENT_DISABLE_TIMING`.
+const NON_BLOCKING: c_uint = 1;
+const WITHOUT_TIMING: c_uint = 2;
+
+/// A context, and in it all that the calls need. What is made here stays until the process ends.
+pub(super) fn open() -> Result<Calls, GpuError> {
+    let library = Library::open("libcuda.so.1")?;
+    let context = opened(library)?;
+    let make_stream = function!(library, cuStreamCreate(*mut usize, c_uint))?;
+    let make_event = function!(library, cuEventCreate(*mut usize, c_uint))?;
+    let allocate = function!(library, cuMemAlloc_v2(*mut u64, usize))?;
+    let free = function!(library, cuMemFree_v2(u64))?;
+    let pin = function!(library, cuMemHostAlloc(*mut *mut c_void, usize, c_uint))?;
+    let launch = function!(
+        library,
+        cuLaunchKernel(
+            usize,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            c_uint,
+            usize,
+            *mut *mut c_void,
+            *mut *mut c_void,
+        )
+    )?;
+    let record = function!(library, cuEventRecord(usize, usize))?;
+    let has_come = function!(library, cuEventQuery(usize))?;
+    let wait = function!(library, cuStreamWaitEvent(usize, usize, c_uint))?;
+    let query = function!(library, cuStreamQuery(usize))?;
+    let copy = function!(library, cuMemcpyHtoDAsync_v2(u64, *const c_void, usize, usize))?;
+    let current = function!(library, cuCtxGetCurrent(*mut usize))?;
+    let synchronize = function!(library, cuCtxSynchronize())?;
+
+    let kernel = spin(library)?;
+    let (mut stream, mut event, mut memory, mut pinned) = (0, 0, 0, ptr::null_mut());
+    checked("cuStreamCreate", make_stream(&raw mut stream, NON_BLOCKING))?;
+    checked("cuEventCreate", make_event(&raw mut event, WITHOUT_TIMING))?;
+    checked("cuMemAlloc", allocate(&raw mut memory, ALLOCATED))?;
+    checked("cuMemHostAlloc", pin(&raw mut pinned, COPIED, 0))?;
+    let none = ptr::null_mut();
+    let arguments = super::no_time();
+    Ok(Calls {
+        kinds: vec![
+            ("launch", Box::new(move || launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none))),
+            ("record", Box::new(move || record(event, stream))),
+            ("event query", Box::new(move || has_come(event))),
+            ("wait for an event", Box::new(move || wait(stream, event, 0))),
+            ("query", Box::new(move || query(stream))),
+            ("copy", Box::new(move || copy(memory, pinned, COPIED, stream))),
+            (
+                "allocation and free",
+                Box::new(move || {
+                    let mut memory = 0;
+                    let answer = allocate(&raw mut memory, ALLOCATED);
+                    if answer == 0 { free(memory) } else { answer }
+                }),
+            ),
+            (
+                "current context",
+                Box::new(move || {
+                    let mut found = 0;
+                    let answer = current(&raw mut found);
+                    if found == context { answer } else { u32::MAX }
+                }),
+            ),
+        ],
+        settle: Box::new(move || synchronize()),
+    })
+}
+
+/// The context of the first GPU, current here.
+fn opened(library: Library) -> Result<usize, GpuError> {
+    let init = function!(library, cuInit(c_uint))?;
+    let device = function!(library, cuDeviceGet(*mut c_int, c_int))?;
+    let retain = function!(library, cuDevicePrimaryCtxRetain(*mut usize, c_int))?;
+    let enter = function!(library, cuCtxSetCurrent(usize))?;
+    let (mut ordinal, mut context) = (0, 0);
+    checked("cuInit", init(0))?;
+    checked("cuDeviceGet", device(&raw mut ordinal, 0))?;
+    checked("cuDevicePrimaryCtxRetain", retain(&raw mut context, ordinal))?;
+    checked("cuCtxSetCurrent", enter(context))?;
+    Ok(context)
+}
+
+/// The kernel that takes as long as it is told.
+fn spin(library: Library) -> Result<usize, GpuError> {
+    let load = function!(library, cuModuleLoadData(*mut usize, *const c_void))?;
+    let find = function!(library, cuModuleGetFunction(*mut usize, usize, *const u8))?;
+    let (mut module, mut kernel) = (0, 0);
+    checked("cuModuleLoadData", load(&raw mut module, KERNELS.as_ptr().cast()))?;
+    checked("cuModuleGetFunction", find(&raw mut kernel, module, c"spin".as_ptr().cast()))?;
+    Ok(kernel)
+}
