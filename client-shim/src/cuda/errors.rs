@@ -63,11 +63,14 @@ pub(crate) fn is_at_rest(answer: CUresult) -> bool {
 }
 
 /// What an answer means.
+#[inline(always)]
 pub(crate) fn meaning(answer: CUresult) -> Option<Meaning> {
     // Nearly every answer is none of them: success is 0, a wrong argument 1, and what is not ready 600.
-    if answer.0 < 46 || answer.0 == 600 {
-        return None;
-    }
+    if answer.0 < 46 || answer.0 == 600 { None } else { listed(answer) }
+}
+
+#[cold]
+fn listed(answer: CUresult) -> Option<Meaning> {
     MEANINGS.iter().find(|(code, _)| *code == answer.0).map(|(_, meaning)| *meaning)
 }
 

@@ -1,99 +1,234 @@
 //! The gate that every call of a program passes while recovery is on, so that the driver can be exchanged when nobody is
 //! in it.
 //!
-//! A passer counts itself in before it looks whether the gate is closed, and whoever closes the gate looks at the counts
-//! afterwards: so either sees the other. The counts are spread over many cache lines, by thread. A thread that is inside
-//! already, because the driver called back, passes without being counted again, or it would wait for itself.
+//! Each thread has a seat, with a flag that it alone writes:
+//!
+//! | who passes | who closes |
+//! |---|---|
+//! | says that it is inside | says that the gate is closed |
+//! | *nothing* | has the kernel put a barrier into every thread of the process (`membarrier`) |
+//! | looks whether the gate is closed; if so, goes out again and waits | looks at all flags, and waits until none is set |
+//! | at the end says that it is outside, and looks again: who waits for it is woken | |
+//!
+//! The barrier falls somewhere into each thread's steps. If it falls between saying and looking, or before, then the look
+//! comes after the gate was closed and sees that; if it falls behind the look, then what was said is seen. So either sees
+//! the other, though a passer has no barrier of its own, which would be what most of a call's price is. [`model`] goes
+//! through all orders of the steps and of the stores behind them. Where the kernel has no such call, and for a thread that
+//! is ending and has no seat, each passer has a barrier.
+//!
+//! One word says all that a call has to look at: [`healthy`] passes while it says nothing but that recovery is on. A
+//! thread that is inside already, because the driver called back, passes without being counted again, or it would wait
+//! for itself.
+#![expect(unsafe_code, reason = "asks the kernel for barriers")]
+
+#[cfg(test)]
+mod model;
+mod seats;
 
 use std::{
     cell::Cell,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence},
     },
     time::{Duration, Instant},
 };
 
-/// Counts. More threads than that share some.
-const SHARDS: usize = 64;
+use seats::{Seat, Where};
 
-#[repr(align(128))]
-struct Shard(AtomicUsize);
+/// Calls pass the gate.
+const ARMED: u32 = 1;
+/// It is closed.
+const CLOSED: u32 = 1 << 1;
+/// Each passer needs a barrier.
+const FENCED: u32 = 1 << 2;
+/// There was a recovery: handles are translated, and there may be lost work to tell of.
+const CHANGED: u32 = 1 << 3;
 
-static INSIDE: [Shard; SHARDS] = [const { Shard(AtomicUsize::new(0)) }; SHARDS];
-static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+static STATE: AtomicU32 = AtomicU32::new(0);
+/// How many are inside that have no seat.
+static UNSEATED: AtomicUsize = AtomicUsize::new(0);
 static CHANGES: Mutex<()> = Mutex::new(());
-static CHANGED: Condvar = Condvar::new();
+static WAKES: Condvar = Condvar::new();
 
 fn changes() -> MutexGuard<'static, ()> {
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` and the call that a process needs before it.
+const BARRIER: libc::c_int = 1 << 3;
+const REGISTER: libc::c_int = 1 << 4;
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes numbers alone.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Calls pass the gate from now on.
+pub(crate) fn arm() {
+    let fenced = if membarrier(REGISTER) && membarrier(BARRIER) { 0 } else { FENCED };
+    STATE.fetch_or(ARMED | fenced, Ordering::SeqCst);
+}
+
+/// They do no longer: this is a forked child.
+pub(crate) fn disarm() {
+    STATE.store(0, Ordering::SeqCst);
+}
+
+/// Whether calls pass the gate.
+#[inline(always)]
+pub(crate) fn is_armed() -> bool {
+    STATE.load(Ordering::Relaxed) & ARMED != 0
+}
+
+/// Nothing is as it was before the first recovery. The gate is closed.
+pub(crate) fn changed() {
+    STATE.fetch_or(CHANGED, Ordering::SeqCst);
+}
+
+fn is_closed() -> bool {
+    STATE.load(Ordering::SeqCst) & CLOSED != 0
+}
+
 /// What the gate knows of a thread.
 #[derive(Debug)]
 pub(crate) struct Passer {
-    /// Its count; beyond them before it has one.
-    shard: Cell<usize>,
+    seat: Cell<Option<&'static Seat>>,
+    /// It is inside, and went in without a seat or while the gate was not [`healthy`].
     is_inside: Cell<bool>,
 }
 
 impl Passer {
     /// A thread that has not been here.
     pub(crate) const fn new() -> Self {
-        Self { shard: Cell::new(SHARDS), is_inside: Cell::new(false) }
+        Self { seat: Cell::new(None), is_inside: Cell::new(false) }
     }
 
     /// Whether this thread is inside already.
+    #[inline(always)]
     pub(crate) fn is_inside(&self) -> bool {
-        self.is_inside.get()
+        self.is_inside.get() || self.seat.get().is_some_and(Seat::is_inside)
     }
 
-    fn shard(&self) -> &'static AtomicUsize {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        if self.shard.get() == SHARDS {
-            self.shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+    /// Has a seat from now on.
+    pub(crate) fn sit(&self) {
+        if self.seat.get().is_none() {
+            self.seat.set(Some(Seat::take()));
         }
-        &INSIDE[self.shard.get()].0
     }
+
+    /// Gives its seat to another thread. It is outside.
+    pub(crate) fn stand_up(&self) {
+        if let Some(seat) = self.seat.take() {
+            seat.leave();
+        }
+    }
+
+    /// The number of its seat, from 1; 0 if it has none. No two threads have one at a time.
+    #[inline(always)]
+    pub(crate) fn seat(&self) -> u32 {
+        self.seat.get().map_or(0, Seat::number)
+    }
+}
+
+/// While it lives, this thread is inside, and nothing is translated.
+#[derive(Debug)]
+pub(crate) struct Healthy(&'static Seat);
+
+/// Goes in, if the gate is open, there was no recovery yet, and this thread has a seat and is outside. `compiles` says
+/// whether it may be in the driver for as long as a compilation takes.
+#[inline(always)]
+pub(crate) fn healthy(passer: &Passer, compiles: bool) -> Option<Healthy> {
+    let seat = passer.seat.get()?;
+    if STATE.load(Ordering::Relaxed) != ARMED || passer.is_inside() {
+        return None;
+    }
+    seat.say(if compiles { Where::Compiling } else { Where::Inside });
+    compiler_fence(Ordering::SeqCst);
+    let pass = Healthy(seat);
+    // Whoever has said that it is inside goes out as everybody does.
+    (STATE.load(Ordering::Relaxed) == ARMED).then_some(pass)
+}
+
+impl Drop for Healthy {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.say(Where::Outside);
+        compiler_fence(Ordering::SeqCst);
+        if STATE.load(Ordering::Relaxed) & CLOSED != 0 {
+            wake();
+        }
+    }
+}
+
+/// Somebody may wait for this thread to be outside.
+#[cold]
+fn wake() {
+    let _locked = changes();
+    WAKES.notify_all();
 }
 
 /// While it lives, this thread is inside.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
-    shard: &'static AtomicUsize,
+    seat: Option<&'static Seat>,
     passer: &'a Passer,
+}
+
+/// Says that the thread is inside, or that it is not, before it looks at anything else.
+fn say(seat: Option<&'static Seat>, is_inside: bool) {
+    match seat {
+        Some(seat) => {
+            seat.say(if is_inside { Where::Inside } else { Where::Outside });
+            fence(Ordering::SeqCst);
+        }
+        None if is_inside => {
+            UNSEATED.fetch_add(1, Ordering::SeqCst);
+        }
+        None => {
+            UNSEATED.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
 }
 
 /// Goes in; waits while the gate is closed, for `patience` at most. `None` if it stays closed.
 pub(crate) fn enter(passer: &Passer, patience: Duration) -> Option<Pass<'_>> {
-    let shard = passer.shard();
-    shard.fetch_add(1, Ordering::SeqCst);
-    if IS_CLOSED.load(Ordering::SeqCst) {
-        return enter_later(shard, passer, patience);
+    let seat = passer.seat.get();
+    say(seat, true);
+    if is_closed() {
+        enter_later(seat, patience)?;
     }
     passer.is_inside.set(true);
-    Some(Pass { shard, passer })
+    Some(Pass { seat, passer })
 }
 
 #[cold]
-fn enter_later<'a>(shard: &'static AtomicUsize, passer: &'a Passer, patience: Duration) -> Option<Pass<'a>> {
+fn enter_later(seat: Option<&'static Seat>, patience: Duration) -> Option<()> {
     let deadline = Instant::now() + patience;
     let mut guard = changes();
     loop {
-        // Given up under the lock, so that whoever waits for the counts does not miss it.
-        shard.fetch_sub(1, Ordering::SeqCst);
-        CHANGED.notify_all();
-        while IS_CLOSED.load(Ordering::SeqCst) {
+        // Given up under the lock, so that whoever waits for the flags does not miss it.
+        say(seat, false);
+        WAKES.notify_all();
+        while is_closed() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+            guard = WAKES.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        shard.fetch_add(1, Ordering::SeqCst);
-        if !IS_CLOSED.load(Ordering::SeqCst) {
-            passer.is_inside.set(true);
-            return Some(Pass { shard, passer });
+        say(seat, true);
+        if !is_closed() {
+            return Some(());
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// It is in the driver for as long as a compilation takes, from now on. Of a thread without a seat nobody knows.
+    pub(crate) fn compiles(&self) {
+        if let Some(seat) = self.seat {
+            seat.say(Where::Compiling);
         }
     }
 }
@@ -101,55 +236,36 @@ fn enter_later<'a>(shard: &'static AtomicUsize, passer: &'a Passer, patience: Du
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         self.passer.is_inside.set(false);
-        self.shard.fetch_sub(1, Ordering::SeqCst);
-        if IS_CLOSED.load(Ordering::SeqCst) {
-            let _locked = changes();
-            CHANGED.notify_all();
+        say(self.seat, false);
+        if is_closed() {
+            wake();
         }
-    }
-}
-
-/// Threads that compile, or may.
-static COMPILING: AtomicUsize = AtomicUsize::new(0);
-
-/// While it lives, this thread is in the driver for as long as a compilation takes.
-#[derive(Debug)]
-pub(crate) struct Compiling(());
-
-impl Compiling {
-    pub(crate) fn begin() -> Self {
-        COMPILING.fetch_add(1, Ordering::AcqRel);
-        Self(())
-    }
-}
-
-impl Drop for Compiling {
-    fn drop(&mut self) {
-        COMPILING.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Threads that were still inside when nobody could wait for them any longer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Late {
-    /// How many they were, and their counts.
+    /// How many they were, their seats, and whether there were any without one.
     inside: usize,
-    shards: Vec<usize>,
+    seats: Vec<&'static Seat>,
+    is_without_a_seat: bool,
 }
 
 impl Late {
-    pub(crate) const NOBODY: Self = Self { inside: 0, shards: Vec::new() };
+    pub(crate) const NOBODY: Self = Self { inside: 0, seats: Vec::new(), is_without_a_seat: false };
 
     /// How many they were.
     pub(crate) fn inside(&self) -> usize {
         self.inside
     }
 
-    /// Whether each of them was seen outside since. One is missed that shares its count with another thread that is
-    /// inside just now, and found the next time.
+    /// Whether each of them was seen outside since. One is missed that was inside again just now, or that has no seat
+    /// while another thread without one is inside, and found the next time.
     pub(crate) fn have_come_out(&mut self) -> bool {
-        self.shards.retain(|shard| INSIDE[*shard].0.load(Ordering::SeqCst) > 0);
-        self.shards.is_empty()
+        self.seats.retain(|seat| seats::is_inside(seat));
+        self.is_without_a_seat &= UNSEATED.load(Ordering::SeqCst) > 0;
+        self.seats.is_empty() && !self.is_without_a_seat
     }
 }
 
@@ -159,7 +275,9 @@ pub(crate) struct Closed(());
 
 /// Closes the gate. The caller is outside, and no other thread closes it.
 pub(crate) fn close() -> Closed {
-    IS_CLOSED.store(true, Ordering::SeqCst);
+    STATE.fetch_or(CLOSED, Ordering::SeqCst);
+    // Where that is refused now, it was at the beginning, and each passer has a barrier.
+    let _is_done = membarrier(BARRIER);
     Closed(())
 }
 
@@ -169,89 +287,145 @@ impl Closed {
         let deadline = Instant::now() + patience;
         let mut guard = changes();
         loop {
-            let inside = INSIDE.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum();
+            let inside = seats::inside().len() + UNSEATED.load(Ordering::SeqCst);
             let left = deadline.saturating_duration_since(Instant::now());
             if inside == 0 || left.is_zero() {
                 return inside;
             }
-            guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+            guard = WAKES.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Whether everybody who is inside compiles.
     pub(crate) fn are_all_compiling(&self, inside: usize) -> bool {
-        inside > 0 && COMPILING.load(Ordering::Acquire) >= inside
+        inside > 0 && seats::compiling() >= inside
     }
 
     /// Who is inside still.
     pub(crate) fn late(&self) -> Late {
-        let counts = INSIDE.iter().map(|shard| shard.0.load(Ordering::SeqCst)).enumerate();
-        let (shards, counts): (Vec<_>, Vec<_>) = counts.filter(|(_, count)| *count > 0).unzip();
-        Late { inside: counts.iter().sum(), shards }
+        let (seats, unseated) = (seats::inside(), UNSEATED.load(Ordering::SeqCst));
+        Late { inside: seats.len() + unseated, seats, is_without_a_seat: unseated > 0 }
     }
 }
 
 impl Drop for Closed {
     fn drop(&mut self) {
         let _locked = changes();
-        IS_CLOSED.store(false, Ordering::SeqCst);
-        CHANGED.notify_all();
+        STATE.fetch_and(!CLOSED, Ordering::SeqCst);
+        WAKES.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, thread, time::Duration};
+    use std::{
+        sync::{
+            atomic::{AtomicU64, Ordering},
+            mpsc,
+        },
+        thread,
+        time::Duration,
+    };
 
-    use super::{Passer, close, enter};
+    use super::{FENCED, Passer, STATE, arm, changed, close, disarm, enter, healthy};
 
     const LONG: Duration = Duration::from_secs(120);
     /// How often each of many threads passes.
     const PASSAGES: usize = 2000;
 
+    /// A thread that has a seat.
+    fn seated() -> Passer {
+        let passer = Passer::new();
+        passer.sit();
+        passer
+    }
+
     /// One test, since there is one gate.
     #[test]
     fn whoever_closes_it_finds_nobody_inside_and_is_not_kept_by_one_who_stays() {
-        // A thread stays inside.
-        let (leave, asked) = mpsc::channel::<()>();
-        let (told, is_in) = mpsc::channel();
-        let stuck = thread::spawn(move || {
-            let passer = Passer::new();
-            let pass = enter(&passer, LONG).expect("it is open");
-            assert!(passer.is_inside());
-            told.send(()).unwrap();
-            asked.recv().unwrap();
-            drop(pass);
-            assert!(!passer.is_inside());
-        });
-        is_in.recv().unwrap();
-        let closed = close();
-        assert_eq!(closed.wait(Duration::from_millis(10)), 1);
-        assert!(enter(&Passer::new(), Duration::from_millis(10)).is_none(), "it stays closed");
-        let mut late = closed.late();
-        assert_eq!((late.inside(), late.have_come_out()), (1, false));
-        assert!(!closed.are_all_compiling(1) && !closed.are_all_compiling(0));
-        leave.send(()).unwrap();
-        assert_eq!(closed.wait(LONG), 0);
-        assert!(late.have_come_out() && closed.late().have_come_out());
-        stuck.join().unwrap();
-        drop(closed);
+        assert!(healthy(&seated(), false).is_none(), "recovery is not on");
+        arm();
+        let [without_a_seat, outside] = [Passer::new(), seated()];
+        assert!(healthy(&without_a_seat, false).is_none());
+        let pass = healthy(&outside, false);
+        assert!((pass.is_some() || STATE.load(Ordering::SeqCst) & FENCED != 0) && healthy(&outside, false).is_none());
+        assert_eq!(outside.is_inside(), pass.is_some());
+        drop(pass);
+        assert!(!outside.is_inside());
+        outside.stand_up();
 
-        // Many threads pass while it is closed and opened again.
+        // A thread stays inside, with a seat, without one, or beside the ordinary way.
+        let ways: [fn() -> (Passer, bool); 3] = [|| (seated(), true), || (Passer::new(), false), || (seated(), false)];
+        for way in ways {
+            let (leave, asked) = mpsc::channel::<()>();
+            let (told, is_in) = mpsc::channel();
+            let stuck = thread::spawn(move || {
+                let (passer, is_ordinary) = way();
+                let ordinary = if is_ordinary { healthy(&passer, false) } else { None };
+                let pass = if ordinary.is_none() { enter(&passer, LONG) } else { None };
+                assert!(passer.is_inside());
+                told.send(()).unwrap();
+                asked.recv().unwrap();
+                drop((pass, ordinary));
+                assert!(!passer.is_inside());
+                passer.stand_up();
+            });
+            is_in.recv().unwrap();
+            let closed = close();
+            assert_eq!(closed.wait(Duration::from_millis(10)), 1);
+            let mut late = closed.late();
+            assert_eq!((late.inside(), late.have_come_out()), (1, false));
+            assert!(!closed.are_all_compiling(1) && !closed.are_all_compiling(0));
+            for refused in [Passer::new(), seated()] {
+                assert!(healthy(&refused, false).is_none());
+                assert!(enter(&refused, Duration::from_millis(10)).is_none(), "it stays closed");
+                assert!(!refused.is_inside());
+                refused.stand_up();
+            }
+            leave.send(()).unwrap();
+            assert_eq!(closed.wait(LONG), 0);
+            assert!(late.have_come_out() && closed.late().have_come_out());
+            stuck.join().unwrap();
+            drop(closed);
+        }
+
+        // Many threads pass while it is closed and opened again, and find what it is closed for never half done.
+        static EXCHANGED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        let look = || {
+            let [first, second] = [0, 1].map(|at| EXCHANGED[at].load(Ordering::Relaxed));
+            assert_eq!(first, second);
+        };
         let passers: Vec<_> = (0..4)
-            .map(|_| {
+            .map(|number| {
                 thread::spawn(move || {
-                    let passer = Passer::new();
-                    (0..PASSAGES).for_each(|_| drop(enter(&passer, LONG).expect("it opens again")));
+                    let passer = if number == 0 { Passer::new() } else { seated() };
+                    for _ in 0..PASSAGES {
+                        match healthy(&passer, false) {
+                            Some(_pass) => look(),
+                            None => {
+                                let _pass = enter(&passer, LONG).expect("it opens again");
+                                look();
+                            }
+                        }
+                    }
+                    passer.stand_up();
                 })
             })
             .collect();
         while !passers.iter().all(|passer| passer.is_finished()) {
             let closed = close();
             assert_eq!(closed.wait(LONG), 0);
+            for at in [0, 1] {
+                EXCHANGED[at].fetch_add(1, Ordering::Relaxed);
+                thread::yield_now();
+            }
             drop(closed);
             thread::yield_now();
         }
         passers.into_iter().for_each(|passer| passer.join().unwrap());
+
+        changed();
+        assert!(healthy(&seated(), false).is_none(), "there is something to be translated");
+        disarm();
     }
 }

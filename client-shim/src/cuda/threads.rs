@@ -37,11 +37,23 @@ thread_local! {
             told: Cell::new(0),
         }
     };
+    /// Its end is the thread's.
+    static SEATED: Seated = const { Seated };
     /// Contexts by name, the current one last.
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A thread that has a seat at the gate, and gives it back at its end.
+struct Seated;
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        here(|here| here.passer.stand_up());
+    }
+}
+
 /// What is known of this thread.
+#[inline(always)]
 pub(crate) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
     HERE.with(work)
 }
@@ -100,6 +112,10 @@ impl Here {
             return;
         }
         if before == NONE {
+            // One that is ending cannot give a seat back any more.
+            if SEATED.try_with(|_| ()).is_ok() {
+                self.passer.sit();
+            }
             if generation > 0 {
                 self.born.set(birth::of_this_thread());
             }

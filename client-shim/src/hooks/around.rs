@@ -13,6 +13,7 @@ use crate::{
         functions::Function,
         result::CUresult,
     },
+    kept,
     process::{log, panics::unpanicked},
 };
 
@@ -37,6 +38,13 @@ pub(crate) fn run<F: Copy>(
         notes::note(called, Event::Bypassed(reason));
         driver.pass()
     })
+}
+
+/// Whether anything may have to be noted when a call of this function has succeeded.
+#[inline(always)]
+pub(crate) fn is_noted(called: &Function) -> bool {
+    // Of copies and sets it is what they write to variables.
+    called.is_active() && (!called.is_copy() || kept::has_variables())
 }
 
 /// What noting a call gives: nothing, or that nothing is kept.

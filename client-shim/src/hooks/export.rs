@@ -68,7 +68,7 @@ macro_rules! export {
             use super::*;
             use described::$name::{FUNCTION, Signature};
 
-            export! { @entry (stringify!($name)) $name $rest }
+            export! { @entry (stringify!($name)) false $name $rest }
             export! { @per_thread $name [$($variant)?] $rest }
         }
     };
@@ -79,12 +79,12 @@ macro_rules! export {
             use super::{Signature, *};
             use described::$name::per_thread::FUNCTION;
 
-            export! { @entry (concat!(stringify!($name), stringify!($variant))) $name $rest }
+            export! { @entry (concat!(stringify!($name), stringify!($variant))) true $name $rest }
         }
     };
     (@variant $name:ident $variant:ident) => { &$name::per_thread::HOOK };
     (
-        @entry ($symbol:expr) $name:ident { ($($argument:ident: $type:ty),* $(,)?) $count:tt $logic:tt }
+        @entry ($symbol:expr) $per_thread:literal $name:ident { ($($argument:ident: $type:ty),* $(,)?) $count:tt $logic:tt }
     ) => {
         pub(crate) static HOOK: hooks::Hook = hooks::Hook { function: &FUNCTION, entry: entry as *const () };
 
@@ -92,7 +92,21 @@ macro_rules! export {
         pub(crate) unsafe extern "C" fn entry($($argument: $type),*) -> CUresult {
             if $crate::recovery::is_armed() {
                 let subject = $crate::cuda::arguments::Subject::default()$(.with($argument))*;
-                return $crate::recovery::through(&FUNCTION, &subject, &mut |is_renamed| {
+                // SAFETY: the program's own call, with its own arguments.
+                let made = || unsafe { call($($argument),*) };
+                let answer = $crate::recovery::healthily(
+                    described::$name::EFFECT,
+                    described::$name::COMPILES,
+                    $per_thread,
+                    &subject,
+                    made,
+                );
+                if let Some(answer) = answer
+                    && $crate::cuda::errors::meaning(answer).is_none()
+                {
+                    return answer;
+                }
+                return $crate::recovery::through(&FUNCTION, &subject, answer, &mut |is_renamed| {
                     if !is_renamed {
                         // SAFETY: the program's own call, with its own arguments.
                         return unsafe { call($($argument),*) };
@@ -162,7 +176,7 @@ macro_rules! export {
 
     (@guarded $function:ident $arguments:tt []) => {};
     (@guarded $function:ident $arguments:tt [then $note:expr]) => {
-        export!(@run $function $arguments |driver| {
+        export!(@run ($crate::hooks::around::is_noted(&FUNCTION)) $function $arguments |driver| {
             let answer = driver.pass();
             if answer.is_success() {
                 $crate::hooks::around::Outcome::outcome($note)?;
@@ -171,10 +185,10 @@ macro_rules! export {
         });
     };
     (@guarded $function:ident ($($argument:ident),*) [=> $logic:path]) => {
-        export!(@run $function ($($argument),*) |driver| $logic(driver, $($argument),*));
+        export!(@run (FUNCTION.is_active()) $function ($($argument),*) |driver| $logic(driver, $($argument),*));
     };
-    (@run $function:ident ($($argument:ident),*) $logic:expr) => {
-        if FUNCTION.is_active() {
+    (@run ($is_run:expr) $function:ident ($($argument:ident),*) $logic:expr) => {
+        if $is_run {
             return $crate::hooks::around::run(
                 &FUNCTION,
                 $function,

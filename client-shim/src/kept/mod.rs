@@ -145,9 +145,14 @@ pub(crate) fn kind_of(handle: usize) -> Option<&'static str> {
     of_recipe.or_else(|| is_context().then_some("contexts")).or_else(|| is_of_graph().then_some("graphs"))
 }
 
-/// The same without a lock.
+/// Whether a stream is being captured, without a lock.
 fn has_capture() -> bool {
     KEPT.captures.load(Ordering::Acquire) > 0
+}
+
+/// Whether the program has the address of any variable.
+pub(crate) fn has_variables() -> bool {
+    KEPT.has_variables.load(Ordering::Relaxed)
 }
 
 /// Whether a stream is being captured.

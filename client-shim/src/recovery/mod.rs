@@ -35,21 +35,15 @@ mod told;
 mod variables;
 mod word;
 
-use std::{
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
+pub(crate) use crate::cuda::gate::is_armed;
 use crate::{
     cuda::{
         arguments::Subject,
         copies, errors,
         functions::{Effect, Function, lookup::cuInit},
-        gate::{self, Compiling},
-        library,
+        gate, library,
         result::CUresult,
         threads::{self, Here},
     },
@@ -62,16 +56,10 @@ use told::Verdict;
 /// How long a call waits while another thread recovers: longer than any recovery takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
 static CONSTANT_RANGES: OnceLock<ConstantRanges> = OnceLock::new();
 
 /// Tells which ranges, by address and size, the program has said that it no longer writes.
 pub(crate) type ConstantRanges = fn() -> Vec<(u64, u64)>;
-
-/// Whether calls pass the gate.
-pub(crate) fn is_armed() -> bool {
-    IS_ARMED.load(Ordering::Relaxed)
-}
 
 /// From now on calls pass the gate: the driver has been initialised in this process.
 pub(crate) fn arm(constant_ranges: ConstantRanges) {
@@ -87,23 +75,46 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     library::remember_first(cuInit::FUNCTION.driver());
     copies::prepare(None);
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
-    IS_ARMED.store(true, Ordering::Release);
+    gate::arm();
     word::listen();
     variables::watch();
 }
 
 /// Runs in a forked child before anything else does.
 extern "C" fn disarm() {
-    IS_ARMED.store(false, Ordering::Relaxed);
+    gate::disarm();
 }
 
-/// One call of a hooked function, with names for handles if `call` is told so.
+/// One call of a hooked function in the ordinary way: nothing was ever recovered, so nothing is translated. `None` where
+/// that is not so, and then `call` was not made. The first three arguments are constants, from which the compiler makes the
+/// few instructions that each function needs.
+#[inline(always)]
+pub(crate) fn healthily(
+    effect: Effect,
+    compiles: bool,
+    is_per_thread: bool,
+    subject: &Subject,
+    call: impl FnOnce() -> CUresult,
+) -> Option<CUresult> {
+    threads::here(|here| {
+        let _pass = gate::healthy(&here.passer, compiles)?;
+        let given = progress::begin_healthy(effect, is_per_thread, subject, here.current(), here.passer.seat());
+        let answer = call();
+        given.end(answer);
+        Some(answer)
+    })
+}
+
+/// One call of a hooked function, with names for handles if `call` is told so. It has this answer already if it was made
+/// [`healthily`].
+#[cold]
 pub(crate) fn through(
     called: &'static Function,
     subject: &Subject,
+    answer: Option<CUresult>,
     call: &mut dyn FnMut(bool) -> CUresult,
 ) -> CUresult {
-    threads::here(|here| pass(here, called, subject, call))
+    threads::here(|here| pass(here, called, subject, answer, call))
 }
 
 /// One call that is in no table of ours: of a function of which nobody knows what it takes. It passes the gate, and if it
@@ -144,33 +155,50 @@ fn pass_aside(here: &Here, call: &mut dyn FnMut() -> CUresult) {
     }
 }
 
-fn pass(here: &Here, called: &'static Function, subject: &Subject, call: &mut dyn FnMut(bool) -> CUresult) -> CUresult {
+fn pass(
+    here: &Here,
+    called: &'static Function,
+    subject: &Subject,
+    answer: Option<CUresult>,
+    call: &mut dyn FnMut(bool) -> CUresult,
+) -> CUresult {
     if here.passer.is_inside() {
         progress::unseen(called.effect());
         return call(library::generation() > 0);
     }
+    let mut healthy = answer;
     let mut is_again = false;
-    let mut known = CUresult::CUDA_ERROR_UNKNOWN;
+    let mut known = answer.unwrap_or(CUresult::CUDA_ERROR_UNKNOWN);
     loop {
         let Some(pass) = gate::enter(&here.passer, PATIENCE) else { return known };
-        let generation = library::generation();
-        here.arrive(generation);
-        let given = progress::begin(called.effect(), subject, called.is_per_thread(), here.current());
-        if generation > 0
-            && let Some(error) = told::owed(here, called.effect(), &given)
-        {
-            given.end(error, false);
-            return error;
-        }
-        let compiling = called.compiles().then(Compiling::begin);
-        let answer = call(generation > 0);
-        drop(compiling);
-        given.end(answer, generation > 0 && told::knows(here));
+        let living = library::generation();
+        here.arrive(living);
+        let (answer, generation) = match healthy.take() {
+            // It was made and noted before the first recovery.
+            Some(answer) => (answer, 0),
+            None => {
+                let (context, seat) = (here.current(), here.passer.seat());
+                let given = progress::begin(called.effect(), subject, called.is_per_thread(), context, seat);
+                if living > 0
+                    && let Some(error) = told::owed(here, called.effect(), &given)
+                {
+                    given.end(error, false);
+                    return error;
+                }
+                if called.compiles() {
+                    pass.compiles();
+                }
+                let answer = call(living > 0);
+                given.end(answer, living > 0 && told::knows(here));
+                (answer, living)
+            }
+        };
         let Some(meaning) = errors::meaning(answer) else { return answer };
         evidence::hear(answer);
-        // A question in the middle of a capture would break it.
+        // A question in the middle of a capture would break it, and one to another copy says nothing of this answer.
         let is_capturing = kept::is_capturing().unwrap_or(true);
-        if (meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning) {
+        let is_asked = generation == living;
+        if is_asked && ((meaning == errors::Meaning::Perhaps && is_capturing) || !errors::is_confirmed(meaning)) {
             return answer;
         }
         drop(pass);

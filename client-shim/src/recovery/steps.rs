@@ -262,6 +262,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
         progress::lose(0);
     }
     library::lives(recovery.count);
+    gate::changed();
     news::forget();
     report::set(recovery);
     reached("generation-known");

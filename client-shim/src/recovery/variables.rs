@@ -214,7 +214,7 @@ fn ask_streams() {
                 return;
             }
             let subject = Subject { stream: Some(stream), ..Subject::default() };
-            let call = progress::begin(Effect::FinishesStream, &subject, false, context);
+            let call = progress::begin(Effect::FinishesStream, &subject, false, context, 0);
             call.end(driver!(stream::cuStreamQuery(CUstream(names::current_of(stream)))), false);
             let mut popped = CUcontext(0);
             let _nothing_to_do = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));

@@ -54,6 +54,11 @@ impl Function {
         self.is_active() || (self.class.tells_of_errors() && settings::is_telling_of_faults())
     }
 
+    /// Whether it is a copy or a set.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.class == Class::Copy
+    }
+
     /// Its name.
     pub(crate) fn text(&self) -> &'static str {
         self.name.to_str().unwrap_or("?")
@@ -66,7 +71,7 @@ impl Function {
 
     /// Whether the driver may compile code in it, for as long as that takes.
     pub(crate) fn compiles(&self) -> bool {
-        matches!(self.class, Class::Module | Class::Library | Class::Kernel)
+        self.class.compiles()
     }
 
     /// Whether the default stream is the thread's own for it.

@@ -83,7 +83,11 @@ macro_rules! describe {
                 /// The driver's function.
                 pub(crate) type Signature = describe!(@signature $arguments);
 
-                const EFFECT: Effect = describe!(@effect $usual $($effect)?);
+                /// What it does to a stream's work.
+                pub(crate) const EFFECT: Effect = describe!(@effect $usual $($effect)?);
+
+                /// Whether the driver may compile in it.
+                pub(crate) const COMPILES: bool = Class::$class.compiles();
 
                 pub(crate) static FUNCTION: Function =
                     Function::new(concat!(stringify!($name), "\0"), Class::$class, EFFECT);
@@ -203,6 +207,12 @@ classes! {
 }
 
 impl Class {
+    /// Whether the driver may compile in a function of this class, however long that takes: a launch loads what was not
+    /// needed before.
+    pub(crate) const fn compiles(self) -> bool {
+        matches!(self, Self::Module | Self::Library | Self::Kernel)
+    }
+
     /// Whether functions of this class are replaced by ours under the settings of this process.
     pub(crate) fn is_active(self) -> bool {
         self == Self::Lookup || settings::is_keeping()

@@ -25,7 +25,7 @@ use crate::{
         call::Bypass,
         types::{CUdeviceptr, Key as _},
     },
-    kept::{KEPT, is_capturing, objects::recipes::MOST_WRITTEN, recipes},
+    kept::{KEPT, has_variables, is_capturing, objects::recipes::MOST_WRITTEN, recipes},
 };
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.
@@ -48,7 +48,7 @@ struct Target {
 
 impl Target {
     fn new(address: CUdeviceptr, length: usize) -> Result<Self, Bypass> {
-        if !KEPT.has_variables.load(Ordering::Relaxed) {
+        if !has_variables() {
             return Err(Bypass::NotOurs);
         }
         let address = usize::try_from(address).map_err(|_| Bypass::ForTheDriver)?;
@@ -102,7 +102,7 @@ pub(crate) fn overwritten(to: CUdeviceptr, length: usize) -> Result<(), Bypass> 
 
 /// The same by several copies.
 pub(crate) fn overwritten_in_batch(to: *const CUdeviceptr, lengths: *const usize, count: usize) -> Result<(), Bypass> {
-    if !KEPT.has_variables.load(Ordering::Relaxed) {
+    if !has_variables() {
         return Err(Bypass::NotOurs);
     }
     for index in 0..count {
@@ -127,7 +127,7 @@ pub(crate) fn overwritten_by_each(copies: *const impl WithDestination, count: us
 
 /// The same by a copy in several dimensions. One to an array, or to the host, writes no variable.
 pub(crate) fn overwritten_by(copy: *const impl WithDestination) -> Result<(), Bypass> {
-    if copy.is_null() || !KEPT.has_variables.load(Ordering::Relaxed) {
+    if copy.is_null() || !has_variables() {
         return Err(Bypass::NotOurs);
     }
     // SAFETY: the program's argument, which the driver has read too.

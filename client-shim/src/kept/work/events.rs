@@ -10,6 +10,7 @@
 //! An event that has come says that what it is known to be behind is done. It says nothing if it was recorded again
 //! meanwhile, and nothing of what another event was behind that had its handle.
 
+use super::counts::Mark;
 use std::collections::BTreeMap;
 
 /// What an event is behind.
@@ -20,8 +21,8 @@ pub(super) enum Behind {
     Unknown,
     /// Nothing.
     Nothing,
-    /// A stream's work up to a piece: its place and the number.
-    Work(usize, u64),
+    /// A stream's work up to some time: its place, and how far that was.
+    Work(usize, Mark),
 }
 
 /// What is known of an event.
@@ -108,12 +109,12 @@ impl Events {
 
     /// All work is gone, and nothing is behind any. What of it `is_done` was not lost; what was is the doing of this
     /// recovery, 0 for one by which nothing was lost. Whether any is in doubt.
-    pub(super) fn lose(&mut self, recovery: u64, is_done: impl Fn(usize, u64) -> bool) -> bool {
+    pub(super) fn lose(&mut self, recovery: u64, is_done: impl Fn(usize, &Mark) -> bool) -> bool {
         self.known.retain(|_, known| {
             let is_sound = match known.behind {
                 Behind::Unknown => false,
                 Behind::Nothing => true,
-                Behind::Work(place, number) => is_done(place, number),
+                Behind::Work(place, mark) => is_done(place, &mark),
             };
             if !is_sound && recovery > 0 {
                 known.doubt = recovery;
@@ -128,17 +129,25 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::{Behind, Events};
+    use crate::kept::work::counts::{Counts, Mark};
 
     const EVENT: usize = 0xe0;
+
+    /// So many pieces of work.
+    fn mark(pieces: usize) -> Mark {
+        let counts = Counts::none();
+        (0..pieces).for_each(|_| counts.came_back(counts.give(0), true));
+        counts.settled()
+    }
 
     #[test]
     fn an_event_is_behind_what_it_was_recorded_behind_last() {
         let mut events = Events::default();
         assert_eq!(events.behind(EVENT), (Behind::Unknown, 0));
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(3, 7), Some(0));
+        events.end(EVENT, Behind::Work(3, mark(7)), Some(0));
         let (behind, record) = events.behind(EVENT);
-        assert_eq!((behind, events.is_still(EVENT, record)), (Behind::Work(3, 7), true));
+        assert_eq!((behind, events.is_still(EVENT, record)), (Behind::Work(3, mark(7)), true));
         events.begin(EVENT);
         assert_eq!(events.behind(EVENT).0, Behind::Unknown, "while it is recorded again nobody knows");
         events.end(EVENT, Behind::Nothing, Some(0));
@@ -154,12 +163,12 @@ mod tests {
         let mut events = Events::default();
         events.begin(EVENT);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(1, 1), Some(0));
-        events.end(EVENT, Behind::Work(2, 1), Some(0));
+        events.end(EVENT, Behind::Work(1, mark(1)), Some(0));
+        events.end(EVENT, Behind::Work(2, mark(1)), Some(0));
         assert_eq!(events.behind(EVENT).0, Behind::Unknown);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(2, 2), Some(0));
-        assert_eq!(events.behind(EVENT).0, Behind::Work(2, 2));
+        events.end(EVENT, Behind::Work(2, mark(2)), Some(0));
+        assert_eq!(events.behind(EVENT).0, Behind::Work(2, mark(2)));
     }
 
     #[test]
@@ -167,22 +176,22 @@ mod tests {
         let mut events = Events::default();
         events.elsewhere(EVENT, true);
         events.begin(EVENT);
-        events.end(EVENT, Behind::Work(1, 1), Some(0));
+        events.end(EVENT, Behind::Work(1, mark(1)), Some(0));
         assert_eq!(events.behind(EVENT).0, Behind::Unknown);
         events.elsewhere(EVENT + 16, false);
         events.begin(EVENT + 16);
-        events.end(EVENT + 16, Behind::Work(1, 1), Some(0));
-        assert_eq!(events.behind(EVENT + 16).0, Behind::Work(1, 1));
+        events.end(EVENT + 16, Behind::Work(1, mark(1)), Some(0));
+        assert_eq!(events.behind(EVENT + 16).0, Behind::Work(1, mark(1)));
     }
 
     #[test]
     fn what_is_lost_is_in_doubt_until_it_is_recorded_again() {
         let mut events = Events::default();
-        for (event, behind) in [(1, Behind::Work(0, 1)), (2, Behind::Work(0, 2)), (3, Behind::Unknown)] {
+        for (event, behind) in [(1, Behind::Work(0, mark(1))), (2, Behind::Work(0, mark(2))), (3, Behind::Unknown)] {
             events.begin(event);
             events.end(event, behind, Some(0));
         }
-        assert!(events.lose(7, |_, number| number < 2));
+        assert!(events.lose(7, |_, of| *of == mark(1)));
         assert_eq!([1, 2, 3].map(|event| events.doubt(event)), [0, 7, 7]);
         assert!(events.lose(0, |_, _| true), "another recovery by which nothing is lost changes nothing");
         events.begin(2);

@@ -1,5 +1,6 @@
 //! Work that was given to the GPU: how far it is known to have come, and what it may have written.
 
+mod counts;
 pub(crate) mod doubt;
 mod events;
 mod own;

@@ -9,6 +9,7 @@
 //! 1; that of a thread is a number of ours, times 8 plus 2 ([`own`](super::own)); a stream that has ended while it had
 //! work has 4 more, and nobody finds it any longer.
 
+use super::counts::Counts;
 use std::{
     collections::VecDeque,
     sync::{
@@ -35,20 +36,16 @@ const LOOKED_AT: usize = 4;
 /// How many may be left before they are swept.
 const MOST_LEFT: usize = 256;
 
-/// One call on its way, in [`Place::given`].
-const ON_ITS_WAY: u64 = 1 << 48;
-
 /// A stream's place.
+#[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Place {
     /// Its name.
     stream: AtomicUsize,
     /// Its context by name, 0 if nobody knows.
     context: AtomicUsize,
-    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
-    given: AtomicU64,
-    /// Up to which piece of work all calls had come back.
-    settled: AtomicU64,
-    completed: AtomicU64,
+    /// What threads have given.
+    counts: Counts,
     /// The recovery that has lost what its stream was to give, or gives on; 0 for none. And when a thread that had been
     /// told took that up; 0 for not yet.
     doubt: AtomicU64,
@@ -73,6 +70,7 @@ fn ending() -> MutexGuard<'static, Ending> {
 }
 
 /// The place of this number.
+#[inline(always)]
 pub(super) fn at(place: usize) -> &'static Place {
     &PLACES[place]
 }
@@ -80,14 +78,14 @@ pub(super) fn at(place: usize) -> &'static Place {
 /// All that streams have, with their numbers.
 pub(super) fn used() -> impl Iterator<Item = (usize, &'static Place)> {
     PLACES.iter().enumerate().filter(|(at, place)| match *at {
-        SHARED => place.submitted() > 0 || place.doubt.load(Ordering::Acquire) > 0,
+        SHARED => place.counts.is_any() || place.doubt.load(Ordering::Acquire) > 0,
         _ => !matches!(place.stream.load(Ordering::Acquire), FREE | LEFT),
     })
 }
 
 /// How much work all streams have been given so far. It is another number from each call on that gives some.
 pub(super) fn given() -> u64 {
-    PLACES.iter().fold(0, |sum, place| sum.wrapping_add(place.submitted()))
+    PLACES.iter().fold(0, |sum, place| sum.wrapping_add(place.counts.submitted()))
 }
 
 /// Those of a context. Where nobody knows which context a place is of, it is of none.
@@ -99,6 +97,13 @@ pub(super) fn of(context: usize) -> impl Iterator<Item = (usize, &'static Place)
 fn way(name: usize) -> impl Iterator<Item = usize> {
     let first = (name >> 4) % MOST;
     (0..MOST).map(move |step| (first + step) % MOST)
+}
+
+/// A stream's place, if it is where it is looked for first: nearly all are.
+#[inline(always)]
+pub(super) fn find_at_once(name: usize) -> Option<&'static Place> {
+    let place = &PLACES[(name >> 4) % MOST];
+    (place.stream.load(Ordering::Acquire) == name).then_some(place)
 }
 
 /// A stream's place, if it has one.
@@ -169,7 +174,7 @@ pub(super) fn end_context(context: usize) {
     let mut ending = ending();
     for (at, place) in of(context).filter(|(at, _)| *at != SHARED).collect::<Vec<_>>() {
         place.stream.fetch_or(ENDED, Ordering::AcqRel);
-        place.complete(place.submitted());
+        place.counts.complete_all();
         place.doubt.store(0, Ordering::Release);
         ending.places.retain(|other| *other != at);
         leave(at, &mut ending);
@@ -177,7 +182,7 @@ pub(super) fn end_context(context: usize) {
 }
 
 fn leave(at: usize, ending: &mut Ending) {
-    if PLACES[at].is_on_its_way() || PLACES[at].is_busy() {
+    if PLACES[at].counts.is_on_its_way() || PLACES[at].counts.is_busy() {
         ending.places.push_back(at);
         return;
     }
@@ -215,9 +220,7 @@ impl Place {
         Self {
             stream: AtomicUsize::new(FREE),
             context: AtomicUsize::new(0),
-            given: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            counts: Counts::none(),
             doubt: AtomicU64::new(0),
             taken_up: AtomicU64::new(0),
         }
@@ -247,42 +250,9 @@ impl Place {
         }
     }
 
-    /// A call with another piece of work begins: its number, and up to which piece of work its success is one of the
-    /// stream if it waits.
-    pub(super) fn give(&self) -> (u64, u64) {
-        let before = self.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
-        let number = before % ON_ITS_WAY + 1;
-        (number, if before < ON_ITS_WAY { number } else { self.settled.load(Ordering::Acquire) })
-    }
-
-    /// It has come back. What the driver has refused is no work, unless more has come after it.
-    pub(super) fn came_back(&self, number: u64, is_given: bool) {
-        let next = |now: u64| now - ON_ITS_WAY - u64::from(!is_given && now % ON_ITS_WAY == number);
-        let before = self.given.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(next(now)));
-        let now = before.map_or(0, next);
-        if now < ON_ITS_WAY {
-            self.settled.fetch_max(now, Ordering::AcqRel);
-        }
-    }
-
-    /// Up to which piece of work the stream has it for sure.
-    pub(super) fn settled(&self) -> u64 {
-        let given = self.given.load(Ordering::Acquire);
-        if given < ON_ITS_WAY { given } else { self.settled.load(Ordering::Acquire) }
-    }
-
-    /// It is known to have come so far.
-    pub(super) fn complete(&self, number: u64) {
-        self.completed.fetch_max(number, Ordering::AcqRel);
-    }
-
-    /// Whether it is known to have come so far.
-    pub(super) fn has_come_to(&self, number: u64) -> bool {
-        self.completed.load(Ordering::Acquire) >= number
-    }
-
-    pub(super) fn submitted(&self) -> u64 {
-        self.given.load(Ordering::Acquire) % ON_ITS_WAY
+    /// What threads have given.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Its stream's handle by name, with the context, if other threads can name it.
@@ -295,63 +265,19 @@ impl Place {
         }
         .filter(|_| context > SEVERAL)
     }
-
-    /// How many pieces of work are not known to be done.
-    pub(super) fn open(&self) -> u64 {
-        self.submitted().saturating_sub(self.completed.load(Ordering::Acquire))
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.open() > 0
-    }
-
-    fn is_on_its_way(&self) -> bool {
-        self.given.load(Ordering::Acquire) >= ON_ITS_WAY
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        FREE, MOST, MOST_LEFT, ON_ITS_WAY, PLACES, Place, SHARED, at, end, end_context, ended, find, of, put_back,
-        take, used,
-    };
+    use super::{FREE, MOST, MOST_LEFT, PLACES, SHARED, at, end, end_context, ended, find, of, put_back, take, used};
+    use crate::kept::work::counts::Mark;
     use std::sync::atomic::Ordering;
 
-    #[test]
-    fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
-        let place = Place::free();
-        assert_eq!(place.give(), (1, 1));
-        place.came_back(1, true);
-        // Another thread has a number and is not in the driver yet.
-        assert_eq!(place.give(), (2, 2));
-        assert_eq!(place.give(), (3, 1), "a copy that waits now does not wait for the second");
-        place.came_back(3, true);
-        assert_eq!((place.settled(), place.submitted()), (1, 3));
-        place.came_back(2, true);
-        assert_eq!((place.settled(), place.submitted()), (3, 3));
-        place.complete(3);
-        assert!(!place.is_busy());
-    }
-
-    #[test]
-    fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
-        let place = Place::free();
-        place.give();
-        place.came_back(1, false);
-        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (0, 0, false));
-        place.give();
-        place.give();
-        place.came_back(1, false);
-        place.came_back(2, true);
-        assert_eq!((place.settled(), place.submitted(), place.is_busy()), (2, 2, true));
-        assert!(place.given.load(Ordering::Relaxed) < ON_ITS_WAY);
-    }
-
-    fn work(place: usize) -> u64 {
-        let (number, _) = at(place).give();
-        at(place).came_back(number, true);
-        number
+    fn work(place: usize) -> Mark {
+        let counts = at(place).counts();
+        let given = counts.give(0);
+        counts.came_back(given, true);
+        counts.settled()
     }
 
     /// One test, since there is one table.
@@ -362,8 +288,8 @@ mod tests {
         let names = [0x5000, 0x5000 + MOST * 16];
         let [first, second] = names.map(|name| take(name, || CONTEXT));
         assert_eq!(names.map(find), [Some(first), Some(second)]);
-        let number = work(first);
-        at(first).complete(number);
+        let mark = work(first);
+        at(first).counts().complete(&mark);
         assert_eq!(end(names[0]), Some(first));
         assert_eq!((find(names[0]), find(names[1])), (None, Some(second)), "what lies behind is found");
         put_back(first);
@@ -372,12 +298,14 @@ mod tests {
         ended(first);
         let third = names[0] + 2 * MOST * 16;
         assert_eq!((take(third, || CONTEXT), find(names[1])), (first, Some(second)));
-        assert!(work(first) > number && at(first).is_busy(), "who has a number of the one before says nothing");
+        work(first);
+        at(first).counts().complete(&mark);
+        assert!(at(first).counts().is_busy(), "who has a number of the one before says nothing");
 
         // One that ends with work on its way is counted as long as that is.
         end(third);
         ended(first);
-        assert_eq!((find(third), of(CONTEXT).count(), at(first).is_busy()), (None, 2, true));
+        assert_eq!((find(third), of(CONTEXT).count(), at(first).counts().is_busy()), (None, 2, true));
         assert_ne!(take(third, || 0), first, "another stream of its name is another one");
         end_context(CONTEXT);
         ended(end(third).expect("it has one"));
@@ -396,7 +324,7 @@ mod tests {
             assert_eq!(end(*name), Some(*place));
             ended(*place);
         }
-        at(SHARED).complete(at(SHARED).submitted());
+        at(SHARED).counts().complete_all();
         let taken = PLACES[..MOST].iter().filter(|place| place.stream.load(Ordering::Relaxed) != FREE).count();
         assert!(taken < 2 * MOST_LEFT, "a miss ends soon: {taken}");
     }

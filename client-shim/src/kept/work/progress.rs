@@ -5,8 +5,7 @@
 //! lost work when its context dies.
 //!
 //! A piece of work has its number before its call goes into the driver, and another thread's call may come back in
-//! between. So a wait says something only about numbers below which no call was on its way when it began: the place
-//! knows how many are, in the same word as the last number.
+//! between. So a wait says something only about pieces whose calls had come back when it began ([`counts`](super::counts)).
 //!
 //! | a success of | says that this is done |
 //! |---|---|
@@ -27,6 +26,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::counts::{Given, Mark};
 use super::events::Behind;
 use super::own;
 use super::places::{self, LEGACY, Place, SHARED};
@@ -92,22 +92,21 @@ pub(crate) struct Call {
     /// Which record of the event it looks at.
     record: u64,
     place: Option<usize>,
-    /// Which piece of work it is, or up to which one it waits.
-    number: u64,
-    /// Of a copy to the host: up to which piece of work its success is one of the stream.
-    waits_for: u64,
+    /// Which piece of work it is.
+    given: Given,
+    /// Up to which pieces of work it waits, or is recorded.
+    mark: Mark,
     /// The same for each place of the context.
-    all: Vec<(usize, u64)>,
+    all: Vec<(usize, Mark)>,
     /// Of the event that it ends, what was known.
     taken: Option<super::events::Known>,
 }
 
-/// Notes that a call begins, in this context by name.
-pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize) -> Call {
+/// Notes that a call begins, of the thread with this seat, in this context by name.
+pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize, seat: u32) -> Call {
     let event = subject.event;
-    let (record, number, waits_for, all) = (0, 0, 0, Vec::new());
-    let mut call =
-        Call { effect, context: 0, name: 0, event, record, place: None, number, waits_for, all, taken: None };
+    let (record, given, mark, all) = (0, Given::default(), Mark::default(), Vec::new());
+    let mut call = Call { effect, context: 0, name: 0, event, record, place: None, given, mark, all, taken: None };
     if effect == Effect::None {
         return call;
     }
@@ -119,9 +118,9 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::Submits | Effect::Launches | Effect::SubmitsMany | Effect::CopiesToHost => {
             let at = places::take(name, || context_of(name, context));
             call.place = Some(at);
-            (call.number, call.waits_for) = places::at(at).give();
-            if subject.length == 0 {
-                call.waits_for = 0;
+            call.given = places::at(at).counts().give(seat);
+            if effect == Effect::CopiesToHost && subject.length > 0 {
+                call.mark = places::at(at).counts().settled_with(call.given);
             }
             if event != 0 {
                 // A launch records it.
@@ -131,16 +130,16 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::SubmitsElsewhere => {
             places::share(0);
             call.place = Some(SHARED);
-            (call.number, _) = places::at(SHARED).give();
+            call.given = places::at(SHARED).counts().give(seat);
         }
         Effect::FinishesStream => {
             call.place = places::find(name);
-            call.number = call.place.map_or(0, |at| places::at(at).settled());
+            call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
         }
         Effect::EndsStream => call.place = places::end(name),
         Effect::RecordsEvent => {
             call.place = places::find(name);
-            call.number = call.place.map_or(0, |at| places::at(at).settled());
+            call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
             KEPT.work.with(|work| match has_capture() {
                 true => work.events.elsewhere(event, true),
                 false => work.events.begin(event),
@@ -153,15 +152,15 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::FinishesEvent => {
             let (behind, record) = KEPT.work.with(|work| work.events.behind(event));
             call.record = record;
-            if let Behind::Work(at, number) = behind {
-                (call.place, call.number) = (Some(at), number);
+            if let Behind::Work(at, mark) = behind {
+                (call.place, call.mark) = (Some(at), mark);
             }
         }
         Effect::EndsEvent => call.taken = KEPT.work.with(|work| work.events.take(event)),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
-            call.all = places::of(context).map(|(at, place)| (at, place.settled())).collect();
+            call.all = places::of(context).map(|(at, place)| (at, place.counts().settled())).collect();
         }
     }
     if effect.gives_work() && is_doubt() {
@@ -170,10 +169,87 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
     call
 }
 
+/// A call under way, in a process without any doubt.
+#[derive(Debug)]
+pub(crate) struct Healthy(Way);
+
+#[derive(Debug)]
+enum Way {
+    /// There is nothing to be noted of it.
+    Plain,
+    /// It gives a piece of work here.
+    Gives(&'static Place, Given),
+    /// It waits here.
+    Waits(&'static Place, Mark),
+    /// Any other.
+    Other(Call),
+}
+
+/// The same as [`begin`] for a process in which nothing is in doubt: most calls are noted in a few instructions. The
+/// first two arguments are constants.
+#[inline(always)]
+pub(crate) fn begin_healthy(
+    effect: Effect,
+    is_per_thread: bool,
+    subject: &Subject,
+    context: usize,
+    seat: u32,
+) -> Healthy {
+    let place = || {
+        let name = match subject.stream.unwrap_or(0) {
+            0 | LEGACY_STREAM if is_per_thread || context == 0 => return None,
+            0 | LEGACY_STREAM => context | LEGACY,
+            PER_THREAD_STREAM => return None,
+            name => name,
+        };
+        places::find_at_once(name)
+    };
+    match effect {
+        Effect::None | Effect::ReadsEvents | Effect::WaitsForEvent => return Healthy(Way::Plain),
+        Effect::Submits | Effect::Launches if subject.event == 0 => {
+            if let Some(place) = place() {
+                return Healthy(Way::Gives(place, place.counts().give(seat)));
+            }
+        }
+        Effect::FinishesStream => {
+            if let Some(place) = place() {
+                return Healthy(Way::Waits(place, place.counts().settled()));
+            }
+        }
+        Effect::Submits
+        | Effect::Launches
+        | Effect::SubmitsMany
+        | Effect::SubmitsElsewhere
+        | Effect::CopiesToHost
+        | Effect::FinishesEvent
+        | Effect::FinishesContext
+        | Effect::RecordsEvent
+        | Effect::RecordsEventElsewhere
+        | Effect::EndsEvent
+        | Effect::EndsStream => {}
+    }
+    Healthy(Way::Other(begin(effect, subject, is_per_thread, context, seat)))
+}
+
+impl Healthy {
+    /// Notes how it ended.
+    #[inline(always)]
+    pub(crate) fn end(self, answer: CUresult) {
+        match self.0 {
+            Way::Plain => {}
+            Way::Gives(place, given) => place.counts().came_back(given, answer.is_success()),
+            Way::Waits(place, mark) if answer.is_success() => place.counts().complete(&mark),
+            Way::Waits(..) => {}
+            Way::Other(call) => call.end(answer, false),
+        }
+    }
+}
+
 /// A call that gives work comes from inside another one, where nobody notes what it is about.
 pub(crate) fn unseen(effect: Effect) {
     if effect.gives_work() {
-        begin(Effect::SubmitsElsewhere, &Subject::default(), false, LEGACY).end(CUresult::CUDA_SUCCESS, false);
+        // Its lane at the place is not this call's: that one may be on its way there already.
+        begin(Effect::SubmitsElsewhere, &Subject::default(), false, LEGACY, 0).end(CUresult::CUDA_SUCCESS, false);
     }
 }
 
@@ -273,35 +349,35 @@ impl Call {
                 self.take_up();
             }
         }
-        for &(at, number) in self.all.iter().filter(|_| is_success) {
-            places::at(at).complete(number);
+        for (at, mark) in self.all.iter().filter(|_| is_success) {
+            places::at(*at).counts().complete(mark);
         }
         match self.effect {
             Effect::Submits | Effect::Launches | Effect::CopiesToHost => {
                 let Some(place) = self.place() else { return };
-                place.came_back(self.number, is_success);
+                place.counts().came_back(self.given, is_success);
                 if is_success && self.effect == Effect::CopiesToHost && self.place != Some(SHARED) {
-                    place.complete(self.waits_for);
+                    place.counts().complete(&self.mark);
                 }
             }
             // What has failed may have been done in part, and must not be done again in silence.
             Effect::SubmitsMany | Effect::SubmitsElsewhere => {
-                self.place().into_iter().for_each(|place| place.came_back(self.number, true));
+                self.place().into_iter().for_each(|place| place.counts().came_back(self.given, true));
             }
             Effect::FinishesStream if is_success => {
-                self.place().into_iter().for_each(|place| place.complete(self.number));
+                self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
             }
             Effect::FinishesEvent if is_success && self.place.is_some() => {
                 if KEPT.work.with(|work| work.events.is_still(self.event, self.record)) {
-                    self.place().into_iter().for_each(|place| place.complete(self.number));
+                    self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
             Effect::RecordsEvent => {
                 let behind = match self.place {
                     // What has failed has left it as it was, or not: there nobody knows.
                     _ if !is_success || has_capture() => Behind::Unknown,
-                    Some(at) => Behind::Work(at, self.number),
-                    None if places::at(SHARED).submitted() == 0 => Behind::Nothing,
+                    Some(at) => Behind::Work(at, self.mark),
+                    None if !places::at(SHARED).counts().is_any() => Behind::Nothing,
                     // Its work may have no place of its own.
                     None => Behind::Unknown,
                 };
@@ -347,12 +423,12 @@ pub(crate) fn ended_context(name: usize) {
 
 /// All work of a context, by name, is done: it was waited for while the gate was closed.
 pub(crate) fn finished_context(name: usize) {
-    places::of(name).for_each(|(_, place)| place.complete(place.submitted()));
+    places::of(name).for_each(|(_, place)| place.counts().complete_all());
 }
 
 /// How many streams have work that is not known to be done. Nobody gives any meanwhile: the gate is closed.
 pub(crate) fn busy() -> usize {
-    places::used().filter(|(_, place)| place.is_busy()).count()
+    places::used().filter(|(_, place)| place.counts().is_busy()).count()
 }
 
 /// Calls of functions of which nobody knows whether they give work.
@@ -371,26 +447,26 @@ pub(crate) fn given() -> u64 {
 /// Streams with work that is not known to be done, by name and with their contexts, as far as other threads can name
 /// them; 0 is a context's default stream.
 pub(crate) fn busy_streams() -> Vec<(usize, usize)> {
-    places::used().filter(|(_, place)| place.is_busy()).filter_map(|(_, place)| place.named()).collect()
+    places::used().filter(|(_, place)| place.counts().is_busy()).filter_map(|(_, place)| place.named()).collect()
 }
 
 /// How many pieces of work are not known to be done. The gate is closed.
 pub(crate) fn lost() -> u64 {
-    places::used().map(|(_, place)| place.open()).sum()
+    places::used().map(|(_, place)| place.counts().open()).sum()
 }
 
 /// All work is gone. What was not done was lost by the recovery of this number, 0 for one that has lost nothing. The
 /// gate is closed.
 pub(crate) fn lose(recovery: u64) {
-    let is_done = |place: usize, number| places::at(place).has_come_to(number);
+    let is_done = |place: usize, mark: &Mark| places::at(place).counts().has_come_to(mark);
     let is_any = KEPT.work.with(|work| work.events.lose(recovery, is_done));
     let mut is_doubt = is_any || is_doubt();
-    for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.is_busy()) {
+    for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.counts().is_busy()) {
         place.lose(recovery);
         is_doubt = true;
     }
     for (_, place) in places::used() {
-        place.complete(place.submitted());
+        place.counts().complete_all();
     }
     IS_DOUBT.store(is_doubt, Ordering::Release);
 }

@@ -190,7 +190,7 @@ pub(crate) fn hand_out(
 /// One call of a private function by the program.
 fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
     if recovery::is_armed() {
-        recovery::through(&cuGetExportTable::FUNCTION, &Subject::default(), &mut |_| call())
+        recovery::through(&cuGetExportTable::FUNCTION, &Subject::default(), None, &mut |_| call())
     } else {
         call()
     }

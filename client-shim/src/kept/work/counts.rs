@@ -1,0 +1,307 @@
+//! How much work a stream was given, and how far it is known to have come, counted by each thread for itself.
+//!
+//! A thread that gives a stream work has a lane there: numbers that it alone writes, without a barrier. Another one that
+//! reads them may see less than there is, and what it does not see it says nothing of. It never sees too much: that a
+//! call has come back is written after it has. The first threads have lanes of their own, by their seats at the gate
+//! (`cuda::gate`), of which no two threads have one at a time; all others, and a thread without a seat, share the
+//! last one, whose numbers are changed by locked instructions.
+//!
+//! How far work had come at some time is a [`Mark`], with a number for each lane.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Threads that have a lane of their own.
+const OWNERS: usize = 3;
+/// The lane that all others share.
+const COMMON: usize = OWNERS;
+const LANES: usize = OWNERS + 1;
+/// One call on its way, in [`Lane::given`].
+const ON_ITS_WAY: u64 = 1 << 48;
+/// In a seat's place: no thread has the lane yet.
+const NOBODY: u32 = 0;
+
+/// How far a stream's work had come at some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark([u64; LANES]);
+
+/// A piece of work that is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    lane: usize,
+    number: u64,
+    /// Up to which piece of its lane its success is one of the stream if it waits.
+    waits_for: u64,
+}
+
+#[derive(Debug)]
+struct Lane {
+    /// Its thread's seat.
+    owner: AtomicU32,
+    /// How many pieces of work there were, and, from [`ON_ITS_WAY`] on, how many calls with one are in the driver.
+    given: AtomicU64,
+    /// Of the common lane: up to which piece of work all calls had come back.
+    settled: AtomicU64,
+    completed: AtomicU64,
+}
+
+/// A stream's numbers.
+#[derive(Debug)]
+pub(super) struct Counts([Lane; LANES]);
+
+impl Lane {
+    const fn new() -> Self {
+        Self {
+            owner: AtomicU32::new(NOBODY),
+            given: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        }
+    }
+
+    fn submitted(&self) -> u64 {
+        self.given.load(Ordering::Acquire) % ON_ITS_WAY
+    }
+
+    fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Acquire)
+    }
+}
+
+impl Counts {
+    pub(super) const fn none() -> Self {
+        Self([const { Lane::new() }; LANES])
+    }
+
+    /// The lane of the thread with this seat.
+    #[inline(always)]
+    fn lane(&self, seat: u32) -> usize {
+        if seat != NOBODY && self.0[0].owner.load(Ordering::Relaxed) == seat { 0 } else { self.other_lane(seat) }
+    }
+
+    #[inline(never)]
+    fn other_lane(&self, seat: u32) -> usize {
+        let owned = &self.0[..OWNERS];
+        if seat == NOBODY {
+            return COMMON;
+        }
+        if let Some(own) = owned.iter().position(|lane| lane.owner.load(Ordering::Relaxed) == seat) {
+            return own;
+        }
+        let claimed = owned
+            .iter()
+            .position(|lane| lane.owner.compare_exchange(NOBODY, seat, Ordering::AcqRel, Ordering::Acquire).is_ok());
+        claimed.unwrap_or(COMMON)
+    }
+
+    /// A call with another piece of work begins, on the thread with this seat. It has no other one on its way here.
+    #[inline(always)]
+    pub(super) fn give(&self, seat: u32) -> Given {
+        let lane = self.lane(seat);
+        if lane == COMMON {
+            return self.give_in_common();
+        }
+        let given = &self.0[lane].given;
+        let before = given.load(Ordering::Relaxed);
+        given.store(before + ON_ITS_WAY + 1, Ordering::Release);
+        Given { lane, number: before + 1, waits_for: before + 1 }
+    }
+
+    #[inline(never)]
+    fn give_in_common(&self) -> Given {
+        let lane = &self.0[COMMON];
+        let before = lane.given.fetch_add(ON_ITS_WAY + 1, Ordering::AcqRel);
+        let number = before % ON_ITS_WAY + 1;
+        let waits_for = if before < ON_ITS_WAY { number } else { lane.settled.load(Ordering::Acquire) };
+        Given { lane: COMMON, number, waits_for }
+    }
+
+    /// It has come back. What the driver has refused is no work, unless more has come after it.
+    #[inline(always)]
+    pub(super) fn came_back(&self, piece: Given, is_given: bool) {
+        if piece.lane == COMMON {
+            self.came_back_in_common(piece.number, is_given);
+        } else {
+            let now = piece.number - u64::from(!is_given);
+            self.0[piece.lane].given.store(now, Ordering::Release);
+        }
+    }
+
+    #[inline(never)]
+    fn came_back_in_common(&self, number: u64, is_given: bool) {
+        let lane = &self.0[COMMON];
+        let next = |now: u64| now - ON_ITS_WAY - u64::from(!is_given && now % ON_ITS_WAY == number);
+        let before = lane.given.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(next(now)));
+        let now = before.map_or(0, next);
+        if now < ON_ITS_WAY {
+            lane.settled.fetch_max(now, Ordering::AcqRel);
+        }
+    }
+
+    /// Up to which pieces of work the stream has them for sure.
+    #[inline(always)]
+    pub(super) fn settled(&self) -> Mark {
+        let mut mark = [0; LANES];
+        for (at, lane) in self.0.iter().enumerate() {
+            let given = lane.given.load(Ordering::Acquire);
+            mark[at] = if given < ON_ITS_WAY {
+                given
+            } else if at == COMMON {
+                lane.settled.load(Ordering::Acquire)
+            } else {
+                // Its thread has one call on its way.
+                given % ON_ITS_WAY - 1
+            };
+        }
+        Mark(mark)
+    }
+
+    /// The same, and the piece itself, if it ends before its call does.
+    pub(super) fn settled_with(&self, piece: Given) -> Mark {
+        let mut mark = self.settled();
+        mark.0[piece.lane] = piece.waits_for;
+        mark
+    }
+
+    /// It is known to have come so far.
+    #[inline(always)]
+    pub(super) fn complete(&self, mark: &Mark) {
+        for (lane, number) in self.0.iter().zip(mark.0) {
+            // Nearly always that is known already.
+            if lane.completed() < number {
+                lane.completed.fetch_max(number, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Whether it is known to have come so far.
+    pub(super) fn has_come_to(&self, mark: &Mark) -> bool {
+        self.0.iter().zip(mark.0).all(|(lane, number)| lane.completed() >= number)
+    }
+
+    /// All of it is done or gone. Nobody gives any meanwhile.
+    pub(super) fn complete_all(&self) {
+        for lane in &self.0 {
+            lane.completed.fetch_max(lane.submitted(), Ordering::AcqRel);
+        }
+    }
+
+    /// Whether there ever was work.
+    pub(super) fn is_any(&self) -> bool {
+        self.0.iter().any(|lane| lane.submitted() > 0)
+    }
+
+    /// How many pieces of work there were.
+    pub(super) fn submitted(&self) -> u64 {
+        self.0.iter().map(Lane::submitted).sum()
+    }
+
+    /// How many pieces of work are not known to be done.
+    pub(super) fn open(&self) -> u64 {
+        self.0.iter().map(|lane| lane.submitted().saturating_sub(lane.completed())).sum()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.open() > 0
+    }
+
+    pub(super) fn is_on_its_way(&self) -> bool {
+        self.0.iter().any(|lane| lane.given.load(Ordering::Acquire) >= ON_ITS_WAY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicU64, Ordering},
+        thread,
+    };
+
+    use super::{Counts, LANES, OWNERS};
+
+    const PIECES: u64 = 3000;
+
+    #[test]
+    fn a_wait_says_nothing_of_work_whose_call_was_on_its_way() {
+        // By threads with lanes of their own, and by such as share one.
+        for seats in [[1, 2, 3], [0, 0, 0]] {
+            let counts = Counts::none();
+            let first = counts.give(seats[0]);
+            assert_eq!(first.waits_for, 1);
+            counts.came_back(first, true);
+            // Another thread has a number and is not in the driver yet.
+            let slow = counts.give(seats[1]);
+            let quick = counts.give(seats[2]);
+            let waited = counts.settled_with(quick);
+            counts.came_back(quick, true);
+            counts.complete(&waited);
+            assert!(counts.is_busy(), "a copy that waits now does not wait for the second");
+            assert!(counts.is_on_its_way() && !counts.has_come_to(&counts.settled_with(slow)));
+            counts.came_back(slow, true);
+            assert_eq!(counts.0.iter().map(super::Lane::submitted).sum::<u64>(), 3);
+            assert!(!counts.is_on_its_way() && counts.is_busy());
+            counts.complete(&counts.settled());
+            assert!(!counts.is_busy() && counts.has_come_to(&counts.settled()));
+        }
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_no_work_unless_more_came_after_it() {
+        for seat in [0, 7] {
+            let counts = Counts::none();
+            let refused = counts.give(seat);
+            counts.came_back(refused, false);
+            assert!(!counts.is_any() && !counts.is_busy());
+        }
+        let counts = Counts::none();
+        let [refused, given] = [0; 2].map(|seat| counts.give(seat));
+        counts.came_back(refused, false);
+        counts.came_back(given, true);
+        assert_eq!((counts.open(), counts.is_on_its_way()), (2, false));
+    }
+
+    #[test]
+    fn a_lane_is_one_threads_and_all_others_share_the_last() {
+        let counts = Counts::none();
+        let lanes: Vec<usize> = (1..=5).map(|seat| counts.give(seat).lane).collect();
+        assert_eq!(lanes, [0, 1, 2, OWNERS, OWNERS]);
+        assert_eq!(counts.give(0).lane, LANES - 1);
+        // A thread with the seat of one that has ended goes on with its numbers.
+        let other = Counts::none();
+        let before = other.give(9);
+        other.came_back(before, true);
+        other.complete(&other.settled());
+        assert_eq!((other.give(9).number, other.open()), (2, 1));
+    }
+
+    /// What a wait may complete is what was given before it began; here a counter that a thread raises in the driver.
+    #[test]
+    fn beside_others_a_wait_never_says_that_work_is_done_which_it_did_not_wait_for() {
+        static GIVEN: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let counts: &'static Counts = Box::leak(Box::new(Counts::none()));
+        let givers: Vec<_> = (0..GIVEN.len())
+            .map(|thread| {
+                thread::spawn(move || {
+                    for number in 1..=PIECES {
+                        let piece = counts.give(u32::try_from(thread).unwrap());
+                        GIVEN[thread].store(number, Ordering::Release);
+                        counts.came_back(piece, true);
+                    }
+                })
+            })
+            .collect();
+        let waiter = thread::spawn(move || {
+            while !IS_OVER.load(Ordering::Acquire) {
+                let mark = counts.settled();
+                let in_driver: u64 = GIVEN.iter().map(|given| given.load(Ordering::Acquire)).sum();
+                assert!(mark.0.iter().sum::<u64>() <= in_driver);
+                counts.complete(&mark);
+            }
+        });
+        givers.into_iter().for_each(|giver| giver.join().unwrap());
+        IS_OVER.store(true, Ordering::Release);
+        waiter.join().unwrap();
+        counts.complete(&counts.settled());
+        assert_eq!((counts.open(), counts.settled().0.iter().sum()), (0, PIECES * GIVEN.len() as u64));
+    }
+}
