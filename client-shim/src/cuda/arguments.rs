@@ -42,6 +42,7 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// With one more argument.
+    #[inline(always)]
     pub(crate) fn with<T: Argument>(mut self, argument: T) -> Self {
         argument.describe(&mut self);
         self

@@ -2,7 +2,7 @@
 //!
 //! A copy of the driver knows nothing of the stacks that the one before it had. So they are noted here, by name, and put
 //! on the new copy's when a thread comes in again.
-#![expect(unsafe_code, reason = "calls the driver")]
+#![expect(unsafe_code, reason = "calls the driver, and finds what is the thread's own without the loader")]
 
 use std::cell::{Cell, RefCell};
 
@@ -43,6 +43,55 @@ thread_local! {
     static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
+std::arch::global_asm!(
+    ".pushsection .tbss.mps_shim_here,\"awT\",@nobits",
+    ".globl mps_shim_here",
+    ".hidden mps_shim_here",
+    ".type mps_shim_here, @object",
+    ".size mps_shim_here, 8",
+    ".p2align 3",
+    "mps_shim_here:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// Where this thread's [`HERE`] is, or null before anybody has looked. A library that is preloaded may have a few words at
+/// a place that the loader fixes for all threads, which is found by two instructions; the compiler asks the loader
+/// each time.
+#[inline(always)]
+fn known() -> *const Here {
+    let here: *const Here;
+    // SAFETY: reads the thread's own word, of which only `here` below changes anything.
+    unsafe {
+        std::arch::asm!(
+            "mov {here}, qword ptr [rip + mps_shim_here@GOTTPOFF]",
+            "mov {here}, qword ptr fs:[{here}]",
+            here = out(reg) here,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    here
+}
+
+/// The same where nobody has looked yet.
+#[cold]
+fn found() -> *const Here {
+    HERE.with(|here| {
+        let here = std::ptr::from_ref(here);
+        // SAFETY: writes the thread's own word.
+        unsafe {
+            std::arch::asm!(
+                "mov {place}, qword ptr [rip + mps_shim_here@GOTTPOFF]",
+                "mov qword ptr fs:[{place}], {here}",
+                place = out(reg) _,
+                here = in(reg) here,
+                options(nostack, preserves_flags)
+            );
+        }
+        here
+    })
+}
+
 /// A thread that has a seat at the gate, and gives it back at its end.
 struct Seated;
 
@@ -55,7 +104,10 @@ impl Drop for Seated {
 /// What is known of this thread.
 #[inline(always)]
 pub(crate) fn here<T>(work: impl FnOnce(&Here) -> T) -> T {
-    HERE.with(work)
+    let known = known();
+    let here = if known.is_null() { found() } else { known };
+    // SAFETY: it has no end of its own, so it lives as long as its thread, which is this one.
+    work(unsafe { &*here })
 }
 
 /// Works on the stack. A thread that is ending has none.

@@ -112,7 +112,14 @@ impl Function {
     }
 
     /// The driver's own function for a call of it, which loads the driver if need be; `None` if there is no driver.
+    #[inline(always)]
     pub(crate) fn driver_for_call(&self) -> Option<NonNull<c_void>> {
+        let known = self.driver.load(Ordering::Acquire);
+        if known.addr() > MISSING.addr() { NonNull::new(known) } else { self.driver_for_first_call() }
+    }
+
+    #[cold]
+    fn driver_for_first_call(&self) -> Option<NonNull<c_void>> {
         self.driver().or_else(|| self.known_after(library::in_driver_loaded_now(self)?))
     }
 
