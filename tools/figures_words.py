@@ -40,6 +40,13 @@ SUITES = {
         "compares all its values with its own undisturbed run. The report has the whole table, and what each word "
         "means is in the header of `integration/gpu/programs.py`.",
     ),
+    "cost": (
+        "Price of being ready",
+        "`integration/gpu/run --suite cost`: what a call costs that programs make all the time, without MPS: the least "
+        "time of one in 12 batches of 512, and its instructions in the process, in rounds with each way in turn. "
+        "*More* is against the run without the library in the same round. `state` is `MPS_SHIM_KEEP=state`, "
+        "`in-place` that with `MPS_SHIM_REPLAY=in-place`, `in-place before` the same with an earlier library.",
+    ),
     "door": (
         "Pipe directory",
         "`integration/gpu/run --suite door`: real servers and clients of three users, in pipe directories that were"
@@ -129,6 +136,10 @@ FIGURES = {
         "others faults, busy": "The same for a program with all belongings, and with work on its way.",
         "others faults, all": "The same for an idle program with all belongings, again and again in one process.",
         "pytorch": "PyTorch with a captured graph and pinned memory beside a culprit.",
+    },
+    "cost": {
+        "driver": "Functions of the driver, called as cudart calls them.",
+        "runtime": "The same through cudart.",
     },
     "door": {
         "users missing": "Clients of three users, each with a server of its own; the directory was not there.",

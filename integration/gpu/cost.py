@@ -1,0 +1,102 @@
+"""What a call costs that programs make all the time, with and without the preload library, on a real GPU.
+
+Runs of `mps-cost` in rounds, one for each way in each round, so that whatever else the machine does is in all of them;
+what a way costs more is told round by round against the run without the library. With `--before LIBRARY` another build
+of the library is one of the ways.
+"""
+
+import json
+import os
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+
+from bench import Failed
+from figures import spread
+
+PROGRAMS = ["mps-cost"]
+# Seconds that one run may take.
+PATIENCE = 60
+WITHOUT = "without the library"
+
+
+def ways(library, before):
+    """Each with the environment that makes it."""
+    replayed = {"MPS_SHIM_KEEP": "state", "MPS_SHIM_REPLAY": "in-place"}
+    found = {
+        WITHOUT: {},
+        "library alone": {"LD_PRELOAD": str(library)},
+        "state": {"LD_PRELOAD": str(library), "MPS_SHIM_KEEP": "state"},
+        "in-place": {"LD_PRELOAD": str(library), **replayed},
+    }
+    if before:
+        found["in-place before"] = {"LD_PRELOAD": str(before), **replayed}
+    return found
+
+
+def runtime_library():
+    """The path of a cudart of this machine; of several the newest."""
+    site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    folders = [*site.glob("*/lib"), *Path("/usr/local").glob("cuda*/lib64"), *Path("/usr/local").glob("cuda*/targets/*/lib")]
+    found = [path for folder in folders for path in folder.glob("libcudart.so.1?")]
+    return max(found, key=lambda path: path.name, default=None)
+
+
+def once(ours, environment, arguments):
+    surroundings = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": "/nowhere", **environment}
+    program = [str(ours.root / "mps-cost"), *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, env=surroundings, timeout=PATIENCE)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode != 0:
+        raise Failed(f"status {done.returncode}: {lines[-1:]} {done.stderr[-300:]}")
+    return {line["call"]: line for line in lines if line["event"] == "cost"}
+
+
+def rounds(ours, chosen, arguments, seconds):
+    """As many rounds as begin in this time, and two at least."""
+    begun, found = time.monotonic(), []
+    while len(found) < 2 or time.monotonic() - begun < seconds:
+        found.append({way: once(ours, environment, arguments) for way, environment in chosen.items()})
+    return found
+
+
+def told(found):
+    """Of each call what it takes without the library, and what each way takes more."""
+    result = {}
+    for call in found[0][WITHOUT]:
+        plain = [run[WITHOUT][call] for run in found]
+        kinds = {"ns": lambda line: line["ns"]}
+        if "least" in plain[0]["instructions"]:
+            kinds["instructions"] = lambda line: line["instructions"]["least"]
+        own = {f"{WITHOUT}, {kind}": spread([value(line) for line in plain]) for kind, value in kinds.items()}
+        for way in (way for way in found[0] if way != WITHOUT):
+            for kind, value in kinds.items():
+                more = [value(run[way][call]) - value(run[WITHOUT][call]) for run in found]
+                own[f"{way}, more, {kind}"] = spread(more)
+        if "skipped" in plain[0]["instructions"]:
+            own["instructions"] = f"Skipped({plain[0]['instructions']['skipped']})"
+        result[call] = own
+    return result
+
+
+def driver(ours, library, before, seconds):
+    """Calls of the driver."""
+    return told(rounds(ours, ways(library, before), ["--steps", "3"], seconds))
+
+
+def runtime(ours, library, before, seconds):
+    """The same through cudart."""
+    name = runtime_library()
+    if name is None:
+        return {"Skipped": "there is no cudart"}
+    return told(rounds(ours, ways(library, before), ["--steps", "3", "--runtime", str(name)], seconds))
+
+
+def works(ours, library, quick, before):
+    """What is run; three minutes in all."""
+    seconds = 5 if quick else 75
+    return {
+        "driver": lambda: driver(ours, library, before, seconds),
+        "runtime": lambda: runtime(ours, library, before, seconds),
+    }
