@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// The preload library, in the profile that users build.
 const LIBRARY: &str = "../shim/libmps_client_shim.so";
+/// The program that makes calls, and the simulated driver.
+const COST: &str = "mps-cost";
+const DRIVER: &str = "deps/libcuda.so";
 const BUILD_CONTROL: &str = "cargo build --release -p remps-controld";
 const BUILD_OURS: &str = "cargo build --release -p integration";
 const BUILD_LIBRARY: &str = "cargo rustc --profile shim -p remps-client-shim --crate-type cdylib";
@@ -21,6 +24,10 @@ pub(super) struct Programs {
     others: [PathBuf; 3],
     /// The preload library.
     pub(super) library: PathBuf,
+    /// The program that makes calls.
+    pub(super) cost: PathBuf,
+    /// The simulated driver.
+    pub(super) driver: PathBuf,
 }
 
 impl Programs {
@@ -36,6 +43,8 @@ impl Programs {
             control: existing(CONTROL, BUILD_CONTROL)?,
             others: [existing(SERVER, BUILD_OURS)?, existing(CLIENT, BUILD_OURS)?, existing(VAULT_CLIENT, BUILD_OURS)?],
             library: existing(LIBRARY, BUILD_LIBRARY)?,
+            cost: existing(COST, BUILD_OURS)?,
+            driver: existing(DRIVER, BUILD_OURS)?,
         })
     }
 

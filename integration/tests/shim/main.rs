@@ -2,6 +2,7 @@
 
 mod checker;
 mod contexts;
+mod cost;
 mod gpu;
 mod ipc;
 mod memory;

@@ -131,7 +131,7 @@ impl State {
 
     /// All that a passer has stored is seen.
     fn see(&mut self, at: usize) {
-        if let Some(last) = self.buffers[at].drain(..).last() {
+        if let Some(last) = self.buffers[at].drain(..).next_back() {
             self.inside[at] = last;
         }
     }

@@ -1,0 +1,71 @@
+//! What the library adds to a call, in instructions: they are counted one by one and are the same on every machine. What
+//! that is in time is for the benchmark to say, here and on a GPU.
+
+use integration::lab::LIMIT;
+use integration::lab::process::run;
+use integration::shim;
+use integration::sim::Sim;
+use integration::under_test::{Skipped, Subject, once};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// How many instructions more a call may run with `MPS_SHIM_REPLAY=in-place` than without the library: with the one that
+/// is released, and with a build for debugging. What the simulated driver does varies by about a hundred.
+const MOST: [(&str, u64, u64); 6] = [
+    ("launch", 350, 2000),
+    ("record", 650, 4800),
+    ("event query", 550, 4700),
+    ("query", 180, 3000),
+    ("copy", 350, 1500),
+    ("current context", 80, 1000),
+];
+/// Calls for which the simulated driver runs the same instructions each time.
+const STEADY: [&str; 3] = ["event query", "query", "current context"];
+
+/// The instructions of each kind of call; why they cannot be counted here.
+fn counted(sim: &Sim, prepare: impl FnOnce(&mut Command)) -> Result<BTreeMap<String, u64>, Skipped> {
+    let mut command = sim.command("mps-cost", &["--batches", "1", "--calls", "16", "--steps", "5"]);
+    prepare(&mut command);
+    let finished = run(&mut command, b"", LIMIT).expect("it runs");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let output = finished.stdout_text();
+    let lines = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let found = lines.filter(|line| line["event"] == "cost").map(|line| {
+        let call = line["call"].as_str().expect("it has a name").to_owned();
+        if let Some(reason) = line["instructions"]["skipped"].as_str() {
+            return Err(Skipped(reason.to_owned()));
+        }
+        Ok((call, line["instructions"]["least"].as_u64().expect("a number")))
+    });
+    found.collect()
+}
+
+fn compared(subject: &Subject) -> Result<(), Skipped> {
+    let sim = Sim::new(subject, &[]);
+    let plain = counted(&sim, |_| {})?;
+    let alone = counted(&sim, |command| {
+        command.env("LD_PRELOAD", shim::library());
+    })?;
+    for call in STEADY {
+        assert_eq!(alone[call], plain[call], "{call}: with nothing asked for the library is not in the way");
+    }
+    let ready = counted(&sim, |command| {
+        command.env("LD_PRELOAD", shim::library()).env("MPS_SHIM_KEEP", "state").env("MPS_SHIM_REPLAY", "in-place");
+    })?;
+    let is_released = std::env::var_os("MPS_SHIM_UNDER_TEST").is_some();
+    for (call, released, debug) in MOST {
+        let (more, most) = (ready[call].saturating_sub(plain[call]), if is_released { released } else { debug });
+        assert!(more <= most, "{call}: {more} instructions more, and not {most} at most");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_call_is_not_in_the_way_of_a_program_that_asks_for_nothing_and_costs_few_instructions_where_it_is_recovered() {
+    once(|subject| {
+        if let Err(skipped) = compared(subject) {
+            skipped.report();
+        }
+    });
+}
