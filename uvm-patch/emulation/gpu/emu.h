@@ -6,7 +6,7 @@
  * nvidia-uvm.ko needs to start and to take a fault from its packet to the replay.
  *
  * Units of the emulation:
- *   emu_rm.c     what nvidia.ko does: sessions, memory, channels, retained user channels
+ *   emu_rm.c     the module; emu_rm_*.c: what nvidia.ko does: the device, address spaces, memory, channels, buffers
  *   emu_host.c   what the GPU's host does: runs pushbuffers (methods of clc46f.h, clc5b5.h and their successors)
  *   emu_walk.c   what the MMU does for an access: page tables, TLB
  *   emu_mmu.c    what it does without: reports faults, replays, cancels
@@ -134,8 +134,10 @@ struct emu {
 
 extern struct emu emu;
 
-/* emu_rm.c */
+/* emu_rm_memory.c */
 void *emu_rm_ptr(u64 gpu_va, size_t size);
+
+/* emu_rm_channel.c */
 struct emu_user_channel *emu_user_channel(u32 handle);
 
 /* emu_host.c */

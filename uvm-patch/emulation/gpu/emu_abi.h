@@ -7,6 +7,7 @@
 #include <linux/types.h>
 
 #define EMU_TSGS	16u
+#define EMU_UUID	"emulated-gpu-0\0\1"
 
 /* hChannel of a client's channel: time-slice group, engine, subcontext. */
 #define EMU_CHANNEL(tsg, ce, ve)	(((tsg) << 16) | ((ce) << 8) | (ve))

@@ -9,7 +9,7 @@
 #include "order.h"
 #include "uvm_mps_test.h"
 
-static const NvProcessorUuid uuid = { { 'e', 'm', 'u', 'l', 'a', 't', 'e', 'd', '-', 'g', 'p', 'u', '-', '0', 0, 1 } };
+static const NvProcessorUuid uuid = { { EMU_UUID } };
 
 /* errno, or the driver's status negated. */
 #define UVM(fd, cmd, params) (ioctl(fd, cmd, &(params)) ? errno : -(int)(params).rmStatus)
