@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An emulated GPU of the generation that the module's parameter names, under a
+ * Emulated GPUs of the generation that the module's parameter names, under a
  * stand-in for nvidia.ko: as much of the resource manager's interface, of the
  * host and copy-engine methods, of the MMU and of the fault buffers as the real
  * nvidia-uvm.ko needs to start and to take a fault from its packet to the replay.
@@ -11,7 +11,7 @@
  *   emu_walk.c   what the MMU does for an access: page tables, TLB
  *   emu_mmu.c    what it does without: reports faults, replays, cancels
  *   kind.h       what differs between the generations
- *   emu_test.c   what a CUDA program does: accesses, through /dev/emu-gpu
+ *   emu_test.c   what a CUDA program does: accesses, through /dev/emu-gpu0 and /dev/emu-gpu1
  */
 #ifndef EMU_H
 #define EMU_H
@@ -33,17 +33,21 @@
 #define EMU_PACKET	32u		/* bytes of a fault packet */
 #define EMU_SUBCONTEXTS	64u
 
-/* Memory that the resource manager maps into its own address space. */
+struct emu_gpu;
+
+/* Memory that the resource manager maps into its own address space; another GPU's may be mapped, too. */
 struct emu_mem {
 	struct list_head node;
 	u64 gpu_va;
 	size_t size;
 	void *cpu;
+	bool borrowed;
 };
 
 /* A GPU address space: UVM's own, or a client's. */
 struct emu_space {
 	struct list_head node;
+	struct emu_gpu *gpu;
 	u64 pdb;		/* physical */
 	bool pdb_vid;
 	bool pdb_set;
@@ -52,6 +56,7 @@ struct emu_space {
 /* A channel of UVM's own. */
 struct emu_channel {
 	struct list_head node;
+	struct emu_gpu *gpu;
 	u32 id;
 	u32 entries;
 	u64 *gpfifo;
@@ -69,6 +74,7 @@ struct emu_channel {
 /* A channel of a client: what RetainChannel describes. */
 struct emu_user_channel {
 	struct list_head node;
+	struct emu_gpu *gpu;
 	struct emu_space *space;
 	u32 handle;		/* hChannel: see EMU_CHANNEL */
 	u32 chid;
@@ -81,6 +87,7 @@ struct emu_user_channel {
 /* One access of a client's program, or a program that repeats it for a while. */
 struct emu_access {
 	struct list_head node;
+	struct emu_gpu *gpu;
 	struct emu_space *space;
 	u32 handle;
 	u64 va;
@@ -102,9 +109,9 @@ struct emu_access {
 #define EMU_CHRAM_ENGINE	(1u << 5)
 #define EMU_CHRAM_GO_ON		(1u << 0)
 
-struct emu {
-	const struct emu_kind *kind;
-	struct mutex lock;	/* everything but the fault buffer's registers */
+struct emu_gpu {
+	NvProcessorUuid uuid;
+	struct pci_dev *pci;
 	struct list_head mems, spaces, channels, user_channels, accesses;
 	u8 *vidmem;
 	u64 next_va;
@@ -114,11 +121,6 @@ struct emu {
 	bool paused;		/* repeating programs wait, and so do interrupts */
 	enum { EMU_RUNS, EMU_STOPS_AT_SINK, EMU_STOPPED } stall;
 	UvmPmaStatistics pma;
-	uvmEventIsrTopHalf_t isr;
-	bool have_isr;
-	struct task_struct *thread;
-	struct pci_dev *pci;
-	NvProcessorUuid uuid;
 
 	bool overflow;		/* a fault found no room: none is delivered until UVM has cleared it */
 	u32 fb_get, fb_put, fb_info, intr, intr_set, intr_clear, prefetch;
@@ -132,16 +134,28 @@ struct emu {
 	struct emu_status status;
 };
 
+struct emu {
+	const struct emu_kind *kind;
+	struct mutex lock;	/* everything but the fault buffers' registers */
+	uvmEventIsrTopHalf_t isr;
+	bool have_isr;
+	struct task_struct *thread;
+	struct emu_gpu gpus[EMU_GPUS];
+};
+
 extern struct emu emu;
 
+/* emu_rm_device.c: NULL if there is none of this number. */
+struct emu_gpu *emu_gpu_of(const NvProcessorUuid *uuid);
+
 /* emu_rm_memory.c */
-void *emu_rm_ptr(u64 gpu_va, size_t size);
+void *emu_rm_ptr(struct emu_gpu *gpu, u64 gpu_va, size_t size);
 
 /* emu_rm_channel.c */
-struct emu_user_channel *emu_user_channel(u32 handle);
+struct emu_user_channel *emu_user_channel(struct emu_gpu *gpu, u32 handle);
 
 /* emu_host.c */
-bool emu_run_channels(void);
+bool emu_run_channels(struct emu_gpu *gpu);
 
 /* emu_walk.c */
 /* Where an address leads. */
@@ -153,22 +167,22 @@ struct emu_page {
 /* What a walk says of a fault: its type plus one, as type 0 is a fault, too. */
 #define EMU_FAULT(field)	(emu.kind->field + 1)
 
-void *emu_phys_ptr(bool vid, u64 addr);
-void *emu_page_ptr(const struct emu_page *page, u64 va);
+void *emu_phys_ptr(struct emu_gpu *gpu, bool vid, u64 addr);
+void *emu_page_ptr(struct emu_gpu *gpu, const struct emu_page *page, u64 va);
 u64 emu_make_pte(u64 phys, bool read_only);
 u32 emu_walk(struct emu_space *space, u64 va, u32 type, struct emu_page *page);
 u32 emu_translate(struct emu_space *space, u64 va, u32 type, struct emu_page *page);
-void emu_tlb_invalidate(u64 pdb, bool vid, u32 level, u64 va, u32 log2_size);
+void emu_tlb_invalidate(struct emu_gpu *gpu, u64 pdb, bool vid, u32 level, u64 va, u32 log2_size);
 void emu_tlb_forget(const struct emu_space *space);
 
 /* emu_mmu.c */
 void emu_try(struct emu_access *access);
-void emu_replay(void);
-void emu_cancel_va(u64 pdb, u64 va);
-void emu_cancel_instance(u64 instance);
-void emu_clear_faulted(u32 chid, bool host);
-void emu_report_fault(const void *packet);
-bool emu_interrupt(void);
+void emu_replay(struct emu_gpu *gpu);
+void emu_cancel_va(struct emu_gpu *gpu, u64 pdb, u64 va);
+void emu_cancel_instance(struct emu_gpu *gpu, u64 instance);
+void emu_clear_faulted(struct emu_gpu *gpu, u32 chid, bool host);
+void emu_report_fault(struct emu_gpu *gpu, const void *packet);
+bool emu_interrupt(struct emu_gpu *gpu);
 void emu_finish(struct emu_access *access, u32 result);
 
 /* emu_test.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* /dev/emu-gpu: how the test program makes the emulated GPU do things. */
+/* /dev/emu-gpu0 and /dev/emu-gpu1: how the test program makes the emulated GPUs do things. */
 #ifndef EMU_ABI_H
 #define EMU_ABI_H
 
@@ -7,7 +7,8 @@
 #include <linux/types.h>
 
 #define EMU_TSGS	16u
-#define EMU_UUID	"emulated-gpu-0\0\1"
+#define EMU_GPUS	2u
+#define EMU_UUID(n)	"emulated-gpu-" #n "\0\1"
 
 /* hChannel of a client's channel: time-slice group, engine, subcontext. */
 #define EMU_CHANNEL(tsg, ce, ve)	(((tsg) << 16) | ((ce) << 8) | (ve))

@@ -10,22 +10,22 @@
 #define LAUNCH_SCRUB	(1u << 23)	/* from Hopper on: whole pages of video memory, by another unit */
 
 /* Where a copy engine's address points; NULL stops the transfer. */
-static void *ce_ptr(bool physical, u32 mode, u64 addr, size_t size)
+static void *ce_ptr(struct emu_gpu *gpu, bool physical, u32 mode, u64 addr, size_t size)
 {
 	struct emu_space *space;
 	struct emu_page page;
 	void *p;
 
 	if (physical)
-		return emu_phys_ptr((mode & 3) == 0, addr);
-	p = emu_rm_ptr(addr, size);
+		return emu_phys_ptr(gpu, (mode & 3) == 0, addr);
+	p = emu_rm_ptr(gpu, addr, size);
 	if (p)
 		return p;
-	/* UVM's own address space is the first that was made. */
-	space = list_last_entry(&emu.spaces, struct emu_space, node);
+	/* UVM's own address space is the first that was made on each. */
+	space = list_last_entry(&gpu->spaces, struct emu_space, node);
 	if (emu_translate(space, addr, EMU_READ, &page) != EMU_OK)
 		return NULL;
-	return emu_phys_ptr(page.aperture == 0, page.frame | (addr & 0xfff));
+	return emu_phys_ptr(gpu, page.aperture == 0, page.frame | (addr & 0xfff));
 }
 
 static void ce_fill(struct emu_channel *c, u8 *dst)
@@ -48,10 +48,10 @@ static bool stalls(struct emu_channel *c, const u8 *src)
 {
 	bool sparse = src ? c->length >= sizeof(u64) && *(u64 *)src == 1 << 3 : c->remap_a == 1 << 3;
 
-	if (!sparse || emu.stall == EMU_RUNS)
+	if (!sparse || c->gpu->stall == EMU_RUNS)
 		return false;
-	emu.stall = EMU_STOPPED;
-	emu.status.stopped = 1;
+	c->gpu->stall = EMU_STOPPED;
+	c->gpu->status.stopped = 1;
 	return true;
 }
 
@@ -63,8 +63,8 @@ static bool ce_launch(struct emu_channel *c, u32 launch)
 	size_t size = (size_t)c->length * element;
 
 	if (launch & 3) {
-		u8 *dst = ce_ptr(launch & (1 << 13), c->dst_mode, c->out, size);
-		u8 *src = fill ? NULL : ce_ptr(launch & (1 << 12), c->src_mode, c->in, size);
+		u8 *dst = ce_ptr(c->gpu, launch & (1 << 13), c->dst_mode, c->out, size);
+		u8 *src = fill ? NULL : ce_ptr(c->gpu, launch & (1 << 12), c->src_mode, c->in, size);
 
 		if (stalls(c, src))
 			return false;
@@ -78,7 +78,7 @@ static bool ce_launch(struct emu_channel *c, u32 launch)
 			ce_fill(c, dst);
 	}
 	if ((launch >> 3) & 3) {
-		u32 *sem = emu_rm_ptr(c->ce_sem_addr, 16);
+		u32 *sem = emu_rm_ptr(c->gpu, c->ce_sem_addr, 16);
 
 		if (!sem) {
 			pr_err("emu: channel %u: semaphore %llx unknown\n", c->id, c->ce_sem_addr);
@@ -106,17 +106,17 @@ static void mem_op(struct emu_channel *c)
 		return;
 	switch (replay) {
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_NONE:
-		emu.status.invalidates++;
-		emu_tlb_invalidate(pdb, !((c->mem_op[2] >> 10) & 3), (c->mem_op[2] >> 7) & 7, va,
+		c->gpu->status.invalidates++;
+		emu_tlb_invalidate(c->gpu, pdb, !((c->mem_op[2] >> 10) & 3), (c->mem_op[2] >> 7) & 7, va,
 				   op == NVC46F_MEM_OP_D_OPERATION_MMU_TLB_INVALIDATE ? 64 :
 				   (c->mem_op[0] & 0x3f) + 12);
 		break;
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START:
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_START_ACK_ALL:
-		emu_replay();
+		emu_replay(c->gpu);
 		break;
 	case NVC46F_MEM_OP_C_TLB_INVALIDATE_REPLAY_CANCEL_VA_GLOBAL:
-		emu_cancel_va(pdb, va);
+		emu_cancel_va(c->gpu, pdb, va);
 		break;
 	default:
 		pr_err("emu: cancel of kind %u\n", replay);
@@ -127,7 +127,7 @@ static void mem_op(struct emu_channel *c)
 /* False: the semaphore does not have the value yet. */
 static bool semaphore(struct emu_channel *c, u32 execute)
 {
-	u32 *sem = emu_rm_ptr(c->sem_addr, 16);
+	u32 *sem = emu_rm_ptr(c->gpu, c->sem_addr, 16);
 
 	if (!sem) {
 		pr_err("emu: channel %u: host semaphore %llx unknown\n", c->id, c->sem_addr);
@@ -171,8 +171,8 @@ static bool host_method(struct emu_channel *c, u32 method, u32 data)
 	case NVC46F_SEM_EXECUTE:
 		return semaphore(c, data);
 	case NVC46F_CLEAR_FAULTED:
-		emu.status.clear_faulted++;
-		emu_clear_faulted(data & 0x7fffffff, !(data >> 31));	/* TYPE: PBDMA or ENG */
+		c->gpu->status.clear_faulted++;
+		emu_clear_faulted(c->gpu, data & 0x7fffffff, !(data >> 31));	/* TYPE: PBDMA or ENG */
 		return true;
 	default:
 		return true;	/* NOP, WFI, SET_OBJECT */
@@ -207,7 +207,7 @@ static void sw_method(struct emu_channel *c, u32 method, u32 data)
 		return;
 	c->cancel[(method - NVC076_FAULT_CANCEL_A) / 4] = data;
 	if (method == NVC076_FAULT_CANCEL_C)
-		emu_cancel_instance((u64)c->cancel[1] << 32 | (c->cancel[0] & ~0xfffu));
+		emu_cancel_instance(c->gpu, (u64)c->cancel[1] << 32 | (c->cancel[0] & ~0xfffu));
 }
 
 static bool method(struct emu_channel *c, u32 subchannel, u32 addr, u32 data)
@@ -273,7 +273,7 @@ static bool run_channel(struct emu_channel *c)
 				WRITE_ONCE(c->get, (c->get + 1) % c->entries);
 				continue;
 			}
-			c->pb = emu_rm_ptr(va, words * 4);
+			c->pb = emu_rm_ptr(c->gpu, va, words * 4);
 			if (!c->pb) {
 				pr_err("emu: channel %u: pushbuffer %llx unknown\n", c->id, va);
 				WRITE_ONCE(c->get, (c->get + 1) % c->entries);
@@ -285,12 +285,12 @@ static bool run_channel(struct emu_channel *c)
 }
 
 /* The caller holds emu.lock. */
-bool emu_run_channels(void)
+bool emu_run_channels(struct emu_gpu *gpu)
 {
 	struct emu_channel *channel;
 	bool busy = false;
 
-	list_for_each_entry(channel, &emu.channels, node)
+	list_for_each_entry(channel, &gpu->channels, node)
 		busy |= run_channel(channel);
 	return busy;
 }

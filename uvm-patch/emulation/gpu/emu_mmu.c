@@ -14,7 +14,7 @@
 void emu_finish(struct emu_access *access, u32 result)
 {
 	list_del(&access->node);
-	emu.status.running--;
+	access->gpu->status.running--;
 	access->result = result;
 	access->done_ns = ktime_get_ns();
 	if (access->done)
@@ -23,13 +23,13 @@ void emu_finish(struct emu_access *access, u32 result)
 		kfree(access);
 }
 
-static void kill_tsg(u32 tsg)
+static void kill_tsg(struct emu_gpu *gpu, u32 tsg)
 {
 	struct emu_access *access, *next;
 
-	emu.tsg_dead[tsg] = true;
-	emu.status.tsg_dead |= 1u << tsg;
-	list_for_each_entry_safe(access, next, &emu.accesses, node) {
+	gpu->tsg_dead[tsg] = true;
+	gpu->status.tsg_dead |= 1u << tsg;
+	list_for_each_entry_safe(access, next, &gpu->accesses, node) {
 		if (EMU_CHANNEL_TSG(access->handle) == tsg)
 			emu_finish(access, EMU_RC);
 	}
@@ -47,8 +47,8 @@ static struct emu_user_channel *reported_channel(const struct emu_access *access
 	struct emu_user_channel *channel;
 
 	if (by_hub(access))
-		return emu_user_channel(access->handle);
-	list_for_each_entry(channel, &emu.user_channels, node) {
+		return emu_user_channel(access->gpu, access->handle);
+	list_for_each_entry(channel, &access->gpu->user_channels, node) {
 		if (EMU_CHANNEL_TSG(channel->handle) == EMU_CHANNEL_TSG(access->handle) &&
 		    !EMU_CHANNEL_CE(channel->handle) && channel->bound)
 			return channel;
@@ -83,26 +83,27 @@ static void fill_packet(u32 *w, const struct emu_access *access, u64 instance, u
  * lost, and so is all that comes until UVM has made some and cleared the flag:
  * a replay brings it back.
  */
-static bool has_room(void)
+static bool has_room(struct emu_gpu *gpu)
 {
-	u32 get = READ_ONCE(emu.fb_get);
+	u32 get = READ_ONCE(gpu->fb_get);
 
-	if (get & OVERFLOW && cmpxchg(&emu.fb_get, get, get & PTR_MASK) == get && emu.overflow) {
-		emu.overflow = false;
-		WRITE_ONCE(emu.fb_put, emu.fb_put & PTR_MASK);
+	if (get & OVERFLOW && cmpxchg(&gpu->fb_get, get, get & PTR_MASK) == get && gpu->overflow) {
+		gpu->overflow = false;
+		WRITE_ONCE(gpu->fb_put, gpu->fb_put & PTR_MASK);
 	}
-	if (!emu.overflow && ((emu.fb_put & PTR_MASK) + 1) % EMU_FAULTS == (get & PTR_MASK)) {
-		emu.overflow = true;
-		emu.status.overflows++;
-		WRITE_ONCE(emu.fb_put, emu.fb_put | OVERFLOW);
+	if (!gpu->overflow && ((gpu->fb_put & PTR_MASK) + 1) % EMU_FAULTS == (get & PTR_MASK)) {
+		gpu->overflow = true;
+		gpu->status.overflows++;
+		WRITE_ONCE(gpu->fb_put, gpu->fb_put | OVERFLOW);
 	}
-	return !emu.overflow;
+	return !gpu->overflow;
 }
 
 /* Sends the packet if there is room. That of a copy engine or host is sent by the next tick else. */
 static void post(struct emu_access *access, u32 fault)
 {
 	struct emu_user_channel *channel = reported_channel(access);
+	struct emu_gpu *gpu = access->gpu;
 
 	if (!channel) {
 		emu_finish(access, EMU_RC);	/* The TSG is gone. */
@@ -111,25 +112,25 @@ static void post(struct emu_access *access, u32 fault)
 	access->state = EMU_FAULTED;
 	access->posted = false;
 	if (by_hub(access)) {
-		if (emu.shadow_count == EMU_FAULTS)
+		if (gpu->shadow_count == EMU_FAULTS)
 			return;
-		fill_packet((u32 *)emu.shadow[emu.shadow_count], access, channel->instance, fault);
-		WRITE_ONCE(emu.shadow_count, emu.shadow_count + 1);
+		fill_packet((u32 *)gpu->shadow[gpu->shadow_count], access, channel->instance, fault);
+		WRITE_ONCE(gpu->shadow_count, gpu->shadow_count + 1);
 		channel->faulted |= access->host ? EMU_CHRAM_HOST : EMU_CHRAM_ENGINE;
 		WRITE_ONCE(channel->chram, channel->faulted);
 	} else {
 		u32 put;
 
-		if (!has_room())
+		if (!has_room(gpu))
 			return;
-		put = emu.fb_put;
-		fill_packet((u32 *)(emu.fb + put * EMU_PACKET), access, channel->instance, fault);
+		put = gpu->fb_put;
+		fill_packet((u32 *)(gpu->fb + put * EMU_PACKET), access, channel->instance, fault);
 		smp_wmb();
-		WRITE_ONCE(emu.fb_put, (put + 1) % EMU_FAULTS);
+		WRITE_ONCE(gpu->fb_put, (put + 1) % EMU_FAULTS);
 	}
 	access->posted = true;
 	access->faults++;
-	emu.status.packets++;
+	gpu->status.packets++;
 	if (!access->first_fault_ns)
 		access->first_fault_ns = ktime_get_ns();
 }
@@ -137,7 +138,7 @@ static void post(struct emu_access *access, u32 fault)
 /* What an access that was translated does: false if it ends its program. */
 static bool perform(struct emu_access *access, const struct emu_page *page, bool sparse)
 {
-	u64 *at = sparse ? NULL : emu_page_ptr(page, access->va & ~7ull);
+	u64 *at = sparse ? NULL : emu_page_ptr(access->gpu, page, access->va & ~7ull);
 
 	access->value = at ? *at : 0;
 	if (at && (access->type == EMU_WRITE || access->type == EMU_ATOMIC))
@@ -153,10 +154,11 @@ static bool beyond_the_limit(u64 va)
 
 void emu_try(struct emu_access *access)
 {
+	struct emu_gpu *gpu = access->gpu;
 	struct emu_page page;
 	u32 r;
 
-	if (emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)]) {
+	if (gpu->tsg_dead[EMU_CHANNEL_TSG(access->handle)]) {
 		emu_finish(access, EMU_RC);
 		return;
 	}
@@ -176,8 +178,8 @@ void emu_try(struct emu_access *access)
 	}
 	if (!perform(access, &page, r == EMU_WALK_SPARSE)) {
 		/* Its neighbours end at the next tick. */
-		emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)] = true;
-		emu.status.tsg_dead |= 1u << EMU_CHANNEL_TSG(access->handle);
+		gpu->tsg_dead[EMU_CHANNEL_TSG(access->handle)] = true;
+		gpu->status.tsg_dead |= 1u << EMU_CHANNEL_TSG(access->handle);
 		emu_finish(access, EMU_RC);
 		return;
 	}
@@ -188,112 +190,112 @@ void emu_try(struct emu_access *access)
 }
 
 /* Tries all that wait for it; an access may end and free itself, or fault again. */
-static void retry_all(bool hub, u32 chid, bool host)
+static void retry_all(struct emu_gpu *gpu, bool hub, u32 chid, bool host)
 {
 	struct emu_access *access, *next;
 
-	list_for_each_entry_safe(access, next, &emu.accesses, node) {
+	list_for_each_entry_safe(access, next, &gpu->accesses, node) {
 		struct emu_user_channel *channel;
 
 		if (access->state != EMU_FAULTED || by_hub(access) != hub || access->host != host)
 			continue;
-		channel = hub ? emu_user_channel(access->handle) : NULL;
+		channel = hub ? emu_user_channel(access->gpu, access->handle) : NULL;
 		if (!hub || (channel && channel->chid == chid))
 			emu_try(access);
 	}
 }
 
-void emu_replay(void)
+void emu_replay(struct emu_gpu *gpu)
 {
-	emu.status.replays++;
-	retry_all(false, 0, false);
+	gpu->status.replays++;
+	retry_all(gpu, false, 0, false);
 }
 
 /* One engine of a channel goes on: its host (PBDMA), or what executes its methods. */
-void emu_clear_faulted(u32 chid, bool host)
+void emu_clear_faulted(struct emu_gpu *gpu, u32 chid, bool host)
 {
-	retry_all(true, chid, host);
+	retry_all(gpu, true, chid, host);
 }
 
-void emu_cancel_va(u64 pdb, u64 va)
+void emu_cancel_va(struct emu_gpu *gpu, u64 pdb, u64 va)
 {
 	struct emu_access *access;
 
-	emu.status.cancels++;
-	list_for_each_entry(access, &emu.accesses, node) {
+	gpu->status.cancels++;
+	list_for_each_entry(access, &gpu->accesses, node) {
 		if (access->state == EMU_FAULTED && access->space && access->space->pdb == pdb &&
 		    !(((access->va ^ va) >> 12) & ((1ull << (emu.kind->va_bits - 12)) - 1))) {
-			kill_tsg(EMU_CHANNEL_TSG(access->handle));
+			kill_tsg(gpu, EMU_CHANNEL_TSG(access->handle));
 			return;
 		}
 	}
 }
 
-void emu_cancel_instance(u64 instance)
+void emu_cancel_instance(struct emu_gpu *gpu, u64 instance)
 {
 	struct emu_user_channel *channel;
 
-	emu.status.cancels++;
-	list_for_each_entry(channel, &emu.user_channels, node) {
+	gpu->status.cancels++;
+	list_for_each_entry(channel, &gpu->user_channels, node) {
 		if (channel->instance == instance) {
-			kill_tsg(EMU_CHANNEL_TSG(channel->handle));
+			kill_tsg(gpu, EMU_CHANNEL_TSG(channel->handle));
 			return;
 		}
 	}
 }
 
 /* UVM hands a non-replayable fault to the resource manager: robust-channel recovery. */
-void emu_report_fault(const void *packet)
+void emu_report_fault(struct emu_gpu *gpu, const void *packet)
 {
 	const u32 *w = packet;
 	u64 instance = (u64)w[1] << 32 | (w[0] & 0xfffff000);
 	struct emu_user_channel *channel;
 
-	emu.status.reports++;
-	list_for_each_entry(channel, &emu.user_channels, node) {
+	gpu->status.reports++;
+	list_for_each_entry(channel, &gpu->user_channels, node) {
 		if (channel->instance == instance) {
-			kill_tsg(EMU_CHANNEL_TSG(channel->handle));
+			kill_tsg(gpu, EMU_CHANNEL_TSG(channel->handle));
 			return;
 		}
 	}
 }
 
 /* Channels whose register was written: each tells one of its engines to go on. */
-static void look_at_registers(void)
+static void look_at_registers(struct emu_gpu *gpu)
 {
 	struct emu_user_channel *channel;
 
-	list_for_each_entry(channel, &emu.user_channels, node) {
+	list_for_each_entry(channel, &gpu->user_channels, node) {
 		u32 chram = READ_ONCE(channel->chram);
 
 		if (!(chram & EMU_CHRAM_GO_ON) || !emu.kind->faulted_in_register)
 			continue;
 		channel->faulted &= ~chram;
 		WRITE_ONCE(channel->chram, channel->faulted);
-		emu.status.clear_faulted++;
-		emu_clear_faulted(channel->chid, chram & EMU_CHRAM_HOST);
+		gpu->status.clear_faulted++;
+		emu_clear_faulted(gpu, channel->chid, chram & EMU_CHRAM_HOST);
 	}
 }
 
 /* One tick: repeating programs, packets that found no room, registers, the interrupt line. */
-bool emu_interrupt(void)
+bool emu_interrupt(struct emu_gpu *gpu)
 {
 	struct emu_access *access, *next;
 	bool pending;
 
 	mutex_lock(&emu.lock);
-	list_for_each_entry_safe(access, next, &emu.accesses, node) {
-		if ((access->state == EMU_READY && !emu.paused) ||
+	list_for_each_entry_safe(access, next, &gpu->accesses, node) {
+		if ((access->state == EMU_READY && !gpu->paused) ||
 		    (access->state == EMU_FAULTED && !access->posted && by_hub(access)) ||
-		    emu.tsg_dead[EMU_CHANNEL_TSG(access->handle)])
+		    gpu->tsg_dead[EMU_CHANNEL_TSG(access->handle)])
 			emu_try(access);
 	}
-	look_at_registers();
-	pending = (emu.fb_put & PTR_MASK) != (READ_ONCE(emu.fb_get) & PTR_MASK) || emu.shadow_count;
-	pending = pending && !emu.paused;
+	look_at_registers(gpu);
+	pending = (gpu->fb_put & PTR_MASK) != (READ_ONCE(gpu->fb_get) & PTR_MASK) || gpu->shadow_count;
+	pending = pending && !gpu->paused;
 	mutex_unlock(&emu.lock);
 
-	if (pending && READ_ONCE(emu.have_isr) && READ_ONCE(emu.own_intr))
-		emu.isr(&emu.uuid);
+	if (pending && READ_ONCE(emu.have_isr) && READ_ONCE(gpu->own_intr))
+		emu.isr(&gpu->uuid);
 	return pending;
 }

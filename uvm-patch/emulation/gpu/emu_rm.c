@@ -52,12 +52,15 @@ NV_STATUS nvUvmInterfaceSessionDestroy(uvmGpuSessionHandle session)
 static int emu_thread(void *unused)
 {
 	while (!kthread_should_stop()) {
-		bool busy;
+		struct emu_gpu *gpu;
+		bool busy = false;
 
-		mutex_lock(&emu.lock);
-		busy = emu_run_channels();
-		mutex_unlock(&emu.lock);
-		busy |= emu_interrupt();
+		for (gpu = emu.gpus; gpu < emu.gpus + EMU_GPUS; gpu++) {
+			mutex_lock(&emu.lock);
+			busy |= emu_run_channels(gpu);
+			mutex_unlock(&emu.lock);
+			busy |= emu_interrupt(gpu);
+		}
 		if (busy)
 			cond_resched();
 		else
@@ -66,40 +69,47 @@ static int emu_thread(void *unused)
 	return 0;
 }
 
-static char *gpu = "turing";
-module_param(gpu, charp, 0444);
+static int gpu_init(struct emu_gpu *gpu, const char *uuid, struct pci_dev *after)
+{
+	INIT_LIST_HEAD(&gpu->mems);
+	INIT_LIST_HEAD(&gpu->spaces);
+	INIT_LIST_HEAD(&gpu->channels);
+	INIT_LIST_HEAD(&gpu->user_channels);
+	INIT_LIST_HEAD(&gpu->accesses);
+	gpu->next_va = 64 << 20;
+	gpu->next_chid = 1;
+	gpu->pma.numPages2m = gpu->pma.numFreePages2m = (EMU_VIDMEM - EMU_USER_MEM) / EMU_CHUNK;
+	memcpy(gpu->uuid.uuid, uuid, sizeof(gpu->uuid.uuid));
+	gpu->pci = pci_get_device(0x1234, 0x11e8, after); /* QEMU's "edu" device */
+	gpu->vidmem = vzalloc(EMU_VIDMEM);
+	gpu->fb = vzalloc(EMU_FAULTS * EMU_PACKET);
+	if (!gpu->pci || !gpu->vidmem || !gpu->fb)
+		return -ENODEV;
+	memset(gpu->vidmem, EMU_DIRT, EMU_VIDMEM);
+	return dma_set_mask_and_coherent(&gpu->pci->dev, DMA_BIT_MASK(64));
+}
+
+static char *generation = "turing";
+module_param_named(gpu, generation, charp, 0444);
 MODULE_PARM_DESC(gpu, "which generation of GPUs this is: turing, ampere, hopper, blackwell");
 
 static int __init emu_init(void)
 {
 	int ret;
 
-	emu.kind = emu_find_kind(gpu);
+	emu.kind = emu_find_kind(generation);
 	if (!emu.kind) {
-		pr_err("emu: this driver knows no GPU of the generation \"%s\"\n", gpu);
+		pr_err("emu: this driver knows no GPU of the generation \"%s\"\n", generation);
 		return -EINVAL;
 	}
 
 	mutex_init(&emu.lock);
-	INIT_LIST_HEAD(&emu.mems);
-	INIT_LIST_HEAD(&emu.spaces);
-	INIT_LIST_HEAD(&emu.channels);
-	INIT_LIST_HEAD(&emu.user_channels);
-	INIT_LIST_HEAD(&emu.accesses);
-	emu.next_va = 64 << 20;
-	emu.next_chid = 1;
-	emu.pma.numPages2m = emu.pma.numFreePages2m = (EMU_VIDMEM - EMU_USER_MEM) / EMU_CHUNK;
-	memcpy(emu.uuid.uuid, EMU_UUID, sizeof(emu.uuid.uuid));
-	emu.pci = pci_get_device(0x1234, 0x11e8, NULL); /* QEMU's "edu" device */
-	emu.vidmem = vzalloc(EMU_VIDMEM);
-	emu.fb = vzalloc(EMU_FAULTS * EMU_PACKET);
-	if (!emu.pci || !emu.vidmem || !emu.fb)
-		return -ENODEV;
-	memset(emu.vidmem, EMU_DIRT, EMU_VIDMEM);
-	ret = dma_set_mask_and_coherent(&emu.pci->dev, DMA_BIT_MASK(64));
-	if (ret)
-		return ret;
-	ret = emu_test_init();
+	ret = gpu_init(&emu.gpus[0], EMU_UUID(0), NULL);
+	if (!ret)
+		/* The search gives back what it begins at. */
+		ret = gpu_init(&emu.gpus[1], EMU_UUID(1), pci_dev_get(emu.gpus[0].pci));
+	if (!ret)
+		ret = emu_test_init();
 	if (ret)
 		return ret;
 	emu.thread = kthread_run(emu_thread, NULL, "emu-gpu");
@@ -108,14 +118,18 @@ static int __init emu_init(void)
 
 static void __exit emu_exit(void)
 {
+	struct emu_gpu *gpu;
+
 	kthread_stop(emu.thread);
 	emu_test_exit();
-	pci_dev_put(emu.pci);
-	vfree(emu.vidmem);
-	vfree(emu.fb);
+	for (gpu = emu.gpus; gpu < emu.gpus + EMU_GPUS; gpu++) {
+		pci_dev_put(gpu->pci);
+		vfree(gpu->vidmem);
+		vfree(gpu->fb);
+	}
 }
 
 module_init(emu_init);
 module_exit(emu_exit);
 MODULE_LICENSE("Dual MIT/GPL");
-MODULE_DESCRIPTION("Stand-in for nvidia.ko with an emulated GPU, for tests only");
+MODULE_DESCRIPTION("Stand-in for nvidia.ko with two emulated GPUs, for tests only");

@@ -4,28 +4,32 @@
 
 NV_STATUS nvUvmInterfaceOwnPageFaultIntr(uvmGpuDeviceHandle device, NvBool own)
 {
-	WRITE_ONCE(emu.own_intr, own);
+	struct emu_gpu *gpu = (void *)device;
+
+	WRITE_ONCE(gpu->own_intr, own);
 	return NV_OK;
 }
 
 NV_STATUS nvUvmInterfaceInitFaultInfo(uvmGpuDeviceHandle device, UvmGpuFaultInfo *info)
 {
+	struct emu_gpu *gpu = (void *)device;
+
 	memset(info, 0, sizeof(*info));
-	info->replayable.pFaultBufferGet = &emu.fb_get;
-	info->replayable.pFaultBufferPut = &emu.fb_put;
-	info->replayable.pFaultBufferInfo = &emu.fb_info;
-	info->replayable.pPmcIntr = &emu.intr;
-	info->replayable.pPmcIntrEnSet = &emu.intr_set;
-	info->replayable.pPmcIntrEnClear = &emu.intr_clear;
-	info->replayable.pPrefetchCtrl = &emu.prefetch;
+	info->replayable.pFaultBufferGet = &gpu->fb_get;
+	info->replayable.pFaultBufferPut = &gpu->fb_put;
+	info->replayable.pFaultBufferInfo = &gpu->fb_info;
+	info->replayable.pPmcIntr = &gpu->intr;
+	info->replayable.pPmcIntrEnSet = &gpu->intr_set;
+	info->replayable.pPmcIntrEnClear = &gpu->intr_clear;
+	info->replayable.pPrefetchCtrl = &gpu->prefetch;
 	info->replayable.replayableFaultMask = 1;
-	info->replayable.bufferAddress = emu.fb;
+	info->replayable.bufferAddress = gpu->fb;
 	info->replayable.bufferSize = EMU_FAULTS * EMU_PACKET;
 #ifdef EMU_FAULT_INFO_HAS_OWNER
 	info->replayable.bUvmOwnsHwFaultBuffer = NV_TRUE;
 #endif
 	info->nonReplayable.bufferSize = EMU_FAULTS * EMU_PACKET;
-	info->faultBufferHandle = 1;
+	info->faultBufferHandle = 1 + (NvHandle)(gpu - emu.gpus);
 	return NV_OK;
 }
 
@@ -34,18 +38,26 @@ NV_STATUS nvUvmInterfaceDestroyFaultInfo(uvmGpuDeviceHandle device, UvmGpuFaultI
 	return NV_OK;
 }
 
+/* Of which GPU the driver does not say here. */
+static struct emu_gpu *gpu_of_buffer(const UvmGpuFaultInfo *info)
+{
+	return &emu.gpus[info->faultBufferHandle - 1];
+}
+
 NV_STATUS nvUvmInterfaceHasPendingNonReplayableFaults(UvmGpuFaultInfo *info, NvBool *pending)
 {
-	*pending = READ_ONCE(emu.shadow_count) != 0;
+	*pending = READ_ONCE(gpu_of_buffer(info)->shadow_count) != 0;
 	return NV_OK;
 }
 
 NV_STATUS nvUvmInterfaceGetNonReplayableFaults(UvmGpuFaultInfo *info, void *buffer, NvU32 *count)
 {
+	struct emu_gpu *gpu = gpu_of_buffer(info);
+
 	mutex_lock(&emu.lock);
-	memcpy(buffer, emu.shadow, (size_t)emu.shadow_count * EMU_PACKET);
-	*count = emu.shadow_count;
-	emu.shadow_count = 0;
+	memcpy(buffer, gpu->shadow, (size_t)gpu->shadow_count * EMU_PACKET);
+	*count = gpu->shadow_count;
+	gpu->shadow_count = 0;
 	mutex_unlock(&emu.lock);
 	return NV_OK;
 }
@@ -53,25 +65,25 @@ NV_STATUS nvUvmInterfaceGetNonReplayableFaults(UvmGpuFaultInfo *info, void *buff
 NV_STATUS nvUvmInterfaceReportNonReplayableFault(uvmGpuDeviceHandle device, const void *packet)
 {
 	mutex_lock(&emu.lock);
-	emu_report_fault(packet);
+	emu_report_fault((void *)device, packet);
 	mutex_unlock(&emu.lock);
 	return NV_OK;
 }
 
 NV_STATUS nvUvmInterfaceInitAccessCntrInfo(uvmGpuDeviceHandle device, UvmGpuAccessCntrInfo *info, NvU32 index)
 {
-	static u32 get, put, full, intr, set, clear;
-	static u8 buffer[4096];
+	static struct { u32 get, put, full, intr, set, clear; u8 buffer[4096]; } counters[EMU_GPUS];
+	typeof(counters[0]) *own = &counters[(struct emu_gpu *)device - emu.gpus];
 
 	memset(info, 0, sizeof(*info));
-	info->pAccessCntrBufferGet = &get;
-	info->pAccessCntrBufferPut = &put;
-	info->pAccessCntrBufferFull = &full;
-	info->pHubIntr = &intr;
-	info->pHubIntrEnSet = &set;
-	info->pHubIntrEnClear = &clear;
-	info->bufferAddress = buffer;
-	info->bufferSize = sizeof(buffer);
+	info->pAccessCntrBufferGet = &own->get;
+	info->pAccessCntrBufferPut = &own->put;
+	info->pAccessCntrBufferFull = &own->full;
+	info->pHubIntr = &own->intr;
+	info->pHubIntrEnSet = &own->set;
+	info->pHubIntrEnClear = &own->clear;
+	info->bufferAddress = own->buffer;
+	info->bufferSize = sizeof(own->buffer);
 	info->accessCntrBufferHandle = 1;
 	return NV_OK;
 }

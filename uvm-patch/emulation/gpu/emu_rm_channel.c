@@ -5,7 +5,7 @@
 NV_STATUS nvUvmInterfaceTsgAllocate(uvmGpuAddressSpaceHandle space, const UvmGpuTsgAllocParams *params,
 				    uvmGpuTsgHandle *tsg)
 {
-	*tsg = (void *)&emu;
+	*tsg = (void *)((struct emu_space *)space)->gpu;
 	return NV_OK;
 }
 
@@ -17,9 +17,11 @@ NV_STATUS nvUvmInterfaceChannelAllocate(const uvmGpuTsgHandle tsg, const UvmGpuC
 					uvmGpuChannelHandle *handle, UvmGpuChannelInfo *info)
 {
 	struct emu_channel *channel = kzalloc(sizeof(*channel), GFP_KERNEL);
+	struct emu_gpu *gpu = (void *)tsg;
 
 	if (!channel)
 		return NV_ERR_NO_MEMORY;
+	channel->gpu = gpu;
 	channel->entries = params->numGpFifoEntries;
 	channel->gpfifo = kcalloc(channel->entries, sizeof(u64), GFP_KERNEL);
 	if (!channel->gpfifo) {
@@ -35,8 +37,8 @@ NV_STATUS nvUvmInterfaceChannelAllocate(const uvmGpuTsgHandle tsg, const UvmGpuC
 	info->errorNotifier = &channel->notifier;
 	info->workSubmissionOffset = &channel->doorbell;
 	mutex_lock(&emu.lock);
-	channel->id = info->hwChannelId = emu.next_chid++;
-	list_add_tail(&channel->node, &emu.channels);
+	channel->id = info->hwChannelId = gpu->next_chid++;
+	list_add_tail(&channel->node, &gpu->channels);
 	mutex_unlock(&emu.lock);
 	*handle = (void *)channel;
 	return NV_OK;
@@ -54,11 +56,11 @@ void nvUvmInterfaceChannelDestroy(uvmGpuChannelHandle handle)
 }
 
 /* The caller of this one holds emu.lock. */
-struct emu_user_channel *emu_user_channel(u32 handle)
+struct emu_user_channel *emu_user_channel(struct emu_gpu *gpu, u32 handle)
 {
 	struct emu_user_channel *channel;
 
-	list_for_each_entry(channel, &emu.user_channels, node) {
+	list_for_each_entry(channel, &gpu->user_channels, node) {
 		if (channel->handle == handle)
 			return channel;
 	}
@@ -69,17 +71,19 @@ NV_STATUS nvUvmInterfaceRetainChannel(uvmGpuAddressSpaceHandle space, NvHandle c
 				      void **retained, UvmGpuChannelInstanceInfo *info)
 {
 	struct emu_user_channel *channel = kzalloc(sizeof(*channel), GFP_KERNEL);
+	struct emu_gpu *gpu = ((struct emu_space *)space)->gpu;
 	bool ce = EMU_CHANNEL_CE(handle);
 
 	if (!channel)
 		return NV_ERR_NO_MEMORY;
 	mutex_lock(&emu.lock);
+	channel->gpu = gpu;
 	channel->space = (void *)space;
 	channel->handle = handle;
-	channel->chid = emu.next_chid++;
+	channel->chid = gpu->next_chid++;
 	channel->instance = 0x40000000ull + channel->chid * 0x1000ull;
-	list_add_tail(&channel->node, &emu.user_channels);
-	emu.status.user_channels++;
+	list_add_tail(&channel->node, &gpu->user_channels);
+	gpu->status.user_channels++;
 	mutex_unlock(&emu.lock);
 
 	info->base = channel->instance;
@@ -94,7 +98,7 @@ NV_STATUS nvUvmInterfaceRetainChannel(uvmGpuAddressSpaceHandle space, NvHandle c
 	info->channelEngineType = ce ? UVM_GPU_CHANNEL_ENGINE_TYPE_CE : UVM_GPU_CHANNEL_ENGINE_TYPE_GR;
 	info->clearFaultedToken = channel->chid;
 	info->pChramChannelRegister = &channel->chram;
-	info->EMU_DOORBELL = emu.runlist;
+	info->EMU_DOORBELL = gpu->runlist;
 	*retained = channel;
 	return NV_OK;
 }
@@ -108,9 +112,11 @@ NV_STATUS nvUvmInterfaceBindChannelResources(void *retained, UvmGpuChannelResour
 /* Under MPS stopping a channel does not stop the subcontext's running work. */
 void nvUvmInterfaceStopChannel(void *retained, NvBool immediate)
 {
+	struct emu_user_channel *channel = retained;
+
 	mutex_lock(&emu.lock);
-	emu.status.stops++;
-	((struct emu_user_channel *)retained)->bound = false;
+	channel->gpu->status.stops++;
+	channel->bound = false;
 	mutex_unlock(&emu.lock);
 }
 
@@ -120,7 +126,7 @@ void nvUvmInterfaceReleaseChannel(void *retained)
 
 	mutex_lock(&emu.lock);
 	list_del(&channel->node);
-	emu.status.user_channels--;
+	channel->gpu->status.user_channels--;
 	mutex_unlock(&emu.lock);
 	kfree(channel);
 }

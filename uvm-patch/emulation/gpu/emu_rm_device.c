@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: MIT
-/* The part of nvidia.ko: which GPU there is, and what it can do. */
+/* The part of nvidia.ko: which GPUs there are, and what they can do. */
 #include "emu.h"
 
-static bool is_ours(const NvProcessorUuid *uuid)
+struct emu_gpu *emu_gpu_of(const NvProcessorUuid *uuid)
 {
-	return !memcmp(uuid, &emu.uuid, sizeof(emu.uuid));
+	struct emu_gpu *gpu;
+
+	for (gpu = emu.gpus; gpu < emu.gpus + EMU_GPUS; gpu++) {
+		if (!memcmp(uuid, &gpu->uuid, sizeof(gpu->uuid)))
+			return gpu;
+	}
+	return NULL;
 }
 
 NV_STATUS nvUvmInterfaceRegisterGpu(const NvProcessorUuid *uuid, UvmGpuPlatformInfo *info)
 {
-	if (!is_ours(uuid))
+	struct emu_gpu *gpu = emu_gpu_of(uuid);
+
+	if (!gpu)
 		return NV_ERR_GPU_UUID_NOT_FOUND;
 	memset(info, 0, sizeof(*info));
-	info->pci_dev = emu.pci;
+	info->pci_dev = gpu->pci;
 	info->dma_addressable_limit = ~0ull;
 	return NV_OK;
 }
@@ -23,7 +31,7 @@ void nvUvmInterfaceUnregisterGpu(const NvProcessorUuid *uuid)
 
 NV_STATUS nvUvmInterfaceGetGpuInfo(const NvProcessorUuid *uuid, const UvmGpuClientInfo *client, UvmGpuInfo *info)
 {
-	if (!is_ours(uuid))
+	if (!emu_gpu_of(uuid))
 		return NV_ERR_GPU_UUID_NOT_FOUND;
 	memset(info, 0, sizeof(*info));
 	strscpy(info->name, "emulated", sizeof(info->name));
@@ -43,7 +51,7 @@ NV_STATUS nvUvmInterfaceGetGpuInfo(const NvProcessorUuid *uuid, const UvmGpuClie
 NV_STATUS nvUvmInterfaceDeviceCreate(uvmGpuSessionHandle session, const UvmGpuInfo *info, const NvProcessorUuid *uuid,
 				     uvmGpuDeviceHandle *device, NvBool smc)
 {
-	*device = (void *)&emu;
+	*device = (void *)emu_gpu_of(uuid);
 	return NV_OK;
 }
 

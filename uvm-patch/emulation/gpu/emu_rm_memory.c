@@ -2,23 +2,25 @@
 /* The part of nvidia.ko: its own memory, the GPU's in chunks, and what programs have allocated. */
 #include "emu.h"
 
-static NV_STATUS new_mem(NvLength length, UvmGpuPointer *pointer)
+/* lent: of another GPU; NULL for memory of its own. */
+static NV_STATUS new_mem(struct emu_gpu *gpu, NvLength length, void *lent, UvmGpuPointer *pointer)
 {
 	struct emu_mem *mem = kzalloc(sizeof(*mem), GFP_KERNEL);
 
 	if (!mem)
 		return NV_ERR_NO_MEMORY;
 	mem->size = PAGE_ALIGN(length);
-	mem->cpu = vzalloc(mem->size);
+	mem->borrowed = lent;
+	mem->cpu = lent ? lent : vzalloc(mem->size);
 	if (!mem->cpu) {
 		kfree(mem);
 		return NV_ERR_NO_MEMORY;
 	}
 	mutex_lock(&emu.lock);
-	mem->gpu_va = emu.next_va;
-	emu.next_va += ALIGN(mem->size, 64 << 10);
-	list_add(&mem->node, &emu.mems);
-	emu.status.mems++;
+	mem->gpu_va = gpu->next_va;
+	gpu->next_va += ALIGN(mem->size, 64 << 10);
+	list_add(&mem->node, &gpu->mems);
+	gpu->status.mems++;
 	mutex_unlock(&emu.lock);
 	*pointer = mem->gpu_va;
 	return NV_OK;
@@ -27,20 +29,20 @@ static NV_STATUS new_mem(NvLength length, UvmGpuPointer *pointer)
 NV_STATUS nvUvmInterfaceMemoryAllocSys(uvmGpuAddressSpaceHandle space, NvLength length, UvmGpuPointer *pointer,
 				       UvmGpuAllocInfo *info)
 {
-	return new_mem(length, pointer);
+	return new_mem(((struct emu_space *)space)->gpu, length, NULL, pointer);
 }
 
 NV_STATUS nvUvmInterfaceMemoryAllocFB(uvmGpuAddressSpaceHandle space, NvLength length, UvmGpuPointer *pointer,
 				      UvmGpuAllocInfo *info)
 {
-	return new_mem(length, pointer);
+	return new_mem(((struct emu_space *)space)->gpu, length, NULL, pointer);
 }
 
-static struct emu_mem *find_mem(u64 gpu_va)
+static struct emu_mem *find_mem(struct emu_gpu *gpu, u64 gpu_va)
 {
 	struct emu_mem *mem;
 
-	list_for_each_entry(mem, &emu.mems, node) {
+	list_for_each_entry(mem, &gpu->mems, node) {
 		if (gpu_va - mem->gpu_va < mem->size)
 			return mem;
 	}
@@ -48,18 +50,30 @@ static struct emu_mem *find_mem(u64 gpu_va)
 }
 
 /* The caller holds emu.lock. */
-void *emu_rm_ptr(u64 gpu_va, size_t size)
+void *emu_rm_ptr(struct emu_gpu *gpu, u64 gpu_va, size_t size)
 {
-	struct emu_mem *mem = find_mem(gpu_va);
+	struct emu_mem *mem = find_mem(gpu, gpu_va);
 
 	return mem && gpu_va - mem->gpu_va + size <= mem->size ? mem->cpu + (gpu_va - mem->gpu_va) : NULL;
+}
+
+NV_STATUS nvUvmInterfaceDupAllocation(uvmGpuAddressSpaceHandle from, NvU64 address, uvmGpuAddressSpaceHandle to,
+				      NvU64 alignment, NvU64 *pointer)
+{
+	struct emu_mem *mem;
+
+	mutex_lock(&emu.lock);
+	mem = find_mem(((struct emu_space *)from)->gpu, address);
+	mutex_unlock(&emu.lock);
+	/* Its owner gives it back last. */
+	return mem ? new_mem(((struct emu_space *)to)->gpu, mem->size, mem->cpu, pointer) : NV_ERR_INVALID_ADDRESS;
 }
 
 NV_STATUS nvUvmInterfaceMemoryCpuMap(uvmGpuAddressSpaceHandle space, UvmGpuPointer pointer, NvLength length,
 				     void **cpu, NvU64 page_size)
 {
 	mutex_lock(&emu.lock);
-	*cpu = emu_rm_ptr(pointer, length);
+	*cpu = emu_rm_ptr(((struct emu_space *)space)->gpu, pointer, length);
 	mutex_unlock(&emu.lock);
 	return *cpu ? NV_OK : NV_ERR_INVALID_ADDRESS;
 }
@@ -70,25 +84,29 @@ void nvUvmInterfaceMemoryCpuUnMap(uvmGpuAddressSpaceHandle space, void *cpu)
 
 void nvUvmInterfaceMemoryFree(uvmGpuAddressSpaceHandle space, UvmGpuPointer pointer)
 {
+	struct emu_gpu *gpu = ((struct emu_space *)space)->gpu;
 	struct emu_mem *mem;
 
 	mutex_lock(&emu.lock);
-	mem = find_mem(pointer);
+	mem = find_mem(gpu, pointer);
 	if (mem) {
 		list_del(&mem->node);
-		emu.status.mems--;
+		gpu->status.mems--;
 	}
 	mutex_unlock(&emu.lock);
 	if (mem) {
-		vfree(mem->cpu);
+		if (!mem->borrowed)
+			vfree(mem->cpu);
 		kfree(mem);
 	}
 }
 
 NV_STATUS nvUvmInterfaceGetPmaObject(uvmGpuDeviceHandle device, void **pma, const UvmPmaStatistics **stats)
 {
-	*pma = &emu;
-	*stats = &emu.pma;
+	struct emu_gpu *gpu = (void *)device;
+
+	*pma = gpu;
+	*stats = &gpu->pma;
 	return NV_OK;
 }
 
@@ -105,25 +123,26 @@ void nvUvmInterfacePmaUnregisterEvictionCallbacks(void *pma)
 NV_STATUS nvUvmInterfacePmaAllocPages(void *pma, NvLength count, NvU64 page_size, UvmPmaAllocationOptions *options,
 				      NvU64 *pages)
 {
+	struct emu_gpu *gpu = pma;
 	u64 chunks = (EMU_VIDMEM - EMU_USER_MEM) / EMU_CHUNK, got = 0, i;
 
 	if (page_size != EMU_CHUNK)
 		return NV_ERR_NOT_SUPPORTED;
 	mutex_lock(&emu.lock);
-	for (i = 0; i < chunks && got < count && !emu.no_chunks; i++) {
-		if (emu.chunk_used & (1ull << i))
+	for (i = 0; i < chunks && got < count && !gpu->no_chunks; i++) {
+		if (gpu->chunk_used & (1ull << i))
 			continue;
-		emu.chunk_used |= 1ull << i;
+		gpu->chunk_used |= 1ull << i;
 		pages[got++] = i * EMU_CHUNK;
 	}
 	if (got < count) {
 		while (got)
-			emu.chunk_used &= ~(1ull << (pages[--got] / EMU_CHUNK));
+			gpu->chunk_used &= ~(1ull << (pages[--got] / EMU_CHUNK));
 		mutex_unlock(&emu.lock);
 		return NV_ERR_NO_MEMORY;
 	}
-	emu.status.chunks += got;
-	emu.pma.numFreePages2m -= got;
+	gpu->status.chunks += got;
+	gpu->pma.numFreePages2m -= got;
 	mutex_unlock(&emu.lock);
 	options->numPagesAllocated = got;
 	return NV_OK;
@@ -136,13 +155,14 @@ NV_STATUS nvUvmInterfacePmaPinPages(void *pma, NvU64 *pages, NvLength count, NvU
 
 void nvUvmInterfacePmaFreePages(void *pma, NvU64 *pages, NvLength count, NvU64 page_size, NvU32 flags)
 {
+	struct emu_gpu *gpu = pma;
 	u64 i;
 
 	mutex_lock(&emu.lock);
 	for (i = 0; i < count; i++)
-		emu.chunk_used &= ~(1ull << (pages[i] / EMU_CHUNK));
-	emu.status.chunks -= count;
-	emu.pma.numFreePages2m += count;
+		gpu->chunk_used &= ~(1ull << (pages[i] / EMU_CHUNK));
+	gpu->status.chunks -= count;
+	gpu->pma.numFreePages2m += count;
 	mutex_unlock(&emu.lock);
 }
 
@@ -156,7 +176,7 @@ NV_STATUS nvUvmInterfaceDupMemory(uvmGpuDeviceHandle device, NvHandle client, Nv
 	info->contig = NV_TRUE;
 	info->physAddr = EMU_VIDMEM - EMU_USER_MEM;
 	info->size = (u64)(memory & 0xffff) << 16;
-	info->uuid = emu.uuid;
+	info->uuid = ((struct emu_gpu *)device)->uuid;
 	*dup = memory;
 	return NV_OK;
 }

@@ -4,7 +4,7 @@
 #include <linux/workqueue.h>
 #include "emu.h"
 
-static NV_STATUS new_space(uvmGpuAddressSpaceHandle *handle, UvmGpuAddressSpaceInfo *info)
+static NV_STATUS new_space(struct emu_gpu *gpu, uvmGpuAddressSpaceHandle *handle, UvmGpuAddressSpaceInfo *info)
 {
 	struct emu_space *space = kzalloc(sizeof(*space), GFP_KERNEL);
 	static u32 time_register[2];
@@ -16,9 +16,10 @@ static NV_STATUS new_space(uvmGpuAddressSpaceHandle *handle, UvmGpuAddressSpaceI
 	info->maxSubctxCount = EMU_SUBCONTEXTS;
 	info->time0Offset = &time_register[0];
 	info->time1Offset = &time_register[1];
+	space->gpu = gpu;
 	mutex_lock(&emu.lock);
-	list_add(&space->node, &emu.spaces);
-	emu.status.spaces++;
+	list_add(&space->node, &gpu->spaces);
+	gpu->status.spaces++;
 	mutex_unlock(&emu.lock);
 	*handle = (void *)space;
 	return NV_OK;
@@ -30,13 +31,13 @@ NV_STATUS nvUvmInterfaceAddressSpaceCreate(uvmGpuDeviceHandle device, unsigned l
 #endif
 					   uvmGpuAddressSpaceHandle *handle, UvmGpuAddressSpaceInfo *info)
 {
-	return new_space(handle, info);
+	return new_space((void *)device, handle, info);
 }
 
 NV_STATUS nvUvmInterfaceDupAddressSpace(uvmGpuDeviceHandle device, NvHandle client, NvHandle user_space,
 					uvmGpuAddressSpaceHandle *handle, UvmGpuAddressSpaceInfo *info)
 {
-	return new_space(handle, info);
+	return new_space((void *)device, handle, info);
 }
 
 /* Whether the work that runs here is the system's, of closing files. */
@@ -54,14 +55,15 @@ static bool in_systems_work(void)
 void nvUvmInterfaceAddressSpaceDestroy(uvmGpuAddressSpaceHandle handle)
 {
 	struct emu_space *space = (void *)handle;
+	struct emu_gpu *gpu = space->gpu;
 	struct emu_access *access;
 
 	mutex_lock(&emu.lock);
 	list_del(&space->node);
-	emu.status.spaces--;
-	emu.status.torn_down_by_system += in_systems_work();
+	gpu->status.spaces--;
+	gpu->status.torn_down_by_system += in_systems_work();
 	/* Work of a dead client runs on, without an address space. */
-	list_for_each_entry(access, &emu.accesses, node) {
+	list_for_each_entry(access, &gpu->accesses, node) {
 		if (access->space == space)
 			access->space = NULL;
 	}
@@ -97,7 +99,7 @@ NV_STATUS nvUvmInterfaceUnsetPageDirectory(uvmGpuAddressSpaceHandle handle)
 	mutex_lock(&emu.lock);
 	space->pdb_set = false;
 	emu_tlb_forget(space);
-	emu.status.unsets++;
+	space->gpu->status.unsets++;
 	mutex_unlock(&emu.lock);
 	return NV_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* /dev/emu-gpu: see emu_abi.h. */
+/* /dev/emu-gpu0, /dev/emu-gpu1: see emu_abi.h. */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
@@ -9,13 +9,14 @@
 #define MAX_COUNT	(2 * EMU_FAULTS)
 #define TIMEOUT_MS	240000u	/* on a machine with much else to do */
 
-static struct emu_access *new_access(const struct emu_access_request *r, u32 n, struct completion *done)
+static struct emu_access *new_access(struct emu_gpu *gpu, const struct emu_access_request *r, u32 n, struct completion *done)
 {
 	struct emu_access *access = kzalloc(sizeof(*access), GFP_KERNEL);
 	struct emu_user_channel *channel;
 
 	if (!access)
 		return ERR_PTR(-ENOMEM);
+	access->gpu = gpu;
 	access->handle = r->handle;
 	access->va = r->va + n * r->stride;
 	access->type = r->type;
@@ -25,15 +26,15 @@ static struct emu_access *new_access(const struct emu_access_request *r, u32 n, 
 	access->done = done;
 
 	mutex_lock(&emu.lock);
-	channel = emu_user_channel(r->handle);
+	channel = emu_user_channel(gpu, r->handle);
 	if (!channel || !channel->bound) {
 		mutex_unlock(&emu.lock);
 		kfree(access);
 		return ERR_PTR(-ENODEV);
 	}
 	access->space = channel->space;
-	list_add_tail(&access->node, &emu.accesses);
-	emu.status.running++;
+	list_add_tail(&access->node, &gpu->accesses);
+	gpu->status.running++;
 	emu_try(access);
 	mutex_unlock(&emu.lock);
 	return access;
@@ -62,7 +63,7 @@ static void collect(struct emu_access_request *r, struct emu_access *access, u64
 		r->total_ns += access->done_ns - access->first_fault_ns;
 }
 
-static long do_access(void __user *arg)
+static long do_access(struct emu_gpu *gpu, void __user *arg)
 {
 	u64 deadline_ns = ktime_get_ns() + TIMEOUT_MS * 1000000ull;
 	struct emu_access_request r;
@@ -79,13 +80,13 @@ static long do_access(void __user *arg)
 	r.faults = 0;
 	r.total_ns = 0;
 	if (r.repeat_ms)
-		return PTR_ERR_OR_ZERO(new_access(&r, 0, NULL));
+		return PTR_ERR_OR_ZERO(new_access(gpu, &r, 0, NULL));
 
 	accesses = kvcalloc(r.count, sizeof(*accesses), GFP_KERNEL);
 	done = kvcalloc(r.count, sizeof(*done), GFP_KERNEL);
 	for (n = 0; accesses && done && n < r.count; n++) {
 		init_completion(&done[n]);
-		accesses[n] = new_access(&r, n, &done[n]);
+		accesses[n] = new_access(gpu, &r, n, &done[n]);
 		if (IS_ERR(accesses[n])) {
 			ret = PTR_ERR(accesses[n]);
 			break;
@@ -102,7 +103,7 @@ static long do_access(void __user *arg)
 	return ret;
 }
 
-static long do_walk(void __user *arg)
+static long do_walk(struct emu_gpu *gpu, void __user *arg)
 {
 	struct emu_user_channel *channel;
 	struct emu_walk_request r;
@@ -111,47 +112,61 @@ static long do_walk(void __user *arg)
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
 	mutex_lock(&emu.lock);
-	channel = emu_user_channel(r.handle);
+	channel = emu_user_channel(gpu, r.handle);
 	r.result = channel ? emu_walk(channel->space, r.va, EMU_READ, &page) : ~0u;
 	r.pte = page.pte;
 	mutex_unlock(&emu.lock);
 	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
 }
 
+static struct miscdevice emu_misc[EMU_GPUS];
+
+static struct emu_gpu *gpu_of(struct file *filp)
+{
+	return &emu.gpus[(struct miscdevice *)filp->private_data - emu_misc];
+}
+
+/* The system's open has put the device there; one without an open of its own would be left with nothing. */
+static int emu_open(struct inode *inode, struct file *filp)
+{
+	return 0;
+}
+
 static long emu_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
+	struct emu_gpu *gpu = gpu_of(filp);
 	struct emu_status status;
 
 	switch (cmd) {
 	case EMU_IOC_ACCESS:
-		return do_access((void __user *)arg);
+		return do_access(gpu, (void __user *)arg);
 	case EMU_IOC_WALK:
-		return do_walk((void __user *)arg);
+		return do_walk(gpu, (void __user *)arg);
 	case EMU_IOC_STATUS:
 		mutex_lock(&emu.lock);
-		status = emu.status;
+		status = gpu->status;
 		mutex_unlock(&emu.lock);
 		return copy_to_user((void __user *)arg, &status, sizeof(status)) ? -EFAULT : 0;
 	case EMU_IOC_STALL:
 		mutex_lock(&emu.lock);
-		emu.stall = arg ? EMU_STOPS_AT_SINK : EMU_RUNS;
-		emu.status.stopped = 0;
+		gpu->stall = arg ? EMU_STOPS_AT_SINK : EMU_RUNS;
+		gpu->status.stopped = 0;
 		mutex_unlock(&emu.lock);
 		return 0;
 	case EMU_IOC_PAUSE:
 		mutex_lock(&emu.lock);
-		emu.paused = arg;
+		gpu->paused = arg;
 		mutex_unlock(&emu.lock);
 		return 0;
 	case EMU_IOC_CHUNKS:
 		mutex_lock(&emu.lock);
-		emu.no_chunks = !arg;
+		gpu->no_chunks = !arg;
 		mutex_unlock(&emu.lock);
 		return 0;
 	case EMU_IOC_REVIVE:
 		mutex_lock(&emu.lock);
-		memset(emu.tsg_dead, 0, sizeof(emu.tsg_dead));
-		emu.status.tsg_dead = 0;
+		memset(gpu->tsg_dead, 0, sizeof(gpu->tsg_dead));
+		gpu->status.tsg_dead = 0;
 		mutex_unlock(&emu.lock);
 		return 0;
 	default:
@@ -161,22 +176,28 @@ static long emu_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 
 static const struct file_operations emu_fops = {
 	.owner		= THIS_MODULE,
+	.open		= emu_open,
 	.unlocked_ioctl	= emu_ioctl,
 };
 
-static struct miscdevice emu_misc = {
-	.minor	= MISC_DYNAMIC_MINOR,
-	.name	= "emu-gpu",
-	.fops	= &emu_fops,
-	.mode	= 0666,
-};
+#define DEVICE(path) { .minor = MISC_DYNAMIC_MINOR, .name = path, .fops = &emu_fops, .mode = 0666 }
+
+static struct miscdevice emu_misc[EMU_GPUS] = { DEVICE("emu-gpu0"), DEVICE("emu-gpu1") };
 
 int emu_test_init(void)
 {
-	return misc_register(&emu_misc);
+	int ret = misc_register(&emu_misc[0]);
+
+	if (ret)
+		return ret;
+	ret = misc_register(&emu_misc[1]);
+	if (ret)
+		misc_deregister(&emu_misc[0]);
+	return ret;
 }
 
 void emu_test_exit(void)
 {
-	misc_deregister(&emu_misc);
+	misc_deregister(&emu_misc[0]);
+	misc_deregister(&emu_misc[1]);
 }

@@ -35,7 +35,12 @@ struct cached {
 	bool vid, small;
 };
 
-static struct cached tlb[1u << TLB_BITS];
+static struct cached tlbs[EMU_GPUS][1u << TLB_BITS];
+
+static struct cached *tlb_of(const struct emu_gpu *gpu)
+{
+	return tlbs[gpu - emu.gpus];
+}
 
 static const struct format *format(void)
 {
@@ -56,7 +61,7 @@ static u32 index_bits(u32 level, bool small)
 
 static struct cached *place_of(const struct emu_space *space, u64 tag, u32 level, bool small)
 {
-	return &tlb[hash_64(space->pdb ^ tag << 8 ^ level << 1 ^ small, TLB_BITS)];
+	return &tlb_of(space->gpu)[hash_64(space->pdb ^ tag << 8 ^ level << 1 ^ small, TLB_BITS)];
 }
 
 /* One entry of a table: from the TLB if it is there and may be asked. */
@@ -71,7 +76,7 @@ static struct entry read_entry(const struct emu_space *space, bool remember, u32
 	if (remember && c->level == level && c->small == small && c->tag == va >> shift && c->pdb == space->pdb &&
 	    c->vid == space->pdb_vid)
 		return c->entry;
-	e = emu_phys_ptr(vid, table + ((va >> shift) & ((1ull << index_bits(level, small)) - 1)) * size);
+	e = emu_phys_ptr(space->gpu, vid, table + ((va >> shift) & ((1ull << index_bits(level, small)) - 1)) * size);
 	if (e) {
 		entry.low = e[0];
 		entry.high = level == 2 ? e[1] : 0;
@@ -82,11 +87,11 @@ static struct entry read_entry(const struct emu_space *space, bool remember, u32
 }
 
 /* What a host's method takes out: of one page directory, from the PTEs up to a level, of an aligned power of two of bytes. */
-void emu_tlb_invalidate(u64 pdb, bool vid, u32 level, u64 va, u32 log2_size)
+void emu_tlb_invalidate(struct emu_gpu *gpu, u64 pdb, bool vid, u32 level, u64 va, u32 log2_size)
 {
-	struct cached *c;
+	struct cached *tlb = tlb_of(gpu), *c;
 
-	for (c = tlb; c < tlb + ARRAY_SIZE(tlb); c++) {
+	for (c = tlb; c < tlb + ARRAY_SIZE(tlbs[0]); c++) {
 		u32 shift = shift_of(c->level, c->small), wider = max(shift, log2_size);
 
 		if (!c->level || c->pdb != pdb || c->vid != vid || (level != ALL_LEVELS && c->level > level))
@@ -98,7 +103,7 @@ void emu_tlb_invalidate(u64 pdb, bool vid, u32 level, u64 va, u32 log2_size)
 
 void emu_tlb_forget(const struct emu_space *space)
 {
-	emu_tlb_invalidate(space->pdb, space->pdb_vid, ALL_LEVELS, 0, 64);
+	emu_tlb_invalidate(space->gpu, space->pdb, space->pdb_vid, ALL_LEVELS, 0, 64);
 }
 
 static u64 address(u64 entry, u32 low)
@@ -201,15 +206,15 @@ u64 emu_make_pte(u64 phys, bool read_only)
 	return 1 | (phys >> 12) << format()->pde_low | (!read_only ? 0 : format()->pcf ? 0xc << 3 : 1 << 6);
 }
 
-void *emu_phys_ptr(bool vid, u64 addr)
+void *emu_phys_ptr(struct emu_gpu *gpu, bool vid, u64 addr)
 {
 	if (!vid)
 		return phys_to_virt(addr);
-	return addr < EMU_VIDMEM ? emu.vidmem + addr : NULL;
+	return addr < EMU_VIDMEM ? gpu->vidmem + addr : NULL;
 }
 
 /* The memory of a page; NULL if it is not the GPU's own. */
-void *emu_page_ptr(const struct emu_page *page, u64 va)
+void *emu_page_ptr(struct emu_gpu *gpu, const struct emu_page *page, u64 va)
 {
-	return page->aperture ? NULL : emu_phys_ptr(true, (page->frame & ~(page->size - 1)) | (va & (page->size - 1)));
+	return page->aperture ? NULL : emu_phys_ptr(gpu, true, (page->frame & ~(page->size - 1)) | (va & (page->size - 1)));
 }

@@ -9,7 +9,7 @@
 #include "order.h"
 #include "uvm_mps_test.h"
 
-static const NvProcessorUuid uuid = { { EMU_UUID } };
+static const NvProcessorUuid uuid = { { EMU_UUID(0) } };
 
 /* errno, or the driver's status negated. */
 #define UVM(fd, cmd, params) (ioctl(fd, cmd, &(params)) ? errno : -(int)(params).rmStatus)
@@ -133,7 +133,7 @@ static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
 
 void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 {
-	int uvm, mm, device = open("/dev/emu-gpu", O_RDWR);
+	int uvm, mm, device = open("/dev/emu-gpu0", O_RDWR);
 	struct order o = { .result = client_setup(&uvm, &mm, gr, ce, sharing) };
 
 	o.descriptor = uvm;

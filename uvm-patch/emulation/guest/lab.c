@@ -26,7 +26,7 @@ uint64_t now_ms(void)
 static int gpu_fd(void)
 {
 	if (gpu < 0)
-		gpu = open("/dev/emu-gpu", O_RDWR | O_CLOEXEC);
+		gpu = open("/dev/emu-gpu0", O_RDWR | O_CLOEXEC);
 	return gpu;
 }
 
