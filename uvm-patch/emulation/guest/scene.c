@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* See scene.h. */
+#include <sys/wait.h>
+#include <unistd.h>
 #include "scene.h"
 
 bool patched;
@@ -53,4 +55,46 @@ void two_clients(struct client *a, struct client *b)
 	give_memory(a);
 	give_memory(b);
 	notices_read(&n);
+}
+
+const struct uvm_mps_record *told(char cls, uint8_t verdict)
+{
+	const struct uvm_mps_record *f;
+	struct uvm_mps_record *recs;
+	size_t n;
+
+	recs = notices_read(&n);
+	f = notices_find(recs, n, UVM_MPS_FATAL_FAULT);
+	CHECK(!patched || (f && f->fault_class == cls && f->verdict == verdict));
+	if (f && (f->fault_class != cls || f->verdict != verdict))
+		printf("  class %c, verdict %u, status 0x%x\n", f->fault_class, f->verdict, f->nv_status);
+	return f;
+}
+
+void expect_isolated(struct client *a, struct client *b, const struct emu_access_request *r, uint32_t count)
+{
+	CHECK(r->results[EMU_SPARSE] == count);
+	if (r->results[EMU_SPARSE] != count)
+		printf("  %u sparse, %u cancelled, %u too late of %u\n", r->results[EMU_SPARSE], r->results[EMU_RC],
+		       r->results[EMU_TIMEOUT], count);
+	CHECK(is_well(a));
+	CHECK(is_well(b));
+}
+
+pid_t start_accesses(uint32_t handle, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(gpu_accesses(handle, EMU_WRITE, va, count, stride).results[result] == count ? 0 : 1);
+	return child;
+}
+
+bool went_well(pid_t child)
+{
+	int status;
+
+	return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }

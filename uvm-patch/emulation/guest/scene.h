@@ -9,6 +9,10 @@
 #define RANGE	0x7e0000000000ull
 #define KIB	1024ull
 #define MIB	(1024 * KIB)
+#define GIB	(1024 * MIB)
+#define FAR	0x100000000000ull	/* where nobody has anything */
+#define STEP	(256 * GIB)		/* what one entry of the second directory spans */
+#define OWN	(FAR + 64 * STEP)	/* a range of whoever has one, with nothing mapped in it */
 #define HOUR_MS	3600000u
 #define PATIENCE_MS	(30000u * slowness)	/* for what happens at once on a machine with nothing else to do */
 #define SINKS	256u
@@ -36,6 +40,19 @@ void two_clients(struct client *a, struct client *b);
 /* What became of the fault of a, b's neighbour: in the GPU, and in the notice, which it returns if there is one. */
 const struct uvm_mps_record *expect(struct client *a, struct client *b, struct emu_access_request r, char cls,
 				    uint8_t sink, enum emu_result result);
+
+/*
+ * The first fatal fault since the last reading of the notices, which is to be of this class and end; NULL: there is
+ * none, as with the stock module.
+ */
+const struct uvm_mps_record *told(char cls, uint8_t verdict);
+
+/* Every one was isolated, the neighbour lives, and the client's own memory is what it was. */
+void expect_isolated(struct client *a, struct client *b, const struct emu_access_request *r, uint32_t count);
+
+/* Stores of another process, so that this one can go on while the GPU serves them; all are to end in the same way. */
+pid_t start_accesses(uint32_t handle, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result);
+bool went_well(pid_t child);
 
 /* Loads the module anew with the driver's builtin tests allowed, once. */
 void allow_builtin_tests(void);
