@@ -9,18 +9,38 @@
 #include "order.h"
 #include "uvm_mps_test.h"
 
-static const NvProcessorUuid uuid = { { EMU_UUID(0) } };
+static const NvProcessorUuid uuids[EMU_GPUS] = { { EMU_UUID(0) }, { EMU_UUID(1) } };
 
 /* errno, or the driver's status negated. */
 #define UVM(fd, cmd, params) (ioctl(fd, cmd, &(params)) ? errno : -(int)(params).rmStatus)
+
+/* Takes a GPU, with an address space and two channels on it. */
+static int join(int uvm, uint32_t gpu, uint32_t gr, uint32_t ce)
+{
+	UVM_REGISTER_GPU_PARAMS reg = { .gpu_uuid = uuids[gpu], .rmCtrlFd = -1 };
+	UVM_REGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuids[gpu], .rmCtrlFd = -1 };
+	/* The driver tells a process's channels apart by these two numbers, the emulator by the GPU. */
+	UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuids[gpu], .rmCtrlFd = -1, .hClient = gpu };
+	int r;
+
+	r = UVM(uvm, UVM_REGISTER_GPU, reg);
+	if (r)
+		return r;
+	r = UVM(uvm, UVM_REGISTER_GPU_VASPACE, space);
+	if (r)
+		return r;
+	channel.hChannel = gr;
+	r = UVM(uvm, UVM_REGISTER_CHANNEL, channel);
+	if (r)
+		return r;
+	channel.hChannel = ce;
+	return UVM(uvm, UVM_REGISTER_CHANNEL, channel);
+}
 
 static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce, bool sharing)
 {
 	UVM_INITIALIZE_PARAMS init = { .flags = sharing ? UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE : 0 };
 	UVM_MM_INITIALIZE_PARAMS mm_init = { 0 };
-	UVM_REGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid, .rmCtrlFd = -1 };
-	UVM_REGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid, .rmCtrlFd = -1 };
-	UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1 };
 	int r;
 
 	*uvm = open("/dev/nvidia-uvm", O_RDWR | O_CLOEXEC);
@@ -34,25 +54,14 @@ static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce, bool sharin
 	r = UVM(*mm, UVM_MM_INITIALIZE, mm_init);
 	if (r && !sharing)	/* which has no process of its own: nothing to do there */
 		return r;
-	r = UVM(*uvm, UVM_REGISTER_GPU, reg);
-	if (r)
-		return r;
-	r = UVM(*uvm, UVM_REGISTER_GPU_VASPACE, space);
-	if (r)
-		return r;
-	channel.hChannel = gr;
-	r = UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
-	if (r)
-		return r;
-	channel.hChannel = ce;
-	return UVM(*uvm, UVM_REGISTER_CHANNEL, channel);
+	return join(*uvm, 0, gr, ce);
 }
 
-static void unregister(int uvm, uint32_t gr, uint32_t ce)
+static void leave(int uvm, uint32_t gpu, uint32_t gr, uint32_t ce)
 {
-	UVM_UNREGISTER_CHANNEL_PARAMS channel = { 0 };
-	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuid };
-	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuid };
+	UVM_UNREGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuids[gpu], .hClient = gpu };
+	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuids[gpu] };
+	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuids[gpu] };
 
 	channel.hChannel = gr;
 	(void)UVM(uvm, UVM_UNREGISTER_CHANNEL, channel);
@@ -70,7 +79,7 @@ static int map(int uvm, const struct order *o)
 	p.base = o->base;
 	p.length = o->length;
 	p.gpuAttributesCount = 1;
-	p.perGpuAttributes[0].gpuUuid = uuid;
+	p.perGpuAttributes[0].gpuUuid = uuids[o->gpu];
 	p.perGpuAttributes[0].gpuMappingType = o->read_only ? 3 : 0;	/* UvmGpuMappingTypeReadOnly */
 	p.rmCtrlFd = -1;
 	p.hMemory = EMU_MEMORY((uint32_t)((o->length + 0xffff) >> 16), o->small);
@@ -109,7 +118,7 @@ static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
 	int r = 0;
 
 	if (subcontext) {
-		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1 };
+		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuids[0], .rmCtrlFd = -1 };
 		UVM_UNREGISTER_CHANNEL_PARAMS old = { 0 };
 
 		channel.hChannel = EMU_CHANNEL(gr >> 16, 0, subcontext);
@@ -121,7 +130,7 @@ static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
 	}
 	while (r == 0 && count--) {
 		UVM_UNREGISTER_CHANNEL_PARAMS old = { 0 };
-		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuid, .rmCtrlFd = -1, .hChannel = gr };
+		UVM_REGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuids[0], .rmCtrlFd = -1, .hChannel = gr };
 
 		old.hChannel = gr;
 		r = UVM(uvm, UVM_UNREGISTER_CHANNEL, old);
@@ -133,7 +142,9 @@ static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
 
 void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 {
-	int uvm, mm, device = open("/dev/emu-gpu0", O_RDWR);
+	const int devices[EMU_GPUS] = { open("/dev/emu-gpu0", O_RDWR), open("/dev/emu-gpu1", O_RDWR) };
+	bool both = false;
+	int uvm, mm;
 	struct order o = { .result = client_setup(&uvm, &mm, gr, ce, sharing) };
 
 	o.descriptor = uvm;
@@ -149,7 +160,16 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 
 		switch (o.verb) {
 		case DO_ACCESS:
-			o.result = ioctl(device, EMU_IOC_ACCESS, &o.access) ? errno : 0;
+			o.result = ioctl(devices[o.gpu], EMU_IOC_ACCESS, &o.access) ? errno : 0;
+			break;
+		case DO_JOIN:
+			o.result = join(uvm, 1, gr, ce);
+			both = !o.result;
+			break;
+		case DO_LEAVE:
+			leave(uvm, 1, gr, ce);
+			both = false;
+			o.result = 0;
 			break;
 		case DO_RANGE:
 			o.result = UVM(uvm, UVM_CREATE_EXTERNAL_RANGE, range);
@@ -176,7 +196,9 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 			o.result = ioctl(uvm, (unsigned long)o.length, NULL) ? errno : 0;
 			break;
 		case DO_END:
-			unregister(uvm, gr, ce);
+			if (both)
+				leave(uvm, 1, gr, ce);
+			leave(uvm, 0, gr, ce);
 			_exit(0);
 		}
 		if (write(sock, &o, sizeof(o)) != sizeof(o))

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "order.h"
 
-static int gpu = -1;
+static int gpus[EMU_GPUS] = { -1, -1 };
 
 uint64_t now_ms(void)
 {
@@ -23,11 +23,13 @@ uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static int gpu_fd(void)
+static int gpu_fd(uint32_t gpu)
 {
-	if (gpu < 0)
-		gpu = open("/dev/emu-gpu0", O_RDWR | O_CLOEXEC);
-	return gpu;
+	static const char *const paths[EMU_GPUS] = { "/dev/emu-gpu0", "/dev/emu-gpu1" };
+
+	if (gpus[gpu] < 0)
+		gpus[gpu] = open(paths[gpu], O_RDWR | O_CLOEXEC);
+	return gpus[gpu];
 }
 
 /* What the child does once it is there. */
@@ -141,7 +143,7 @@ void client_end(struct client *c, enum ending how)
 struct emu_access_request client_access(struct client *c, bool ce, uint32_t type, uint64_t va,
 					uint32_t count, uint64_t stride)
 {
-	struct order o = { .verb = DO_ACCESS };
+	struct order o = { .verb = DO_ACCESS, .gpu = c->gpu };
 
 	o.access.handle = ce ? c->ce : c->gr;
 	o.access.type = type;
@@ -159,7 +161,7 @@ struct emu_access_request client_access(struct client *c, bool ce, uint32_t type
 
 struct emu_access_request client_host_access(struct client *c, uint64_t va)
 {
-	struct order o = { .verb = DO_ACCESS };
+	struct order o = { .verb = DO_ACCESS, .gpu = c->gpu };
 
 	o.access.handle = c->ce;
 	o.access.type = EMU_READ;
@@ -172,7 +174,7 @@ struct emu_access_request client_host_access(struct client *c, uint64_t va)
 
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va)
 {
-	struct order o = { .verb = DO_ACCESS };
+	struct order o = { .verb = DO_ACCESS, .gpu = c->gpu };
 
 	o.access.handle = c->gr;
 	o.access.type = EMU_READ;
@@ -184,7 +186,7 @@ struct emu_access_request client_fault(struct client *c, uint32_t force_type, ui
 
 void client_program(struct client *c, uint64_t va, uint32_t ms)
 {
-	struct order o = { .verb = DO_ACCESS };
+	struct order o = { .verb = DO_ACCESS, .gpu = c->gpu };
 
 	o.access.handle = c->gr;
 	o.access.type = EMU_READ;
@@ -195,6 +197,28 @@ void client_program(struct client *c, uint64_t va, uint32_t ms)
 	CHECK(obey(c, o).result == 0);
 }
 
+int client_join(struct client *c)
+{
+	int r = obey(c, (struct order) { .verb = DO_JOIN }).result;
+
+	if (r)
+		printf("  the second GPU: %d (0x%x)\n", r, -r);
+	return r;
+}
+
+int client_leave(struct client *c)
+{
+	return obey(c, (struct order) { .verb = DO_LEAVE }).result;
+}
+
+struct client on_second(const struct client *c)
+{
+	struct client there = *c;
+
+	there.gpu = 1;
+	return there;
+}
+
 int client_range(struct client *c, uint64_t base, uint64_t length)
 {
 	return obey(c, (struct order) { .verb = DO_RANGE, .base = base, .length = length }).result;
@@ -202,7 +226,7 @@ int client_range(struct client *c, uint64_t base, uint64_t length)
 
 int client_map(struct client *c, uint64_t base, uint64_t length, bool small, bool read_only)
 {
-	return obey(c, (struct order) { .verb = DO_MAP, .base = base, .length = length, .small = small,
+	return obey(c, (struct order) { .verb = DO_MAP, .gpu = c->gpu, .base = base, .length = length, .small = small,
 				       .read_only = read_only }).result;
 }
 
@@ -246,15 +270,16 @@ int client_self_test(struct client *c, struct self_test_result *result)
 
 struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va)
 {
-	return gpu_accesses(handle, type, va, 1, 0);
+	return gpu_accesses(0, handle, type, va, 1, 0);
 }
 
-struct emu_access_request gpu_accesses(uint32_t handle, uint32_t type, uint64_t va, uint32_t count, uint64_t stride)
+struct emu_access_request gpu_accesses(uint32_t gpu, uint32_t handle, uint32_t type, uint64_t va, uint32_t count,
+				       uint64_t stride)
 {
 	struct emu_access_request r = { .handle = handle, .type = type, .va = va, .count = count, .stride = stride,
 					.force_type = EMU_WALK };
 
-	if (ioctl(gpu_fd(), EMU_IOC_ACCESS, &r)) {
+	if (ioctl(gpu_fd(gpu), EMU_IOC_ACCESS, &r)) {
 		printf("  access: %s\n", strerror(errno));
 		failures++;
 	}
@@ -265,39 +290,44 @@ uint32_t client_walk(struct client *c, uint64_t va)
 {
 	struct emu_walk_request r = { .handle = c->gr, .va = va };
 
-	return ioctl(gpu_fd(), EMU_IOC_WALK, &r) ? ~0u : r.result;
+	return ioctl(gpu_fd(c->gpu), EMU_IOC_WALK, &r) ? ~0u : r.result;
 }
 
-struct emu_status gpu_status(void)
+struct emu_status gpu_status_of(uint32_t gpu)
 {
 	struct emu_status s = { 0 };
 
-	if (ioctl(gpu_fd(), EMU_IOC_STATUS, &s))
+	if (ioctl(gpu_fd(gpu), EMU_IOC_STATUS, &s))
 		failures++;
 	return s;
 }
 
+struct emu_status gpu_status(void)
+{
+	return gpu_status_of(0);
+}
+
 void gpu_revive(void)
 {
-	if (ioctl(gpu_fd(), EMU_IOC_REVIVE))
+	if (ioctl(gpu_fd(0), EMU_IOC_REVIVE) || ioctl(gpu_fd(1), EMU_IOC_REVIVE))
 		failures++;
 }
 
 void gpu_stall(bool on)
 {
-	if (ioctl(gpu_fd(), EMU_IOC_STALL, (unsigned long)on))
+	if (ioctl(gpu_fd(0), EMU_IOC_STALL, (unsigned long)on))
 		failures++;
 }
 
 void gpu_chunks(bool there_are)
 {
-	if (ioctl(gpu_fd(), EMU_IOC_CHUNKS, (unsigned long)there_are))
+	if (ioctl(gpu_fd(0), EMU_IOC_CHUNKS, (unsigned long)there_are))
 		failures++;
 }
 
 void gpu_pause(bool on)
 {
-	if (ioctl(gpu_fd(), EMU_IOC_PAUSE, (unsigned long)on))
+	if (ioctl(gpu_fd(0), EMU_IOC_PAUSE, (unsigned long)on))
 		failures++;
 }
 
@@ -305,14 +335,16 @@ bool gpu_wait_idle(unsigned int ms)
 {
 	uint64_t deadline = now_ms() + ms;
 	struct emu_status s;
+	uint32_t gpu = 0;
 
 	do {
 		struct timespec tick = { .tv_nsec = 2000000 };
 
-		s = gpu_status();
-		if (!s.chunks && !s.spaces && !s.user_channels && !s.mems && !s.running)
+		s = gpu_status_of(gpu);
+		if (s.chunks || s.spaces || s.user_channels || s.mems || s.running)
+			nanosleep(&tick, NULL);
+		else if (++gpu == EMU_GPUS)
 			return true;
-		nanosleep(&tick, NULL);
 	} while (now_ms() < deadline);
 	printf("  left over: %u chunks, %u address spaces, %u channels, %u memories, %u accesses\n",
 	       s.chunks, s.spaces, s.user_channels, s.mems, s.running);

@@ -31,6 +31,7 @@ struct client {
 	int sock;
 	uint32_t gr, ce;	/* handles of its channels */
 	int descriptor;		/* its number for its /dev/nvidia-uvm */
+	uint32_t gpu;		/* what it is to do, and what is asked about it, is on this one */
 };
 
 struct self_test_result {
@@ -43,6 +44,10 @@ struct client client_start(uint32_t tsg, uint32_t ve);
 struct client client_start_sharing(uint32_t tsg, uint32_t ve);
 /* One that goes on as a program of ours. It obeys no more, but ends when it is asked to end by exit. */
 struct client client_start_as(uint32_t tsg, uint32_t ve, char *const argv[], const char *output);
+/* Takes the second GPU, too, and gives it up; both return as client_range(). The same client there. */
+int client_join(struct client *c);
+int client_leave(struct client *c);
+struct client on_second(const struct client *c);
 int client_descriptor(struct client *c);	/* a duplicate of its /dev/nvidia-uvm */
 /* Ends by unregistering everything, by closing, or by a signal. */
 enum ending { ENDS_CLEANLY, ENDS_BY_EXIT, ENDS_BY_SIGNAL };
@@ -56,7 +61,8 @@ struct emu_access_request client_host_access(struct client *c, uint64_t va);
 struct emu_access_request client_fault(struct client *c, uint32_t force_type, uint64_t va);
 /* An access of the client's work on the GPU, which may outlive the process. */
 struct emu_access_request gpu_access(uint32_t handle, uint32_t type, uint64_t va);
-struct emu_access_request gpu_accesses(uint32_t handle, uint32_t type, uint64_t va, uint32_t count, uint64_t stride);
+struct emu_access_request gpu_accesses(uint32_t gpu, uint32_t handle, uint32_t type, uint64_t va, uint32_t count,
+				       uint64_t stride);
 void client_program(struct client *c, uint64_t va, uint32_t ms);
 
 /* Both return the errno, or the driver's status as a negative number. */
@@ -73,8 +79,10 @@ int client_command(struct client *c, unsigned int command);	/* an ioctl without 
 int client_self_test(struct client *c, struct self_test_result *result);
 
 uint32_t client_walk(struct client *c, uint64_t va);
-struct emu_status gpu_status(void);
-void gpu_revive(void);
+struct emu_status gpu_status_of(uint32_t gpu);
+struct emu_status gpu_status(void);	/* the first one's */
+void gpu_revive(void);	/* all */
+/* The first one only. */
 void gpu_stall(bool on);	/* see EMU_IOC_STALL */
 void gpu_chunks(bool there_are);	/* see EMU_IOC_CHUNKS */
 void gpu_pause(bool on);	/* see EMU_IOC_PAUSE */

@@ -102,9 +102,15 @@ int main(void)
 	RUN(a_flood_of_address_spaces_does_not_wash_a_fault_away);
 	RUN(a_driver_on_no_list_only_observes);
 	RUN(an_untested_driver_only_observes);
+	RUN(several_gpus_are_left_to_the_driver_without_the_key);
+	RUN(a_wild_store_on_one_gpu_is_isolated_there_alone);
+	RUN(a_mapping_on_the_second_gpu_is_rewritten_there_alone);
+	RUN(storms_on_two_gpus_at_once_are_isolated_on_both);
+	RUN(a_gpu_that_a_condemned_client_gives_up_takes_its_sinks_along);
+	RUN(sudden_death_on_two_gpus_harms_nobody);
+	RUN(a_fault_waits_for_another_of_the_same_client);
 	RUN(the_module_comes_back_after_an_unload);
 	RUN(class_d_living_managed_memory_is_left_to_the_driver);
-	RUN(a_fault_waits_for_another_of_the_same_client);
 	RUN(the_self_test_passes);
 	CHECK(module_unload());
 	printf("== %s: %lu checks, %lu failed\n", patched ? "patched" : "stock", checks, failures);

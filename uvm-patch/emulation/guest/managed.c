@@ -88,7 +88,7 @@ void class_d_living_managed_memory_is_left_to_the_driver(void)
 	struct client a, b;
 	size_t n;
 
-	allow_builtin_tests();
+	load_anew(BUILTIN_TESTS);
 	two_sharing_clients(&a, &b);
 	CHECK(client_managed(&a, MANAGED + 16 * MIB, 2 * MIB, true) == 0);
 	CHECK(client_access(&a, false, EMU_READ, MANAGED + 16 * MIB, 1, 0).results[EMU_OK] == 1);

@@ -5,10 +5,14 @@
 
 #include "lab.h"
 
-enum verb { DO_ACCESS, DO_RANGE, DO_MAP, DO_MANAGED, DO_SELF_TEST, DO_FREE, DO_HOST_MEMORY, DO_CHANNELS, DO_COMMAND, DO_END };
+enum verb {
+	DO_ACCESS, DO_JOIN, DO_LEAVE, DO_RANGE, DO_MAP, DO_MANAGED, DO_SELF_TEST, DO_FREE, DO_HOST_MEMORY, DO_CHANNELS,
+	DO_COMMAND, DO_END,
+};
 
 struct order {
 	enum verb verb;
+	uint32_t gpu;		/* DO_ACCESS, DO_MAP: on which */
 	struct emu_access_request access;
 	uint64_t base, length;	/* DO_CHANNELS: subcontext, how often; DO_COMMAND: which */
 	bool small, read_only;

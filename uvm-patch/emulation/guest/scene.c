@@ -16,14 +16,14 @@ uint32_t fresh_tsg(void)
 {
 	if (next_tsg == EMU_TSGS)
 		next_tsg = 0;
-	if (gpu_status().tsg_dead & (1u << next_tsg))
+	if ((gpu_status().tsg_dead | gpu_status_of(1).tsg_dead) & (1u << next_tsg))
 		gpu_revive();
 	return next_tsg++;
 }
 
 bool is_dead(struct client *c)
 {
-	return gpu_status().tsg_dead & (1u << EMU_CHANNEL_TSG(c->gr));
+	return gpu_status_of(c->gpu).tsg_dead & (1u << EMU_CHANNEL_TSG(c->gr));
 }
 
 /* The other client's own memory still works. */
@@ -81,14 +81,14 @@ void expect_isolated(struct client *a, struct client *b, const struct emu_access
 	CHECK(is_well(b));
 }
 
-pid_t start_accesses(uint32_t handle, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result)
+pid_t start_accesses(struct client *c, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result)
 {
 	pid_t child;
 
 	fflush(stdout);
 	child = fork();
 	if (child == 0)
-		_exit(gpu_accesses(handle, EMU_WRITE, va, count, stride).results[result] == count ? 0 : 1);
+		_exit(gpu_accesses(c->gpu, c->gr, EMU_WRITE, va, count, stride).results[result] == count ? 0 : 1);
 	return child;
 }
 

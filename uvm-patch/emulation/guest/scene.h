@@ -51,11 +51,12 @@ const struct uvm_mps_record *told(char cls, uint8_t verdict);
 void expect_isolated(struct client *a, struct client *b, const struct emu_access_request *r, uint32_t count);
 
 /* Stores of another process, so that this one can go on while the GPU serves them; all are to end in the same way. */
-pid_t start_accesses(uint32_t handle, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result);
+pid_t start_accesses(struct client *c, uint64_t va, uint32_t count, uint64_t stride, enum emu_result result);
 bool went_well(pid_t child);
 
-/* Loads the module anew with the driver's builtin tests allowed, once. */
-void allow_builtin_tests(void);
+/* Loads the module anew if it was loaded with other parameters; stock, without those that it has not. */
+void load_anew(const char *parameters);
+#define BUILTIN_TESTS	"uvm_enable_builtin_tests=1"
 
 /* The tests. */
 void a_wild_store_ends_its_client_alone(void);
@@ -84,6 +85,12 @@ void memory_that_ends_in_the_middle_of_a_storm_harms_nobody(void);
 void an_address_that_no_cpu_has_is_isolated_where_the_gpu_has_it(void);
 void the_upper_half_of_the_addresses_is_isolated(void);
 void the_last_resort_has_both_halves_of_the_addresses(void);
+void several_gpus_are_left_to_the_driver_without_the_key(void);
+void a_wild_store_on_one_gpu_is_isolated_there_alone(void);
+void a_mapping_on_the_second_gpu_is_rewritten_there_alone(void);
+void storms_on_two_gpus_at_once_are_isolated_on_both(void);
+void a_gpu_that_a_condemned_client_gives_up_takes_its_sinks_along(void);
+void sudden_death_on_two_gpus_harms_nobody(void);
 void a_fault_waits_for_another_of_the_same_client(void);
 void a_storm_is_survived_and_counted_exactly(void);
 void a_condemned_client_maps_nothing_new(void);

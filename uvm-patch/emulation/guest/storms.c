@@ -66,8 +66,8 @@ void what_ends_everybody_is_told_after_any_storm(void)
 	/* All in one batch, which the driver takes in the order of addresses. */
 	was = gpu_status().packets;
 	gpu_pause(true);
-	storm = start_accesses(a.gr, RANGE + 64 * MIB, BATCH - 1, 4 * KIB, EMU_RC);
-	last = start_accesses(a.gr, WILD, 1, 0, EMU_RC);
+	storm = start_accesses(&a, RANGE + 64 * MIB, BATCH - 1, 4 * KIB, EMU_RC);
+	last = start_accesses(&a, WILD, 1, 0, EMU_RC);
 	while (gpu_status().packets < was + BATCH && now_ms() < deadline)
 		usleep(5000);
 	gpu_pause(false);
@@ -99,7 +99,7 @@ void a_storm_on_one_mapping_rewrites_it_once(void)
 	/* The buffer is full, and has lost some, before the driver sees the first. */
 	was = gpu_status();
 	gpu_pause(true);
-	child = start_accesses(a.gr, RANGE + 64 * MIB, STORM, 4 * KIB, patched ? EMU_SPARSE : EMU_RC);
+	child = start_accesses(&a, RANGE + 64 * MIB, STORM, 4 * KIB, patched ? EMU_SPARSE : EMU_RC);
 	while (gpu_status().running < STORM && now_ms() < deadline)
 		usleep(5000);
 	is = gpu_status();
@@ -131,7 +131,7 @@ void memory_that_ends_in_the_middle_of_a_storm_harms_nobody(void)
 
 	NEEDS(patched, "the stock module ends at the first fault");
 	two_clients(&a, &b);
-	child = start_accesses(a.gr, FAR, MANY, STEP / 2, EMU_SPARSE);
+	child = start_accesses(&a, FAR, MANY, STEP / 2, EMU_SPARSE);
 	while (mps_stats().sinks < before.sinks + 10 && now_ms() < deadline)
 		usleep(1000);
 	gpu_chunks(false);
@@ -144,48 +144,5 @@ void memory_that_ends_in_the_middle_of_a_storm_harms_nobody(void)
 	CHECK(is_well(&a));
 	CHECK(is_well(&b));
 	gpu_chunks(true);
-	end_both(&a, &b);
-}
-
-/*
- * Two faults of a client, as they come from two GPUs: the second is made up by
- * the self test, since this machine has one. While the entries of the first
- * one's sink are being written the second waits, and nothing is told of it.
- */
-void a_fault_waits_for_another_of_the_same_client(void)
-{
-	uint64_t deadline = now_ms() + PATIENCE_MS, grace;
-	struct self_test_result result;
-	struct uvm_mps_record *recs, rec;
-	struct client a, b;
-	pid_t first, second;
-	size_t n;
-
-	NEEDS(patched, "the stock module makes no sinks");
-	allow_builtin_tests();
-	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, UVM_MPS_ALONE);
-	two_clients(&a, &b);
-	gpu_stall(true);
-	first = start_accesses(a.gr, WILD, 1, 0, EMU_SPARSE);
-	while (!gpu_status().stopped && now_ms() < deadline)
-		usleep(1000);
-	CHECK(gpu_status().stopped);
-	fflush(stdout);
-	second = fork();
-	if (second == 0)
-		_exit(client_self_test(&a, &result) == 0 ? 0 : 1);	/* its count of sinks is not its own here */
-	/* The last thing that it does before it comes to the client. */
-	CHECK(notices_wait(UVM_MPS_ZOMBIE_FAULT, 0, PATIENCE_MS, &rec));
-	/* One that does not wait needs a moment to show it; one that does has all the time. */
-	for (grace = now_ms() + 1000 * slowness; now_ms() < grace; )
-		usleep(10000);
-	recs = notices_read(&n);
-	CHECK(notices_count(recs, n, UVM_MPS_FATAL_FAULT, 0) == 0);
-	gpu_stall(false);
-	CHECK(went_well(first) && went_well(second));
-	recs = notices_read(&n);
-	CHECK(notices_count(recs, n, UVM_MPS_FATAL_FAULT, a.pid) >= 1 + 5);
-	CHECK(is_well(&b));
-	policy(UVM_MPS_ISOLATE, HOUR_MS, 0, SINKS, 0);
 	end_both(&a, &b);
 }
