@@ -106,11 +106,22 @@ static int self_test(int uvm, struct order *o)
 	return r;
 }
 
-static int host_memory(uint64_t length)
+/* At an address, or where there is room. */
+static int host_memory(const struct order *o)
 {
-	void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | (o->base ? MAP_FIXED_NOREPLACE : 0);
+	void *at = mmap((void *)o->base, o->length, PROT_READ | PROT_WRITE, flags, -1, 0);
 
-	return at == MAP_FAILED ? errno : 0;
+	if (at == MAP_FAILED)
+		return errno;
+	return o->read_only && mprotect(at, o->length, PROT_READ) ? errno : 0;
+}
+
+static bool has_hmm(int uvm)
+{
+	UVM_PAGEABLE_MEM_ACCESS_PARAMS p = { 0 };
+
+	return UVM(uvm, UVM_PAGEABLE_MEM_ACCESS, p) == 0 && p.pageableMemAccess;
 }
 
 static int channels(int uvm, uint32_t gr, uint32_t subcontext, uint64_t count)
@@ -187,7 +198,10 @@ void client_run(int sock, uint32_t gr, uint32_t ce, bool sharing)
 			o.result = UVM(uvm, UVM_FREE, gone);
 			break;
 		case DO_HOST_MEMORY:
-			o.result = host_memory(o.length);
+			o.result = host_memory(&o);
+			break;
+		case DO_HAS_HMM:
+			o.has_hmm = has_hmm(uvm);
 			break;
 		case DO_CHANNELS:
 			o.result = channels(uvm, gr, (uint32_t)o.base, o.length);

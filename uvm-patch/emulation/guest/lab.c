@@ -242,7 +242,18 @@ int client_free(struct client *c, uint64_t base, uint64_t length)
 
 int client_host_memory(struct client *c, uint64_t length)
 {
-	return obey(c, (struct order) { .verb = DO_HOST_MEMORY, .length = length }).result;
+	return client_host_memory_at(c, 0, length, false);
+}
+
+int client_host_memory_at(struct client *c, uint64_t base, uint64_t length, bool read_only)
+{
+	return obey(c, (struct order) { .verb = DO_HOST_MEMORY, .base = base, .length = length,
+				       .read_only = read_only }).result;
+}
+
+bool client_has_hmm(struct client *c)
+{
+	return obey(c, (struct order) { .verb = DO_HAS_HMM }).has_hmm;
 }
 
 int client_channels(struct client *c, unsigned int count)

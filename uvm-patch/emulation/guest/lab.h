@@ -72,6 +72,8 @@ int client_managed(struct client *c, uint64_t base, uint64_t length, bool read_o
 /* Frees a range; takes memory of the process's own; leaves its graphics channel and takes it anew, so often. */
 int client_free(struct client *c, uint64_t base, uint64_t length);
 int client_host_memory(struct client *c, uint64_t length);
+int client_host_memory_at(struct client *c, uint64_t base, uint64_t length, bool read_only);
+bool client_has_hmm(struct client *c);
 int client_channels(struct client *c, unsigned int count);
 /* Leaves it for good, for one of another subcontext, which it leaves and takes anew so often. */
 int client_moves(struct client *c, unsigned int subcontext, unsigned int count);

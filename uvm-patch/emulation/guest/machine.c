@@ -58,7 +58,8 @@ static bool load_driver(const char *path, const char *parameters)
 		stand_in = load("/nvidia.ko", generation);
 	}
 	/* The driver takes 64 chunks of memory at once for managed memory; this GPU has 40. */
-	snprintf(all, sizeof(all), "uvm_perf_pma_batch_nonpinned_order=0 %s %s %s", parameters,
+	snprintf(all, sizeof(all), "uvm_perf_pma_batch_nonpinned_order=0 %s %s %s %s", parameters,
+		 strstr(parameters, "uvm_disable_hmm=") ? "" : "uvm_disable_hmm=1",	/* as the README has it */
 		 option("mps.debug") ? "uvm_debug_prints=1" : "",
 		 patched && option("mps.untested") && !strstr(parameters, "uvm_mps_untested=") ? "uvm_mps_untested=1" : "");
 	if (!load(path, all))

@@ -109,6 +109,9 @@ int main(void)
 	RUN(a_gpu_that_a_condemned_client_gives_up_takes_its_sinks_along);
 	RUN(sudden_death_on_two_gpus_harms_nobody);
 	RUN(a_fault_waits_for_another_of_the_same_client);
+	RUN(with_hmm_faults_are_left_to_the_driver_without_the_key);
+	RUN(with_hmm_and_the_key_a_hole_is_isolated_in_small_sinks);
+	RUN(with_hmm_faults_inside_its_blocks_are_left_to_the_driver);
 	RUN(the_module_comes_back_after_an_unload);
 	RUN(class_d_living_managed_memory_is_left_to_the_driver);
 	RUN(the_self_test_passes);

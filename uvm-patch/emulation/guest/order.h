@@ -6,8 +6,8 @@
 #include "lab.h"
 
 enum verb {
-	DO_ACCESS, DO_JOIN, DO_LEAVE, DO_RANGE, DO_MAP, DO_MANAGED, DO_SELF_TEST, DO_FREE, DO_HOST_MEMORY, DO_CHANNELS,
-	DO_COMMAND, DO_END,
+	DO_ACCESS, DO_JOIN, DO_LEAVE, DO_RANGE, DO_MAP, DO_MANAGED, DO_SELF_TEST, DO_FREE, DO_HOST_MEMORY, DO_HAS_HMM,
+	DO_CHANNELS, DO_COMMAND, DO_END,
 };
 
 struct order {
@@ -16,6 +16,7 @@ struct order {
 	struct emu_access_request access;
 	uint64_t base, length;	/* DO_CHANNELS: subcontext, how often; DO_COMMAND: which */
 	bool small, read_only;
+	bool has_hmm;
 	struct self_test_result self_test;
 	int descriptor;		/* the client's number for its /dev/nvidia-uvm */
 	int result;
