@@ -158,7 +158,7 @@ static void channel_record(struct uvm_mps_record *rec, const uvm_user_channel_t 
 	}
 }
 
-/* What the emulator has not, by what the driver itself says; the version's own check is that of the mode. */
+/* What the emulator has not, or not whole, by what the driver itself says; the version's own check is that of the mode. */
 u8 uvm_mps_untried(struct uvm_mps_client *client, uvm_gpu_va_space_t *gpu_va_space)
 {
 	u32 va_bits = gpu_va_space->page_tables.hal->num_va_bits();

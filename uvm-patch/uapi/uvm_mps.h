@@ -54,7 +54,10 @@ enum uvm_mps_verdict {
 	UVM_MPS_UNTRIED = 8,		/* never tried on such a machine; nv_status: bits of enum uvm_mps_untried */
 };
 
-/* What the emulator has not. The module parameter uvm_mps_untested has the bits of what is allowed all the same. */
+/*
+ * What the emulator has not, or not whole: it has two GPUs without peer access. The module parameter
+ * uvm_mps_untested has the bits of what is allowed all the same.
+ */
 enum uvm_mps_untried {
 	UVM_MPS_UNTRIED_DRIVER = 1,	/* a driver version that is on no list: no mode 2, for anybody */
 	UVM_MPS_UNTRIED_FORMAT = 2,	/* page tables neither as Pascal's to Ada's nor as Hopper's and Blackwell's */
