@@ -19,6 +19,7 @@ use std::time::Duration;
 const EACH: Duration = Duration::from_secs(3);
 
 /// Compares what the process has after the tenth recovery and after the last one, and tells.
+#[expect(clippy::print_stdout, reason = "the long run is read by whoever started it")]
 fn is_flat(finished: &Finished, event: &str, count: usize) {
     let lines = events(finished, event);
     let resources = |number: usize| &lines[number - 1]["resources"];
