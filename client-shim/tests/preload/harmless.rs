@@ -94,7 +94,7 @@ fn only_the_drivers_functions_and_those_of_the_library_are_exported() {
         .collect();
     let mut others: Vec<_> = exported.iter().filter(|name| !name.starts_with("cu")).collect();
     others.sort();
-    let shim = ["in_doubt", "last_recovery", "regions"].map(|name| format!("mps_shim_{name}"));
+    let shim = ["in_doubt", "last_recovery", "regions", "rest"].map(|name| format!("mps_shim_{name}"));
     let state = ["adopt", "commit", "discard", "find", "last_recovery", "register", "restore", "text", "unregister"];
     let state = state.iter().chain(&["wait_for_activation"]).map(|name| format!("mps_state_{name}"));
     let ours: Vec<String> = ["dlsym".to_owned()].into_iter().chain(shim).chain(state).collect();

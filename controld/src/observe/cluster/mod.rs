@@ -134,7 +134,7 @@ impl Cluster {
     pub(crate) fn told(&self) -> Option<Told> {
         self.queue.as_ref()?;
         let Counts { delivered, failed, dropped, .. } = &*self.counts;
-        let [delivered, failed, dropped] = [delivered, failed, dropped].map(|count| count.load(Ordering::Relaxed));
+        let [delivered, failed, dropped] = [delivered, failed, dropped].map(|count| count.load(Ordering::Acquire));
         Some(Told { delivered, failed, dropped })
     }
 
@@ -191,12 +191,13 @@ impl Teller {
         match done {
             Ok(()) => drop(self.counts.delivered.fetch_add(1, Ordering::Relaxed)),
             Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
                 let is_time = self.said_at.is_none_or(|at| at.elapsed() >= TELLING);
                 if is_time {
                     self.said_at = Some(Instant::now());
                     *self.counts.remark.lock() = Some(format!("{whom} can't be told of a verdict: {error}"));
                 }
+                // Last: whoever has seen the count finds the remark.
+                self.counts.failed.fetch_add(1, Ordering::Release);
             }
         }
     }

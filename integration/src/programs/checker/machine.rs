@@ -101,10 +101,10 @@ impl<'a> Machine<'a> {
         let (plan, program) = (self.plan, self.program);
         let Some(step) = &plan.steps[at] else { return Ok(()) };
         let op = &program.ops[at];
+        step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
         if op.what.is_fault() && self.expected.is_none() {
             return self.stand_in(&op.what, step.device).map_err(Mistake::Undisturbed);
         }
-        step.releases.iter().for_each(|hold| write_word(self.base.hold(*hold), 1));
         self.judge.look(plan, None);
         if let Some((_, parent)) = self.birth.take_if(|(birth, _)| *birth <= at && op.thread == LATE) {
             self.judge.hand_over(parent, LATE);

@@ -18,7 +18,7 @@ use super::program::{BLOCKS, EVENTS, GRAPHS, LATE, Memory, Node, Op, Program, Qu
 use graphs::Graph;
 use memory::{Block, Cell};
 use order::{Name, Stream};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The plan as far as it is.
 #[derive(Debug, Clone)]
@@ -33,7 +33,10 @@ pub(super) struct Planner {
     graphs: [Option<Graph>; GRAPHS as usize],
     cells: Vec<Cell>,
     kinds: Vec<Memory>,
-    held: Vec<usize>,
+    /// Kernels that are held, with their devices.
+    held: Vec<(usize, u8)>,
+    /// Devices that a fault has met, whether anybody has noticed or not.
+    struck: BTreeSet<u8>,
     /// Whose operation was the last one, and whether the late thread has begun.
     last: Option<u8>,
     has_late: bool,
@@ -74,6 +77,7 @@ impl Planner {
             cells: Vec::new(),
             kinds: Vec::new(),
             held: Vec::new(),
+            struck: BTreeSet::new(),
             last: None,
             has_late: false,
         }
@@ -165,13 +169,17 @@ impl Planner {
             }
             What::Hold { on } => {
                 let (_, device) = self.stream(thread, *on)?;
+                // A recovery waits for the work of all other devices.
+                if self.struck.iter().any(|struck| *struck != device) {
+                    return None;
+                }
                 self.give(at, thread, *on, &[])?;
-                self.held.push(at);
+                self.held.push((at, device));
                 Some(Step { is_work: true, device, ..Step::default() })
             }
             What::Release { which } => {
                 let at = usize::from(*which) % self.held.len().max(1);
-                (at < self.held.len()).then(|| Step { releases: vec![self.held.remove(at)], ..Step::default() })
+                (at < self.held.len()).then(|| Step { releases: vec![self.held.remove(at).0], ..Step::default() })
             }
             What::SyncStream { on } => self.look_at_stream(thread, *on, true),
             What::AskStream { on } => self.look_at_stream(thread, *on, false),
@@ -203,9 +211,12 @@ impl Planner {
             What::Fault { on, .. } => {
                 let (_, device) = self.stream(thread, *on)?;
                 self.give(at, thread, *on, &[])?;
-                Some(Step { is_work: true, device, ..Step::default() })
+                Some(Step { is_work: true, device, releases: self.strikes(device), ..Step::default() })
             }
-            What::Neighbour { device, .. } => Some(Step { device: self.has_device(*device)?, ..Step::default() }),
+            What::Neighbour { device, .. } => {
+                let device = self.has_device(*device)?;
+                Some(Step { device, releases: self.strikes(device), ..Step::default() })
+            }
         }
     }
 }

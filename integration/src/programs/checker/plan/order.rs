@@ -62,8 +62,14 @@ impl Planner {
         (0..self.devices).fold(Ops::default(), |all, device| all.with(&self.all(device)))
     }
 
+    /// A fault meets a device: nothing is held on the others, for whose work a recovery waits.
+    pub(super) fn strikes(&mut self, device: u8) -> Vec<usize> {
+        self.struck.insert(device);
+        self.held.extract_if(.., |(_, of)| *of != device).map(|(hold, _)| hold).collect()
+    }
+
     pub(super) fn releases(&mut self, waits_for: &Ops) -> Vec<usize> {
-        self.held.extract_if(.., |hold| waits_for.contains(*hold)).collect()
+        self.held.extract_if(.., |(hold, _)| waits_for.contains(*hold)).map(|(hold, _)| hold).collect()
     }
 
     /// Gives work to a stream; what is ordered before it and itself.
