@@ -83,6 +83,8 @@ pub(super) struct Variables {
     graph: Changing,
     /// Memory that pieces are copied from, as long as two.
     source: u64,
+    /// Pieces of the table that a device may have written last: a recovery does not put these back.
+    from_device: Vec<usize>,
     count: u32,
     place: usize,
 }
@@ -141,7 +143,8 @@ impl Variables {
         let mark = owner.variable(c"mark", TALLY as usize * 4)?;
         let graph = Changing::new(increment, Places { mark, tally: addresses[1], words: TALLY })?;
         let source = allocate(2 * PIECE)?;
-        let mut variables = Self { owner, addresses, table, scale, graph, source, count: 0, place: 0 };
+        let mut variables =
+            Self { owner, addresses, table, scale, graph, source, from_device: Vec::new(), count: 0, place: 0 };
         variables.begin_anew()?;
         Ok(variables)
     }
@@ -198,6 +201,7 @@ impl Variables {
         attributes.srcAccessOrder = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
         let (to, from, sizes) = (to.as_mut_ptr(), from.as_mut_ptr(), sizes.as_mut_ptr());
         let (attributes, first) = (&raw mut attributes, &raw mut first);
+        self.from_device.extend(places);
         // SAFETY: two of each, and one attribute from the first copy on; the driver checks the addresses.
         let answer = unsafe { sys::cuMemcpyBatchAsync_v2(to, from, sizes, 2, attributes, first, 1, stream.0) };
         check("cuMemcpyBatchAsync", answer)?;
@@ -212,6 +216,7 @@ impl Variables {
             write(address, piece)?;
             self.table[at..at + PIECE].copy_from_slice(piece);
         }
+        self.from_device.clear();
         Ok(())
     }
 
@@ -221,9 +226,13 @@ impl Variables {
         self.place & !3
     }
 
-    /// What kernels have written is in doubt after a recovery.
+    /// What the device has written is in doubt after a recovery.
     pub(super) fn begin_anew(&mut self) -> Result<(), GpuError> {
         self.count = 0;
+        for at in &self.from_device {
+            write(self.addresses[0] + *at as u64, &self.table[*at..at + PIECE])?;
+        }
+        self.from_device.clear();
         // SAFETY: the driver checks the destination.
         check("cuMemsetD8", unsafe { sys::cuMemsetD8_v2(self.addresses[1], 0, TALLY as usize * 4) })
     }
