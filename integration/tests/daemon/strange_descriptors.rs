@@ -3,15 +3,18 @@
 
 use integration::lab::LIMIT;
 use integration::lab::client::Connection;
+use integration::lab::pace::Pace;
 use integration::lab::program::Program;
 use integration::lab::stage::{Part, Stage};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 use remps_proto::mps::handshake::Role;
+use std::fs;
 use std::io::{ErrorKind, IoSlice, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
 const ROOT: u32 = 0;
 /// Packets of each sender: one that is taken and others that lie there.
@@ -41,7 +44,18 @@ fn close(sender: TcpStream, is_sent: bool) {
     if !is_sent {
         linger(&sender, 0);
     }
+    let number = sender.as_raw_fd();
+    let file = || fs::read_link(format!("/proc/self/fd/{number}")).ok();
+    let own = file();
     thread::spawn(move || drop(sender));
+    // A child that is begun before it is out of the table gets a copy, the last one of all, and closes it before it is a
+    // program: that takes an hour as well.
+    let deadline = Instant::now() + LIMIT;
+    let mut pace = Pace::every(Duration::from_millis(1));
+    while own.is_some() && file() == own {
+        assert!(Instant::now() < deadline, "the thread does not begin to close");
+        pace.wait();
+    }
 }
 
 /// Sends the file beside each of some packets, as far as the kernel lets it, and keeps no copy of it.

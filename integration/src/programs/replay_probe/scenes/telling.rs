@@ -59,11 +59,11 @@ pub(super) fn consumers(stage: &Stage) -> Result<Value, GpuError> {
     // SAFETY: as above.
     check("cuEventRecord", unsafe { sys::cuEventRecord(next.get(), third.get()) })?;
     let late_chain = late(Box::new(move || twice(context, synchronize(next))))?;
-    // It is recorded again, behind nothing that was lost.
+    // It is recorded again, behind nothing that was lost. A question might come before the record is done.
     let fresh = stream(1)?;
     // SAFETY: as above.
     check("cuEventRecord", unsafe { sys::cuEventRecord(of_lost.get(), fresh) })?;
-    let recorded_again = late(Box::new(move || twice(context, query(of_lost))))?;
+    let recorded_again = late(Box::new(move || twice(context, synchronize(of_lost))))?;
     Ok(json!({
         "early": early, "late_event": late_event, "late_wait": late_wait, "sound_event": sound_event,
         "late_stream": late_stream, "behind_it": behind_it, "own": own, "late_chain": late_chain,
