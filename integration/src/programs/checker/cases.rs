@@ -31,6 +31,7 @@ const TABLE: &[Row] = &[
     ("a clean recovery clears what is in doubt", doubt_is_kept),
     ("what comes behind a fault comes in another order without it", behind_a_fault),
     ("what one device has done is lost with the other one's context", one_device_after_the_other),
+    ("what was lost and told is lost again with another device's context", told_before),
 ];
 
 /// All of them.
@@ -270,6 +271,21 @@ fn one_device_after_the_other() -> Program {
     ops.push(neighbour(1));
     let (to, from, on) = (all_of(0), all_of(1), Queue::Null(0));
     ops.push((2, What::Copy { to, from, cells: CELLS, on, is_async: false, is_generic: false }));
+    ops.push((0, What::ReadAll));
+    program(ops)
+}
+
+/// The first device's fault takes nothing from the second one, which copies by then what an earlier fault has cost it.
+fn told_before() -> Program {
+    let mut ops = two_blocks(1);
+    let on = Queue::Legacy(1);
+    ops.push((0, What::Hold { on }));
+    ops.push((0, What::Set { to: all_of(1), cells: CELLS, key: 9, on, is_async: true }));
+    ops.push(neighbour(1));
+    ops.push((0, What::SyncStream { on }));
+    let (to, from) = (all_of(0), all_of(1));
+    ops.push((0, What::Copy { to, from, cells: CELLS, on, is_async: true, is_generic: false }));
+    ops.push(neighbour(0));
     ops.push((0, What::ReadAll));
     program(ops)
 }

@@ -5,7 +5,8 @@
 //!
 //! 1. It is that of the undisturbed run, or
 //! 2. it *may* be lost: a cell of memory is in doubt if work that writes it was not proven to be done when the driver's
-//!    copy died (by a success of a wait, or of a question), if it is a variable of a module and the library has said that
+//!    copy died (by a success of a wait, or of a question, or by the library, which says that no stream has lost
+//!    anything), if it is a variable of a module and the library has said that
 //!    modules began anew, or if it was made of such a cell by work that came after; and it is in doubt until all of it is
 //!    written with what is not. And
 //! 3. the thread that uses it *was told*: a call of its own, made after the loss, has answered with an error, and one
@@ -150,9 +151,13 @@ impl Judge {
         self.last = recovered;
         self.recoveries.push(recovered);
         let since = self.now();
-        let mut lost = self.open;
+        let mut lost = std::mem::take(&mut self.open);
         under_way.filter(|_| self.is_sudden).into_iter().for_each(|at| lost.insert(at));
-        self.open = Ops::default();
+        // Where no stream has lost anything, the library has seen all of it done: what an earlier loss has left there is
+        // still that one's, of which its threads were told.
+        if recovered.lost_streams == 0 {
+            lost = Ops::default();
+        }
         let steps = lost.iter().filter_map(|at| plan.steps[at].as_ref());
         for cell in steps.flat_map(|step| &step.effects).flat_map(|effect| &effect.writes) {
             self.doubt[usize::from(*cell)] = Doubt { since, is_direct: true };
