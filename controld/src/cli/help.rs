@@ -23,6 +23,9 @@ pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
     ("-n COUNT", "The latest so many."),
     ("--exit-code", "End with status 1 when clients can't be served."),
     ("--wide", "All columns, however long the lines become."),
+    ("--format FORMAT", "table or csv; with ,noheader behind it without the names of the columns."),
+    ("--server NAME", "Only the clients of this server."),
+    ("--all", "The clients of every server, as without it."),
 ];
 
 /// A text to print and whether it is an error.

@@ -37,6 +37,9 @@ pub(crate) struct DaemonFacts {
     pub degraded: Vec<Degradation>,
     /// Version of the driver, where it is known.
     pub driver: Option<String>,
+    /// Where clients connect; `status` says it nowhere, since who asks has found it.
+    #[serde(skip)]
+    pub pipe_directory: String,
 }
 
 /// What a domain does.

@@ -3,12 +3,12 @@
 
 use super::clients::client::{Client, Process};
 use super::evidence::{End, ProcessKey};
-#[cfg(test)]
-pub(crate) use super::facts::FuneralFacts;
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, RegionFacts,
     ServerFacts, ServerPhase, Snapshot, WitnessFacts,
 };
+#[cfg(test)]
+pub(crate) use super::facts::{FuneralFacts, GpuFacts};
 use super::identity::Identity;
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;

@@ -143,6 +143,7 @@ impl Driver {
             obstacles: no_server.clone().into_iter().collect(),
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
+            pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
         Snapshot { regions: self.vault.facts(self.now()), ..picture }

@@ -154,6 +154,7 @@ impl Recorder {
                 report::status(self.with_verdicts(snapshot), viewer, Form::of(*wide, *json))
             }
             Report::Vault { wide, json } => report::vault_list(&snapshot.regions, viewer, Form::of(*wide, *json)),
+            Report::Module(query) => report::module(&snapshot, viewer, query)?,
             Report::Metrics if viewer.privileged => {
                 classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
             }

@@ -1,5 +1,7 @@
 //! The answers of ReMPS's own commands: what they show, to whom, and that nothing from outside breaks them.
 
+mod module;
+
 use super::*;
 use crate::core::picture::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, ServerFacts,
@@ -109,6 +111,7 @@ fn snapshot() -> Snapshot {
             obstacles: vec![],
             degraded: vec![],
             driver: None,
+            pipe_directory: "/run/nvidia-mps".to_owned(),
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {

@@ -8,6 +8,7 @@ mod gifts;
 mod gpus;
 mod handshake;
 mod hostile;
+mod module;
 mod newcomers;
 mod recovery;
 mod server;

@@ -87,6 +87,10 @@ command_names! {
     Events "events" V535 "[--follow] [-n COUNT] [--json]" "Show the latest events, with --follow as they come.";
     Vault "vault" V535 "list [--wide] [--json]" "Show whose GPU memory is kept.";
     Metrics "metrics" V535 "" "Print the metrics for Prometheus.";
+    // The questions of release 615's third interface.
+    Server "server" V535 "list [NAME] [--format FORMAT] | get NAME FIELD" "Show the servers by their names.";
+    Client "client" V535 "list [--server NAME] [--all] [--format FORMAT] | get PID FIELD"
+        "Show the clients of servers.";
 }
 
 impl std::fmt::Display for CommandName {
@@ -312,7 +316,9 @@ impl Command {
             | CommandName::GetChannelList
             | CommandName::Events
             | CommandName::Vault
-            | CommandName::Metrics => Self::Report(Report::parse(name, words)),
+            | CommandName::Metrics
+            | CommandName::Server
+            | CommandName::Client => Self::Report(Report::parse(name, words)),
         }
     }
 

@@ -2,12 +2,13 @@
 //!
 //! [`command`] turns a line into a [`Command`], [`reply`] turns facts into the vendor's words, [`limits`] holds the
 //! grammar of the values that commands carry, [`defaults`] the few values a daemon keeps when no server runs, and
-//! [`personality`] says which release is being played, and [`report`] has the
-//! grammar of the commands that are ours alone. Nothing here knows a daemon's state.
+//! [`personality`] says which release is being played, [`report`] has the
+//! grammar of the commands that are ours alone, and [`module`] that of the third interface. Nothing here knows a daemon's state.
 
 pub mod command;
 pub mod defaults;
 pub mod limits;
+pub mod module;
 mod number;
 pub mod personality;
 pub mod reply;

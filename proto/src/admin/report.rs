@@ -5,6 +5,7 @@
 //! taken for something else.
 
 use super::command::CommandName;
+use super::module::Query;
 use super::number::strtol;
 
 /// One of ReMPS's own commands with its arguments.
@@ -62,6 +63,8 @@ pub enum Report {
     },
     /// `metrics`
     Metrics,
+    /// A question of the third interface: `server …`, `client …`
+    Module(Query),
     /// One of these with arguments that it does not take.
     Misused {
         /// Which one.
@@ -128,7 +131,7 @@ impl Words {
 }
 
 /// A word of the user's for an answer: printable, and short.
-fn readable(word: &[u8]) -> String {
+pub(super) fn readable(word: &[u8]) -> String {
     const LONGEST: usize = 40;
     let text = String::from_utf8_lossy(word);
     let mut shown: String = text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
@@ -139,7 +142,7 @@ fn readable(word: &[u8]) -> String {
 }
 
 /// A whole decimal number from 1.
-fn number(word: &[u8]) -> Option<u32> {
+pub(super) fn number(word: &[u8]) -> Option<u32> {
     let whole = !word.is_empty() && word.iter().all(u8::is_ascii_digit);
     let value = strtol(word).filter(|_| whole)?;
     u32::try_from(value).ok().filter(|value| *value > 0)
@@ -150,6 +153,9 @@ impl Report {
     #[must_use]
     pub fn parse<'a>(name: CommandName, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut words = words;
+        if matches!(name, CommandName::Server | CommandName::Client) {
+            return Query::parse(name, words).map_or_else(|word| Self::Misused { name, word }, Self::Module);
+        }
         if name == CommandName::Vault {
             match words.next() {
                 Some(b"list") => {}
@@ -186,6 +192,7 @@ impl Report {
             Self::Status { .. } => CommandName::Status,
             Self::Vault { .. } => CommandName::Vault,
             Self::Metrics => CommandName::Metrics,
+            Self::Module(query) => query.module(),
             Self::Misused { name, .. } => *name,
         }
     }

@@ -15,6 +15,7 @@ fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {
         obstacles: vec![],
         degraded: vec![],
         driver: None,
+        pipe_directory: String::new(),
     };
     let picture = scene.core.picture(scene.now, daemon, vec![]);
     picture.clients.iter().map(|client| (client.process.pid, client.contexts)).collect()

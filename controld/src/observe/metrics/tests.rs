@@ -24,6 +24,7 @@ fn snapshot() -> Snapshot {
             obstacles: vec![],
             degraded: vec![],
             driver: Some("580.159.04".to_owned()),
+            pipe_directory: String::new(),
         },
         domains: vec![],
         servers: vec![],

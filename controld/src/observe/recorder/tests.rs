@@ -20,6 +20,7 @@ fn empty() -> Snapshot {
             obstacles: vec![],
             degraded: vec![],
             driver: None,
+            pipe_directory: String::new(),
         },
         domains: vec![],
         servers: vec![],

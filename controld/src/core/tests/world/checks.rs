@@ -29,6 +29,7 @@ impl World {
             obstacles: vec![],
             degraded: vec![],
             driver: None,
+            pipe_directory: String::new(),
         };
         let picture = self.core.picture(self.now, daemon, vec![]);
         let mut living = BTreeSet::new();

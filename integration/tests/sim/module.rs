@@ -1,0 +1,72 @@
+//! The questions of the third interface beside the vendor's commands of now, on one daemon with a server that works.
+
+use integration::sim::Sim;
+use integration::under_test::{for_each, only_ours};
+use nix::unistd::geteuid;
+use std::fs;
+
+#[test]
+fn both_interfaces_name_the_same_servers_and_clients() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        assert_eq!(sim.lab.ask("server list --format=csv,noheader\n"), "", "{subject}: nobody has come yet");
+        let clients = [sim.start("mps-bystander", &[], "ready"), sim.start("mps-bystander", &[], "ready")];
+        let (uid, server) = (geteuid(), sim.server());
+        let directory = sim.lab.pipe_dir();
+        let row = format!("uid_{uid},{uid},{server},Ready,{},", directory.display());
+        // One session takes both, in order.
+        let answer = sim.lab.ask("get_server_list\nserver list --format=csv,noheader\nget_server_list\n");
+        let lines: Vec<&str> = answer.lines().collect();
+        assert_eq!(
+            (lines.len(), lines[0], lines[2]),
+            (3, server.to_string().as_str(), lines[0]),
+            "{subject}: {answer}"
+        );
+        assert!(lines[1].starts_with(&row) && lines[1].ends_with(",-"), "{subject}: {answer}");
+        let listed = sim.lab.ask(&format!("client list --server=uid_{uid} --format=csv,noheader\n"));
+        let mut expected: Vec<String> = clients
+            .iter()
+            .map(|client| {
+                let command = fs::read(format!("/proc/{}/cmdline", client.pid())).expect("it runs");
+                let words: Vec<String> = command
+                    .split(|byte| *byte == 0)
+                    .map(|word| String::from_utf8_lossy(word).into_owned())
+                    .filter(|word| !word.is_empty())
+                    .collect();
+                format!("{},uid_{uid},default,{}", client.pid(), words.join(" "))
+            })
+            .collect();
+        // Which GPU a client is on is known only where a witness tells of it.
+        let without_gpu = |line: &str| {
+            let columns: Vec<&str> = line.splitn(5, ',').collect();
+            [columns[0], columns[1], columns[3], columns[4]].join(",")
+        };
+        let mut shown: Vec<String> = listed.lines().map(without_gpu).collect();
+        expected.sort();
+        shown.sort();
+        assert_eq!(shown, expected, "{subject}: {listed}");
+    });
+}
+
+#[test]
+fn a_question_about_what_is_not_there_fails_and_says_so_on_standard_error() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        for (arguments, reason) in [
+            (["server", "list", "training"].as_slice(), "Server training not found\n"),
+            (&["client", "get", "1", "cmd"], "Client 1 not found\n"),
+            (&["client", "list", "--server=training"], "Server training not found\n"),
+        ] {
+            let failed = sim.lab.run(arguments, b"");
+            assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}: {arguments:?}");
+            assert_eq!(failed.stderr_text(), reason, "{subject}: {arguments:?}");
+        }
+        // What would change something is refused, and not taken for done.
+        let failed = sim.lab.run(&["server", "create", "training"], b"");
+        assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}");
+        assert!(failed.stderr_text().starts_with("server: create is not understood\nUsage: server list"), "{subject}");
+        let known = sim.lab.run(&["server", "list", "--format=csv"], b"");
+        let header = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n";
+        assert_eq!((known.code, known.stdout_text().as_str()), (Some(0), header), "{subject}");
+    });
+}
