@@ -36,6 +36,20 @@ pub(crate) fn read(address: u64, words: &mut [u64]) -> io::Result<usize> {
     outcome(read)
 }
 
+/// The bytes at an address, if all of them are there and the system lets us look.
+pub(crate) fn bytes(address: u64, length: usize) -> Option<Vec<u8>> {
+    let end = address.checked_add(u64::try_from(length).ok()?)?;
+    if address < LOWEST || end > HIGHEST {
+        return None;
+    }
+    let mut found = vec![0_u8; length];
+    let own = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: length };
+    let there = libc::iovec { iov_len: length, ..piece(address, 0) };
+    // SAFETY: writes into `found`, as many bytes as it has at most.
+    let read = unsafe { libc::process_vm_readv(own_pid(), &raw const own, 1, &raw const there, 1, 0) };
+    (usize::try_from(read) == Ok(length)).then_some(found)
+}
+
 /// Writes a word of this process; whether it is there now.
 pub(crate) fn write(address: u64, word: u64) -> bool {
     let own = libc::iovec { iov_base: ptr::from_ref(&word).cast_mut().cast(), iov_len: WORD };
@@ -58,7 +72,7 @@ fn outcome(bytes: isize) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{read, write};
+    use super::{bytes, read, write};
 
     #[test]
     fn what_is_mapped_is_read_and_what_is_not_is_said() {
@@ -69,6 +83,17 @@ mod tests {
         assert_eq!(read(8, &mut found).unwrap(), 0);
         assert_eq!(read(0x7fff_ffff_f000, &mut found).unwrap(), 0, "nothing is mapped at the end of the addresses");
         assert_eq!(read(u64::MAX - 64, &mut found).unwrap(), 0);
+    }
+
+    #[test]
+    fn bytes_are_read_whole_or_not_at_all() {
+        let text = *b"thirteen long";
+        let address = text.as_ptr().expose_provenance() as u64;
+        assert_eq!(bytes(address, text.len()).as_deref(), Some(&text[..]));
+        assert_eq!(bytes(address, 0).as_deref(), Some(&[][..]));
+        assert_eq!(bytes(8, 4), None);
+        assert_eq!(bytes(0x7fff_ffff_e000, 0x1000), None, "nothing is mapped at the end of the addresses");
+        assert_eq!(bytes(u64::MAX - 4, 16), None);
     }
 
     #[test]

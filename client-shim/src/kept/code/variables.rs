@@ -7,15 +7,19 @@
 //! |---|---|
 //! | a copy from pageable memory, a copy that has ended, a set | noted, the latest bytes of each range |
 //! | a copy from pinned memory that has not ended, from the device, from an array | forgotten: nobody here knows the bytes |
+//! | a copy from where the driver cannot say any more what it is, as when the context has died since | forgotten |
 //! | a kernel, a graph, a batch of copies, a wait or write in a stream's order | not seen |
 //!
 //! A stream that is being captured executes nothing, so what it is given is not noted. A module's variables are in doubt
 //! after every recovery (`recovery`): this is what makes constants right again, which no kernel writes.
+//!
+//! Between a copy and our question about its source a context can die, and the driver then takes an address of a device's
+//! for one that it has never heard of, as it does pageable memory. So bytes are read by a system call, which says so where
+//! there is nothing that the host can read.
 #![expect(unsafe_code, reason = "reads what the program has given to the driver")]
 
 use std::{
     ffi::{c_uint, c_void},
-    slice,
     sync::atomic::Ordering,
 };
 
@@ -23,9 +27,11 @@ use crate::{
     cuda::{
         arguments::structures::{Destination, WithDestination},
         call::Bypass,
+        result::CUresult,
         types::{CUdeviceptr, Key as _},
     },
-    kept::{KEPT, has_variables, is_capturing, objects::recipes::MOST_WRITTEN, recipes},
+    kept::{KEPT, has_variables, is_capturing, memory::arena, objects::recipes::MOST_WRITTEN, recipes},
+    process::peek,
 };
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, and what it says of the host's memory and of a device's.
@@ -63,19 +69,41 @@ impl Target {
     }
 }
 
-/// What kind of memory the driver says that an address is of; `None` for pageable memory.
-fn kind_of(address: u64) -> Option<u32> {
-    let mut kind = 0_u32;
-    let answer = driver!(memory::cuPointerGetAttribute((&raw mut kind).cast::<c_void>(), MEMORY_TYPE, address));
-    answer.is_success().then_some(kind)
+/// What memory an address is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Pinned.
+    Host,
+    /// The driver does not know it.
+    Pageable,
+    /// A device's, or something that nobody says.
+    NotOurs,
+}
+
+impl Source {
+    fn of(address: u64) -> Self {
+        // An arena's memory stays a device's when its context has died.
+        if arena::holds(address, 1) {
+            return Self::NotOurs;
+        }
+        let mut kind = 0_u32;
+        let answer = driver!(memory::cuPointerGetAttribute((&raw mut kind).cast::<c_void>(), MEMORY_TYPE, address));
+        Self::meant(answer, kind)
+    }
+
+    /// What the driver means by an answer.
+    fn meant(answer: CUresult, kind: u32) -> Self {
+        match (answer, kind) {
+            (CUresult::CUDA_SUCCESS, OF_HOST) => Self::Host,
+            (CUresult::CUDA_ERROR_INVALID_VALUE, _) => Self::Pageable,
+            _ => Self::NotOurs,
+        }
+    }
 }
 
 /// A copy from a host's address: what it has written is unknown while one from pinned memory has not ended.
 pub(crate) fn copied(to: CUdeviceptr, from: *const c_void, length: usize, has_ended: bool) -> Result<(), Bypass> {
-    let target = Target::new(to, length)?;
-    let is_known = has_ended || kind_of(from.addr().key()) != Some(OF_HOST);
-    // SAFETY: the driver has just read as much there.
-    target.written(is_known.then(|| unsafe { slice::from_raw_parts(from.cast(), length) }))
+    copied_from_any(to, from.addr().key(), length, has_ended)
 }
 
 /// A copy from an address of either kind.
@@ -86,13 +114,13 @@ pub(crate) fn copied_from_any(
     has_ended: bool,
 ) -> Result<(), Bypass> {
     let target = Target::new(to, length)?;
-    match kind_of(from) {
-        Some(OF_DEVICE) => target.written(None),
-        _ => {
-            let from = usize::try_from(from).map_err(|_| Bypass::ForTheDriver)?;
-            copied(to, std::ptr::with_exposed_provenance(from), length, has_ended)
-        }
-    }
+    let is_known = match Source::of(from) {
+        Source::Pageable => true,
+        Source::Host => has_ended,
+        Source::NotOurs => false,
+    };
+    let is_kept = is_known && length <= MOST_WRITTEN;
+    target.written(is_kept.then(|| peek::bytes(from, length)).flatten().as_deref())
 }
 
 /// Nobody here knows what was written.
@@ -145,4 +173,21 @@ pub(crate) fn set(to: CUdeviceptr, pattern: &[u8], count: usize) -> Result<(), B
     let target = Target::new(to, count.saturating_mul(pattern.len()))?;
     let bytes = (target.length <= MOST_WRITTEN).then(|| pattern.repeat(count));
     target.written(bytes.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CUresult, OF_DEVICE, OF_HOST, Source};
+
+    /// What the driver says of a context that has died is no word about an address: it was once taken for "pageable", and
+    /// the program ended with a segmentation fault where it had copied from a device to a variable.
+    #[test]
+    fn only_what_the_driver_does_not_know_is_pageable() {
+        assert_eq!(Source::meant(CUresult::CUDA_ERROR_INVALID_VALUE, 0), Source::Pageable);
+        assert_eq!(Source::meant(CUresult::CUDA_SUCCESS, OF_HOST), Source::Host);
+        assert_eq!(Source::meant(CUresult::CUDA_SUCCESS, OF_DEVICE), Source::NotOurs);
+        for died in [CUresult(700), CUresult(710), CUresult(719), CUresult(806)] {
+            assert_eq!(Source::meant(died, 0), Source::NotOurs, "{died:?}");
+        }
+    }
 }
