@@ -19,10 +19,12 @@ const TEXT: &CStr =
 const NAME: &CStr = c"it";
 
 /// A fat binary with the text of a variable, packed by LZ4 without a repetition: laid out as `fatbinary` of CUDA 13.5 does.
+/// Its part's header has room for options, none, which a real driver reads where the header says.
 fn fat_binary() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| {
-        const HEADER: u32 = 64;
+        const HEADER: u32 = 72;
+        const OPTIONS: u32 = 64;
         let text = VARIABLE.to_bytes_with_nul();
         let more = u8::try_from(text.len() - 15).expect("a short text");
         let mut packed = [&[0xf0, more], text].concat();
@@ -30,9 +32,9 @@ fn fat_binary() -> &'static [u8] {
         packed.resize(packed.len().next_multiple_of(8), 0);
         let mut image = [0xba55_ed50_u32.to_le_bytes(), [1, 0, 16, 0]].concat();
         image.extend((u64::from(HEADER) + packed.len() as u64).to_le_bytes());
-        let words = [0x0101_0001, HEADER, u32::try_from(packed.len()).expect("short"), 0, length, HEADER, 8, 80];
+        let words = [0x0101_0001, HEADER, u32::try_from(packed.len()).expect("short"), 0, length, OPTIONS, 8, 80];
         image.extend(words.iter().flat_map(|word: &u32| word.to_le_bytes()));
-        image.extend([0, 0x2011, 0, text.len() as u64].iter().flat_map(|word: &u64| word.to_le_bytes()));
+        image.extend([0, 0x2011, 0, text.len() as u64, 0].iter().flat_map(|word: &u64| word.to_le_bytes()));
         image.extend(packed);
         image
     })
