@@ -15,6 +15,7 @@ of `kernels.ptx` that is loaded through the driver's own interface, in the progr
 | refused | was not recovered, for the reason that the library tells |
 | not reached | has met no error: a failed assertion under MPS ends its own program alone |
 | not tried | was refused or has given up before, with `--quick`, or for which there was no time, with `--seconds` |
+| told, since | had an error though it was idle beside the culprit: what of it was lost, in the library's words |
 | its end | comes by itself when its input ends; a program may wait for work that was lost |
 
 A refusal is no failure, if the library names the reason. A wrong value, another end, no answer, and a fault of its own
@@ -22,6 +23,7 @@ that a program is not told of are failures, and come with what the program has s
 """
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -32,6 +34,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import hangs
 from bench import Client, Failed, until
 from faults import NO_QUARANTINE, configured
 from replay import environment
@@ -46,6 +49,7 @@ KINDS = ["oob", "trap", "misaligned", "assert"]
 FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
 # With --quick.
 FEW_FAULTS = [fault for fault in FAULTS if fault not in ((kind, True) for kind in ("misaligned", "assert"))]
+TIMES = 20
 COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
 # How many programs begin at once: each takes a core or two and about 1 GiB.
 AT_ONCE = 12
@@ -54,10 +58,14 @@ AT_ONCE = 12
 AT_FAULT = 2
 # Seconds for a program to be ready, compilers included, and for one answer.
 TO_BEGIN, TO_ANSWER = 150, 90
-# Seconds for which a program at work waits for a recovery: what does not come by then does not come.
+# Seconds for which a program waits for a recovery: what does not come by then does not come.
 TO_REACH = 3
+# Seconds for which a program does nothing before a fault that is to find it idle.
+IDLE = 2
 # Seconds for a program to end by itself, and the column that says whether it has.
 TO_END, END = 20, "its end"
+# The column that says what an idle bystander has lost.
+SINCE = "told, since"
 # So much of what a failed program has said goes into the report.
 SAID = 1500
 
@@ -95,6 +103,8 @@ ALL = {
 }
 # What nvcc needs besides, where a sample needs more than the usual.
 OPTIONS = {"nested": ["-rdc=true", "-lcudadevrt"]}
+# What the driver does not do under MPS (811), with the library or without it.
+NOT_UNDER_MPS = {"CUDA C++, nested": "Skipped(the driver launches no kernels from kernels under MPS)"}
 
 PROFILED = """
 import json, torch
@@ -118,12 +128,15 @@ print(json.dumps({"kernels": kernels, "launches": names.get("cudaLaunchKernel", 
 class Suite:
     """What is there on this machine, found once."""
 
-    def __init__(self, ours, library, is_quick, seconds):
+    def __init__(self, ours, library, is_quick, seconds, wanted):
         self.ours, self.library = ours, library
         self.begun_at, self.seconds = time.monotonic(), seconds
         self.gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
         self.missing, self.is_quick = None, is_quick
-        self.faults = FEW_FAULTS if is_quick else FAULTS * 20
+        self.wanted = [name for name in ALL if not wanted or any(name.startswith(one) for one in wanted)]
+        # With a time, as many as come in it.
+        few = FEW_FAULTS * (1 if math.isinf(seconds) else TIMES)
+        self.faults = few if is_quick else FAULTS * TIMES
         self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
         self.begun = 0
 
@@ -131,13 +144,17 @@ class Suite:
         """Whether this share of the time that there is has gone."""
         return time.monotonic() > self.begun_at + share * self.seconds
 
+    def left(self, share):
+        """How many seconds there are until then."""
+        return max(1, self.begun_at + share * self.seconds - time.monotonic())
+
     def commands(self):
         """The command of each program that can run here; why the others cannot is in `missing`."""
         with self.lock:
             if self.missing is None:
                 self.missing, self.found = {}, {}
                 with ThreadPoolExecutor(AT_ONCE) as pool:
-                    for name, made in zip(ALL, pool.map(self.command, ALL)):
+                    for name, made in zip(self.wanted, pool.map(self.command, self.wanted)):
                         (self.missing if isinstance(made, str) else self.found)[name] = made
         return self.found
 
@@ -180,9 +197,9 @@ class Program(Client):
         super().__init__(self, ["sh", "-c", f'exec "$0" "$@" 2>>{self.errors}', *command])
         self.recoveries = 0
 
-    def begin(self):
+    def begin(self, seconds=TO_BEGIN):
         try:
-            self.wait("ready", TO_BEGIN)
+            self.wait("ready", min(TO_BEGIN, seconds))
         except Failed as failed:
             raise Failed(f"{failed}: {self.said()}") from failed
 
@@ -239,6 +256,16 @@ class Program(Client):
             raise Failed(f"not told of a fault of its own: {found}: {self.said()}")
         return ["unaware", "told once"][times] if times < 2 else f"told {times} times"
 
+    def lost(self):
+        """What the last recovery has lost, in the library's words."""
+        lines = [line.split(": ", 1)[-1] for line in self.all_said().splitlines() if line.startswith("mps-client-shim[")]
+        last = max((index for index, line in enumerate(lines) if line.startswith("recovered")), default=None)
+        if last is None:
+            return "nothing was told"
+        streams = lines[last].split("streams with lost work: ")[-1].split(",")[0]
+        anew = [line.split(": ", 1)[-1] for line in lines[last + 1 :] if line.startswith("modules begun anew")]
+        return ", ".join(([f"streams with lost work: {streams}"] if streams != "0" else []) + [f"modules begun anew: {one}" for one in anew])
+
     def reason(self):
         refused = [line.split(": ", 2)[-1] for line in self.all_said().splitlines() if "not recovered" in line]
         return refused[-1] if refused else None
@@ -247,6 +274,18 @@ class Program(Client):
         """What the library has last said that is neither a recovery nor a report, behind a semicolon."""
         lines = [line for line in self.all_said().splitlines() if line.startswith("mps-client-shim[") and ": recovered" not in line]
         return f"; the library says: {lines[-1].split(': ', 1)[-1]}" if lines else ""
+
+    def hangs(self):
+        """Tells where its threads are."""
+        lines = hangs.of_kernel(self.pid, self.name)
+        debugger = shutil.which("gdb") or shutil.which("cuda-gdb")
+        if debugger:
+            command = [debugger, "-batch", "-nx", "-p", str(self.pid), "-ex", "thread apply all bt 24"]
+            try:
+                lines += subprocess.run(command, capture_output=True, text=True, timeout=TO_END).stdout.splitlines()
+            except subprocess.TimeoutExpired:
+                lines.append(f"{debugger} does not end")
+        print(f"{self.name} hangs:", *lines, sep="\n", file=sys.stderr, flush=True)
 
     def all_said(self):
         return self.errors.read_text(errors="replace") if self.errors.exists() else ""
@@ -268,6 +307,11 @@ class Table:
         with self.lock:
             self.cells.setdefault(name, {}).setdefault(kind, Counter())[cell] += 1
 
+    def is_not_tried(self, name, kind):
+        with self.lock:
+            if not self.cells.setdefault(name, {}).get(kind):
+                self.cells[name][kind] = Counter({"not tried": 1})
+
     def fails(self, name, kind, error):
         print(f"{name}, {kind}: FAILED: {error}", file=sys.stderr, flush=True)
         with self.lock:
@@ -280,6 +324,7 @@ class Table:
         try:
             status = program.process.wait(TO_END)
         except subprocess.TimeoutExpired:
+            program.hangs()
             program.process.kill()
             program.process.wait()
             return self.put(name, END, f"does not end in {TO_END} s")
@@ -294,7 +339,7 @@ class Table:
         rows = {}
         for name in ALL:
             if name in self.cells:
-                rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END) if kind in self.cells[name]}
+                rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END, SINCE) if kind in self.cells[name]}
             elif name in (self.suite.missing or {}):
                 rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
         if self.failed:
@@ -322,7 +367,7 @@ def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
     return result
 
 
-def culprits(suite, share=0.6):
+def culprits(suite):
     """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew."""
     table = Table(suite)
 
@@ -330,13 +375,13 @@ def culprits(suite, share=0.6):
         program, is_over = None, False
         for kind, is_busy in suite.faults:
             column = COLUMNS[kind, is_busy]
-            if is_over or suite.is_late(share):
-                table.put(name, column, "not tried")
+            if is_over or suite.is_late(1):
+                table.is_not_tried(name, column)
                 continue
             try:
                 if program is None:
                     program = Program(suite, suite.ours.root, name)
-                    program.begin()
+                    program.begin(suite.left(1))
                 with suite.turns:
                     if is_busy:
                         rest = f"rest {TO_REACH} {program.recoveries}"
@@ -359,41 +404,58 @@ def culprits(suite, share=0.6):
     return table.result()
 
 
-def bystanders(suite):
+def bystanders(suite, share):
     """The programs together as clients of one daemon, beside a culprit; one that was refused begins anew before the next fault."""
     table = Table(suite)
     with configured(suite.ours, NO_QUARANTINE) as daemon:
         programs = {}
+        names = [name for name in suite.commands() if name not in NOT_UNDER_MPS]
+        for name in set(suite.commands()) & set(NOT_UNDER_MPS):
+            for kind in dict.fromkeys(COLUMNS[fault] for fault in suite.faults):
+                table.put(name, kind, NOT_UNDER_MPS[name])
 
         def begin(name):
             program = Program(suite, daemon.folder, name, daemon.pipe)
             daemon.clients.append(program)
-            program.begin()
+            program.begin(suite.left(0.7 * share))
             programs[name] = program
 
         over = set()
         for kind, is_busy in suite.faults:
             column = COLUMNS[kind, is_busy]
-            over = set(suite.commands()) if suite.is_late(1) else over
+            over = set(names) if suite.is_late(share) else over
             for name in over:
-                table.put(name, column, "not tried")
-            if len(over) == len(suite.commands()):
+                table.is_not_tried(name, column)
+            if len(over) == len(names):
                 continue
-            each([name for name in suite.commands() if name not in programs and name not in over], begin, table, column)
+            each([name for name in names if name not in programs and name not in over], begin, table, column)
             if is_busy:
                 each(list(programs), lambda name: programs[name].ask("busy", "busy"), table, column, len(programs))
+            else:
+                time.sleep(IDLE)
+            began = time.monotonic()
             daemon.client("mps-aggressor", kind).process.wait(60)
 
             def judged(name, is_busy=is_busy):
                 program = programs[name]
-                line = f"rest {TO_REACH} {program.recoveries}" if is_busy else "round"
+                line = f"{'rest' if is_busy else 'round'} {TO_REACH} {program.recoveries}"
                 return program.cell(False, (line, "round"))
 
-            for name, cell in each(list(programs), judged, table, column, len(programs)).items():
+            cells = each(list(programs), judged, table, column, len(programs))
+            # One that has not answered would be waited for again at the next fault.
+            for name in set(programs) - set(cells):
+                if programs[name].process.poll() is None:
+                    programs[name].hangs()
+                    programs.pop(name).end()
+                    over |= {name} if suite.is_quick else set()
+            for name, cell in cells.items():
                 table.put(name, column, cell)
+                if cell.startswith("told") and not is_busy:
+                    table.put(name, SINCE, f"{kind}: {programs[name].lost()}")
                 if cell.startswith(("refused", "gives up")):
                     programs.pop(name).end()
                     over |= {name} if suite.is_quick else set()
+            print(f"{column}: {time.monotonic() - began:.1f} s with {len(programs)} programs", file=sys.stderr, flush=True)
             for name in [name for name in programs if programs[name].process.poll() is not None]:
                 programs.pop(name)
                 over |= {name} if suite.is_quick else set()
@@ -428,11 +490,12 @@ def profiler(suite, times):
     return {way: f"{count} of {count}, the same {len(expected['kernels'])} kernels" for way, count in counts.items()}
 
 
-def works(ours, library, quick, seconds):
-    """The suite: 20 faults of each kind, idle and busy; with --quick one of most."""
-    suite = Suite(ours, library, quick, seconds)
+def works(ours, library, quick, seconds, only, wanted):
+    """The suite: 20 faults of each kind, idle and busy; with --quick one of most, or as many as come in the seconds there are."""
+    suite = Suite(ours, library, quick, seconds, wanted)
+    share = 0.55 if not only or "culprits" in only else 1
     return {
+        "bystanders": lambda: bystanders(suite, share),
         "culprits": lambda: culprits(suite),
-        "bystanders": lambda: bystanders(suite),
         "profiler": lambda: profiler(suite, 4 if quick else 20),
     }

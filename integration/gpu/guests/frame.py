@@ -3,7 +3,8 @@ own, and work that is always on its way. `samples/frame.cuh` is the same for pro
 
 A guest hands `serve` a function that computes its values from what it keeps on the GPU. It is told what to do by lines:
 
-    round          compares once more
+    round [SECONDS RECOVERIES]
+                   compares once more; with a time, when there were more recoveries than that or the time has gone
     fault KIND     does wrong itself while it is idle, then compares
     busy           begins to compare without end, in a thread
     wrong KIND     does wrong itself while that goes on
@@ -70,6 +71,12 @@ def recoveries():
     return ask(None, 0)
 
 
+def wait(fact, seconds):
+    end = time.monotonic() + seconds
+    while not fact() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 class Work:
     """Rounds without end in a thread."""
 
@@ -93,9 +100,7 @@ class Work:
             self.in_a_row = self.in_a_row + 1 if is_same else 0
 
     def until(self, fact, seconds):
-        end = time.monotonic() + seconds
-        while not fact() and self.thread.is_alive() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait(lambda: fact() or not self.thread.is_alive(), seconds)
 
     def end(self):
         before = self.rounds
@@ -148,5 +153,7 @@ def serve(compute):
             seen = work.end()
         else:
             codes = fault(rest[0]) if command == "fault" else []
+            if command == "round" and rest:
+                wait(lambda: recoveries() > int(rest[1]), float(rest[0]))
             seen = settled(compute, expected)
         say("round", codes=codes, recoveries=recoveries(), **seen)

@@ -172,6 +172,7 @@ inline int serve(int count, char **arguments, const std::function<Values()> &com
             say("round", codes, at_work);
         } else {
             Seen seen;
+            if (command == "round" && !first.empty()) until([&] { return recoveries() > before; }, atof(first.c_str()));
             codes = command == "fault" ? fault(kernels, first) : std::vector<CUresult>{};
             for (int i = 0; i < TRIES && !seen.rounds; i++) one(compute, expected, seen);
             say("round", codes, seen);
