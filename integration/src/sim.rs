@@ -36,7 +36,8 @@ pub struct Sim {
 }
 
 /// The simulated driver.
-fn library() -> PathBuf {
+#[must_use]
+pub fn library() -> PathBuf {
     built_library("libcuda.so")
 }
 

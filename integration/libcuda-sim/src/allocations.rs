@@ -1,4 +1,8 @@
 //! Device memory: ranges of this process's address space that count as mapped on a device.
+//!
+//! What `cuMemMap` maps is not where the program knows it: as with the real driver there is only a place among the
+//! process's addresses, which cannot be read and may be taken away (`recovery-findings` 8). The bytes lie elsewhere, in
+//! each copy of this library elsewhere, and whoever uses them goes through [`Ranges`].
 #![expect(unsafe_code, reason = "device memory is host memory, mapped and copied by address")]
 
 use crate::codes::{Code, Outcome};
@@ -10,6 +14,8 @@ use std::ptr::NonNull;
 
 /// Alignment and granularity of plain allocations, in bytes; the real driver aligns to 256 and takes 2 MiB pages.
 const PAGE: usize = 4096;
+/// Elements of a set that are written at once.
+const AT_ONCE: usize = 1 << 16;
 
 /// Whom a range belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub(crate) enum Owner {
         allocation: usize,
         /// May be read and written.
         is_accessible: bool,
+        /// Where the bytes are.
+        bytes: usize,
     },
 }
 
@@ -82,6 +90,88 @@ impl Ranges {
         true
     }
 
+    /// Where the bytes of a range are, piece by piece, and how many there are of each. What is in no range of ours is the
+    /// host's, and is where its address says.
+    fn pieces(&self, address: usize, length: usize) -> impl Iterator<Item = (usize, usize)> {
+        let end = address.saturating_add(length);
+        let mut at = address;
+        std::iter::from_fn(move || {
+            let left = end.checked_sub(at).filter(|left| *left > 0)?;
+            let (place, step) = match self.find(at) {
+                Some((start, Range { size, owner: Owner::Mapping { bytes, .. }, .. })) => {
+                    (bytes + (at - start), size - (at - start))
+                }
+                Some((start, Range { size, .. })) => (at, size - (at - start)),
+                None => (at, self.0.range(at..).next().map_or(left, |(next, _)| next - at)),
+            };
+            let step = step.min(left);
+            at += step;
+            Some((place, step))
+        })
+    }
+
+    /// The bytes of an accessible range.
+    fn read(&self, address: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let mut to = bytes.as_mut_ptr().expose_provenance();
+        for (from, step) in self.pieces(address, length) {
+            copy(to, from, step);
+            to += step;
+        }
+        bytes
+    }
+
+    /// Puts bytes into an accessible range.
+    pub(crate) fn write(&self, address: usize, bytes: &[u8]) {
+        let mut from = bytes.as_ptr().expose_provenance();
+        for (to, step) in self.pieces(address, bytes.len()) {
+            copy(to, from, step);
+            from += step;
+        }
+    }
+
+    /// Copies bytes; both sides must be accessible.
+    pub(crate) fn copy(&self, destination: usize, source: usize, length: usize) {
+        self.write(destination, &self.read(source, length));
+    }
+
+    /// Fills with a repeated pattern; the range must be accessible.
+    pub(crate) fn fill(&self, destination: usize, pattern: &[u8], count: usize) {
+        for first in (0..count).step_by(AT_ONCE) {
+            self.write(destination + first * pattern.len(), &pattern.repeat(AT_ONCE.min(count - first)));
+        }
+    }
+
+    /// Adds one to each of `count` words; the range must be accessible.
+    pub(crate) fn increment(&self, address: usize, count: usize) {
+        self.change(address, count, |_, word| word.wrapping_add(1));
+    }
+
+    /// Works on `count` words at `to` with those at `from`, all accessible: five times the word, and the other one, and a
+    /// key.
+    pub(crate) fn mix(&self, to: usize, from: usize, count: usize, key: u32) {
+        if to == from || to.abs_diff(from) >= count * size_of::<u32>() {
+            let others = self.read(from, count * size_of::<u32>());
+            return self.change(to, count, |index, word| {
+                word.wrapping_mul(5).wrapping_add(word_of(&others, index)).wrapping_add(key)
+            });
+        }
+        // One after the other, since each may be another's source.
+        for at in (0..count).map(|index| index * size_of::<u32>()) {
+            let other = word_of(&self.read(from + at, size_of::<u32>()), 0);
+            self.change(to + at, 1, |_, word| word.wrapping_mul(5).wrapping_add(other).wrapping_add(key));
+        }
+    }
+
+    fn change(&self, address: usize, count: usize, change: impl Fn(usize, u32) -> u32) {
+        let mut bytes = self.read(address, count * size_of::<u32>());
+        for index in 0..count {
+            let changed = change(index, word_of(&bytes, index)).to_ne_bytes();
+            bytes[index * changed.len()..][..changed.len()].copy_from_slice(&changed);
+        }
+        self.write(address, &bytes);
+    }
+
     /// New memory, zeroed.
     pub(crate) fn allocate(&mut self, size: usize, owner: Owner, device: u32) -> Outcome<usize> {
         let length = NonZeroUsize::new(size.next_multiple_of(PAGE)).ok_or(Code::INVALID_VALUE)?;
@@ -127,29 +217,11 @@ pub(crate) fn fill(destination: usize, pattern: &[u8], count: usize) {
     }
 }
 
-/// Adds one to each of `count` words; the range must be accessible.
-pub(crate) fn increment(address: usize, count: usize) {
-    for index in 0..count {
-        let word = std::ptr::with_exposed_provenance_mut::<u32>(address + index * 4);
-        // SAFETY: the whole range was found in the table.
-        let value = unsafe { word.read_unaligned() };
-        // SAFETY: as above.
-        unsafe { word.write_unaligned(value.wrapping_add(1)) };
-    }
-}
-
-/// Works on `count` words at `to` with those at `from`, all accessible: five times the word, and the other one, and a key.
-pub(crate) fn mix(to: usize, from: usize, count: usize, key: u32) {
-    for index in 0..count {
-        let word = std::ptr::with_exposed_provenance_mut::<u32>(to + index * 4);
-        let other = std::ptr::with_exposed_provenance::<u32>(from + index * 4);
-        // SAFETY: both ranges were found in the table.
-        let value = unsafe { word.read_unaligned() };
-        // SAFETY: as above.
-        let source = unsafe { other.read_unaligned() };
-        // SAFETY: as above.
-        unsafe { word.write_unaligned(value.wrapping_mul(5).wrapping_add(source).wrapping_add(key)) };
-    }
+/// One of the words in a row of bytes.
+fn word_of(bytes: &[u8], index: usize) -> u32 {
+    let mut word = [0; size_of::<u32>()];
+    word.copy_from_slice(&bytes[index * size_of::<u32>()..][..size_of::<u32>()]);
+    u32::from_ne_bytes(word)
 }
 
 /// A word that somebody else writes meanwhile; it must be accessible.
@@ -170,7 +242,7 @@ mod tests {
         assert!(ranges.is_accessible(address + 96, 4));
         assert!(!ranges.is_accessible(address + 97, 4));
         assert!(!ranges.is_accessible(address - 1, 1));
-        increment(address, 25);
+        ranges.increment(address, 25);
         let mut word = [0_u8; 4];
         copy(word.as_mut_ptr().expose_provenance(), address + 96, 4);
         assert_eq!(word, [1, 0, 0, 0]);
@@ -182,13 +254,37 @@ mod tests {
     #[test]
     fn mapped_memory_is_accessible_only_once_access_is_set() {
         let mut ranges = Ranges::default();
-        let mapping =
-            |is_accessible| Range { size: 16, owner: Owner::Mapping { allocation: 1, is_accessible }, device: 0 };
+        let mapping = |is_accessible| {
+            let owner = Owner::Mapping { allocation: 1, is_accessible, bytes: 0x5000 };
+            Range { size: 16, owner, device: 0 }
+        };
         ranges.0.insert(0x1000, mapping(true));
         ranges.0.insert(0x1010, mapping(false));
         assert!(ranges.is_accessible(0x1000, 16));
         assert!(!ranges.is_accessible(0x1000, 17));
         ranges.0.insert(0x1010, mapping(true));
         assert!(ranges.is_accessible(0x1000, 32));
+    }
+
+    #[test]
+    fn mapped_bytes_are_not_where_their_addresses_are_and_a_piece_ends_where_its_mapping_does() {
+        let mut ranges = Ranges::default();
+        let [low, high] = [[1_u32, 2], [3, 4]].map(Box::new);
+        for (address, words) in [(0x1000, &low), (0x1008, &high)] {
+            let bytes = words.as_ptr().expose_provenance();
+            let owner = Owner::Mapping { allocation: 1, is_accessible: true, bytes };
+            ranges.0.insert(address, Range { size: 8, owner, device: 0 });
+        }
+        let words = |address| [0, 1, 2].map(|index| word_of(&ranges.read(address, 12), index));
+        assert_eq!(words(0x1004), [2, 3, 4]);
+        ranges.increment(0x1000, 4);
+        assert_eq!(words(0x1000), [2, 3, 4]);
+        ranges.fill(0x1004, &7_u32.to_ne_bytes(), 2);
+        assert_eq!(words(0x1004), [7, 7, 5]);
+        ranges.copy(0x1004, 0x1000, 12);
+        assert_eq!(words(0x1004), [2, 7, 7], "a copy onto itself");
+        // Each word is the next one's source.
+        ranges.mix(0x1004, 0x1000, 3, 1);
+        assert_eq!(words(0x1004), [13, 49, 85]);
     }
 }

@@ -114,7 +114,7 @@ impl Kernel {
                 let is_right = |address| tables.ranges.is_accessible(address, count.saturating_mul(WORD));
                 match [to, from].into_iter().find(|address| !is_right(*address)) {
                     None => {
-                        allocations::mix(to, from, count, key);
+                        tables.ranges.mix(to, from, count, key);
                         Ok(())
                     }
                     Some(address) => Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false }))),
@@ -123,7 +123,7 @@ impl Kernel {
             Self::Increment(address, count) => {
                 let tables = driver.tables();
                 if tables.ranges.is_accessible(address, count.saturating_mul(WORD)) {
-                    allocations::increment(address, count);
+                    tables.ranges.increment(address, count);
                     Ok(())
                 } else {
                     Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: false })))
@@ -132,7 +132,7 @@ impl Kernel {
             Self::Write(address) => {
                 let tables = driver.tables();
                 if tables.ranges.is_accessible(address, WORD) {
-                    allocations::fill(address, &[0; WORD], 1);
+                    tables.ranges.write(address, &[0; WORD]);
                     Ok(())
                 } else {
                     Err((FaultKind::OUT_OF_BOUNDS, Some(WildAccess { address, is_write: true })))

@@ -119,7 +119,7 @@ impl Driver {
         for module in lost {
             hide(&mut tables, &module);
             // What cannot be taken out cannot be accessed all the same.
-            let _mapped = vmm::unmap(module.base, length(&module));
+            let _mapped = vmm::empty(module.base, length(&module));
         }
         fail();
     }

@@ -1,8 +1,12 @@
 //! Virtual memory management: allocations are memory files, so they live as long as any descriptor of theirs is open.
-#![expect(unsafe_code, reason = "address ranges are reserved, mapped and protected by address")]
+//!
+//! A reserved range is a place that cannot be read and stays so; what is mapped there has its bytes elsewhere. So a place
+//! may be taken out of the process's addresses under a copy of the driver that goes on using it, and another copy that
+//! starts then can have the same (measured with 580.159.04: `OBSERVED.md`).
+#![expect(unsafe_code, reason = "address ranges are reserved and mapped by address")]
 
 use crate::codes::{Code, Outcome};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use sim_wire::memory_file::{MEMORY_FILE_NAME, memory_file};
 use sim_wire::script::Script;
 use std::ffi::c_void;
@@ -64,16 +68,15 @@ impl Allocation {
         Ok(Self { file: Arc::new(file), size, device, handle_types: 1, references: 1 })
     }
 
-    /// Maps it over a reserved range, not accessible yet.
-    pub(crate) fn map(&self, address: usize, size: usize) -> Outcome {
+    /// Maps all of it where the kernel has room; where its bytes are.
+    pub(crate) fn map(&self, size: usize) -> Outcome<usize> {
         if size != self.size {
             return Err(Code::INVALID_VALUE);
         }
-        let place = NonZeroUsize::new(address);
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
-        let result = unsafe { mmap(place, length(size)?, ProtFlags::PROT_NONE, flags, self.file.as_fd(), 0) };
-        result.map(drop).map_err(|_| Code::OUT_OF_MEMORY)
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let result = unsafe { mmap(None, length(size)?, access, MapFlags::MAP_SHARED, self.file.as_fd(), 0) };
+        result.map(|bytes| bytes.as_ptr().expose_provenance()).map_err(|_| Code::OUT_OF_MEMORY)
     }
 }
 
@@ -190,7 +193,7 @@ pub(crate) fn reserve(size: usize, alignment: usize, wanted: usize) -> Outcome<u
 pub(crate) fn release(address: usize, size: usize) -> Outcome {
     if pool().release(address, size) {
         // A pool's range stays taken from the process.
-        return unmap(address, size);
+        return empty(address, size);
     }
     // SAFETY: the caller has found the range reserved by `reserve` and nothing mapped in it.
     unsafe { munmap(pointer(address)?, size.next_multiple_of(GRANULE)) }.map_err(|_| Code::INVALID_VALUE)
@@ -206,18 +209,17 @@ pub(crate) fn back(address: usize, size: usize) -> Outcome {
 }
 
 /// Takes the memory out of a range, which stays reserved.
-pub(crate) fn unmap(address: usize, size: usize) -> Outcome {
+pub(crate) fn empty(address: usize, size: usize) -> Outcome {
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED;
-    // SAFETY: the caller has found the range mapped by `Allocation::map`.
+    // SAFETY: the caller has found the range reserved by `reserve`, with nothing in it that anybody uses.
     let result = unsafe { mmap_anonymous(NonZeroUsize::new(address), length(size)?, ProtFlags::PROT_NONE, flags) };
     result.map(drop).map_err(|_| Code::INVALID_VALUE)
 }
 
-/// Makes a mapped range accessible or not.
-pub(crate) fn set_access(address: usize, size: usize, is_accessible: bool) -> Outcome {
-    let protection = if is_accessible { ProtFlags::PROT_READ | ProtFlags::PROT_WRITE } else { ProtFlags::PROT_NONE };
-    // SAFETY: the caller has found the range mapped by `Allocation::map`, so no memory of Rust's is in it.
-    unsafe { mprotect(pointer(address)?, size, protection) }.map_err(|_| Code::INVALID_VALUE)
+/// Takes away what [`Allocation::map`] has mapped.
+pub(crate) fn unmap(bytes: usize, size: usize) -> Outcome {
+    // SAFETY: the caller has taken the mapping out of its tables, without which nobody finds the bytes.
+    unsafe { munmap(pointer(bytes)?, size) }.map_err(|_| Code::INVALID_VALUE)
 }
 
 #[cfg(test)]
@@ -225,27 +227,47 @@ mod tests {
     use super::*;
     use crate::allocations::{copy, fill};
 
+    /// Its only word that is asked for, at this place.
+    fn last_word(bytes: usize) -> u32 {
+        let mut word = [0; 4];
+        copy(word.as_mut_ptr().expose_provenance(), bytes + GRANULARITY - 4, 4);
+        u32::from_le_bytes(word)
+    }
+
     #[test]
-    fn memory_lives_as_long_as_a_descriptor_of_it_and_comes_back_at_its_address() {
+    fn memory_lives_as_long_as_a_descriptor_of_it_and_its_place_comes_back() {
         let allocation = Allocation::create(GRANULARITY, 0).expect("memory");
         let address = reserve(LARGE, 0, 0).expect("a range");
         assert!(address.is_multiple_of(GRANULE));
-        allocation.map(address, GRANULARITY).expect("it is reserved");
-        set_access(address, GRANULARITY, true).expect("it is mapped");
-        fill(address, &0x5e90_u32.to_le_bytes(), GRANULARITY / 4);
+        let bytes = allocation.map(GRANULARITY).expect("there is room");
+        fill(bytes, &0x5e90_u32.to_le_bytes(), GRANULARITY / 4);
         let descriptor = allocation.export().expect("a descriptor");
         drop(allocation);
-        unmap(address, GRANULARITY).expect("it is mapped");
+        unmap(bytes, GRANULARITY).expect("it is mapped");
         release(address, LARGE).expect("it is reserved");
 
         let again = Allocation::import(descriptor, 0).expect("the descriptor is open");
         assert_eq!(again.size, GRANULARITY);
         assert_eq!(reserve(LARGE, 0, address), Ok(address), "the address is free again");
-        again.map(address, GRANULARITY).expect("it is reserved");
-        set_access(address, GRANULARITY, true).expect("it is mapped");
-        let mut word = [0; 4];
-        copy(word.as_mut_ptr().expose_provenance(), address + GRANULARITY - 4, 4);
-        assert_eq!(u32::from_le_bytes(word), 0x5e90);
+        assert_eq!(last_word(again.map(GRANULARITY).expect("there is room")), 0x5e90);
+    }
+
+    #[test]
+    fn a_place_may_be_taken_away_under_its_owner_and_another_copy_then_has_the_same() {
+        let wish = 0x6200_0000_0000;
+        let allocation = Allocation::create(GRANULARITY, 0).expect("memory");
+        assert_eq!(reserve(LARGE, 0, wish), Ok(wish));
+        let bytes = allocation.map(GRANULARITY).expect("there is room");
+        assert!(reserve(LARGE, 0, wish).is_ok_and(|place| place != wish), "it is taken");
+        // SAFETY: nobody reads there.
+        unsafe { munmap(pointer(wish).expect("not 0"), GRANULE) }.expect("it is ours");
+        fill(bytes, &7_u32.to_le_bytes(), GRANULARITY / 4);
+        assert_eq!(reserve(LARGE, 0, wish), Ok(wish), "as another copy would");
+        let descriptor = allocation.export().expect("a descriptor");
+        let other = Allocation::import(descriptor, 0).and_then(|memory| memory.map(GRANULARITY)).expect("mapped");
+        assert!(other != bytes && last_word(other) == 7);
+        fill(other, &9_u32.to_le_bytes(), GRANULARITY / 4);
+        assert_eq!(last_word(bytes), 9, "both see every word");
     }
 
     #[test]

@@ -12,4 +12,5 @@ mod module;
 mod newcomers;
 mod recovery;
 mod server;
+mod two_copies;
 mod uvm;

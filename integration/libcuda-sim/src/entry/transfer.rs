@@ -113,7 +113,7 @@ pub(super) fn copy_later(
             return Err(Code::INVALID_VALUE);
         }
         let from = staged.as_ref().map_or(source, |bytes| bytes.as_ptr().expose_provenance());
-        allocations::copy(destination, from, size);
+        tables.ranges.copy(destination, from, size);
         Ok(())
     };
     let ticket = found.enqueue(&context, Box::new(operation))?;
@@ -144,7 +144,7 @@ pub(super) fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: u
         if !tables.ranges.is_accessible(destination, size) {
             return Err(Code::ILLEGAL_ADDRESS);
         }
-        allocations::fill(destination, &pattern, count);
+        tables.ranges.fill(destination, &pattern, count);
         Ok(())
     };
     let ticket = found.enqueue(&context, Box::new(operation))?;
@@ -192,7 +192,7 @@ pub(super) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
         if !sides.iter().all(|side| side.is_there(&tables.ranges)) {
             return Err(Code::INVALID_VALUE);
         }
-        allocations::copy(destination, source, size);
+        tables.ranges.copy(destination, source, size);
         Ok(())
     }))
 }
@@ -257,7 +257,7 @@ pub(super) fn fill_of_words(words: &[u64; 5]) -> Outcome<Operation> {
         if !tables.ranges.is_accessible(destination, count * pattern.len()) {
             return Err(Code::ILLEGAL_ADDRESS);
         }
-        allocations::fill(destination, &pattern, count);
+        tables.ranges.fill(destination, &pattern, count);
         Ok(())
     }))
 }

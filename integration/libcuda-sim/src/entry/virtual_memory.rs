@@ -172,8 +172,7 @@ entry_points! {
         if flags != 0 || offset != 0 || !address.is_multiple_of(GRANULARITY) || !is_free || !is_reserved(&tables, address, size) {
             return Err(Code::INVALID_VALUE);
         }
-        allocation.map(address, size)?;
-        let owner = Owner::Mapping { allocation: handle, is_accessible: false };
+        let owner = Owner::Mapping { allocation: handle, is_accessible: false, bytes: allocation.map(size)? };
         tables.ranges.0.insert(address, Range { size, owner, device: allocation.device });
         Ok(())
     }
@@ -183,9 +182,9 @@ entry_points! {
         let driver = driver()?;
         let mut tables = driver.tables();
         for (start, range) in mappings(&tables, address, size)? {
-            vmm::unmap(start, range.size)?;
             tables.ranges.0.remove(&start);
-            if let Owner::Mapping { allocation, .. } = range.owner {
+            if let Owner::Mapping { allocation, bytes, .. } = range.owner {
+                vmm::unmap(bytes, range.size)?;
                 drop_if_unused(&mut tables, allocation);
             }
         }
@@ -204,8 +203,7 @@ entry_points! {
                 ACCESS_READ_WRITE => true,
                 _ => return Err(Code::NOT_SUPPORTED),
             };
-            for (start, range) in &found {
-                vmm::set_access(*start, range.size, is_accessible)?;
+            for (start, _) in &found {
                 if let Some(Owner::Mapping { is_accessible: known, .. }) =
                     tables.ranges.0.get_mut(start).map(|range| &mut range.owner)
                 {
