@@ -103,8 +103,11 @@ fn after_both_have_died_the_next_daemon_starts_afresh() {
         let server = stage.only(Part::Server);
         // First the holder and at once the daemon, before it can start another one.
         stage.daemon().signal(Signal::SIGSTOP);
-        kill(stage.only(Part::Holder), Signal::SIGKILL).expect("it is ours");
+        let holder = stage.only(Part::Holder);
+        kill(holder, Signal::SIGKILL).expect("it is ours");
         stage.kill_daemon();
+        // Until it has closed its files, whoever connects reaches a listener that nobody will ever answer.
+        stage.lab().wait_gone(holder);
         // Nobody holds its control connection any longer.
         stage.lab().wait_gone(server);
         stage.start(&[]);
