@@ -7,7 +7,7 @@
 use std::{
     ffi::OsStr,
     io::{self, IoSlice, IoSliceMut},
-    os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
     path::Path,
     time::{Duration, Instant},
 };
@@ -73,10 +73,8 @@ impl Connection {
     /// Connects and says hello.
     pub(super) fn open(path: &OsStr) -> Result<Self, Lost> {
         let address = UnixAddr::new(Path::new(path)).map_err(io::Error::from)?;
-        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None);
-        let fd = fd.map_err(io::Error::from)?;
         // Among ours at once: what else comes up in the program meanwhile may be taken for the driver's.
-        let socket = Held::for_the_vault(fd.into_raw_fd()).map_err(io::Error::other)?;
+        let socket = Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None))?;
         let number = socket.number().ok_or(Lost::Closed)?;
         // A full queue of connections is waited for, under the limit for sending.
         set_limits(number)?;

@@ -4,19 +4,23 @@
 //!   (`select`) has them for itself, and never take more than that half.
 //! - A forked child closes its copies at once: it could do nothing with them, and as long as it lived the memory would
 //!   stay allocated after its parent has freed it. The handler only reads atomics and closes, as a child of a program
-//!   with threads must.
+//!   with threads must. What is not among them yet, or no longer, is so in a [`window`], in which nobody forks.
 //! - A program may close descriptors that it did not open. Whoever uses one checks that it is still the same file.
 #![expect(unsafe_code, reason = "descriptors of the program's are moved, looked at and closed by number")]
 
 use std::{
     collections::BTreeSet,
     ffi::c_int,
+    io,
     mem::MaybeUninit,
+    os::fd::{IntoRawFd, OwnedFd},
     sync::{
         OnceLock,
         atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
 };
+
+use super::window;
 
 /// Most descriptors held at a time. With slabs that grow with what is in them this is memory without end; the limit is
 /// there because the handler for forks cannot walk anything that grows.
@@ -72,23 +76,29 @@ pub(crate) enum NotHeld {
 impl Held {
     /// Takes a descriptor that the driver has just made, whose number becomes free.
     pub(crate) fn take(descriptor: c_int) -> Result<Self, NotHeld> {
-        let held = Self::move_up(descriptor, new_serial());
-        // SAFETY: the driver has made it for us; nobody else knows it.
-        unsafe { libc::close(descriptor) };
-        held
+        Self::hold(descriptor, new_serial(), true)
     }
 
     /// Takes a descriptor that keeps no memory of the program's alive by itself: a socket, a copy on its way.
     pub(crate) fn for_the_vault(descriptor: c_int) -> Result<Self, NotHeld> {
-        let held = Self::move_up(descriptor, 0);
-        // SAFETY: the caller gives it away.
-        unsafe { libc::close(descriptor) };
-        held
+        Self::hold(descriptor, 0, true)
+    }
+
+    /// The same for one that is made now, by a call that waits for nothing: no child has it, not even one that is forked
+    /// as soon as it is made.
+    pub(crate) fn made<E>(make: impl FnOnce() -> Result<OwnedFd, E>) -> io::Result<Self>
+    where
+        io::Error: From<E>,
+    {
+        let _is_seen_to = closes_in_children();
+        let _nobody_forks = window::begin();
+        let descriptor = make()?;
+        Self::for_the_vault(descriptor.into_raw_fd()).map_err(io::Error::other)
     }
 
     /// A copy for the vault.
     pub(crate) fn copy_for_the_vault(&self) -> Option<Self> {
-        Self::move_up(self.number()?, 0).ok()
+        Self::hold(self.number()?, 0, false).ok()
     }
 
     /// A number that no other one has, or had.
@@ -98,13 +108,26 @@ impl Held {
 
     /// Holds a copy of a descriptor that stays the program's.
     pub(crate) fn copy(descriptor: c_int) -> Result<Self, NotHeld> {
-        Self::move_up(descriptor, new_serial())
+        Self::hold(descriptor, new_serial(), false)
+    }
+
+    /// Holds a copy of a descriptor, which is closed if it is given away.
+    fn hold(descriptor: c_int, serial: u64, is_given: bool) -> Result<Self, NotHeld> {
+        let is_seen_to = closes_in_children();
+        let nobody_forks = window::begin();
+        let held = if is_seen_to { Self::move_up(descriptor, serial) } else { Err(NotHeld::Refused) };
+        if is_given {
+            // SAFETY: nobody else knows it: the caller gives it away.
+            unsafe { libc::close(descriptor) };
+        }
+        drop(nobody_forks);
+        if held.is_ok() && serial != 0 {
+            tell();
+        }
+        held
     }
 
     fn move_up(descriptor: c_int, serial: u64) -> Result<Self, NotHeld> {
-        if !closes_in_children() {
-            return Err(NotHeld::Refused);
-        }
         let identity = identity_of(descriptor).ok_or(NotHeld::Refused)?;
         // SAFETY: only makes a new descriptor for the same file.
         let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, upper_half()) };
@@ -120,9 +143,6 @@ impl Held {
             return Err(NotHeld::TooMany);
         };
         END.fetch_max(place + 1, Ordering::AcqRel);
-        if serial != 0 {
-            tell();
-        }
         Ok(Self { place, identity, serial })
     }
 
@@ -135,12 +155,14 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        let nobody_forks = window::begin();
         let number = self.number();
         HELD[self.place].store(NONE, Ordering::Release);
         if let Some(number) = number {
             // SAFETY: it is the file that was put there, so it was not closed and given to somebody else.
             unsafe { libc::close(number) };
         }
+        drop(nobody_forks);
         if self.serial != 0 {
             tell();
         }
@@ -172,15 +194,16 @@ fn upper_half() -> c_int {
     c_int::try_from(limit.rlim_cur / 2).unwrap_or(c_int::MAX / 2)
 }
 
-/// Sets up the handler for forks; whether it is.
+/// Sets up the handlers for forks; whether they are.
 fn closes_in_children() -> bool {
     static IS_SET_UP: AtomicBool = AtomicBool::new(false);
     if IS_SET_UP.load(Ordering::Acquire) {
         return true;
     }
+    let (before, after) = (window::before_a_fork, window::after_a_fork);
     // Set up twice by two threads it closes twice what is closed already, in a child with one thread.
-    // SAFETY: the handler is a function of ours in a library that is never unloaded.
-    let is_set_up = unsafe { libc::pthread_atfork(None, None, Some(in_a_child)) } == 0;
+    // SAFETY: the handlers are functions of ours in a library that is never unloaded.
+    let is_set_up = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_a_child)) } == 0;
     IS_SET_UP.store(is_set_up, Ordering::Release);
     is_set_up
 }
@@ -194,6 +217,7 @@ extern "C" fn in_a_child() {
             unsafe { libc::close(number) };
         }
     }
+    window::in_a_child();
 }
 
 #[cfg(test)]

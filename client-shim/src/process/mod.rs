@@ -13,6 +13,7 @@
 //! | [`peek`] | memory by addresses that may be none |
 //! | [`settings`] | the environment variables, read when they are needed |
 //! | [`signals`] | a signal that must end nobody meanwhile |
+//! | [`window`] | moments in which nobody forks |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
 
 pub(crate) mod birth;
@@ -28,3 +29,4 @@ pub(crate) mod passing;
 pub(crate) mod peek;
 pub(crate) mod settings;
 pub(crate) mod signals;
+pub(crate) mod window;

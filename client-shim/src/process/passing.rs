@@ -8,7 +8,7 @@
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read as _},
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -82,8 +82,7 @@ pub(crate) fn listening(find: Find) -> io::Result<Secret> {
 
 /// A socket among our descriptors: one that a forked child closes.
 fn open() -> io::Result<Held> {
-    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
-    Held::for_the_vault(socket.into_raw_fd()).map_err(io::Error::other)
+    Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None))
 }
 
 fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
