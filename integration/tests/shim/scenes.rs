@@ -157,6 +157,15 @@ fn variables_that_nobody_can_look_for_are_told() {
 }
 
 #[test]
+fn code_from_a_file_is_what_the_file_had_when_it_was_loaded() {
+    once(|subject| {
+        let line = play(subject, "module-of-a-file", 1, &[]);
+        assert_eq!(line["heard"], json!({ "told": [0, 0], "first": 2 }), "{subject}: {line}");
+        assert_eq!(line["recovery"]["modules_anew"], 0, "{subject}: {line}");
+    });
+}
+
+#[test]
 fn a_program_in_the_middle_of_a_capture_is_not_recovered_whatever_else_it_ends() {
     once(|subject| {
         let line = play(subject, "capture", 1, &[]);

@@ -36,10 +36,7 @@ macro_rules! library {
                     jit_options_values: *mut *mut c_void, num_jit_options: c_uint,
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
-                ) then kept::code::libraries::library(
-                    "cuLibraryLoadFromFile", written!(library), Some(kept::code::modules::named(file_name)),
-                    (num_jit_options, jit_options, jit_options_values), (num_library_options, library_options),
-                );
+                ) => kept::code::files::library;
                 fn cuLibraryUnload(library: CUlibrary) => kept::objects::ends;
             }
             elsewhere {

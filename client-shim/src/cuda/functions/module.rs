@@ -33,8 +33,7 @@ macro_rules! module {
                     surf_ref: *mut CUsurfref, hmod: CUmodule, name: *const c_char,
                 ) made Array(surf_ref);
                 fn cuModuleGetTexRef(tex_ref: *mut CUtexref, hmod: CUmodule, name: *const c_char) made Array(tex_ref);
-                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char)
-                    then kept::code::modules::module_file(written!(module), fname);
+                fn cuModuleLoad(module: *mut CUmodule, fname: *const c_char) => kept::code::files::module;
                 fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void)
                     then kept::code::modules::module(written!(module), image);
                 fn cuModuleLoadDataEx(

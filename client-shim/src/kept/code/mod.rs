@@ -2,6 +2,7 @@
 
 mod contents;
 pub(crate) mod enumerated;
+pub(crate) mod files;
 mod image;
 pub(crate) mod libraries;
 pub(crate) mod modules;

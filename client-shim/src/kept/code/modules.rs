@@ -73,15 +73,9 @@ pub(crate) fn copied(image: *const c_void) -> Option<Image> {
     unsafe { image::copy(image) }.map(|bytes| Image::Bytes(bytes.into()))
 }
 
-pub(crate) fn named(path: *const c_char) -> Image {
-    // SAFETY: the driver has just opened the file of this name.
-    Image::File(unsafe { CStr::from_ptr(path) }.to_owned())
-}
-
-/// After `cuModuleLoad`.
-pub(crate) fn module_file(module: CUmodule, path: *const c_char) -> Result<(), Bypass> {
-    let recipe = Recipe::Module { context: context()?, image: named(path), options: Vec::new() };
-    keep("cuModuleLoad", module.0, recipe)
+/// A module of a file was loaded.
+pub(super) fn from_file(module: CUmodule, image: Image) -> Result<(), Bypass> {
+    keep("cuModuleLoad", module.0, Recipe::Module { context: context()?, image, options: Vec::new() })
 }
 
 /// After `cuModuleLoadData` and `cuModuleLoadFatBinary`.

@@ -61,8 +61,8 @@ pub(crate) struct Still {
 /// not.
 fn why_anew(image: &Image, is_asked: bool) -> Option<String> {
     let Image::Bytes(code) = image else {
-        // It may be another one by now, too.
-        return Some("it came from a file".to_owned());
+        // It may be another one by now, too, and nobody knows which the driver has read.
+        return Some("it came from a file that nobody could read beside the driver".to_owned());
     };
     let contents = code.contents();
     let unread = contents.unread.first().cloned();

@@ -1,11 +1,14 @@
-//! Memory of other kinds: constants, and what the host has.
+//! Memory of other kinds: constants, what the host has, and code that came from a file.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::{GpuError, Stage, WORDS, check, code, module, stream};
-use crate::programs::replay_probe::last;
+use crate::programs::gpu::{Argument, KERNELS, Kernel, Stream};
+use crate::programs::replay_probe::{failed, last};
 use cudarc::driver::sys;
 use serde_json::{Value, json};
+use std::ffi::CString;
 use std::ptr::null_mut;
+use std::{env, fs, process};
 
 /// A module with constants and nothing else.
 const IMAGE: &str = "\
@@ -114,4 +117,33 @@ pub(super) fn host_memory(stage: &Stage) -> Result<Value, GpuError> {
         }),
         "is_same": after_another == again, "after_it_was_read": last::in_doubt().len(), "sound": sound,
     }))
+}
+
+/// The code came from a file, which is another one by the time of the fault.
+pub(super) fn module_of_a_file(stage: &Stage) -> Result<Value, GpuError> {
+    let path = env::temp_dir().join(format!("mps-replay-probe-{}.ptx", process::id()));
+    let write = |text: &str| fs::write(&path, text.trim_end_matches('\0')).map_err(|error| failed("--scene", error));
+    write(KERNELS)?;
+    let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|error| failed("--scene", error))?;
+    let (mut module, mut increment) = (null_mut(), null_mut());
+    // SAFETY: the result is a variable of ours.
+    check("cuModuleLoad", unsafe { sys::cuModuleLoad(&raw mut module, name.as_ptr()) })?;
+    // SAFETY: as above.
+    let found = unsafe { sys::cuModuleGetFunction(&raw mut increment, module, c"increment".as_ptr()) };
+    check("cuModuleGetFunction", found)?;
+    let count = || {
+        let arguments = [Argument::U64(stage.others), Argument::U32(WORDS)];
+        stage.gpu.launch_in(Stream(null_mut()), Kernel(increment), WORDS, &arguments)
+    };
+    count()?;
+    stage.gpu.synchronize()?;
+    write(IMAGE)?;
+    stage.wait()?;
+    let removed = fs::remove_file(&path).map_err(|error| failed("--scene", error));
+    let told = stage.told();
+    count()?;
+    stage.gpu.synchronize()?;
+    removed?;
+    let words = stage.gpu.read(stage.others, WORDS as usize)?;
+    Ok(json!({ "told": told, "first": words[0] }))
 }
