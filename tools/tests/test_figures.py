@@ -113,6 +113,13 @@ class Figures(unittest.TestCase):
         section = self.section("idle_start")
         self.assertLess(section.index("**failed**: Failed: no server"), section.index("6.500 / 7.000 / 7.500"))
 
+    def test_a_figure_of_many_parts_that_failed_has_a_line_for_each_with_what_was_tried(self):
+        parts = {"one": {"idle": "unaware", "busy": "not tried"}, "two": {"idle": "failed"}}
+        self.report("2026-01-02-faults", {"idle_start": measured(parts, is_ok=False)})
+        section = self.section("idle_start")
+        self.assertIn("**failed**:\n\n| what | seen |\n", section)
+        self.assertIn("| one | idle unaware |\n| two | idle failed |\n", section)
+
     def test_a_figure_that_was_skipped_hides_no_earlier_one_and_is_no_failure(self):
         for skipped in ("Skipped(there is no PyTorch)", {"Skipped": "there is no PyTorch"}):
             with self.subTest(skipped):
