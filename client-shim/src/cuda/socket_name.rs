@@ -16,6 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::process::descriptors::Held;
+
 /// How the name begins.
 const PREFIX: &[u8] = b"cuda-uvmfd-";
 /// How long it may take to become free.
@@ -84,19 +86,21 @@ fn exchange(listener: c_int, name: Name) -> io::Result<Exchanged> {
     writer.write_all(&[0])?;
     // A socket made before: its connection wakes whoever waits on the old listener.
     let waker = socket(kind)?;
+    let number = waker.number().ok_or(io::ErrorKind::NotFound)?;
     checked(
         // SAFETY: the listener is the dead driver's, and both are open.
         unsafe { libc::dup3(reader.as_raw_fd(), listener, libc::O_CLOEXEC) },
     )?;
     // Refused if nobody waited: then the name is free already.
     // SAFETY: the address is as long as the kernel has said.
-    let _refused = unsafe { libc::connect(waker.as_raw_fd(), (&raw const name.address).cast(), name.length) };
+    let _refused = unsafe { libc::connect(number, (&raw const name.address).cast(), name.length) };
     drop(waker);
     let deadline = Instant::now() + PATIENCE;
     loop {
         let probe = socket(kind)?;
+        let number = probe.number().ok_or(io::ErrorKind::NotFound)?;
         // SAFETY: as above.
-        if unsafe { libc::bind(probe.as_raw_fd(), (&raw const name.address).cast(), name.length) } == 0 {
+        if unsafe { libc::bind(number, (&raw const name.address).cast(), name.length) } == 0 {
             break;
         }
         if Instant::now() > deadline {
@@ -109,12 +113,15 @@ fn exchange(listener: c_int, name: Name) -> io::Result<Exchanged> {
     Ok(Exchanged { listener, _writer: writer })
 }
 
-fn socket(kind: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: makes a socket.
-    let number = unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
-    checked(number)?;
-    // SAFETY: the kernel has just made it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+/// A socket that no forked child has: a child would keep the name as long as it lives.
+fn socket(kind: c_int) -> io::Result<Held> {
+    Held::made(|| {
+        // SAFETY: makes a socket.
+        let number = unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        checked(number)?;
+        // SAFETY: the kernel has just made it for us.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(number) })
+    })
 }
 
 fn checked(answer: c_int) -> io::Result<()> {

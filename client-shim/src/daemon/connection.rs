@@ -1,41 +1,32 @@
 //! One connection to the daemon's door for this library. Every wait has a deadline, and hears the daemon's news on its way.
-#![expect(
-    unsafe_code,
-    reason = "takes descriptors that the kernel has just made for this process, and waits for them by number"
-)]
 
 use std::{
     ffi::OsStr,
-    io::{self, IoSlice, IoSliceMut},
-    os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    io,
+    os::fd::RawFd,
     path::Path,
     time::{Duration, Instant},
 };
 
-use nix::{
-    errno::Errno,
-    sys::{
-        socket::{
-            AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, connect,
-            recvmsg, sendmsg, setsockopt, socket, sockopt,
-        },
-        time::{TimeVal, TimeValLike},
-    },
+use nix::sys::{
+    socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt},
+    time::{TimeVal, TimeValLike},
 };
 use remps_proto::shim::{
     Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
 };
 
 use super::{listener::may_be_the_daemon, news};
-use crate::process::descriptors::Held;
+use crate::process::{
+    descriptors::Held,
+    packets::{self, borrowed},
+};
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// The kernel reads a time limit of zero as none.
-const LEAST_LIMIT: Duration = Duration::from_millis(1);
 
 /// An answer with its descriptor.
-pub(crate) type Told = (Answer, Option<OwnedFd>);
+pub(crate) type Told = (Answer, Option<Held>);
 
 /// Why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +68,7 @@ impl Connection {
         let socket = Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None))?;
         let number = socket.number().ok_or(Lost::Closed)?;
         // A full queue of connections is waited for, under the limit for sending.
-        set_limits(number)?;
+        set_send_limit(number)?;
         connect(number, &address).map_err(io::Error::from)?;
         if !may_be_the_daemon(&borrowed(number), Path::new(path)) {
             return Err(Lost::Impostor);
@@ -130,15 +121,8 @@ impl Connection {
     pub(super) fn send(&mut self, ask: Ask, descriptor: Option<RawFd>) -> Result<u64, Lost> {
         self.requests += 1;
         let packet = FromShim { request: self.requests, ask }.encode()?;
-        let (parts, rights) = ([IoSlice::new(&packet)], descriptor.map(|number| [number]));
-        let control: Vec<ControlMessage<'_>> = rights.iter().map(|list| ControlMessage::ScmRights(list)).collect();
-        loop {
-            match sendmsg::<()>(self.number()?, &parts, &control, MsgFlags::MSG_NOSIGNAL, None) {
-                Ok(_whole_packet) => return Ok(self.requests),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(io::Error::from(errno).into()),
-            }
-        }
+        packets::send(self.number()?, &packet, descriptor)?;
+        Ok(self.requests)
     }
 
     /// Waits for all answers to a request.
@@ -183,55 +167,18 @@ impl Connection {
         }
     }
 
-    fn receive(&self, deadline: Instant) -> Result<(ToShim, Option<OwnedFd>), Lost> {
-        let mut packet = vec![0; MAX_MESSAGE_BYTES];
-        loop {
-            let number = self.number()?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT).into());
-            }
-            set_receive_limit(number, left)?;
-            let mut control = nix::cmsg_space!([RawFd; 4]);
-            let mut parts = [IoSliceMut::new(&mut packet)];
-            let received = recvmsg::<()>(number, &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC);
-            let received = match received {
-                Err(Errno::EINTR | Errno::EAGAIN) => continue,
-                received => received.map_err(io::Error::from)?,
-            };
-            let mut descriptors = Vec::new();
-            for message in received.cmsgs().map_err(io::Error::from)? {
-                if let ControlMessageOwned::ScmRights(numbers) = message {
-                    // SAFETY: the kernel has just put them into this process's table for this message.
-                    descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
-                }
-            }
-            let (length, is_cut) = (received.bytes, received.flags.contains(MsgFlags::MSG_TRUNC));
-            return match length {
-                0 => Err(Lost::Closed),
-                _ if is_cut => Err(Lost::Stranger),
-                _ => Ok((ToShim::decode(&packet[..length])?, descriptors.pop())),
-            };
+    fn receive(&self, deadline: Instant) -> Result<(ToShim, Option<Held>), Lost> {
+        let mut buffer = vec![0; MAX_MESSAGE_BYTES];
+        let packet = packets::receive(self.number()?, &mut buffer, deadline)?;
+        match packet.length {
+            0 => Err(Lost::Closed),
+            _ if packet.is_cut => Err(Lost::Stranger),
+            length => Ok((ToShim::decode(&buffer[..length])?, packet.descriptor)),
         }
     }
 }
 
-/// A socket of ours by its number, which was looked at just before. Setting its limits and waiting for it harm no other
-/// file that a careless program has put there.
-pub(super) fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: as above; one that the program has closed meanwhile makes a call fail, or a wait end, at once.
-    unsafe { BorrowedFd::borrow_raw(number) }
-}
-
-fn set_limits(number: RawFd) -> Result<(), Lost> {
-    setsockopt(&borrowed(number), sockopt::SendTimeout, &time_value(PATIENCE)).map_err(io::Error::from)?;
-    set_receive_limit(number, PATIENCE)
-}
-
-fn set_receive_limit(number: RawFd, limit: Duration) -> Result<(), Lost> {
-    Ok(setsockopt(&borrowed(number), sockopt::ReceiveTimeout, &time_value(limit)).map_err(io::Error::from)?)
-}
-
-fn time_value(limit: Duration) -> TimeVal {
-    TimeVal::microseconds(i64::try_from(limit.max(LEAST_LIMIT).as_micros()).unwrap_or(i64::MAX))
+fn set_send_limit(number: RawFd) -> Result<(), Lost> {
+    let limit = TimeVal::microseconds(i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX));
+    Ok(setsockopt(&borrowed(number), sockopt::SendTimeout, &limit).map_err(io::Error::from)?)
 }

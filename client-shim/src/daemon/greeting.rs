@@ -7,7 +7,6 @@
 use std::{
     ffi::OsStr,
     io,
-    os::fd::AsRawFd,
     path::Path,
     time::{Duration, Instant},
 };
@@ -20,6 +19,8 @@ use nix::{
         time::{TimeVal, TimeValLike},
     },
 };
+
+use crate::process::{descriptors::Held, packets::borrowed};
 
 /// The daemon's first packet on every connection.
 const GREETING: &[u8] = b"OUTBHELL\0";
@@ -90,19 +91,20 @@ fn probe(path: &OsStr, limit: Duration) -> Result<(), Unreachable> {
         return Err(Unreachable::PathTooLong);
     }
     let address = UnixAddr::new(Path::new(path)).map_err(|errno| Unreachable::NoListener(errno.into()))?;
-    let connection = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)
-        .map_err(|errno| Unreachable::NoSocket(errno.into()))?;
+    let made = Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None));
+    let connection = made.map_err(Unreachable::NoSocket)?;
+    let number = connection.number().ok_or_else(|| Unreachable::NoSocket(io::ErrorKind::NotFound.into()))?;
     let deadline = Instant::now() + limit;
     uninterrupted(deadline, |limit| {
         // A full queue of connections is waited for, under the limit for sending.
-        setsockopt(&connection, sockopt::SendTimeout, &limit)?;
-        connect(connection.as_raw_fd(), &address)
+        setsockopt(&borrowed(number), sockopt::SendTimeout, &limit)?;
+        connect(number, &address)
     })
     .map_err(|errno| if errno == Errno::EAGAIN { Unreachable::Busy } else { Unreachable::NoListener(errno.into()) })?;
     let mut packet = [0; PACKET];
     let received = uninterrupted(deadline, |limit| {
-        setsockopt(&connection, sockopt::ReceiveTimeout, &limit)?;
-        recv(connection.as_raw_fd(), &mut packet, MsgFlags::empty())
+        setsockopt(&borrowed(number), sockopt::ReceiveTimeout, &limit)?;
+        recv(number, &mut packet, MsgFlags::empty())
     });
     match received {
         Ok(0) => Err(Unreachable::Closed),

@@ -25,7 +25,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use remps_proto::shim::{Ask, Capabilities};
 
 use super::{
-    connection::{Connection, Lost, Told, borrowed},
+    connection::{Connection, Lost, Told},
     escrow::Escrow,
     evidence::Followed,
     link::{CHANGES, Job, Link, Wish, locked},
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     cuda::{belongings, library},
-    process::{failpoint::reached, log},
+    process::{failpoint::reached, log, packets::borrowed},
 };
 
 /// First and longest pause between two tries to find a daemon. One that was there a moment ago is mostly being replaced.

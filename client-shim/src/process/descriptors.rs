@@ -90,10 +90,16 @@ impl Held {
     where
         io::Error: From<E>,
     {
-        let _is_seen_to = closes_in_children();
-        let _nobody_forks = window::begin();
+        let _window = nobody_forks();
         let descriptor = make()?;
         Self::for_the_vault(descriptor.into_raw_fd()).map_err(io::Error::other)
+    }
+
+    /// The same for memory of the program's, which has come from elsewhere.
+    pub(crate) fn of_memory(mut self) -> Self {
+        self.serial = new_serial();
+        tell();
+        self
     }
 
     /// A copy for the vault.
@@ -167,6 +173,12 @@ impl Drop for Held {
             tell();
         }
     }
+}
+
+/// As long as this lives nobody forks: for what makes descriptors, waits for nothing and holds them before it ends.
+pub(super) fn nobody_forks() -> window::Window {
+    let _is_seen_to = closes_in_children();
+    window::begin()
 }
 
 /// Which file a descriptor is of: device and inode.

@@ -8,6 +8,7 @@
 //! | [`descriptors`] | those of the library, out of the program's way |
 //! | [`fork`] | what a forked child must not take for its own |
 //! | [`log`] | lines on standard error |
+//! | [`packets`] | packets with descriptors |
 //! | [`panics`] | panics, which stay inside |
 //! | [`passing`] | descriptors that other processes of the user ask for |
 //! | [`peek`] | memory by addresses that may be none |
@@ -24,6 +25,7 @@ pub(crate) mod glibc;
 pub(crate) mod imports;
 pub(crate) mod log;
 pub(crate) mod maps;
+pub(crate) mod packets;
 pub(crate) mod panics;
 pub(crate) mod passing;
 pub(crate) mod peek;

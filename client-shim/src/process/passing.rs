@@ -4,29 +4,31 @@
 //! Whoever connects asks for one piece of memory by its number, one packet, and is given its descriptor, one packet. The
 //! kernel says whose process either end is; another user's gets nothing, and is not asked. A thread answers, one peer
 //! after the other, each within [`PATIENCE`]; a forked child has no part in it.
-#![expect(unsafe_code, reason = "takes descriptors that the kernel has just made, and uses sockets by number")]
-
 use std::{
-    io::{self, IoSlice, IoSliceMut, Read as _},
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    io::{self, Read as _},
+    os::fd::RawFd,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
     errno::Errno,
     sys::{
         socket::{
-            AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-            accept4, bind, connect, getsockopt, listen, recvmsg, sendmsg, setsockopt, socket, sockopt,
+            AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, setsockopt,
+            socket, sockopt,
         },
         time::{TimeVal, TimeValLike},
     },
     unistd::geteuid,
 };
 
-use super::{descriptors::Held, glibc};
+use super::{
+    descriptors::Held,
+    glibc,
+    packets::{self, borrowed},
+};
 
 /// How long a peer may take for its packet, and a process for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +71,7 @@ pub(crate) fn listening(find: Find) -> io::Result<Secret> {
     }
     let mut secret = Secret::default();
     std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    let door = open()?;
+    let door = open(SockFlag::SOCK_NONBLOCK)?;
     let number = door.number().ok_or(Errno::EBADF)?;
     bind(number, &address_of(secret)?)?;
     listen(&borrowed(number), Backlog::new(WAITING)?)?;
@@ -81,98 +83,62 @@ pub(crate) fn listening(find: Find) -> io::Result<Secret> {
 }
 
 /// A socket among our descriptors: one that a forked child closes.
-fn open() -> io::Result<Held> {
-    Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None))
-}
-
-fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
-    // SAFETY: the number was looked at just before. One that the program has closed meanwhile makes a call fail.
-    unsafe { BorrowedFd::borrow_raw(number) }
+fn open(how: SockFlag) -> io::Result<Held> {
+    Held::made(|| socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC | how, None))
 }
 
 /// Whether the other end is this user's, and has its limits set.
 fn is_mine(socket: RawFd) -> io::Result<bool> {
     let limit = TimeVal::seconds(i64::try_from(PATIENCE.as_secs()).unwrap_or(1));
-    setsockopt(&borrowed(socket), sockopt::ReceiveTimeout, &limit)?;
     setsockopt(&borrowed(socket), sockopt::SendTimeout, &limit)?;
     Ok(getsockopt(&borrowed(socket), sockopt::PeerCredentials)?.uid() == geteuid().as_raw())
 }
 
 fn serve(door: &Held, find: Find) {
     while let Some(number) = door.number() {
-        match accept4(number, SockFlag::SOCK_CLOEXEC) {
-            Ok(peer) => {
-                // SAFETY: the kernel has just made it for this process.
-                let peer = unsafe { OwnedFd::from_raw_fd(peer) };
-                // Who goes away, asks for nothing or says nothing is done with.
-                let _done = answer(peer.as_raw_fd(), find);
-            }
-            Err(Errno::EINTR | Errno::ECONNABORTED) => {}
-            // Without descriptors to spare there is nothing to give; the next one may have more luck.
-            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-                thread::park_timeout(WITHOUT_ROOM);
-            }
-            Err(_) => return,
+        match packets::accept(number) {
+            // Who goes away, asks for nothing or says nothing is done with.
+            Ok(peer) => drop(answer(&peer, find)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::ECONNABORTED) => {}
+                // Without descriptors to spare there is nothing to give; the next one may have more luck.
+                None | Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                    thread::park_timeout(WITHOUT_ROOM);
+                }
+                Some(_) => return,
+            },
         }
     }
 }
 
-fn answer(peer: RawFd, find: Find) -> io::Result<()> {
+fn answer(peer: &Held, find: Find) -> io::Result<()> {
+    let peer = peer.number().ok_or(Errno::EBADF)?;
     if !is_mine(peer)? {
         return Ok(());
     }
     let (asked, _) = receive(peer)?;
     let found = find(asked);
     let number = found.as_ref().and_then(Held::number);
-    send(peer, u64::from(number.is_some()), number)
+    packets::send(peer, &u64::from(number.is_some()).to_le_bytes(), number)
 }
 
 /// Asks the process that has this socket for a piece of memory.
-pub(crate) fn ask(secret: Secret, piece: u64) -> io::Result<OwnedFd> {
-    let peer = open()?;
+pub(crate) fn ask(secret: Secret, piece: u64) -> io::Result<Held> {
+    let peer = open(SockFlag::empty())?;
     let number = peer.number().ok_or(Errno::EBADF)?;
     connect(number, &address_of(secret)?)?;
     if !is_mine(number)? {
         return Err(io::Error::other("another user's process has the socket"));
     }
-    send(number, piece, None)?;
+    packets::send(number, &piece.to_le_bytes(), None)?;
     receive(number)?.1.ok_or_else(|| io::Error::other("the memory is there no longer"))
 }
 
-fn send(socket: RawFd, word: u64, descriptor: Option<RawFd>) -> io::Result<()> {
-    let (packet, rights) = (word.to_le_bytes(), descriptor.map(|number| [number]));
-    let control: Vec<ControlMessage<'_>> = rights.iter().map(|list| ControlMessage::ScmRights(list)).collect();
-    loop {
-        match sendmsg::<()>(socket, &[IoSlice::new(&packet)], &control, MsgFlags::MSG_NOSIGNAL, None) {
-            Err(Errno::EINTR) => {}
-            sent => return Ok(sent.map(drop)?),
-        }
-    }
-}
-
-fn receive(socket: RawFd) -> io::Result<(u64, Option<OwnedFd>)> {
-    let mut packet = [0; 8];
-    loop {
-        let mut control = nix::cmsg_space!([RawFd; 4]);
-        let mut parts = [IoSliceMut::new(&mut packet)];
-        let received = recvmsg::<()>(socket, &mut parts, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC);
-        let received = match received {
-            Err(Errno::EINTR) => continue,
-            received => received?,
-        };
-        let mut descriptors = Vec::new();
-        for message in received.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(numbers) = message {
-                // SAFETY: the kernel has just put them into this process's table for this message.
-                descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
-            }
-        }
-        return if received.bytes == packet.len() {
-            Ok((u64::from_le_bytes(packet), descriptors.pop()))
-        } else {
-            Err(Errno::EBADMSG.into())
-        };
-    }
+fn receive(socket: RawFd) -> io::Result<(u64, Option<Held>)> {
+    let mut word = [0; 8];
+    let packet = packets::receive(socket, &mut word, Instant::now() + PATIENCE)?;
+    let is_whole = packet.length == word.len() && !packet.is_cut;
+    if is_whole { Ok((u64::from_le_bytes(word), packet.descriptor)) } else { Err(Errno::EBADMSG.into()) }
 }
 
 #[cfg(test)]
@@ -187,7 +153,7 @@ mod tests {
         },
     };
 
-    use super::{Held, ask, is_own, listening, name_of};
+    use super::{Held, SockFlag, ask, borrowed, is_own, listening, name_of};
 
     fn find(piece: u64) -> Option<Held> {
         (piece == 7).then(|| Held::for_the_vault(File::open("/proc/self/comm").unwrap().into_raw_fd()).unwrap())
@@ -198,7 +164,8 @@ mod tests {
         let secret = listening(find).expect("it listens");
         assert_eq!(listening(find).expect("it listens already"), secret);
         assert!(is_own(secret) && !is_own([0; 16]));
-        let mut given = File::from(ask(secret, 7).expect("it is there"));
+        let given = ask(secret, 7).expect("it is there");
+        let mut given = File::from(borrowed(given.number().unwrap()).try_clone_to_owned().unwrap());
         assert!(std::io::read_to_string(&mut given).unwrap().len() > 1);
         assert!(given.write_all(b"x").is_err(), "it is the very file, opened for reading");
         assert_eq!(ask(secret, 8).unwrap_err().to_string(), "the memory is there no longer");
@@ -206,7 +173,7 @@ mod tests {
         // Who comes by another kind of socket is refused by the kernel, and who leaves at once keeps nobody waiting.
         let address = SocketAddr::from_abstract_name(name_of(secret)).unwrap();
         assert!(UnixStream::connect_addr(&address).is_err());
-        drop(super::open().unwrap());
+        drop(super::open(SockFlag::empty()).unwrap());
         assert!(ask(secret, 7).is_ok());
     }
 }

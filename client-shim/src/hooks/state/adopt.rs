@@ -1,11 +1,7 @@
 //! Maps what a predecessor left where it was: all of it, or nothing.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use std::{
-    mem::MaybeUninit,
-    os::fd::{IntoRawFd, OwnedFd},
-    ptr,
-};
+use std::{mem::MaybeUninit, ptr};
 
 use remps_proto::shim::{Range, Region as Described};
 
@@ -47,7 +43,7 @@ fn length(size: u64) -> usize {
 
 /// Maps these, and notes them as this program's memory with the labelled ranges as what is used of it. What was mapped
 /// nowhere is given back to the caller, by its key.
-pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[Range]) -> Result<Vec<u64>, Trouble> {
+pub(super) fn map_all(link: &Link, found: Vec<(Described, Held)>, ranges: &[Range]) -> Result<Vec<u64>, Trouble> {
     let Ok((context, current)) = kept::objects::current::current() else { return Err(Trouble::NoContext) };
     let (mapped, unmapped): (Vec<_>, Vec<_>) = found.into_iter().partition(|(described, _)| described.address != 0);
     let mut regions: Vec<(Described, Region)> = Vec::new();
@@ -79,9 +75,9 @@ pub(super) fn map_all(link: &Link, found: Vec<(Described, OwnedFd)>, ranges: &[R
     Ok(unmapped.into_iter().map(|(described, _)| described.key).collect())
 }
 
-fn map(described: &Described, descriptor: OwnedFd, device: CUdevice) -> Result<Region, Trouble> {
+fn map(described: &Described, descriptor: Held, device: CUdevice) -> Result<Region, Trouble> {
     let (wanted, size) = (described.address, described.bytes);
-    let held = Held::take(descriptor.into_raw_fd()).map_err(|_| Trouble::Descriptor)?;
+    let held = descriptor.of_memory();
     let number = held.number().ok_or(Trouble::Descriptor)?;
     let mut handle = MaybeUninit::<CUmemGenericAllocationHandle>::zeroed();
     let from = ptr::without_provenance_mut(usize::try_from(number).map_err(|_| Trouble::Descriptor)?);

@@ -206,7 +206,7 @@ fn succeed(timeout_ms: u32, even_if_nobody: bool) -> Result<(), Code> {
     Ok(())
 }
 
-type Left = (Inherited, Vec<(Region, std::os::fd::OwnedFd)>);
+type Left = (Inherited, Vec<(Region, crate::process::descriptors::Held)>);
 
 fn sorted(told: Vec<crate::daemon::connection::Told>) -> Result<Left, Failure> {
     let (mut inherited, mut regions) = (Inherited::default(), Vec::new());

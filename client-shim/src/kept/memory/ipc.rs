@@ -6,7 +6,7 @@
 //! are recovered like any other memory. To the driver of a process without the library such a handle says nothing.
 #![expect(unsafe_code, reason = "calls the driver, and writes its result parameters")]
 
-use std::{collections::BTreeMap, io, os::fd::AsRawFd as _, ptr};
+use std::{collections::BTreeMap, io, ptr};
 
 use super::{
     mapping::{self, own},
@@ -177,7 +177,8 @@ fn get(said: &Said, device: CUdevice) -> Result<Result<u64, Refused>, Bypass> {
         Err(error) => return Ok(Err(error.into())),
     };
     let mut handle = CUmemGenericAllocationHandle(0);
-    let from = ptr::without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or(usize::MAX));
+    let number = descriptor.number().and_then(|number| usize::try_from(number).ok());
+    let from = ptr::without_provenance_mut(number.unwrap_or(usize::MAX));
     let refused = |call, CUresult(answer): CUresult| Ok(Err(Refused::Driver(call, answer)));
     if let Err(answer) = checked(driver!(mapping::cuMemImportFromShareableHandle(&raw mut handle, from, DESCRIPTOR))) {
         return refused("cuMemImportFromShareableHandle", answer);
