@@ -128,6 +128,12 @@ impl Shim {
         }
     }
 
+    /// Whether something has come before the last answer that nobody has asked for and nobody has read.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     fn packet(&self) -> io::Result<(u64, Told)> {
         let mut packet = self.connection.receive()?;
         if packet.bytes.is_empty() {

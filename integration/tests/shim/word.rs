@@ -109,6 +109,22 @@ fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
     });
 }
 
+#[test]
+fn an_idle_program_that_comes_to_the_daemon_after_its_server_has_ended_hears_of_that() {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let (door, aside) = (sim.lab.pipe_dir().join("shim"), sim.lab.pipe_dir().join("aside"));
+        fs::rename(&door, &aside).expect("the door is there");
+        let recovered = idle(&sim, 1, |_| {
+            let server = sim.server();
+            kill(Pid::from_raw(server), Signal::SIGKILL).expect("it runs");
+            wait(&sim, "the server's end is known", || sim.servers().is_empty());
+            fs::rename(&aside, &door).expect("it is where it was put");
+        });
+        assert_eq!(recovered[0]["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{subject}");
+    });
+}
+
 /// Threads of a process, and sockets that the library holds in it: in the upper half of the numbers.
 fn threads_and_sockets(pid: Pid) -> (usize, usize) {
     let count = |folder: &str, fits: &dyn Fn(&Path) -> bool| {

@@ -366,6 +366,28 @@ fn news_comes_unasked_while_a_request_waits_and_an_earlier_library_is_answered_a
 }
 
 #[test]
+fn who_subscribes_after_its_server_has_ended_is_told_of_that_once() {
+    Stage::run(|stage| {
+        start(stage);
+        let (mut early, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        early.ask(Ask::Subscribe { server: 0 }, None).expect("an answer");
+        assert_eq!(word(&early.news().expect("how it is now")), (0, ServerState::NONE));
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let (server, _) = word(&early.news().expect("it has one"));
+        let [process] = stage.servers()[..] else { panic!("one server") };
+        kill(process, Signal::SIGKILL).expect("it runs");
+        let gone = (server, ServerState::GONE);
+        while word(&early.news().expect("its end")) != gone {}
+        let (mut late, _) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+        late.ask(Ask::Subscribe { server: 0 }, None).expect("an answer");
+        assert_eq!(word(&late.news().expect("what it has lost")), gone);
+        assert_eq!(word(&late.news().expect("how it is now")), (0, ServerState::NONE));
+        late.ask(Ask::Where, None).expect("an answer");
+        assert!(!late.has_news(), "once is enough");
+    });
+}
+
+#[test]
 fn a_vault_that_is_switched_off_has_no_door_and_lets_go_of_what_it_had() {
     let baseline = idle();
     Stage::run(|stage| {

@@ -139,7 +139,8 @@ pub enum Ask {
     },
     /// Tell how this process's server is, at once and from then on unasked, whenever it is another one or otherwise.
     Subscribe {
-        /// The server as last told; 0 when none was. Of one that has ended since, that is told first.
+        /// The server as last told; 0 when none was, which is the last one that the process has had. Of one that has ended
+        /// since, that is told first.
         server: u64,
     },
     /// This process has cut off a copy of the driver, whose descriptors need not be held for it.

@@ -27,7 +27,7 @@ const MOST_HOMES: usize = 1024;
 /// A process that was a client.
 #[derive(Debug, Clone, Copy)]
 struct Home {
-    pid: Pid,
+    process: ProcessKey,
     uid: Uid,
     server: ServerEpoch,
 }
@@ -42,7 +42,7 @@ impl FormerHomes {
         if self.0.len() >= MOST_HOMES {
             self.0.pop_front();
         }
-        self.0.push_back(Home { pid, uid: process.uid, server: process.server });
+        self.0.push_back(Home { process: process.key(pid), uid: process.uid, server: process.server });
     }
 }
 
@@ -93,7 +93,13 @@ impl Core {
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
     pub(crate) fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
-        let home = self.clients.former_homes.0.iter().rev().find(|home| home.pid == pid && home.uid == uid)?;
+        let home = self.clients.former_homes.0.iter().rev().find(|home| home.process.pid == pid && home.uid == uid)?;
+        Some(home.server)
+    }
+
+    /// The server that a process was on last that is no client any more.
+    pub(crate) fn former_server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
+        let home = self.clients.former_homes.0.iter().rev().find(|home| home.process == process)?;
         Some(home.server)
     }
 

@@ -118,7 +118,12 @@ fn word_for(core: &Core, process: ProcessKey, (known, state): (u64, ServerState)
     let (server, state) = match core.fate_of(process) {
         // What it waits for most, and before it is told of another one.
         _ if is_reaped && state != ServerState::GONE => (known, ServerState::GONE),
-        None => (0, ServerState::NONE),
+        None => {
+            // Who asks for the first time may have lost its server before.
+            let is_first = known == 0 && state != ServerState::NONE;
+            let former = core.former_server_of(process).filter(|server| core.fate_of_server(*server).is_none());
+            former.filter(|_| is_first).map_or((0, ServerState::NONE), |server| (server.0, ServerState::GONE))
+        }
         Some((server, _)) if core.has_lost(process) => (server.0, ServerState::TAINTED),
         Some((server, _)) => (server.0, ServerState::HEALTHY),
     };
