@@ -74,7 +74,7 @@ pub mod sys {
 
 /// What the vault notes with the holder.
 pub mod vault {
-    pub use crate::door::note::{Note, TitleNote};
+    pub use crate::door::note::{NameNote, RegionNote};
 }
 
 /// The tools queue and the patched module's notices.

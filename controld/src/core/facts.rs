@@ -213,7 +213,8 @@ pub(crate) struct ChannelFacts {
     pub channel: Option<u32>,
     /// The GPU, as `GPU-…`, where it is known.
     pub gpu: Option<String>,
-    /// The client's connection of the context, where it is known.
+    /// Which of its process's contexts it is, from 1 in the order of their making; `None` for a hardware channel, and for
+    /// the process's own connection, which is before all contexts.
     pub context: Option<u64>,
     pub process: ProcessKey,
     pub uid: Uid,

@@ -330,7 +330,7 @@ impl Core {
             self.advance_incidents();
             self.advance_funerals();
             self.advance_spared();
-            self.faults.advance_remains(&mut self.turn);
+            self.faults.advance_teardowns(&mut self.turn);
             self.faults.advance_endings(&mut self.turn);
             self.clients.offenders_mut().advance(now);
             self.servers.advance_idle(&mut self.turn, &self.clients);

@@ -119,9 +119,7 @@ impl Core {
         let mut all = Vec::new();
         for (pid, process) in self.clients.processes() {
             let connections = of_pid.remove(&pid).unwrap_or_default();
-            let accepted =
-                self.clients.channels().channels_of(pid).filter(|channel| matches!(channel, Channel::Context(_)));
-            let accepted = accepted.count();
+            let accepted = self.accepted(pid);
             // The first connection is the process's own. Who came to an earlier daemon has those since that are known.
             let contexts = process.contexts_made().unwrap_or(accepted);
             let is_in_handshake = connections.iter().any(|client| client.stage.server().is_some());
@@ -161,16 +159,36 @@ impl Core {
         ClientFacts { server: server.and_then(|server| server.pid), tracked, descriptors, end, ..facts }
     }
 
+    /// The contexts of a process that are known one by one.
+    fn accepted(&self, pid: Pid) -> usize {
+        self.clients.channels().channels_of(pid).filter(|channel| matches!(channel, Channel::Context(_))).count()
+    }
+
+    /// How many connections a process has made before those that are known one by one. Where nobody has counted, it came
+    /// to an earlier daemon, and its own connection with it.
+    fn before_accepted(&self, pid: Pid, process: &Process) -> u64 {
+        let made = process.contexts_made().map(|_| process.connections.saturating_sub(self.accepted(pid)));
+        made.map_or(1, |count| count as u64)
+    }
+
     fn channel_facts(&self) -> Vec<ChannelFacts> {
+        // How many connections of the process that the rows are of came before the row at hand; 0 is its own.
+        let mut before: Option<(Pid, u64)> = None;
         let rows = self.clients.channels().rows(None).filter_map(|row| {
-            let process = self.clients.process(row.process.pid)?;
+            let pid = row.process.pid;
+            let process = self.clients.process(pid)?;
             let pid_of = |epoch: ServerEpoch| self.servers.get(epoch).and_then(|server| server.pid);
             let (server, source) = match row.facts {
                 Facts::Context(epoch) => (pid_of(epoch), BY_CONNECTION),
                 Facts::Hardware(_) => (pid_of(process.server), BY_NOTICE),
             };
             let (channel, gpu, context) = match row.channel {
-                Channel::Context(connection) => (None, None, Some(connection.0)),
+                Channel::Context(_) => {
+                    let of_earlier = before.filter(|(of, _)| *of == pid).map(|(_, number)| number);
+                    let number = of_earlier.unwrap_or_else(|| self.before_accepted(pid, process));
+                    before = Some((pid, number + 1));
+                    (None, None, Some(number).filter(|number| *number > 0))
+                }
                 Channel::Hardware(hardware) => {
                     (Some(hardware.channel), Some(hardware.gpu).filter(|gpu| !gpu.is_empty()), None)
                 }

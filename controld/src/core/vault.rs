@@ -12,7 +12,7 @@
 //! or given to another, root included: root has other ways. Nor is what belongs to one container seen by or given to
 //! another of the same user, unless its owner named it so ([`scope`](Scope)).
 //!
-//! A name also has a title ([`Title`]): how far its owner has come, and which server it was on.
+//! Each name has an entry ([`NameEntry`]): how far its owner has come, and which server it was on.
 //!
 //! Pure: the driver has the descriptors, and does what this says.
 //!
@@ -26,7 +26,7 @@ mod scope;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use names::{NameId, Predecessor, Standing, Title};
+pub(crate) use names::{NameEntry, NameId, Predecessor, Standing};
 pub(crate) use policy::VaultPolicy;
 pub(crate) use scope::{Reach, Scope};
 
@@ -154,12 +154,12 @@ impl Vault {
     /// regions of the name are its own, because a name has one owner. Returns those that have changed hands.
     pub(crate) fn finish_adoptions(&mut self) -> Vec<RegionId> {
         let mut moved = Vec::new();
-        let titled: BTreeMap<Key, Caller> = self.living_titles().into_iter().collect();
+        let in_entries: BTreeMap<Key, Caller> = self.living_entries().into_iter().collect();
         for (name, ids) in self.by_name.clone() {
             let living = ids.iter().filter_map(|id| self.kept.get(id)).find(|kept| kept.until.is_none());
-            let Some(owner) = titled.get(&name).or(living.map(|kept| &kept.owner)).cloned() else { continue };
-            if self.titled_owner(&name).is_some_and(|titled| titled != owner.process) {
-                self.give_title(&name, &owner);
+            let Some(owner) = in_entries.get(&name).or(living.map(|kept| &kept.owner)).cloned() else { continue };
+            if self.entry_owner(&name).is_some_and(|in_entries| in_entries != owner.process) {
+                self.give_entry(&name, &owner);
             }
             let strays: Vec<RegionId> =
                 ids.into_iter().filter(|id| self.kept[id].owner.process != owner.process).collect();
@@ -196,7 +196,7 @@ impl Vault {
             ids.remove(&id);
             if ids.is_empty() {
                 self.by_name.remove(&name);
-                self.tidy_title(&name);
+                self.tidy_entry(&name);
             }
         }
         Some(kept)
@@ -225,7 +225,7 @@ impl Vault {
             return Err(Failure::KEY_IN_USE);
         }
         self.settle(caller, name);
-        self.give_title(&self.key(caller, name), caller);
+        self.give_entry(&self.key(caller, name), caller);
         for id in &ids {
             self.give(*id, caller);
         }
@@ -238,7 +238,7 @@ impl Vault {
     /// `NOT_FOUND`, `OWNER_LIVES`.
     pub(crate) fn discard(&mut self, caller: &Caller, name: &str) -> Result<Vec<(RegionId, Kept)>, Failure> {
         let ids = self.orphans(caller, name)?;
-        self.discard_title(&self.key(caller, name));
+        self.discard_entry(&self.key(caller, name));
         Ok(ids.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect())
     }
 
@@ -265,20 +265,20 @@ impl Vault {
             }
         }
         let closed = nameless.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect();
-        self.titles_of_ended(process, until);
+        self.entries_of_ended(process, until);
         (named, closed)
     }
 
     /// When the next region's time is over.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        self.kept.values().filter_map(|kept| kept.until).chain(self.titles_deadline()).min()
+        self.kept.values().filter_map(|kept| kept.until).chain(self.entries_deadline()).min()
     }
 
     /// Takes out the regions whose time is over.
     pub(crate) fn expire(&mut self, now: Duration) -> Vec<(RegionId, Kept)> {
         let due: Vec<RegionId> =
             self.kept.iter().filter(|(_, kept)| kept.until.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
-        self.expire_titles(now);
+        self.expire_entries(now);
         due.into_iter().filter_map(|id| Some((id, self.remove(id)?))).collect()
     }
 
@@ -301,7 +301,7 @@ impl Vault {
 
     /// Whether a process has a region or a name.
     pub(crate) fn has(&self, process: ProcessKey) -> bool {
-        self.of_process(process).next().is_some() || self.has_title(process)
+        self.of_process(process).next().is_some() || self.has_entry(process)
     }
 
     /// Whose a name is, alive or not.
@@ -312,7 +312,7 @@ impl Vault {
         let key = self.key(caller, name);
         let ids = self.by_name.get(&key);
         let of_region = ids.and_then(|ids| ids.first()).and_then(|id| self.kept.get(id)).map(|kept| kept.owner.process);
-        of_region.or_else(|| self.titled_owner(&key))
+        of_region.or_else(|| self.entry_owner(&key))
     }
 
     fn put(&mut self, id: RegionId, kept: Kept) {

@@ -12,7 +12,7 @@
 //! has been proven to be GPU memory ([`descriptor`]) or the UVM driver's, and closes it on threads made for that.
 //!
 //! Between receiving a foreign file and closing it, some microseconds, it is in the table of descriptors that all threads
-//! share, and no server is started ([`guests`](crate::io::guests)): it would get a copy, which hangs at its `exec`, and
+//! share, and no server is started ([`foreign_files`](crate::io::foreign_files)): it would get a copy, which hangs at its `exec`, and
 //! whoever started it waits for that. A table of the thread's own (`unshare`) would keep it out altogether; then the
 //! driver could not use what has been proven without a second journey.
 //!

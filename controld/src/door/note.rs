@@ -1,7 +1,7 @@
 //! What is written for the daemon's successor: beside a region's descriptor, and of a name.
 
 use crate::core::ProcessKey;
-use crate::core::vault::{Caller, Kept, Predecessor, Scope, Title, VaultPolicy};
+use crate::core::vault::{Caller, Kept, NameEntry, Predecessor, Scope, VaultPolicy};
 use crate::core::{Namespace, Place};
 use crate::io::process::start_time;
 use crate::sys::clock::{milliseconds, since_boot};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The note.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Note {
+pub struct RegionNote {
     /// Pid of the owner.
     #[prost(uint32, tag = "1")]
     pub pid: u32,
@@ -88,7 +88,7 @@ fn owner(process: ProcessKey, uid: u32, cgroup: String) -> Caller {
     Caller { process, uid, cgroup, place: Place { container, pod, ..Place::default() } }
 }
 
-impl Note {
+impl RegionNote {
     /// The note of a region, at a time of the daemon's clock.
     #[must_use]
     pub fn of(kept: &Kept, now: Duration) -> Vec<u8> {
@@ -133,7 +133,7 @@ fn read_deadline(until_ms: u64, owner: ProcessKey, now: Duration, ttl: Duration)
 
 /// What is noted of a name.
 #[derive(Clone, PartialEq, Message)]
-pub struct TitleNote {
+pub struct NameNote {
     /// Pid of the owner.
     #[prost(uint32, tag = "1")]
     pub pid: u32,
@@ -149,7 +149,7 @@ pub struct TitleNote {
     /// The name.
     #[prost(string, tag = "5")]
     pub name: String,
-    /// As in [`Note`].
+    /// As in [`RegionNote`].
     #[prost(uint64, tag = "6")]
     pub until_ms: u64,
     /// The owner's server.
@@ -161,40 +161,40 @@ pub struct TitleNote {
     /// Its commit.
     #[prost(message, optional, tag = "9")]
     pub commit: Option<wire::Commit>,
-    /// As in [`Note`].
+    /// As in [`RegionNote`].
     #[prost(message, optional, tag = "10")]
     pub scope: Option<ScopeNote>,
 }
 
-impl TitleNote {
+impl NameNote {
     /// The note of a name, at a time of the daemon's clock.
     #[must_use]
-    pub fn of(name: &str, title: &Title, now: Duration) -> Vec<u8> {
-        let Caller { process, uid, cgroup, .. } = title.owner.clone();
-        let scope = Some(ScopeNote::of(&title.scope));
-        let predecessor = title.predecessor.map(|Predecessor { pid, server, rest }| wire::Inherited {
+    pub fn of(name: &str, entry: &NameEntry, now: Duration) -> Vec<u8> {
+        let Caller { process, uid, cgroup, .. } = entry.owner.clone();
+        let scope = Some(ScopeNote::of(&entry.scope));
+        let predecessor = entry.predecessor.map(|Predecessor { pid, server, rest }| wire::Inherited {
             predecessor: pid,
             server,
             rest: rest.0,
             ..wire::Inherited::default()
         });
         let range = |Range { label, address, bytes, flags }| wire::Range { label, address, bytes, flags };
-        let commit = title.commit.clone().map(|Commit { generation, data, ranges }| wire::Commit {
+        let commit = entry.commit.clone().map(|Commit { generation, data, ranges }| wire::Commit {
             name: String::new(),
             generation,
             data,
             ranges: ranges.into_iter().map(range).collect(),
         });
-        let until_ms = noted_deadline(title.until, now);
+        let until_ms = noted_deadline(entry.until, now);
         let (pid, start_time) = (process.pid, process.start_time);
         let name = name.to_owned();
-        let server = title.server;
+        let server = entry.server;
         Self { pid, start_time, uid, cgroup, name, until_ms, server, predecessor, commit, scope }.encode_to_vec()
     }
 
     /// The name and what an earlier daemon noted of it, at a time of this daemon's clock. `None` when it is no note.
     #[must_use]
-    pub fn read(bytes: &[u8], now: Duration, policy: &VaultPolicy) -> Option<(String, Title)> {
+    pub fn read(bytes: &[u8], now: Duration, policy: &VaultPolicy) -> Option<(String, NameEntry)> {
         let note = Self::decode(bytes).ok()?;
         let process = ProcessKey { pid: note.pid, start_time: note.start_time };
         let predecessor = note.predecessor.map(|inherited| Predecessor {
@@ -211,8 +211,8 @@ impl TitleNote {
         let owner = owner(process, note.uid, note.cgroup);
         let scope = scope(note.scope, &owner, &note.name, policy);
         let until = read_deadline(note.until_ms, process, now, policy.ttl);
-        let title = Title { owner, until, server: note.server, predecessor, commit, scope };
-        Some((note.name, title))
+        let entry = NameEntry { owner, until, server: note.server, predecessor, commit, scope };
+        Some((note.name, entry))
     }
 }
 
@@ -240,20 +240,21 @@ mod tests {
         let started = start_time(nix::unistd::Pid::this()).unwrap();
         let alive = kept(ProcessKey { pid: own, start_time: started }, None);
         let (then, now) = (Duration::from_secs(1000), Duration::from_secs(5));
-        assert_eq!(Note::read(&Note::of(&alive, then), now, &policy(Duration::ZERO)), Some(alive.clone()));
+        assert_eq!(RegionNote::read(&RegionNote::of(&alive, then), now, &policy(Duration::ZERO)), Some(alive.clone()));
         let orphan = Kept { until: Some(then + Duration::from_secs(60)), ..alive };
-        let until = Note::read(&Note::of(&orphan, then), now, &policy(Duration::ZERO)).unwrap().until.unwrap();
+        let until =
+            RegionNote::read(&RegionNote::of(&orphan, then), now, &policy(Duration::ZERO)).unwrap().until.unwrap();
         assert!(until <= now + Duration::from_secs(60) && until > now + Duration::from_secs(50), "{until:?}");
-        assert_eq!(Note::read(b"\xff", now, &policy(Duration::ZERO)), None);
+        assert_eq!(RegionNote::read(b"\xff", now, &policy(Duration::ZERO)), None);
     }
 
     #[test]
-    fn a_title_is_read_as_it_was_noted() {
+    fn an_entry_of_a_name_is_read_as_it_was_noted() {
         let own = std::process::id();
         let started = start_time(nix::unistd::Pid::this()).unwrap();
         let process = ProcessKey { pid: own, start_time: started };
         let range = Range { label: "kv".into(), address: 1 << 40, bytes: 9, flags: 1 };
-        let title = Title {
+        let entry = NameEntry {
             owner: owner(process, 1000, "/a".into()),
             scope: sandbox(),
             until: None,
@@ -264,15 +265,15 @@ mod tests {
         let (now, ttl) = (Duration::from_secs(5), Duration::from_secs(60));
         let policy = policy(ttl);
         assert_eq!(
-            TitleNote::read(&TitleNote::of("llm", &title, now), now, &policy),
-            Some(("llm".to_owned(), title.clone()))
+            NameNote::read(&NameNote::of("llm", &entry, now), now, &policy),
+            Some(("llm".to_owned(), entry.clone()))
         );
-        let gone = Title {
-            owner: Caller { process: ProcessKey { start_time: 1, ..process }, ..title.owner.clone() },
-            ..title
+        let gone = NameEntry {
+            owner: Caller { process: ProcessKey { start_time: 1, ..process }, ..entry.owner.clone() },
+            ..entry
         };
-        assert_eq!(TitleNote::read(&TitleNote::of("llm", &gone, now), now, &policy).unwrap().1.until, Some(now + ttl));
-        assert_eq!(TitleNote::read(b"\xff", now, &policy), None);
+        assert_eq!(NameNote::read(&NameNote::of("llm", &gone, now), now, &policy).unwrap().1.until, Some(now + ttl));
+        assert_eq!(NameNote::read(b"\xff", now, &policy), None);
     }
 
     #[test]
@@ -288,13 +289,17 @@ mod tests {
     fn what_an_earlier_release_kept_is_of_its_container_and_of_no_namespace_that_is_known() {
         let process = ProcessKey { pid: std::process::id(), start_time: 1 };
         let container = format!("/docker/{}", "a".repeat(64));
-        let older = |bytes: Vec<u8>| Note { scope: None, cgroup: container.clone(), ..Note::decode(&*bytes).unwrap() };
-        let note = older(Note::of(&kept(process, None), Duration::ZERO)).encode_to_vec();
+        let older = |bytes: Vec<u8>| RegionNote {
+            scope: None,
+            cgroup: container.clone(),
+            ..RegionNote::decode(&*bytes).unwrap()
+        };
+        let note = older(RegionNote::of(&kept(process, None), Duration::ZERO)).encode_to_vec();
         let policy = policy(Duration::from_secs(60));
-        let read = Note::read(&note, Duration::ZERO, &policy).unwrap();
+        let read = RegionNote::read(&note, Duration::ZERO, &policy).unwrap();
         assert_eq!(read.scope, Scope { uid: 1000, namespace: Namespace::Unknown, within: container.clone() });
         // And an earlier release reads what this one notes.
-        assert_eq!(older(Note::of(&read, Duration::ZERO)).region.name, "weights");
+        assert_eq!(older(RegionNote::of(&read, Duration::ZERO)).region.name, "weights");
     }
 
     #[test]
@@ -302,6 +307,9 @@ mod tests {
         // Another process had the pid before.
         let gone = kept(ProcessKey { pid: std::process::id(), start_time: 1 }, None);
         let (now, ttl) = (Duration::from_secs(5), Duration::from_secs(60));
-        assert_eq!(Note::read(&Note::of(&gone, Duration::ZERO), now, &policy(ttl)).unwrap().until, Some(now + ttl));
+        assert_eq!(
+            RegionNote::read(&RegionNote::of(&gone, Duration::ZERO), now, &policy(ttl)).unwrap().until,
+            Some(now + ttl)
+        );
     }
 }

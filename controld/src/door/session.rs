@@ -6,7 +6,7 @@ use super::device::Devices;
 use super::line::Line;
 use super::reach::Reach;
 use super::{Reply, ReplyTo, Request, failed};
-use crate::io::guests::Guest;
+use crate::io::foreign_files::ForeignFile;
 use crate::io::packets::{receive, send};
 use crate::patience::patient;
 use crate::sys::passed;
@@ -106,7 +106,7 @@ impl Session {
         let left = (!self.is_greeted).then(|| patient(PATIENCE).saturating_sub(begin.elapsed()));
         wait(self.socket.as_fd(), PollFlags::POLLIN, left)?;
         let mut buffer = [0; MAX_MESSAGE_BYTES];
-        let guest = Guest::enter();
+        let foreign = ForeignFile::enter();
         let mut got = match receive(self.socket.as_fd(), &mut buffer) {
             Ok(got) => got,
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNRESET) => return Ok(()),
@@ -130,7 +130,7 @@ impl Session {
             _ => Err(Failure::DESCRIPTORS),
         };
         got.fds.clear();
-        drop(guest);
+        drop(foreign);
         self.keep_pace();
         let sender = got.sender.map(|peer| peer.pid);
         let answers = match ask.and_then(|ask| Ok((ask, descriptor?))) {

@@ -16,10 +16,10 @@
 //! closed when the core has no use for them.
 
 mod closed;
-mod earlier;
 mod ends;
-mod given;
+mod handed_over;
 mod hearing;
+mod inherited;
 
 use super::events::{Event, Events};
 use super::processes::kernel_pid;
@@ -28,8 +28,8 @@ use crate::core::{ConnectionId, Input, Peer, ProcessKey};
 use crate::io::process::open_same;
 use crate::patience::patient;
 use crate::witness::uvm::{AttachError, Attached, Copies, Uvm};
-use earlier::Earlier;
 use hearing::Hearing;
+use inherited::Inherited;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct Following {
     uvm: Option<Arc<Uvm>>,
     pub(super) clients: HashMap<ProcessKey, Followed>,
     /// What an earlier daemon left of clients that are not followed yet, and of dead ones.
-    pub(super) earlier: Earlier,
+    pub(super) inherited: Inherited,
     pub(super) events: Events,
 }
 
@@ -66,7 +66,7 @@ impl Following {
             Some(Err(error)) => (None, Some(error)),
             None => (None, None),
         };
-        (Self { is_wanted, uvm, clients: HashMap::new(), earlier: Earlier::default(), events }, error)
+        (Self { is_wanted, uvm, clients: HashMap::new(), inherited: Inherited::default(), events }, error)
     }
 
     /// Whether clients can be followed at all.
@@ -181,7 +181,7 @@ impl Following {
             let Some(pidfd) = pidfd else {
                 return;
             };
-            let (keys, files) = self.earlier.take(process);
+            let (keys, files) = self.inherited.take(process);
             given = files;
             self.clients.insert(process, Followed::begin(pidfd, keys, given.len()));
             if !given.is_empty() {

@@ -31,7 +31,6 @@ mod connections;
 mod degraded;
 mod dispatch;
 mod events;
-mod farewell;
 mod following;
 mod gpus;
 mod handshake;
@@ -43,6 +42,7 @@ mod processes;
 mod reports;
 mod servers;
 mod sessions;
+mod shutdown;
 mod start;
 mod successor;
 mod turn;
@@ -173,7 +173,7 @@ impl Driver {
             }
         }
         let status = self.exit.unwrap_or_default();
-        self.farewell().await;
+        self.shut_down().await;
         status
     }
 

@@ -11,13 +11,13 @@
 //! | in the middle of an adoption | some regions of a name with the new owner: it is given the rest |
 //! | before a release is told | the region; its owner asks again, or ends |
 //! | before a commit is held | the commit before; the program was not answered and asks again |
-//! | in the middle of a succession | the title or some regions with the new owner: it is given the rest, and asks again |
+//! | in the middle of a succession | the entry or some regions with the new owner: it is given the rest, and asks again |
 
 mod holding;
 mod keeper;
 mod names;
 mod namespaces;
-mod news;
+mod notices;
 mod restoring;
 
 pub(super) use keeper::{Keeper, VaultNews};
@@ -143,7 +143,7 @@ impl Keeper {
         let before = self.files.insert(id, Files { memory: Arc::new(memory), device });
         self.rules.note_server(caller, &name, server_of(turn, caller));
         self.keep_namespace(turn, client);
-        self.note_titles(turn);
+        self.note_entries(turn);
         self.hold_region(turn, id);
         reached("region-held");
         self.watch_caller(client);
@@ -166,7 +166,7 @@ impl Keeper {
         };
         reached("adoption-known");
         self.keep_namespace(turn, client);
-        self.note_titles(turn);
+        self.note_entries(turn);
         self.note_regions(turn, &ids);
         reached("adoption-noted");
         self.watch_caller(client);
@@ -198,7 +198,7 @@ impl Keeper {
         self.claims.forget(process);
         self.watchers.forget(process);
         let (orphaned, closed) = self.rules.ended(turn.now, process);
-        self.note_titles(turn);
+        self.note_entries(turn);
         self.note_regions(turn, &orphaned);
         reached("owner-end-noted");
         if let Some(uid) = closed.first().map(|(_, kept)| kept.owner.uid) {

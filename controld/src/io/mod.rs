@@ -3,11 +3,12 @@
 pub(crate) mod append;
 pub(crate) mod blocking;
 pub mod daemonize;
+mod discard;
 #[cfg(test)]
 pub(crate) mod ends;
 pub(crate) mod folder;
-pub(crate) mod guests;
-pub(crate) mod listener_of;
+pub(crate) mod foreign_files;
+pub(crate) mod listener_owner;
 pub mod log_fifo;
 pub(crate) mod mode_records;
 pub(crate) mod notify;
@@ -22,4 +23,3 @@ pub mod server_process;
 pub(crate) mod server_stderr;
 pub(crate) mod server_version;
 mod umask;
-mod unwanted;

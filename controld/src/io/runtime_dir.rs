@@ -73,7 +73,7 @@ pub enum RuntimeDirError {
     #[error("An instance of this daemon is already running")]
     AlreadyRunning,
     /// A file of ours cannot be made.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}{}", path.display(), next_step(source))]
     File {
         /// What was attempted.
         action: &'static str,
@@ -114,6 +114,23 @@ pub enum RuntimeDirError {
         /// Its mode.
         mode: u32,
     },
+}
+
+/// What whoever starts a daemon can do about a file of its own that it can't make.
+fn next_step(source: &io::Error) -> &'static str {
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EACCES | Errno::EPERM) => {
+            ". Start the daemon as root or as the owner of the directory, or choose another CUDA_MPS_PIPE_DIRECTORY"
+        }
+        Some(Errno::ENOSPC | Errno::EDQUOT) => {
+            ". Make room on its file system, or choose another CUDA_MPS_PIPE_DIRECTORY"
+        }
+        Some(_) => {
+            ". Choose another CUDA_MPS_PIPE_DIRECTORY, on a file system that can be written to and has sockets and locks"
+        }
+        // It says itself who is in the way.
+        None => ". Choose another CUDA_MPS_PIPE_DIRECTORY",
+    }
 }
 
 /// A file made here: removed at the end if it still is the one made.

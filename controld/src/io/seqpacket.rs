@@ -48,7 +48,7 @@ fn receive_now(fd: BorrowedFd<'_>, capacity: usize, flags: MsgFlags) -> io::Resu
         }
     };
     if !fds.is_empty() {
-        super::unwanted::close(fds);
+        super::discard::close(fds);
     }
     bytes.truncate(length);
     // The end of a connection reads as nothing at all; an empty packet carries its sender's credentials, since every

@@ -23,7 +23,7 @@ use nix::unistd::{Gid, Pid, Uid, User, getgrouplist};
 use tokio::process::Child;
 
 use super::blocking::USER_LOOKUPS;
-use super::guests::without_guests;
+use super::foreign_files::without_foreign_files;
 pub use super::process::ExitCause;
 use super::server_stderr::ServerStderr;
 pub use crate::sys::child::Identity;
@@ -160,7 +160,7 @@ impl ServerSpec {
         }
         child::prepare(&mut command, identity);
         let failed = |source| SpawnError::Io { program: self.program.clone(), source };
-        let mut child = without_guests(|| tokio::process::Command::from(command).spawn()).map_err(failed)?;
+        let mut child = without_foreign_files(|| tokio::process::Command::from(command).spawn()).map_err(failed)?;
         let id = child.id().expect("a process that was not waited for has its pid");
         let pid = Pid::from_raw(i32::try_from(id).expect("the kernel's pids are positive"));
         // Not reaped yet, so the pid is still its own.

@@ -1,7 +1,7 @@
 //! What the wrapper asks at the preload library's door. Without a daemon, or with one that does not know, nothing is
 //! learnt.
 
-use crate::io::listener_of::may_be_the_daemon;
+use crate::io::listener_owner::may_be_the_daemon;
 use crate::io::packets::{receive, send};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};

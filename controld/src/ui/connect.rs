@@ -1,7 +1,7 @@
 //! Finds the daemon of a pipe directory and greets it.
 
 use super::Broken;
-use crate::io::listener_of::may_be_the_daemon;
+use crate::io::listener_owner::may_be_the_daemon;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -3,7 +3,7 @@
 //! On real hardware a client has two: its GPU address space, and one that holds its CPU address space for the driver.
 //! The second, as long as a copy of it is open in whatever process, keeps the first and with it the page tables; the
 //! first alone keeps the GPU memory, but not the channels, which are stopped when the second goes (`uvm_release_mm` in
-//! `uvm.c` of NVIDIA's open kernel modules; that both together save the others is measured, `recovery-findings.md` 6).
+//! `uvm.c` of NVIDIA's open kernel modules; that both together save the others is measured on an H200).
 //! A client killed in the middle of a kernel takes the others of its server along, unless its page tables are kept until
 //! the kernel has ended.
 //!

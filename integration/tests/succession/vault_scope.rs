@@ -10,7 +10,7 @@ use integration::under_test::Skipped;
 use nix::unistd::Pid;
 use prost::Message as _;
 use remps_controld::parts::holder::{HolderLink, Kind};
-use remps_controld::parts::vault::{Note, TitleNote};
+use remps_controld::parts::vault::{NameNote, RegionNote};
 use std::process::Command;
 
 const POD: &str = "2fc932ce-fdcc-454b-97bd-aadfdeb4c340";
@@ -195,12 +195,12 @@ fn as_an_earlier_release_noted(stage: &Stage) {
         for held in held.into_iter().filter(|held| [Kind::REGION, Kind::NAME].contains(&held.kind)) {
             let state = match held.kind {
                 Kind::REGION => {
-                    let note = Note::decode(held.state.as_slice()).expect("a note");
-                    Note { scope: None, ..note }.encode_to_vec()
+                    let note = RegionNote::decode(held.state.as_slice()).expect("a note");
+                    RegionNote { scope: None, ..note }.encode_to_vec()
                 }
                 _ => {
-                    let note = TitleNote::decode(held.state.as_slice()).expect("a note");
-                    TitleNote { scope: None, ..note }.encode_to_vec()
+                    let note = NameNote::decode(held.state.as_slice()).expect("a note");
+                    NameNote { scope: None, ..note }.encode_to_vec()
                 }
             };
             holder.update(held.key, &state).expect("it is told");

@@ -3,12 +3,15 @@
 //! Measured on 535 and 550: words are separated by C white space, the line ends at a NUL, case matters, words too
 //! many are ignored, and numbers are read by `atoi` and `strtod`, so `12abc` is 12 and `abc` is 0 or absent.
 
+mod arguments;
+
 use super::limits::{
     DeviceKey, InvalidDevice, InvalidMemLimit, InvalidPercentage, InvalidPriority, MemLimit, Percentage, Priority,
 };
-use super::number::{atoi, int_prefix, is_space, strtol};
+use super::number::{atoi, int_prefix, is_space};
 use super::personality::Personality;
 use super::report::Report;
+use arguments::{asked_device, device_query, seconds, sm_partition, user};
 
 /// Declares the commands with their spelling, their first release, their synopsis and one line of help.
 macro_rules! command_names {
@@ -351,54 +354,6 @@ impl Command {
             Self::Report(report) => report.name(),
             Self::Unknown(_) => return None,
         })
-    }
-}
-
-/// A user id. The vendor lets -1 and numbers beyond 32 bits wrap to some other user; those are no user here.
-fn user(word: &[u8]) -> Option<u32> {
-    strtol(word).and_then(|uid| u32::try_from(uid).ok()).filter(|uid| *uid != u32::MAX)
-}
-
-/// Seconds of `quit -t`: a word without a number is a plain quit, and so is a negative one.
-fn seconds(word: &[u8]) -> Option<u32> {
-    let seconds = strtol(word).filter(|seconds| *seconds >= 0)?;
-    Some(u32::try_from(seconds).unwrap_or(u32::MAX))
-}
-
-/// The device of a question: a UUID, or else a number as `atoi` reads it. 580 wants a word at all.
-fn asked_device(word: &[u8], personality: Personality) -> Result<DeviceKey, InvalidDevice> {
-    if word.is_empty() && personality >= Personality::V580 {
-        return Err(InvalidDevice);
-    }
-    DeviceKey::parse(word).or_else(|_| match u32::try_from(atoi(word)) {
-        Ok(ordinal) if ordinal < DeviceKey::ORDINALS => Ok(DeviceKey::Ordinal(ordinal)),
-        _ => Err(InvalidDevice),
-    })
-}
-
-fn device_query<'a>(words: impl Iterator<Item = &'a [u8]>) -> Command {
-    let (mut server, mut csv) = (None, false);
-    for word in words {
-        if word == b"--csv" {
-            csv = true;
-        } else if server.is_none() {
-            server = Some(atoi(word));
-        }
-    }
-    Command::DeviceQuery { server, csv }
-}
-
-fn sm_partition([verb, device, value]: [&[u8]; 3]) -> SmPartition {
-    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    match verb {
-        b"add" => match strtol(value).map(u32::try_from) {
-            Some(Ok(chunks)) if chunks > 0 && !device.is_empty() => SmPartition::Add { device: text(device), chunks },
-            _ => SmPartition::Invalid,
-        },
-        b"rm" if !device.is_empty() && !value.is_empty() => {
-            SmPartition::Remove { device: text(device), partition: text(value) }
-        }
-        _ => SmPartition::Invalid,
     }
 }
 

@@ -3,7 +3,7 @@
 //! | rule | confidence |
 //! |---|---|
 //! | a UVM event or a notice names its process | certain, at once |
-//! | exactly one process has told of an error of its own that no victim can have then ([`own_word`](super::own_word)) | likely, as soon as the server is known to be lost |
+//! | exactly one process has told of an error of its own that no victim can have then ([`self_report`](super::self_report)) | likely, as soon as the server is known to be lost |
 //! | a memory fault of which no living client's tools queue knows, soon after exactly one client died | likely: it died in a kernel |
 //! | everything else | unknown |
 //!
@@ -99,13 +99,13 @@ impl Core {
     }
 
     /// A client's own word may be enough before the window is over, or be contradicted afterwards.
-    pub(super) fn judge_by_own_word(&mut self, epoch: ServerEpoch) {
+    pub(super) fn judge_by_self_report(&mut self, epoch: ServerEpoch) {
         let Some(incident) = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed) else {
             return;
         };
         let is_due = match incident.verdict.map(|last| last.confidence) {
-            None | Some(Confidence::Unknown) => incident.own_words.points_at(true).is_some(),
-            Some(Confidence::Likely) => incident.own_words.speakers().next().is_some(),
+            None | Some(Confidence::Unknown) => incident.self_reports.points_at(true).is_some(),
+            Some(Confidence::Likely) => incident.self_reports.speakers().next().is_some(),
             Some(Confidence::Certain) => false,
         };
         if is_due {
@@ -118,8 +118,8 @@ impl Core {
         let Some(incident) = self.faults.incidents.get(&epoch) else {
             return;
         };
-        let own_word = incident.own_words.points_at(incident.is_confirmed);
-        let pointed_at: BTreeSet<Pid> = incident.pointed_at.iter().copied().chain(own_word).collect();
+        let self_report = incident.self_reports.points_at(incident.is_confirmed);
+        let pointed_at: BTreeSet<Pid> = incident.pointed_at.iter().copied().chain(self_report).collect();
         let first = incident.first_fact.unwrap_or(incident.first);
         let kind = match incident.xid {
             Some(31) => "memory fault",
@@ -148,7 +148,7 @@ impl Core {
             .collect();
         let (culprit, kind) = match (&pointed[..], &dead[..]) {
             // Who has died suddenly just before may have been in a kernel.
-            ([(key, _)], dead) if own_word == Some(key.pid) && dead.iter().any(|death| death.key != *key) => {
+            ([(key, _)], dead) if self_report == Some(key.pid) && dead.iter().any(|death| death.key != *key) => {
                 (None, kind)
             }
             ([one], _) if !strangers => (Some(one.clone()), if kind == "fault" { "exception" } else { kind }),

@@ -6,7 +6,7 @@
 //! context on. Nothing tells when the dead client's work has drained: the server has forgotten it 20 ms after the
 //! `kill`, the driver's accounting adds it to the server's, and other clients' work hides it. So the copies are kept
 //!
-//! - not at all after an orderly exit, which waits for the work, and of a client whose fault was isolated (`remains.rs`);
+//! - not at all after an orderly exit, which waits for the work, and of a client whose fault was isolated (`teardown.rs`);
 //! - until the server's end after a sudden death when nobody else is on it. The server is retired at once: the fault
 //!   would spoil it unseen, it would go on to say `ACTIVE`, and its next client would get 719 (3 of 3, with the vendor's
 //!   daemon as well). The domain has another server, and the dead client's memory is free when this one has ended;

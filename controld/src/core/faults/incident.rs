@@ -14,7 +14,7 @@ pub(in crate::core) use outcome::BETWEEN_DOUBTS;
 
 use super::Faults;
 use super::hardware::Spot;
-use super::own_word::{OwnWord, OwnWords};
+use super::self_report::{SelfReport, SelfReports};
 use crate::core::Core;
 use crate::core::clients::client::{BEFORE_CONTEXTS, Process, Stage};
 use crate::core::evidence::{MemoryFault, ProcessKey};
@@ -59,7 +59,7 @@ pub(in crate::core) struct Statement {
     /// Whether it is the kernel's word that work of this server or of a client of it has met an error.
     pub(super) is_kernels_fault: bool,
     /// The client that says it of itself.
-    pub(super) own_word: Option<OwnWord>,
+    pub(super) self_report: Option<SelfReport>,
     /// The GPUs that it names, where nobody but the kernel can have named them.
     gpus: GpuSet,
 }
@@ -79,7 +79,7 @@ impl Statement {
             isolated: false,
             is_kernels_word: false,
             is_kernels_fault: false,
-            own_word: None,
+            self_report: None,
             gpus: GpuSet::new(),
         }
     }
@@ -119,7 +119,7 @@ pub(in crate::core) struct Incident {
     pub(super) has_kernels_fault: bool,
     pub(super) pointed_at: BTreeSet<Pid>,
     /// What clients have said of themselves.
-    pub(super) own_words: OwnWords,
+    pub(super) self_reports: SelfReports,
     /// Clients of the server whom the log names in the one phrase that was right whenever a server wrote it.
     pub(in crate::core) hinted_at: BTreeSet<Pid>,
     /// The GPUs that its signs name.
@@ -168,7 +168,7 @@ impl Incident {
             has_kernels_word: false,
             has_kernels_fault: false,
             pointed_at: BTreeSet::new(),
-            own_words: OwnWords::default(),
+            self_reports: SelfReports::default(),
             hinted_at: BTreeSet::new(),
             gpus: GpuSet::new(),
             spots: BTreeSet::new(),
@@ -233,7 +233,7 @@ impl Core {
         let window = self.turn.policy.constants.evidence_window;
         if !self.faults.incidents.contains_key(&epoch) {
             let mut incident = Incident::new(self.faults.next_incident, now, now + window);
-            incident.own_words = OwnWords::after(self.faults.talked_of.get(&epoch).copied(), now);
+            incident.self_reports = SelfReports::after(self.faults.talked_of.get(&epoch).copied(), now);
             self.faults.next_incident += 1;
             self.faults.incidents.insert(epoch, incident);
             self.note_clients(epoch);
@@ -243,7 +243,7 @@ impl Core {
         };
         let id = incident.id;
         let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, gpus, .. } = statement;
-        let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, own_word, .. } = statement;
+        let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, self_report, .. } = statement;
         if !is_hearsay {
             incident.first_fact.get_or_insert(now);
         }
@@ -257,7 +257,7 @@ impl Core {
         incident.is_isolated |= isolated;
         incident.has_kernels_word |= is_kernels_word;
         incident.has_kernels_fault |= is_kernels_fault;
-        incident.own_words.hear(now, own_word, xid);
+        incident.self_reports.hear(now, self_report, xid);
         incident.pointed_at.extend(points_at);
         incident.hinted_at.extend(hints_at);
         // An isolated fault has spoilt nothing for anybody else.
@@ -286,7 +286,7 @@ impl Core {
         if points_at.is_some() && self.faults.incidents.get(&epoch).is_some_and(is_late) {
             self.judge_by_signs(epoch);
         }
-        self.judge_by_own_word(epoch);
+        self.judge_by_self_report(epoch);
         id
     }
 
@@ -344,7 +344,7 @@ impl Core {
         for testimony in &testimonies {
             self.record_sign(epoch, id, testimony);
         }
-        self.judge_by_own_word(epoch);
+        self.judge_by_self_report(epoch);
     }
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.

@@ -5,14 +5,14 @@
 //! |---|---|
 //! | [`signs`], [`taint`] | what a sign is taken for, and which servers a fault has spoilt |
 //! | `suspicion`, `silence` | what comes of asking a server how it is, and of its saying nothing |
-//! | [`incident`], [`own_word`] | which signs belong together, and when a client's own word is one |
+//! | [`incident`], [`self_report`] | which signs belong together, and when a client's own word is one |
 //! | [`blame`] | who it was |
 //! | `announce` | whom it concerns, by name |
 //! | [`sanctions`] | what becomes of culprits |
 //! | [`reach`], [`spared`], [`recovered`] | whom a fault has left alone, and what becomes of their server |
 //! | [`funeral`], [`held`] | what is done for a client that died in the middle of its work, and for how much of them |
 //! | [`hardware`] | whether it was rather the GPU |
-//! | [`remains`] | whether anything is left of a client whose fault was isolated |
+//! | [`teardown`] | whether anything is left of a client whose fault was isolated |
 
 mod announce;
 pub(super) mod blame;
@@ -20,16 +20,16 @@ pub(super) mod funeral;
 mod hardware;
 pub(super) mod held;
 pub(super) mod incident;
-pub(super) mod own_word;
 pub(super) mod reach;
 pub(super) mod recovered;
-pub(super) mod remains;
 pub(super) mod sanctions;
+pub(super) mod self_report;
 pub(super) mod signs;
 mod silence;
 pub(super) mod spared;
 mod suspicion;
 pub(super) mod taint;
+pub(super) mod teardown;
 
 use crate::core::Core;
 use crate::core::clients::fate::Part;
@@ -43,10 +43,10 @@ use funeral::Funeral;
 use hardware::Suspicions;
 use held::HeldMemory;
 use incident::Incident;
-use remains::{Remains, Spaces};
 use sanctions::Ending;
 use spared::Aftermath;
 use std::collections::BTreeMap;
+use teardown::{AddressSpaces, Teardown};
 
 /// All that is known of faults, and of those who have caused or met them.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ pub(super) struct Faults {
     aftermaths: BTreeMap<ServerEpoch, Aftermath>,
     funerals: BTreeMap<ProcessKey, Funeral>,
     held: HeldMemory,
-    remains: BTreeMap<ProcessKey, Remains>,
-    spaces: Spaces,
+    teardowns: BTreeMap<ProcessKey, Teardown>,
+    spaces: AddressSpaces,
     endings: BTreeMap<ProcessKey, Ending>,
     suspicions: Suspicions,
 }
@@ -84,8 +84,8 @@ impl Default for Faults {
             aftermaths: BTreeMap::new(),
             funerals: BTreeMap::new(),
             held: HeldMemory::default(),
-            remains: BTreeMap::new(),
-            spaces: Spaces::default(),
+            teardowns: BTreeMap::new(),
+            spaces: AddressSpaces::default(),
             endings: BTreeMap::new(),
             suspicions: Suspicions::default(),
         }
@@ -124,13 +124,13 @@ impl Faults {
         self.talked_of.remove(&server);
         self.aftermaths.remove(&server);
         // Their memory is gone with it.
-        self.remains.retain(|_, remains| remains.server != server);
+        self.teardowns.retain(|_, teardown| teardown.server != server);
     }
 
     /// When something must be done on account of them alone.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let signs = [self.incidents_deadline(), self.endings_deadline()];
-        let dead = [self.funerals_deadline(), self.held_deadline(), self.remains_deadline()];
+        let dead = [self.funerals_deadline(), self.held_deadline(), self.teardowns_deadline()];
         signs.into_iter().chain(dead).flatten().min()
     }
 
@@ -170,8 +170,8 @@ impl Faults {
         &self.funerals
     }
 
-    pub(super) fn remains(&self) -> &BTreeMap<ProcessKey, Remains> {
-        &self.remains
+    pub(super) fn teardowns(&self) -> &BTreeMap<ProcessKey, Teardown> {
+        &self.teardowns
     }
 
     pub(super) fn endings(&self) -> &BTreeMap<ProcessKey, Ending> {

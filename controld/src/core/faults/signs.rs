@@ -12,7 +12,7 @@
 //! What a taint is, and what follows, is in [`taint`](super::taint); [`blame`](super::blame) says who it was.
 
 use super::incident::Statement;
-use super::own_word::OwnWord;
+use super::self_report::SelfReport;
 use super::taint::Cause;
 use crate::core::Core;
 use crate::core::evidence::{Evidence, Isolation, MemoryFault, ProcessKey, XidClass};
@@ -71,7 +71,7 @@ impl Core {
             Evidence::Shim { process, error, own_work } => {
                 let text = format!("its driver answers {error}{}", if own_work { " for its own work" } else { "" });
                 let mut statement = Statement::new("shim", Some(process.pid), text);
-                statement.own_word = Some(OwnWord { pid: process.pid, error, of_own_work: own_work });
+                statement.self_report = Some(SelfReport { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
                 // It says so before it ends, and that may be heard first.
                 if let Some(server) = self.server_of(process).or_else(|| self.server_of_dead(process)) {

@@ -1,7 +1,7 @@
 //! Faults, each in one short story: who is named, who is served where, and what is kept of the dead.
 
 mod dead;
-mod remains;
+mod teardown;
 
 use super::scene::*;
 use super::*;

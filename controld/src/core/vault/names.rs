@@ -1,6 +1,6 @@
 //! What is noted of a name besides its regions: who has it, which server that process was on, and how far it has come.
 //!
-//! A title comes with the first named region or commit of a process and goes with the name: it outlives its owner as the
+//! A name's entry comes with the first named region or commit of a process and goes with the name: it outlives its owner as the
 //! regions do, is adopted with them, and is removed when neither a region nor a commit is left of the name.
 
 use super::{Caller, Key, ProcessKey, Scope, Vault};
@@ -8,12 +8,12 @@ use core::time::Duration;
 use remps_proto::shim::{Commit, Failure, Rest};
 use std::collections::BTreeMap;
 
-/// Titles of one user. A program needs one.
+/// Names of one user. A program needs one.
 const MOST_OF_USER: usize = 256;
-/// Titles of all users; with all that a commit may have, less than half of what the holder has room for.
+/// Names of all users; with all that a commit may have, less than half of what the holder has room for.
 const MOST: usize = 2048;
 
-/// A title, by a number that no other gets while a holder lives.
+/// An entry, by a number that no other gets while a holder lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NameId(pub u64);
 
@@ -29,7 +29,7 @@ pub struct Predecessor {
 
 /// What is noted of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Title {
+pub struct NameEntry {
     /// Whose it is, or was.
     pub owner: Caller,
     /// When it is forgotten; `None` while its owner lives.
@@ -57,10 +57,10 @@ pub(crate) enum Standing {
     Free(ProcessKey),
 }
 
-/// All titles.
+/// All entries.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    titles: BTreeMap<Key, (NameId, Title)>,
+    entries: BTreeMap<Key, (NameId, NameEntry)>,
     next: u64,
     /// Those that have changed since they were last told.
     changed: BTreeMap<NameId, Key>,
@@ -68,72 +68,72 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) const fn new() -> Self {
-        Self { titles: BTreeMap::new(), next: 1, changed: BTreeMap::new() }
+        Self { entries: BTreeMap::new(), next: 1, changed: BTreeMap::new() }
     }
 
-    fn touch(&mut self, key: &Key) -> Option<&mut Title> {
-        let (id, title) = self.titles.get_mut(key)?;
+    fn touch(&mut self, key: &Key) -> Option<&mut NameEntry> {
+        let (id, entry) = self.entries.get_mut(key)?;
         self.changed.insert(*id, key.clone());
-        Some(title)
+        Some(entry)
     }
 
     fn remove(&mut self, key: &Key) {
         if self.touch(key).is_some() {
-            self.titles.remove(key);
+            self.entries.remove(key);
         }
     }
 }
 
 impl Vault {
     /// What is noted of a name.
-    pub(crate) fn title(&self, caller: &Caller, name: &str) -> Option<&Title> {
-        self.title_of(&self.key(caller, name))
+    pub(crate) fn entry(&self, caller: &Caller, name: &str) -> Option<&NameEntry> {
+        self.entry_of(&self.key(caller, name))
     }
 
-    pub(super) fn title_of(&self, key: &Key) -> Option<&Title> {
-        self.names.titles.get(key).map(|(_, title)| title)
+    pub(super) fn entry_of(&self, key: &Key) -> Option<&NameEntry> {
+        self.names.entries.get(key).map(|(_, entry)| entry)
     }
 
     /// A name is looked for elsewhere from now on.
-    pub(super) fn move_title(&mut self, old: &Key, new: Key) {
-        if let Some((id, mut title)) = self.names.titles.remove(old) {
-            title.scope = new.0.clone();
-            self.names.titles.insert(new.clone(), (id, title));
+    pub(super) fn move_entry(&mut self, old: &Key, new: Key) {
+        if let Some((id, mut entry)) = self.names.entries.remove(old) {
+            entry.scope = new.0.clone();
+            self.names.entries.insert(new.clone(), (id, entry));
             self.names.changed.insert(id, new);
         }
     }
 
-    /// All titles with their names.
-    pub(crate) fn titles(&self) -> impl Iterator<Item = (NameId, &str, &Title)> {
-        self.names.titles.iter().map(|((_, name), (id, title))| (*id, name.as_str(), title))
+    /// All entries with their names.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, &str, &NameEntry)> {
+        self.names.entries.iter().map(|((_, name), (id, entry))| (*id, name.as_str(), entry))
     }
 
-    /// The titles that have changed since this was last asked; `None` for one that is gone.
-    pub(crate) fn take_changed_titles(&mut self) -> Vec<(NameId, Option<(String, Title)>)> {
-        let titles = &self.names.titles;
+    /// The entries that have changed since this was last asked; `None` for one that is gone.
+    pub(crate) fn take_changed_entries(&mut self) -> Vec<(NameId, Option<(String, NameEntry)>)> {
+        let entries = &self.names.entries;
         let now = |(id, key): (NameId, Key)| {
-            let title = titles.get(&key).filter(|(found, _)| *found == id);
-            (id, title.map(|(_, title)| (key.1, title.clone())))
+            let entry = entries.get(&key).filter(|(found, _)| *found == id);
+            (id, entry.map(|(_, entry)| (key.1, entry.clone())))
         };
         std::mem::take(&mut self.names.changed).into_iter().map(now).collect()
     }
 
     /// Puts back what an earlier daemon had noted.
-    pub(crate) fn restore_title(&mut self, id: NameId, name: String, title: Title) {
+    pub(crate) fn restore_entry(&mut self, id: NameId, name: String, entry: NameEntry) {
         self.names.next = self.names.next.max(id.0 + 1);
-        self.names.titles.insert((title.scope.clone(), name), (id, title));
+        self.names.entries.insert((entry.scope.clone(), name), (id, entry));
     }
 
-    /// Notes on which server the owner of a name is. Whoever has no title there yet gets one, if there is room.
+    /// Notes on which server the owner of a name is. Whoever has no entry there yet gets one, if there is room.
     pub(crate) fn note_server(&mut self, caller: &Caller, name: &str, server: u64) {
-        if name.is_empty() || self.entitle(caller, name).is_err() {
+        if name.is_empty() || self.ensure_entry(caller, name).is_err() {
             return;
         }
         let key = self.key(caller, name);
-        if self.title_of(&key).is_some_and(|title| title.server != server)
-            && let Some(title) = self.names.touch(&key)
+        if self.entry_of(&key).is_some_and(|entry| entry.server != server)
+            && let Some(entry) = self.names.touch(&key)
         {
-            title.server = server;
+            entry.server = server;
         }
     }
 
@@ -145,32 +145,32 @@ impl Vault {
         if !self.policy.enabled {
             return Err(Failure::SWITCHED_OFF);
         }
-        let id = self.entitle(caller, name)?;
+        let id = self.ensure_entry(caller, name)?;
         let key = self.key(caller, name);
-        if let Some(title) = self.names.touch(&key) {
-            title.commit = Some(commit);
+        if let Some(entry) = self.names.touch(&key) {
+            entry.commit = Some(commit);
         }
         Ok(id)
     }
 
-    /// The caller's title, a new one if there is none.
-    fn entitle(&mut self, caller: &Caller, name: &str) -> Result<NameId, Failure> {
+    /// The caller's entry, a new one if there is none.
+    fn ensure_entry(&mut self, caller: &Caller, name: &str) -> Result<NameId, Failure> {
         if self.owner_of_name(caller, name).is_some_and(|owner| owner != caller.process) {
             return Err(Failure::NAME_IN_USE);
         }
         let key = self.key(caller, name);
-        if let Some((id, _)) = self.names.titles.get(&key) {
+        if let Some((id, _)) = self.names.entries.get(&key) {
             return Ok(*id);
         }
-        let of_user = self.names.titles.keys().filter(|(scope, _)| scope.uid == caller.uid).count();
-        if of_user >= MOST_OF_USER || self.names.titles.len() >= MOST {
+        let of_user = self.names.entries.keys().filter(|(scope, _)| scope.uid == caller.uid).count();
+        if of_user >= MOST_OF_USER || self.names.entries.len() >= MOST {
             return Err(Failure::QUOTA);
         }
         let id = NameId(self.names.next);
         self.names.next += 1;
         let (owner, scope) = (caller.clone(), key.0.clone());
-        let title = Title { owner, until: None, server: 0, predecessor: None, commit: None, scope };
-        self.names.titles.insert(key.clone(), (id, title));
+        let entry = NameEntry { owner, until: None, server: 0, predecessor: None, commit: None, scope };
+        self.names.entries.insert(key.clone(), (id, entry));
         self.names.changed.insert(id, key);
         Ok(id)
     }
@@ -181,8 +181,8 @@ impl Vault {
         let ids = self.by_name.get(&key);
         let regions = ids.into_iter().flatten().filter_map(|id| self.kept.get(id));
         let regions = regions.map(|kept| (kept.owner.process, kept.until.is_none()));
-        let title = self.title_of(&key).map(|title| (title.owner.process, title.until.is_none()));
-        let owners: Vec<(ProcessKey, bool)> = title.into_iter().chain(regions).collect();
+        let entry = self.entry_of(&key).map(|entry| (entry.owner.process, entry.until.is_none()));
+        let owners: Vec<(ProcessKey, bool)> = entry.into_iter().chain(regions).collect();
         match owners.iter().find(|(_, lives)| *lives) {
             Some((owner, _)) if *owner == caller.process => Standing::Own,
             Some(_) => Standing::Taken,
@@ -192,75 +192,75 @@ impl Vault {
 
     /// Notes whom the new owner of a name has succeeded, and where it is itself.
     pub(crate) fn note_predecessor(&mut self, caller: &Caller, name: &str, predecessor: Predecessor, server: u64) {
-        let is_entitled = self.entitle(caller, name).is_ok();
+        let has_entry = self.ensure_entry(caller, name).is_ok();
         let key = self.key(caller, name);
-        if is_entitled && let Some(title) = self.names.touch(&key) {
-            title.predecessor = Some(predecessor);
-            title.server = server;
+        if has_entry && let Some(entry) = self.names.touch(&key) {
+            entry.predecessor = Some(predecessor);
+            entry.server = server;
         }
     }
 
-    /// Takes a title out: it could not be made safe.
-    pub(crate) fn remove_title(&mut self, id: NameId) {
-        let key = self.names.titles.iter().find(|(_, (found, _))| *found == id).map(|(key, _)| key.clone());
+    /// Takes an entry out: it could not be made safe.
+    pub(crate) fn remove_entry(&mut self, id: NameId) {
+        let key = self.names.entries.iter().find(|(_, (found, _))| *found == id).map(|(key, _)| key.clone());
         if let Some(key) = key {
-            self.names.titles.remove(&key);
+            self.names.entries.remove(&key);
         }
     }
 
-    pub(super) fn titled_owner(&self, key: &Key) -> Option<ProcessKey> {
-        self.title_of(key).map(|title| title.owner.process)
+    pub(super) fn entry_owner(&self, key: &Key) -> Option<ProcessKey> {
+        self.entry_of(key).map(|entry| entry.owner.process)
     }
 
-    pub(super) fn has_title(&self, process: ProcessKey) -> bool {
-        self.names.titles.values().any(|(_, title)| title.owner.process == process)
+    pub(super) fn has_entry(&self, process: ProcessKey) -> bool {
+        self.names.entries.values().any(|(_, entry)| entry.owner.process == process)
     }
 
-    /// A title changes hands with its regions.
-    pub(super) fn give_title(&mut self, key: &Key, owner: &Caller) {
-        if let Some(title) = self.names.touch(key) {
-            title.owner = owner.clone();
-            title.until = None;
+    /// An entry changes hands with its regions.
+    pub(super) fn give_entry(&mut self, key: &Key, owner: &Caller) {
+        if let Some(entry) = self.names.touch(key) {
+            entry.owner = owner.clone();
+            entry.until = None;
         }
     }
 
-    pub(super) fn discard_title(&mut self, key: &Key) {
+    pub(super) fn discard_entry(&mut self, key: &Key) {
         self.names.remove(key);
     }
 
-    /// Removes a title of which nothing else is left.
-    pub(super) fn tidy_title(&mut self, key: &Key) {
-        if !self.by_name.contains_key(key) && self.title_of(key).is_some_and(|title| title.commit.is_none()) {
+    /// Removes an entry of which nothing else is left.
+    pub(super) fn tidy_entry(&mut self, key: &Key) {
+        if !self.by_name.contains_key(key) && self.entry_of(key).is_some_and(|entry| entry.commit.is_none()) {
             self.names.remove(key);
         }
     }
 
-    pub(super) fn titles_of_ended(&mut self, process: ProcessKey, until: Duration) {
-        let own = self.names.titles.iter().filter(|(_, (_, title))| title.owner.process == process);
+    pub(super) fn entries_of_ended(&mut self, process: ProcessKey, until: Duration) {
+        let own = self.names.entries.iter().filter(|(_, (_, entry))| entry.owner.process == process);
         let keys: Vec<Key> = own.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            if let Some(title) = self.names.touch(&key) {
-                title.until.get_or_insert(until);
+            if let Some(entry) = self.names.touch(&key) {
+                entry.until.get_or_insert(until);
             }
-            self.tidy_title(&key);
+            self.tidy_entry(&key);
         }
     }
 
-    pub(super) fn titles_deadline(&self) -> Option<Duration> {
-        self.names.titles.values().filter_map(|(_, title)| title.until).min()
+    pub(super) fn entries_deadline(&self) -> Option<Duration> {
+        self.names.entries.values().filter_map(|(_, entry)| entry.until).min()
     }
 
-    pub(super) fn expire_titles(&mut self, now: Duration) {
-        let due = self.names.titles.iter().filter(|(_, (_, title))| title.until.is_some_and(|at| at <= now));
+    pub(super) fn expire_entries(&mut self, now: Duration) {
+        let due = self.names.entries.iter().filter(|(_, (_, entry))| entry.until.is_some_and(|at| at <= now));
         let keys: Vec<Key> = due.map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.names.remove(&key);
         }
     }
 
-    /// The living owner of a title, and whether it is known of each.
-    pub(super) fn living_titles(&self) -> Vec<(Key, Caller)> {
-        let living = self.names.titles.iter().filter(|(_, (_, title))| title.until.is_none());
-        living.map(|(key, (_, title))| (key.clone(), title.owner.clone())).collect()
+    /// The living owner of an entry, and whether it is known of each.
+    pub(super) fn living_entries(&self) -> Vec<(Key, Caller)> {
+        let living = self.names.entries.iter().filter(|(_, (_, entry))| entry.until.is_none());
+        living.map(|(key, (_, entry))| (key.clone(), entry.owner.clone())).collect()
     }
 }

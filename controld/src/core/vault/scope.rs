@@ -80,7 +80,7 @@ impl Vault {
     }
 
     fn is_known(&self, key: &Key) -> bool {
-        self.by_name.contains_key(key) || self.title_of(key).is_some()
+        self.by_name.contains_key(key) || self.entry_of(key).is_some()
     }
 
     /// From now on a name that an earlier release kept is the caller's namespace's alone.
@@ -98,6 +98,6 @@ impl Vault {
             }
             self.by_name.insert(new.clone(), ids);
         }
-        self.move_title(&old, new);
+        self.move_entry(&old, new);
     }
 }

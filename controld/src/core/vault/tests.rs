@@ -156,9 +156,9 @@ fn a_commit_is_adopted_with_its_name_and_goes_with_it() {
     assert_eq!(vault.adopt(&second, "llm").map(|ids| ids.len()), Ok(1));
     let predecessor = Predecessor { pid: 1, server: 5, rest: Rest::SERVER };
     vault.note_predecessor(&second, "llm", predecessor, 6);
-    let title = vault.title(&second, "llm").unwrap().clone();
-    assert_eq!((title.commit, title.predecessor), (Some(commit(2)), Some(predecessor)));
-    assert_eq!((title.owner, title.server, title.until), (second.clone(), 6, None));
+    let entry = vault.entry(&second, "llm").unwrap().clone();
+    assert_eq!((entry.commit, entry.predecessor), (Some(commit(2)), Some(predecessor)));
+    assert_eq!((entry.owner, entry.server, entry.until), (second.clone(), 6, None));
     vault.discard(&second, "llm").unwrap();
     assert_eq!((vault.standing(&second, "llm"), vault.has(second.process)), (Standing::Nobody, false));
 }
@@ -176,8 +176,8 @@ fn a_name_without_regions_lasts_as_long_as_its_commit_is_worth_keeping() {
     assert_eq!(vault.next_deadline(), Some(TTL));
     vault.expire(TTL);
     assert_eq!((vault.standing(&owner, "a"), vault.next_deadline()), (Standing::Nobody, None));
-    let told = vault.take_changed_titles();
-    assert_eq!(told.iter().filter(|(_, title)| title.is_none()).count(), 2, "the holder is told of each: {told:?}");
+    let told = vault.take_changed_entries();
+    assert_eq!(told.iter().filter(|(_, entry)| entry.is_none()).count(), 2, "the holder is told of each: {told:?}");
 }
 
 #[test]
@@ -191,15 +191,15 @@ fn one_user_has_so_many_names_and_no_more() {
 }
 
 #[test]
-fn an_adoption_that_was_cut_short_after_the_title_is_finished() {
+fn an_adoption_that_was_cut_short_after_the_entry_is_finished() {
     let mut vault = vault();
     let (dead, alive) = (caller(1, 1000), caller(2, 1000));
     let scope = scope(&dead, "llm");
     let kept = Kept { owner: dead, region: region(1, "llm"), until: Some(TTL), scope: scope.clone() };
     vault.restore(RegionId(5), kept);
     let (owner, commit_3) = (alive.clone(), Some(commit(3)));
-    let title = Title { owner, until: None, server: 0, predecessor: None, commit: commit_3, scope };
-    vault.restore_title(NameId(4), "llm".into(), title);
+    let entry = NameEntry { owner, until: None, server: 0, predecessor: None, commit: commit_3, scope };
+    vault.restore_entry(NameId(4), "llm".into(), entry);
     assert_eq!(vault.finish_adoptions(), [RegionId(5)]);
     assert_eq!(vault.standing(&alive, "llm"), Standing::Own);
     assert_eq!(vault.commit(&alive, "other", commit(1)), Ok(NameId(5)));
@@ -268,10 +268,10 @@ impl World {
                 assert_eq!(kept.until, None, "what nobody can adopt is not kept");
             }
         }
-        for (_, name, title) in vault.titles() {
-            assert_eq!(title.until.is_none(), self.is_alive(title.owner.process), "an owner or a deadline: {title:?}");
-            let owner = owners.get(&(&title.scope, name));
-            assert!(owner.is_none_or(|owner| *owner == title.owner.process), "a name has one owner");
+        for (_, name, entry) in vault.entries() {
+            assert_eq!(entry.until.is_none(), self.is_alive(entry.owner.process), "an owner or a deadline: {entry:?}");
+            let owner = owners.get(&(&entry.scope, name));
+            assert!(owner.is_none_or(|owner| *owner == entry.owner.process), "a name has one owner");
         }
         assert_eq!(vault.by_key.len(), vault.kept.len());
         let policy = vault.policy;

@@ -49,7 +49,7 @@ impl Following {
 
     /// Closes a client's queue and the copies of its descriptors, elsewhere: it takes the kernel 16 to 39 ms.
     pub(in crate::driver) fn release_copies(&mut self, turn: &mut Turn<'_>, process: ProcessKey) {
-        self.earlier.release(turn.successor, process);
+        self.inherited.release(turn.successor, process);
         if let Some(mut followed) = self.clients.remove(&process) {
             followed.keys.iter().for_each(|key| turn.successor.release(*key));
             looked_at(turn, std::mem::take(&mut followed.waiting));

@@ -9,7 +9,7 @@ use super::keeper::Keeper;
 use crate::core::vault::{NameId, RegionId};
 use crate::door::descriptor::Descriptor;
 use crate::door::device::Device;
-use crate::door::note::{Note, TitleNote};
+use crate::door::note::{NameNote, RegionNote};
 use crate::door::{Reply, ReplyTo, failed};
 use crate::driver::keys;
 use crate::driver::turn::Turn;
@@ -76,7 +76,7 @@ impl Keeper {
         for id in self.files.keys() {
             self.hold_region(turn, *id);
         }
-        self.hold_titles(turn);
+        self.hold_entries(turn);
         // The answer to this one may be lost with the holder before; then it is sent again.
         if let Some((number, _)) = self.in_flight {
             turn.successor.barrier(number);
@@ -85,23 +85,23 @@ impl Keeper {
 
     pub(super) fn hold_region(&self, turn: &Turn<'_>, id: RegionId) {
         if let (Some(kept), Some(files)) = (self.rules.get(id), self.files.get(&id)) {
-            turn.successor.hold(keys::region(id), Kind::REGION, &Note::of(kept, turn.now), &files.all());
+            turn.successor.hold(keys::region(id), Kind::REGION, &RegionNote::of(kept, turn.now), &files.all());
         }
     }
 
-    pub(super) fn hold_titles(&self, turn: &Turn<'_>) {
-        for (id, name, title) in self.rules.titles() {
-            turn.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(name, title, turn.now), &[]);
+    pub(super) fn hold_entries(&self, turn: &Turn<'_>) {
+        for (id, name, entry) in self.rules.entries() {
+            turn.successor.hold(keys::name(id), Kind::NAME, &NameNote::of(name, entry, turn.now), &[]);
         }
     }
 
     /// Tells the holder what has changed about names.
-    pub(super) fn note_titles(&mut self, turn: &Turn<'_>) {
+    pub(super) fn note_entries(&mut self, turn: &Turn<'_>) {
         self.forget_namespaces(turn);
-        for (id, title) in self.rules.take_changed_titles() {
-            match title {
-                Some((name, title)) => {
-                    turn.successor.hold(keys::name(id), Kind::NAME, &TitleNote::of(&name, &title, turn.now), &[]);
+        for (id, entry) in self.rules.take_changed_entries() {
+            match entry {
+                Some((name, entry)) => {
+                    turn.successor.hold(keys::name(id), Kind::NAME, &NameNote::of(&name, &entry, turn.now), &[]);
                 }
                 None => turn.successor.release(keys::name(id)),
             }
@@ -111,7 +111,7 @@ impl Keeper {
     pub(super) fn note_regions(&self, turn: &Turn<'_>, ids: &[RegionId]) {
         for id in ids {
             if let Some(kept) = self.rules.get(*id) {
-                turn.successor.update(keys::region(*id), &Note::of(kept, turn.now));
+                turn.successor.update(keys::region(*id), &RegionNote::of(kept, turn.now));
                 reached("adoption-half-noted");
             }
         }
@@ -156,7 +156,7 @@ impl Keeper {
     pub(in crate::driver) fn refused(&mut self, key: u64) -> bool {
         if let Some(refused) = keys::name_of(key) {
             tracing::warn!(name = refused.0, "the holder could not keep what is noted of a name");
-            self.rules.remove_title(refused);
+            self.rules.remove_entry(refused);
             self.fail(Awaited::Name(refused));
             return true;
         }
@@ -206,7 +206,7 @@ impl Keeper {
 
     /// Lets go of regions that the rules have let go of: the holder first. Whoever asked for it is told when they are free.
     pub(super) fn close_regions(&mut self, turn: &Turn<'_>, ids: &[RegionId], then: Option<ReplyTo>) {
-        self.note_titles(turn);
+        self.note_entries(turn);
         if ids.is_empty() && then.is_none() {
             return;
         }

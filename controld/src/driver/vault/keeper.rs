@@ -2,7 +2,7 @@
 
 use super::holding::{BARRIER_PATIENCE, Deferred, Files};
 use super::names::Claims;
-use super::news::Watchers;
+use super::notices::Watchers;
 use crate::core::ProcessKey;
 use crate::core::picture::RegionFacts;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};

@@ -19,7 +19,7 @@
 use super::holding::Awaited;
 use super::keeper::Keeper;
 use super::server_of;
-use crate::core::vault::{Caller, Predecessor, Standing, Title};
+use crate::core::vault::{Caller, NameEntry, Predecessor, Standing};
 use crate::core::{Core, Fate, JournalEvent, Pid, ProcessKey, ServerEpoch};
 use crate::door::client::Client;
 use crate::door::{ReplyTo, done};
@@ -93,18 +93,18 @@ enum Step {
     Give(Predecessor),
 }
 
-/// Whether a process is itself a client of the server that the owner of this title was on, and that a fault has cost
+/// Whether a process is itself a client of the server that the owner of this entry was on, and that a fault has cost
 /// its clients.
-fn is_on_lost_server(core: &Core, process: ProcessKey, title: Option<&Title>) -> bool {
+fn is_on_lost_server(core: &Core, process: ProcessKey, entry: Option<&NameEntry>) -> bool {
     let own = core.fate_of(process).map(|(server, _)| server);
-    own.is_some_and(|own| core.has_lost(process) && title.is_some_and(|title| title.server == own.0))
+    own.is_some_and(|own| core.has_lost(process) && entry.is_some_and(|entry| entry.server == own.0))
 }
 
 /// What is known of a dead owner's work; `None` when that is less than is asked for.
-fn rest_of(core: &Core, owner: ProcessKey, title: Option<&Title>, least: Rest) -> Option<Rest> {
-    let Some(title) = title else { return (least <= Rest::PROCESS).then_some(Rest::PROCESS) };
+fn rest_of(core: &Core, owner: ProcessKey, entry: Option<&NameEntry>, least: Rest) -> Option<Rest> {
+    let Some(entry) = entry else { return (least <= Rest::PROCESS).then_some(Rest::PROCESS) };
     let is_noticed = core.fate_of(owner).is_none();
-    let rest = match core.fate_of_server(ServerEpoch(title.server)) {
+    let rest = match core.fate_of_server(ServerEpoch(entry.server)) {
         None if is_noticed => return Some(Rest::SERVER),
         Some((Fate::Healthy, false)) if is_noticed => Rest::PROCESS,
         _ => Rest::NONE,
@@ -125,7 +125,7 @@ impl Keeper {
         };
         self.rules.note_server(&client.caller, name, server_of(turn, &client.caller));
         self.keep_namespace(turn, client);
-        self.note_titles(turn);
+        self.note_entries(turn);
         reached("commit-held");
         self.watch_caller(client);
         self.answer_when_held(turn, Some(Awaited::Name(id)), "commit-safe", vec![done(0)], reply);
@@ -187,15 +187,15 @@ impl Keeper {
     fn step(&self, core: &Core, claim: &Claim, now: Duration) -> Step {
         let rules = &self.rules;
         let (caller, name) = (&claim.client.caller, claim.name.as_str());
-        let title = rules.title(caller, name);
+        let entry = rules.entry(caller, name);
         let step = match rules.standing(caller, name) {
-            Standing::Own => return Step::Again(title.and_then(|title| title.predecessor)),
+            Standing::Own => return Step::Again(entry.and_then(|entry| entry.predecessor)),
             Standing::Nobody if !rules.policy().enabled => return Step::Fail(Failure::SWITCHED_OFF),
             Standing::Nobody if !claim.even_if_nobody => return Step::Fail(Failure::NOT_FOUND),
             Standing::Nobody | Standing::Taken => Step::Wait,
-            Standing::Free(owner) => match rest_of(core, owner, title, claim.least) {
-                Some(rest) => Step::Give(Predecessor { pid: owner.pid, server: title.map_or(0, |of| of.server), rest }),
-                None if is_on_lost_server(core, caller.process, title) => return Step::Fail(Failure::OWN_SERVER_LOST),
+            Standing::Free(owner) => match rest_of(core, owner, entry, claim.least) {
+                Some(rest) => Step::Give(Predecessor { pid: owner.pid, server: entry.map_or(0, |of| of.server), rest }),
+                None if is_on_lost_server(core, caller.process, entry) => return Step::Fail(Failure::OWN_SERVER_LOST),
                 None => Step::Wait,
             },
         };
@@ -215,11 +215,11 @@ impl Keeper {
         }
         reached("succession-known");
         self.keep_namespace(turn, &client);
-        self.note_titles(turn);
+        self.note_entries(turn);
         self.note_regions(turn, &ids);
         reached("succession-noted");
         self.watch_caller(&client);
-        let commit = self.rules.title(caller, &name).and_then(|title| title.commit.clone());
+        let commit = self.rules.entry(caller, &name).and_then(|entry| entry.commit.clone());
         let Predecessor { pid, server, rest } =
             predecessor.unwrap_or(Predecessor { pid: caller.process.pid, server: 0, rest: Rest::NONE });
         let inherited = Inherited { commit, predecessor: pid, server, rest };

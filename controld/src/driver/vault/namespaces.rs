@@ -14,7 +14,7 @@
 //! | the same, and the owner has ended | of its container and whatever namespace asks first, as with that release |
 
 use super::keeper::Keeper;
-use crate::core::vault::{Caller, Kept, NameId, RegionId, Scope, Title};
+use crate::core::vault::{Caller, Kept, NameEntry, NameId, RegionId, Scope};
 use crate::core::{Namespace, ProcessKey};
 use crate::door::client::Client;
 use crate::driver::keys;
@@ -38,7 +38,7 @@ fn is_of(descriptor: &OwnedFd, number: u64) -> bool {
 #[derive(Default)]
 pub(super) struct Restored {
     pub(super) regions: Vec<(RegionId, Kept)>,
-    pub(super) titles: Vec<(NameId, String, Title)>,
+    pub(super) entries: Vec<(NameId, String, NameEntry)>,
 }
 
 impl Restored {
@@ -47,11 +47,11 @@ impl Restored {
             .regions
             .iter_mut()
             .map(|(_, Kept { owner, until, region, scope })| (&*owner, until.is_none(), region.name.as_str(), scope));
-        let titles = self
-            .titles
+        let entries = self
+            .entries
             .iter_mut()
-            .map(|(_, name, Title { owner, until, scope, .. })| (&*owner, until.is_none(), name.as_str(), scope));
-        regions.chain(titles)
+            .map(|(_, name, NameEntry { owner, until, scope, .. })| (&*owner, until.is_none(), name.as_str(), scope));
+        regions.chain(entries)
     }
 }
 
@@ -64,7 +64,7 @@ impl Keeper {
     /// The namespaces for whose processes something is kept.
     fn owning_namespaces(&self) -> BTreeSet<u64> {
         let scopes = self.rules.iter().map(|(_, kept)| &kept.scope);
-        let scopes = scopes.chain(self.rules.titles().map(|(_, _, title)| &title.scope));
+        let scopes = scopes.chain(self.rules.entries().map(|(_, _, entry)| &entry.scope));
         let numbers = scopes.filter_map(|scope| match scope.namespace {
             Namespace::Other(number) => Some(number),
             Namespace::Unknown | Namespace::Own | Namespace::Alike(_) => None,

@@ -8,7 +8,7 @@ use crate::core::vault::{RegionId, VaultPolicy};
 use crate::door::accept::Door;
 use crate::door::descriptor::Descriptor;
 use crate::door::device::Device;
-use crate::door::note::{Note, TitleNote};
+use crate::door::note::{NameNote, RegionNote};
 use crate::driver::keys;
 use crate::driver::processes::kernel_pid;
 use crate::driver::turn::Turn;
@@ -70,14 +70,14 @@ impl Keeper {
             }
             let Held { key, state, fds, .. } = held;
             if let Some(id) = keys::name_of(key) {
-                match TitleNote::read(&state, now, &policy).filter(|_| policy.enabled) {
-                    Some((name, title)) => restored.titles.push((id, name, title)),
+                match NameNote::read(&state, now, &policy).filter(|_| policy.enabled) {
+                    Some((name, entry)) => restored.entries.push((id, name, entry)),
                     None => turn.successor.release(key),
                 }
                 continue;
             }
             let mut fds = fds.into_iter();
-            let kept = Note::read(&state, now, &policy).filter(|_| policy.enabled);
+            let kept = RegionNote::read(&state, now, &policy).filter(|_| policy.enabled);
             let memory = fds.next().map(|fd| Arc::new(Descriptor::proven(fd)));
             let (Some(id), Some(kept), Some(memory)) = (keys::region_of(key), kept, memory) else {
                 turn.successor.release(key);
@@ -88,8 +88,8 @@ impl Keeper {
             restored.regions.push((id, kept));
         }
         self.settle_scopes(turn, &mut restored);
-        for (id, name, title) in restored.titles {
-            self.rules.restore_title(id, name, title);
+        for (id, name, entry) in restored.entries {
+            self.rules.restore_entry(id, name, entry);
         }
         for (id, kept) in restored.regions {
             self.rules.restore(id, kept);
@@ -99,10 +99,10 @@ impl Keeper {
         let moved = self.rules.finish_adoptions();
         self.note_regions(turn, &moved);
         let regions = self.rules.iter().filter(|(_, kept)| kept.until.is_none());
-        let titles = self.rules.titles().filter(|(_, _, title)| title.until.is_none());
+        let entries = self.rules.entries().filter(|(_, _, entry)| entry.until.is_none());
         let owners: BTreeSet<ProcessKey> = regions
             .map(|(_, kept)| kept.owner.process)
-            .chain(titles.map(|(_, _, title)| title.owner.process))
+            .chain(entries.map(|(_, _, entry)| entry.owner.process))
             .collect();
         for process in owners {
             self.watch(process, open_same(kernel_pid(process.pid), process.start_time));
@@ -110,7 +110,7 @@ impl Keeper {
         let all: Vec<RegionId> = self.rules.iter().map(|(id, _)| id).collect();
         // The deadlines of orphans now count for the next successor too, and so does what was settled.
         self.note_regions(turn, &all);
-        self.hold_titles(turn);
+        self.hold_entries(turn);
         reached("vault-restored");
     }
 }

@@ -128,6 +128,22 @@ fn a_directory_of_another_user_is_refused_by_name_and_left_alone() {
 }
 
 #[test]
+fn a_file_that_cannot_be_made_is_told_of_with_what_to_do() {
+    let told = |errno: Errno| {
+        let path = Path::new("/run/mps").join(CONTROL_LOCK);
+        RuntimeDirError::File { action: "open", path, source: errno.into() }.to_string()
+    };
+    for (errno, advice) in [
+        (Errno::EACCES, "Start the daemon as root or as the owner of the directory, or choose another"),
+        (Errno::ENOSPC, "Make room on its file system, or choose another"),
+        (Errno::EROFS, "Choose another CUDA_MPS_PIPE_DIRECTORY, on a file system that can be written to"),
+    ] {
+        let text = told(errno);
+        assert!(text.starts_with("cannot open /run/mps/control_lock: ") && text.contains(advice), "{text}");
+    }
+}
+
+#[test]
 fn a_lock_file_of_another_user_keeps_nobody_from_starting() {
     if !geteuid().is_root() {
         return eprintln!("Skipped(only root can give a file away)");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::io::guests::Guest;
+use crate::io::foreign_files::ForeignFile;
 
 /// Threads that close the daemon's copies.
 const THREADS: usize = 4;
@@ -91,11 +91,11 @@ pub(super) fn can_close_foreign() -> bool {
 }
 
 /// Closes a file that may never let go.
-pub(super) fn close_foreign(descriptor: OwnedFd, guest: Option<Guest>) {
+pub(super) fn close_foreign(descriptor: OwnedFd, foreign: Option<ForeignFile>) {
     FOREIGN_CLOSINGS.fetch_add(1, Ordering::Relaxed);
     let close = move || {
         drop(descriptor);
-        drop(guest);
+        drop(foreign);
         FOREIGN_CLOSINGS.fetch_sub(1, Ordering::Relaxed);
     };
     if !spawn("foreign-closing", close) {

@@ -46,7 +46,7 @@ use nix::unistd::Pid;
 use super::closing;
 use super::copies::{Held, MOST_COPIES, OpenFiles, Registry};
 use super::error::AttachError;
-use crate::io::guests::Guest;
+use crate::io::foreign_files::ForeignFile;
 use crate::sys::uvm as sys;
 
 /// Entries of `/proc/PID/fd` that are read at most; about a tenth of a second.
@@ -104,13 +104,13 @@ pub(crate) fn has_open(
 ) -> Result<bool, AttachError> {
     let mut has = false;
     each_number(device, name_end, pid, |number| {
-        let guest = Guest::enter();
+        let foreign = ForeignFile::enter();
         let Some(descriptor) = duplicate(process, number)? else { return Ok(true) };
         let is_it = matches!(sys::device_of(descriptor.as_fd()), Ok(Some(found)) if found == device);
         let is_opened = fcntl(&descriptor, FcntlArg::F_GETFL).is_ok_and(|flags| flags & OFlag::O_PATH.bits() == 0);
         has = is_it && is_opened;
         // The process may have closed its own meanwhile, or put another file in its place.
-        closing::close_foreign(descriptor, Some(guest));
+        closing::close_foreign(descriptor, Some(foreign));
         Ok(!has)
     })?;
     Ok(has)
@@ -143,13 +143,13 @@ pub(super) fn open_files(
 ) -> Result<OpenFiles, AttachError> {
     let mut open = Vec::new();
     let looked_at = each_number((major, UVM_MINOR), NAME_END, pid, |number| {
-        let guest = Guest::enter();
+        let foreign = ForeignFile::enter();
         if let Some(descriptor) = duplicate(process, number)? {
             if is_uvm(descriptor.as_fd(), major) {
                 // Where it is held this is not its last copy; else the process has it.
                 open.extend(registry.find(descriptor.as_fd(), number, pid));
             } else {
-                closing::close_foreign(descriptor, Some(guest));
+                closing::close_foreign(descriptor, Some(foreign));
             }
         }
         Ok(true)
@@ -220,9 +220,9 @@ fn copy(
     process: BorrowedFd<'_>,
     number: RawFd,
 ) -> Result<Option<Candidate>, AttachError> {
-    let guest = Guest::enter();
+    let foreign = ForeignFile::enter();
     let Some(descriptor) = duplicate(process, number)? else { return Ok(None) };
-    Ok(prove(registry, major, owner, descriptor, number, guest))
+    Ok(prove(registry, major, owner, descriptor, number, foreign))
 }
 
 /// What is left to do with a copy: nothing if it is not UVM's, or held already.
@@ -232,10 +232,10 @@ fn prove(
     owner: Pid,
     descriptor: OwnedFd,
     number: RawFd,
-    guest: Guest,
+    foreign: ForeignFile,
 ) -> Option<Candidate> {
     if !is_uvm(descriptor.as_fd(), major) {
-        closing::close_foreign(descriptor, Some(guest));
+        closing::close_foreign(descriptor, Some(foreign));
         return None;
     }
     match registry.find(descriptor.as_fd(), number, owner) {
@@ -298,7 +298,7 @@ pub(super) fn prove_given(
     while closing::can_close_foreign() {
         let Some(descriptor) = given.next() else { return Ok(found) };
         let number = descriptor.as_raw_fd();
-        if let Some(candidate) = prove(registry, major, owner, descriptor, number, Guest::enter())
+        if let Some(candidate) = prove(registry, major, owner, descriptor, number, ForeignFile::enter())
             && found.len() < MOST_COPIES
             && !found.iter().any(|other| other.held.is_same_file(&candidate.held))
         {

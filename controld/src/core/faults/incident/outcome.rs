@@ -46,9 +46,9 @@ impl Faults {
     }
 
     /// Whether an incident whose server is not known to be lost has no verdict, and a client's own word that is one.
-    fn has_own_word(&self, epoch: ServerEpoch) -> bool {
+    fn has_self_report(&self, epoch: ServerEpoch) -> bool {
         self.incidents.get(&epoch).is_some_and(|incident| {
-            !incident.is_confirmed && incident.verdict.is_none() && incident.own_words.points_at(false).is_some()
+            !incident.is_confirmed && incident.verdict.is_none() && incident.self_reports.points_at(false).is_some()
         })
     }
 
@@ -67,7 +67,7 @@ impl Faults {
         let since = incident.first.saturating_sub(FAILURE_REACH);
         let dead = self.deaths.iter().filter(|death| death.process.server == epoch && death.died_at >= since);
         let dead = dead.filter(|death| death.end != End::Exited(0)).map(|death| death.key.pid);
-        dead.chain(incident.own_words.speakers()).collect()
+        dead.chain(incident.self_reports.speakers()).collect()
     }
 }
 
@@ -88,7 +88,7 @@ impl Core {
         for epoch in all {
             let is_asked = self.servers.get(epoch).is_some_and(|server| server.is_suspected());
             let may_be_told_more = is_asked || self.has_clients(epoch);
-            if may_be_told_more || !self.faults.has_own_word(epoch) || !self.deserves_verdict(epoch, &[]) {
+            if may_be_told_more || !self.faults.has_self_report(epoch) || !self.deserves_verdict(epoch, &[]) {
                 continue;
             }
             self.judge_by_signs(epoch);

@@ -75,8 +75,8 @@ impl World {
             assert!(self.copies.contains(funeral), "a funeral is of one whose copies are held");
             assert!(!self.lives(*funeral), "a funeral is of one who is dead");
         }
-        for remains in self.core.faults.remains().keys() {
-            assert!(!self.lives(*remains), "what is left is of one who is dead");
+        for dead in self.core.faults.teardowns().keys() {
+            assert!(!self.lives(*dead), "what is left is of one who is dead");
         }
         assert_eq!(self.core.waiting(), self.waiting.len(), "who waits is known");
         for (connection, peer) in &self.waiting {

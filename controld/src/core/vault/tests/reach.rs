@@ -21,13 +21,13 @@ fn the_same_number_in_another_container_or_namespace_finds_adopts_and_discards_n
         assert_eq!(vault.standing(&stranger, "weights"), Standing::Nobody);
         assert_eq!(vault.adopt(&stranger, "weights"), Err(Failure::NOT_FOUND));
         assert_eq!(vault.discard(&stranger, "weights"), Err(Failure::NOT_FOUND));
-        assert_eq!(vault.title(&stranger, "weights"), None);
+        assert_eq!(vault.entry(&stranger, "weights"), None);
         assert!(vault.iter().all(|(_, kept)| !vault.may_see(&stranger, kept)));
         // Its own of that name is another one.
         vault.escrow(&stranger, region(1, "weights")).unwrap();
         let next = caller(3, 1000);
         assert_eq!(vault.adopt(&next, "weights").map(|ids| ids.len()), Ok(1));
-        assert_eq!(vault.title(&next, "weights").and_then(|title| title.commit.clone()), Some(commit(1)));
+        assert_eq!(vault.entry(&next, "weights").and_then(|entry| entry.commit.clone()), Some(commit(1)));
         assert_eq!(vault.iter().filter(|(_, kept)| vault.may_see(&next, kept)).count(), 1);
     }
 }
@@ -85,8 +85,8 @@ fn what_an_earlier_release_kept_goes_to_its_container_from_any_namespace_and_is_
     let kept = Kept { owner: dead.clone(), region: region(1, "llm"), until: Some(TTL), scope: older.clone() };
     vault.restore(RegionId(5), kept);
     let (owner, commit) = (dead.clone(), Some(commit(3)));
-    let title = Title { owner, until: Some(TTL), server: 0, predecessor: None, commit, scope: older };
-    vault.restore_title(NameId(4), "llm".into(), title);
+    let entry = NameEntry { owner, until: Some(TTL), server: 0, predecessor: None, commit, scope: older };
+    vault.restore_entry(NameId(4), "llm".into(), entry);
     let (other_container, other_user) = (moved(&caller(2, 1000), at("/b")), caller(2, 1001));
     for stranger in [other_container, other_user] {
         assert_eq!(vault.adopt(&stranger, "llm"), Err(Failure::NOT_FOUND));
@@ -94,8 +94,8 @@ fn what_an_earlier_release_kept_goes_to_its_container_from_any_namespace_and_is_
     let next = moved(&caller(3, 1000), Place { user: Namespace::Other(7), ..at("/a") });
     assert_eq!(vault.escrow(&next, region(9, "llm")), Err(Failure::NAME_IN_USE), "not beside it");
     assert_eq!(vault.adopt(&next, "llm"), Ok(vec![RegionId(5)]));
-    let title = vault.title(&next, "llm").expect("its title came along");
-    assert_eq!((&title.scope, &title.owner), (&scope(&next, "llm"), &next));
+    let entry = vault.entry(&next, "llm").expect("its entry came along");
+    assert_eq!((&entry.scope, &entry.owner), (&scope(&next, "llm"), &next));
     vault.ended(Duration::ZERO, next.process);
     assert_eq!(vault.standing(&dead, "llm"), Standing::Nobody, "from now on it is that namespace's");
     assert_eq!(vault.discard(&moved(&caller(4, 1000), next.place), "llm").map(|gone| gone.len()), Ok(1));

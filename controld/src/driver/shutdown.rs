@@ -10,7 +10,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// Answers those who wait for the end, removes what is ours, and ends the holder.
-    pub(super) async fn farewell(mut self) {
+    pub(super) async fn shut_down(mut self) {
         self.logs.sink.report_suppressed();
         self.directory.remove_files();
         reached("files-removed");

@@ -30,11 +30,11 @@ use std::time::Duration;
 
 /// What an earlier daemon left of clients that are not followed yet, and of dead ones.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Earlier(HashMap<ProcessKey, EarlierCopies>);
+pub(in crate::driver) struct Inherited(HashMap<ProcessKey, InheritedCopies>);
 
 /// What it left of one client.
 #[derive(Debug, Default)]
-struct EarlierCopies {
+struct InheritedCopies {
     /// Under which keys the holder has it.
     keys: BTreeSet<u64>,
     /// The copies.
@@ -43,10 +43,10 @@ struct EarlierCopies {
     note: CopiesNote,
 }
 
-impl Earlier {
+impl Inherited {
     /// A client is followed from now on: the keys and the copies that there are of it.
     pub(in crate::driver) fn take(&mut self, process: ProcessKey) -> (BTreeSet<u64>, Vec<OwnedFd>) {
-        let EarlierCopies { keys, files, .. } = self.0.remove(&process).unwrap_or_default();
+        let InheritedCopies { keys, files, .. } = self.0.remove(&process).unwrap_or_default();
         (keys, files)
     }
 
@@ -61,7 +61,7 @@ impl Earlier {
 
     /// The funeral of a client that has ended, of which there is nothing else.
     fn mourned(&self, process: ProcessKey) -> Option<Mourned> {
-        let EarlierCopies { files, note, .. } = self.0.get(&process)?;
+        let InheritedCopies { files, note, .. } = self.0.get(&process)?;
         let left = match note.until_ms {
             // It ended while nobody looked.
             0 => Some(Duration::from_millis(note.hold_ms)),
@@ -129,7 +129,7 @@ impl Following {
         let until_ms = until.map_or(u64::MAX, |until| milliseconds(since_boot() + until.saturating_sub(turn.now)));
         let note = CopiesNote { until_ms: until_ms.max(1), endless, ..note }.encode_to_vec();
         let own = self.clients.get(&process).map(|followed| &followed.keys);
-        let earlier = self.earlier.0.get(&process).map(|earlier| &earlier.keys);
+        let earlier = self.inherited.0.get(&process).map(|earlier| &earlier.keys);
         own.into_iter().chain(earlier).flatten().for_each(|key| turn.successor.update(*key, &note));
     }
 
@@ -145,10 +145,10 @@ impl Following {
             let process = ProcessKey { pid: note.pid, start_time: note.start_time };
             if note.until_ms != 0 || has_ended(pidfd.as_fd()) {
                 dead.insert(process);
-            } else if !self.earlier.0.contains_key(&process) {
+            } else if !self.inherited.0.contains_key(&process) {
                 self.watch_unfollowed(process, pidfd);
             }
-            let earlier = self.earlier.0.entry(process).or_default();
+            let earlier = self.inherited.0.entry(process).or_default();
             earlier.keys.insert(key);
             earlier.files.extend(fds);
             earlier.note = note;
@@ -175,7 +175,7 @@ impl Driver {
     /// rest of its time; what the core has no use for is let go of.
     pub(in crate::driver) fn bury(&mut self, process: ProcessKey) {
         let now = self.now();
-        let mourned = self.witnesses.following.earlier.mourned(process);
+        let mourned = self.witnesses.following.inherited.mourned(process);
         if let Some(mourned) = mourned.filter(|_| !self.core.holds_copies_of(process)) {
             let (until, endless) = (mourned.left.map(|left| now + left), mourned.endless);
             if self.core.restore_funeral(now, mourned) {

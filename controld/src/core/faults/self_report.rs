@@ -35,11 +35,11 @@ const NEAR: Duration = Duration::from_millis(60);
 /// How long it must have been quiet about a server before. The log's turns are all there again after 8 s.
 const QUIET: Duration = Duration::from_secs(10);
 /// Clients whose words are kept; a server has some 60.
-const MAX_WORDS: usize = 128;
+const MAX_REPORTS: usize = 128;
 
 /// One client's first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::core) struct OwnWord {
+pub(in crate::core) struct SelfReport {
     pub(in crate::core) pid: Pid,
     /// The `CUresult`.
     pub(in crate::core) error: u32,
@@ -49,16 +49,16 @@ pub(in crate::core) struct OwnWord {
 
 /// What the clients of one server have said of themselves in one incident.
 #[derive(Debug, Default)]
-pub(in crate::core) struct OwnWords {
+pub(in crate::core) struct SelfReports {
     first_sign: Duration,
     /// Whether the first sign is known to be that.
     is_first_known: bool,
-    words: BTreeMap<Pid, (OwnWord, Duration)>,
+    words: BTreeMap<Pid, (SelfReport, Duration)>,
     /// Whether the fault is of a kind after which victims speak first.
     is_of_another_kind: bool,
 }
 
-impl OwnWords {
+impl SelfReports {
     /// Of an incident that begins now. `talked_of_at` is until when there were signs of which nothing came.
     pub(in crate::core) fn after(talked_of_at: Option<Duration>, now: Duration) -> Self {
         let is_first_known = talked_of_at.is_none_or(|at| at + QUIET <= now);
@@ -66,11 +66,11 @@ impl OwnWords {
     }
 
     /// Takes a sign in: somebody's own word, or a line of the kernel with this number.
-    pub(super) fn hear(&mut self, now: Duration, word: Option<OwnWord>, xid: Option<u32>) {
+    pub(super) fn hear(&mut self, now: Duration, word: Option<SelfReport>, xid: Option<u32>) {
         self.is_of_another_kind |= xid.is_some_and(|number| XIDS_OF_OTHER_FAULTS.contains(&number));
         if let Some(word) = word {
             self.is_of_another_kind |= OF_OTHER_FAULTS.contains(&word.error);
-            if self.words.len() < MAX_WORDS {
+            if self.words.len() < MAX_REPORTS {
                 self.words.entry(word.pid).or_insert((word, now));
             }
         }
@@ -83,7 +83,7 @@ impl OwnWords {
 
     /// Whom the words point at: the one who cannot be a victim. `is_lost` is whether the server is.
     pub(super) fn points_at(&self, is_lost: bool) -> Option<Pid> {
-        let is_evidence = |(word, at): &&(OwnWord, Duration)| {
+        let is_evidence = |(word, at): &&(SelfReport, Duration)| {
             word.of_own_work
                 && match word.error {
                     LAUNCH_FAILED => self.is_first_known && *at <= self.first_sign + NEAR,

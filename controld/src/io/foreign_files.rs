@@ -6,7 +6,7 @@
 //! and none comes in while a process is started.
 //!
 //! The closing itself can hang. The kernel takes a descriptor from the table before it asks the file's own close, so
-//! a [`Guest`] that has stayed for [`LONGEST_STAY`] is one whose descriptor is gone, and is waited for no longer.
+//! a [`ForeignFile`] that has stayed for [`LONGEST_STAY`] is one whose descriptor is gone, and is waited for no longer.
 
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ static LEFT: Condvar = Condvar::new();
 /// Somebody's file may be in the table as long as this lives: to be made before it can come in, and kept until it is
 /// closed, or known to be one that closes at once.
 #[derive(Debug)]
-pub(crate) struct Guest(());
+pub(crate) struct ForeignFile(());
 
-impl Guest {
+impl ForeignFile {
     /// Waits while a process is being started.
     #[must_use]
     pub(crate) fn enter() -> Self {
@@ -31,7 +31,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for ForeignFile {
     fn drop(&mut self) {
         *PRESENT.lock() -= 1;
         LEFT.notify_all();
@@ -39,7 +39,7 @@ impl Drop for Guest {
 }
 
 /// Starts a process while no file of others is in the table.
-pub(crate) fn without_guests<T>(start: impl FnOnce() -> T) -> T {
+pub(crate) fn without_foreign_files<T>(start: impl FnOnce() -> T) -> T {
     let mut present = PRESENT.lock();
     let deadline = Instant::now() + LONGEST_STAY;
     while *present > 0 && !LEFT.wait_until(&mut present, deadline).timed_out() {}
@@ -56,23 +56,23 @@ mod tests {
     /// The table is one for all tests of this process, so everything is shown in one.
     #[test]
     fn nobody_comes_in_during_a_start_and_one_that_hangs_is_waited_for_a_moment() {
-        let guest = Guest::enter();
-        let leaving = thread::spawn(move || drop(guest));
-        assert_eq!(without_guests(|| 7), 7);
+        let foreign = ForeignFile::enter();
+        let leaving = thread::spawn(move || drop(foreign));
+        assert_eq!(without_foreign_files(|| 7), 7);
         leaving.join().unwrap();
 
-        let hanging = Guest::enter();
+        let hanging = ForeignFile::enter();
         let begin = Instant::now();
-        without_guests(|| ());
+        without_foreign_files(|| ());
         assert!(begin.elapsed() >= LONGEST_STAY, "others may be there too, but this one is");
         drop(hanging);
 
         let (entered_tx, entered_rx) = mpsc::channel();
-        let newcomer = without_guests(|| {
+        let newcomer = without_foreign_files(|| {
             let newcomer = thread::spawn(move || {
-                let guest = Guest::enter();
+                let foreign = ForeignFile::enter();
                 entered_tx.send(()).unwrap();
-                drop(guest);
+                drop(foreign);
             });
             assert!(entered_rx.recv_timeout(Duration::from_millis(100)).is_err(), "it waits outside");
             newcomer

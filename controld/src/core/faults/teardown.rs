@@ -1,4 +1,4 @@
-//! What is left of a client whose fault was isolated: the daemon ends it, and then waits for the last record of it.
+//! The teardown of a client whose fault was isolated: the daemon ends it, and then waits until its address space is gone.
 //!
 //! Its funeral needs no copies of its descriptors: its work has pages that can't fault, and was terminated before its
 //! process. So the copies go with the process, and from then on the module's own records say when the client's page
@@ -24,17 +24,17 @@ const PATIENCE: Duration = Duration::from_secs(70);
 /// Address spaces that are known. The module has no limit; MPS has 60 clients on a GPU.
 const MAX_SPACES: usize = 4096;
 /// Dead clients that are waited for at one time; the oldest makes room.
-const MAX_REMAINS: usize = 256;
+const MAX_TEARDOWNS: usize = 256;
 
 /// The address spaces that the module has told of, by its numbers.
 #[derive(Debug, Default)]
-pub(in crate::core) struct Spaces {
+pub(in crate::core) struct AddressSpaces {
     owners: BTreeMap<u64, ProcessKey>,
     /// Whether all that there are are known: the module is read, and its snapshot is complete.
     is_complete: bool,
 }
 
-impl Spaces {
+impl AddressSpaces {
     fn add(&mut self, va_space: u64, owner: ProcessKey) {
         if self.owners.len() < MAX_SPACES {
             self.owners.insert(va_space, owner);
@@ -54,7 +54,7 @@ impl Spaces {
 
 /// A dead client of which something may be left.
 #[derive(Debug, Clone)]
-pub(in crate::core) struct Remains {
+pub(in crate::core) struct Teardown {
     pub(super) server: ServerEpoch,
     uid: Uid,
     domain: String,
@@ -65,24 +65,25 @@ impl Faults {
     /// The module has told of everything that there is.
     pub(in crate::core) fn hardware_known(&mut self, turn: &mut Turn) {
         self.spaces.is_complete = true;
-        self.settle_remains(turn);
+        self.settle_teardowns(turn);
     }
 
     /// A client whose fault was isolated is dead, and copies of its descriptors are closed.
     pub(super) fn await_last_trace(&mut self, turn: &mut Turn, pid: Pid, process: &Process, domain: String) {
         let now = turn.now;
-        let oldest = self.remains.iter().min_by_key(|(_, remains)| remains.since).map(|(key, _)| *key);
-        if let Some(oldest) = oldest.filter(|_| self.remains.len() >= MAX_REMAINS) {
+        let oldest = self.teardowns.iter().min_by_key(|(_, teardown)| teardown.since).map(|(key, _)| *key);
+        if let Some(oldest) = oldest.filter(|_| self.teardowns.len() >= MAX_TEARDOWNS) {
             self.end_waiting(turn, oldest, false);
         }
         let (server, uid) = (process.server, process.uid);
-        self.remains.insert(process.key(pid), Remains { server, uid, domain, since: now });
-        self.settle_remains(turn);
+        self.teardowns.insert(process.key(pid), Teardown { server, uid, domain, since: now });
+        self.settle_teardowns(turn);
     }
 
     /// Tells of those of whom nothing is left.
-    fn settle_remains(&mut self, turn: &mut Turn) {
-        let gone: Vec<ProcessKey> = self.remains.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
+    fn settle_teardowns(&mut self, turn: &mut Turn) {
+        let gone: Vec<ProcessKey> =
+            self.teardowns.keys().filter(|key| self.spaces.has_none_of(**key)).copied().collect();
         for key in gone {
             self.end_waiting(turn, key, true);
         }
@@ -90,19 +91,19 @@ impl Faults {
 
     fn end_waiting(&mut self, turn: &mut Turn, process: ProcessKey, complete: bool) {
         let now = turn.now;
-        if let Some(Remains { uid, domain, since, .. }) = self.remains.remove(&process) {
+        if let Some(Teardown { uid, domain, since, .. }) = self.teardowns.remove(&process) {
             let after = now.saturating_sub(since);
             turn.record(JournalEvent::CulpritGone { process, uid, domain, complete, after });
         }
     }
 
-    pub(super) fn remains_deadline(&self) -> Option<Duration> {
-        self.remains.values().map(|remains| remains.since + PATIENCE).min()
+    pub(super) fn teardowns_deadline(&self) -> Option<Duration> {
+        self.teardowns.values().map(|teardown| teardown.since + PATIENCE).min()
     }
 
-    pub(in crate::core) fn advance_remains(&mut self, turn: &mut Turn) {
+    pub(in crate::core) fn advance_teardowns(&mut self, turn: &mut Turn) {
         let now = turn.now;
-        let due = self.remains.iter().filter(|(_, remains)| remains.since + PATIENCE <= now);
+        let due = self.teardowns.iter().filter(|(_, teardown)| teardown.since + PATIENCE <= now);
         let due: Vec<ProcessKey> = due.map(|(key, _)| *key).collect();
         for key in due {
             let what = if self.spaces.is_complete {
@@ -137,12 +138,12 @@ impl Core {
         if let Some(key) = process.filter(|key| self.clients.known(*key).is_none()) {
             self.faults.end_funeral(&mut self.turn, key, FuneralEnd::Drained);
         }
-        self.faults.settle_remains(&mut self.turn);
+        self.faults.settle_teardowns(&mut self.turn);
     }
 
     /// What the module told is void; all of it follows, or it is no longer read.
     pub(in crate::core) fn hardware_forgotten(&mut self) {
         self.clients.channels_mut().forget_hardware();
-        self.faults.spaces = Spaces::default();
+        self.faults.spaces = AddressSpaces::default();
     }
 }
