@@ -15,6 +15,17 @@ pub(crate) mod known;
 mod look;
 pub(crate) mod plan;
 
+use super::keeping::{Room, is_on};
+use crate::{cuda::call::Bypass, process::settings};
+use known::Graphs;
+
 pub(crate) use build::*;
 pub(crate) use execute::*;
 pub(crate) use look::*;
+
+static GRAPHS: Room<Graphs> = Room::new();
+
+/// Works on the graphs, if more is kept than memory.
+pub(crate) fn graphs<T>(work: impl FnOnce(&mut Graphs) -> T) -> Result<T, Bypass> {
+    if settings::is_recording() && is_on() { Ok(GRAPHS.with(work)) } else { Err(Bypass::NotKeeping) }
+}

@@ -38,7 +38,10 @@ use crate::cuda::{
 };
 use crate::{
     cuda::result::CUresult,
-    kept::{KEPT, has_capture, recipes},
+    kept::{
+        objects::{has_capture, recipes},
+        work::WORK,
+    },
     process::birth,
 };
 
@@ -124,7 +127,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             }
             if event != 0 {
                 // A launch records it.
-                KEPT.work.with(|work| work.events.elsewhere(event, false));
+                WORK.with(|work| work.events.elsewhere(event, false));
             }
         }
         Effect::SubmitsElsewhere => {
@@ -140,23 +143,23 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::RecordsEvent => {
             call.place = places::find(name);
             call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
-            KEPT.work.with(|work| match has_capture() {
+            WORK.with(|work| match has_capture() {
                 true => work.events.elsewhere(event, true),
                 false => work.events.begin(event),
             });
         }
         Effect::RecordsEventElsewhere if event != 0 => {
-            KEPT.work.with(|work| work.events.elsewhere(event, true));
+            WORK.with(|work| work.events.elsewhere(event, true));
         }
         Effect::RecordsEventElsewhere => {}
         Effect::FinishesEvent => {
-            let (behind, record) = KEPT.work.with(|work| work.events.behind(event));
+            let (behind, record) = WORK.with(|work| work.events.behind(event));
             call.record = record;
             if let Behind::Work(at, mark) = behind {
                 (call.place, call.mark) = (Some(at), mark);
             }
         }
-        Effect::EndsEvent => call.taken = KEPT.work.with(|work| work.events.take(event)),
+        Effect::EndsEvent => call.taken = WORK.with(|work| work.events.take(event)),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
@@ -286,8 +289,8 @@ impl Call {
 
     /// Whether it takes what lost work was to give, for a thread that began at this time and has not been told.
     pub(crate) fn is_in_doubt(&self, born: u64) -> bool {
-        let of_event = || self.event != 0 && KEPT.work.with(|work| work.events.doubt(self.event)) > 0;
-        let of_a_graph = || self.effect == Effect::SubmitsMany && KEPT.work.with(|work| work.events.any_doubt()) > 0;
+        let of_event = || self.event != 0 && WORK.with(|work| work.events.doubt(self.event)) > 0;
+        let of_a_graph = || self.effect == Effect::SubmitsMany && WORK.with(|work| work.events.any_doubt()) > 0;
         let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
         let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
@@ -306,8 +309,7 @@ impl Call {
     /// What it gives goes on with what is in doubt.
     #[cold]
     fn go_on_with_doubt(&self) {
-        let of_graphs =
-            if self.effect == Effect::SubmitsMany { KEPT.work.with(|work| work.events.any_doubt()) } else { 0 };
+        let of_graphs = if self.effect == Effect::SubmitsMany { WORK.with(|work| work.events.any_doubt()) } else { 0 };
         let doubt = self.doubt().max(of_graphs);
         if let Some(place) = self.place().filter(|place| doubt > place.doubt()) {
             place.lose(doubt);
@@ -317,7 +319,7 @@ impl Call {
     /// A stream, or all of a context, waits for an event in doubt.
     #[cold]
     fn wait_for_doubt(&self) {
-        let doubt = KEPT.work.with(|work| work.events.doubt(self.event));
+        let doubt = WORK.with(|work| work.events.doubt(self.event));
         if doubt > 0 && self.is_wide() {
             self.reached().into_iter().for_each(|place| place.lose(doubt));
         }
@@ -368,7 +370,7 @@ impl Call {
                 self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
             }
             Effect::FinishesEvent if is_success && self.place.is_some() => {
-                if KEPT.work.with(|work| work.events.is_still(self.event, self.record)) {
+                if WORK.with(|work| work.events.is_still(self.event, self.record)) {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
@@ -382,11 +384,11 @@ impl Call {
                     None => Behind::Unknown,
                 };
                 let doubt = if is_doubt() { self.doubt() } else { 0 };
-                KEPT.work.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
+                WORK.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {
-                    KEPT.work.with(|work| work.events.put_back(self.event, known));
+                    WORK.with(|work| work.events.put_back(self.event, known));
                 }
             }
             Effect::EndsStream => match self.place {
@@ -413,7 +415,7 @@ pub(crate) fn made_stream(name: usize) {
 
 /// An event was made: the same.
 pub(crate) fn made_event(name: usize) {
-    KEPT.work.with(|work| work.events.take(name));
+    WORK.with(|work| work.events.take(name));
 }
 
 /// A context, by name, has ended, and its work with it.
@@ -459,7 +461,7 @@ pub(crate) fn lost() -> u64 {
 /// gate is closed.
 pub(crate) fn lose(recovery: u64) {
     let is_done = |place: usize, mark: &Mark| places::at(place).counts().has_come_to(mark);
-    let is_any = KEPT.work.with(|work| work.events.lose(recovery, is_done));
+    let is_any = WORK.with(|work| work.events.lose(recovery, is_done));
     let mut is_doubt = is_any || is_doubt();
     for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.counts().is_busy()) {
         place.lose(recovery);
