@@ -17,3 +17,4 @@ mod person;
 mod run_wrapper;
 mod stop_client;
 mod strange_descriptors;
+mod strangers;
