@@ -12,8 +12,8 @@ mod build;
 pub(crate) mod describe;
 mod execute;
 pub(crate) mod known;
-mod look;
 pub(crate) mod plan;
+mod queries;
 
 use super::keeping::{Room, is_on};
 use crate::{cuda::call::Bypass, process::settings};
@@ -21,7 +21,7 @@ use known::Graphs;
 
 pub(crate) use build::*;
 pub(crate) use execute::*;
-pub(crate) use look::*;
+pub(crate) use queries::*;
 
 static GRAPHS: Room<Graphs> = Room::new();
 

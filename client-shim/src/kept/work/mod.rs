@@ -3,9 +3,9 @@
 mod counts;
 pub(crate) mod doubt;
 mod events;
-mod own;
 mod places;
 pub(crate) mod progress;
+mod thread_streams;
 
 use super::keeping::Room;
 use doubt::Doubt;

@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::{Given, Mark};
 use super::events::Behind;
-use super::own;
 use super::places::{self, LEGACY, Place, SHARED};
+use super::thread_streams;
 use crate::cuda::functions::Effect;
 use crate::cuda::{
     arguments::Subject,
@@ -51,9 +51,9 @@ const PER_THREAD_STREAM: usize = 2;
 /// The name of the stream that a call means.
 fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
     match stream {
-        0 if is_per_thread => own::name(context),
+        0 if is_per_thread => thread_streams::name(context),
         0 | LEGACY_STREAM => context | LEGACY,
-        PER_THREAD_STREAM => own::name(context),
+        PER_THREAD_STREAM => thread_streams::name(context),
         name => name,
     }
 }
@@ -295,5 +295,5 @@ pub(crate) fn lost() -> u64 {
 
 /// What a capture of this stream is called: a thread's default stream has no handle.
 pub(crate) fn captured(stream: CUstream) -> usize {
-    if matches!(stream.0, 0 | PER_THREAD_STREAM) { own::name(0) } else { stream.0 }
+    if matches!(stream.0, 0 | PER_THREAD_STREAM) { thread_streams::name(0) } else { stream.0 }
 }
