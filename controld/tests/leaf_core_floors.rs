@@ -6,10 +6,11 @@
 
 #[path = "../../client-shim/tests/preload/floors/read.rs"]
 mod read;
+#[path = "../../client-shim/tests/preload/floors/rooms.rs"]
+mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The rooms, from the ground up: each may know those before it. The first fourteen are what the others tell each other.
 const ROOMS: [&str; 25] = [
@@ -43,47 +44,6 @@ const ROOMS: [&str; 25] = [
 const GROUND: usize = 14;
 /// How a field of `Core` and a value of it are written in its methods.
 const SELVES: [&str; 2] = ["self.", "core."];
-
-/// A file of the core, without comments and tests.
-struct Source {
-    path: PathBuf,
-    room: String,
-    text: String,
-}
-
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core");
-    let is_test = |path: &PathBuf| path.iter().any(|part| part == "tests" || part == "tests.rs");
-    let read = |path: PathBuf| {
-        let inside = path.strip_prefix(&root).expect("a file of the core").to_path_buf();
-        let first = inside.iter().next().expect("a name").to_string_lossy().into_owned();
-        let text = read::code(&fs::read_to_string(&path).expect("a file"));
-        // Right below the core, what is above is the core.
-        let is_top = inside.components().count() == 1 || inside.ends_with("mod.rs");
-        let text = if is_top { text.replace("super::", "crate::core::") } else { text };
-        Source { path: inside, room: first.trim_end_matches(".rs").to_owned(), text }
-    };
-    read::files(&root).into_iter().filter(|path| !is_test(path)).map(read).collect()
-}
-
-/// What `mod.rs` passes on of each room, by its name there.
-fn passed_on(text: &str) -> BTreeMap<String, String> {
-    let statements = text.split("use ").skip(1).filter_map(|rest| rest.split(';').next());
-    let words = |statement: &str| -> Vec<String> {
-        let words = statement.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    };
-    let mut found = BTreeMap::new();
-    for statement in statements.map(words) {
-        let Some((room, names)) = statement.split_first().filter(|(room, _)| ROOMS.contains(&room.as_str())) else {
-            continue;
-        };
-        for name in names {
-            found.entry(name.clone()).or_insert_with(|| room.clone());
-        }
-    }
-    found
-}
 
 /// The bodies of a text's `impl Core` blocks, without white space.
 fn methods_of_core(text: &str) -> String {
@@ -137,32 +97,29 @@ fn touched(bodies: &str) -> BTreeSet<(&str, bool)> {
 
 #[test]
 fn no_room_of_the_core_knows_one_above() {
-    let sources = sources();
-    let is_facade = |source: &&Source| source.path == Path::new("mod.rs");
-    let facade = sources.iter().find(is_facade).expect("core/mod.rs");
-    let passed_on = passed_on(&facade.text);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core");
+    let (facade, sources) = rooms::sources(&root, "crate::core::");
+    let passed_on = rooms::passed_on(&facade, &ROOMS);
     let mut owners = BTreeMap::new();
-    for source in sources.iter() {
-        let bodies = methods_of_core(&source.text);
-        functions(&bodies).for_each(|name| drop(owners.insert(name.to_owned(), source.room.clone())));
+    let all =
+        sources.iter().map(|source| (source.text.as_str(), source.room.as_str())).chain([(facade.as_str(), "mod")]);
+    for (text, room) in all {
+        let bodies = methods_of_core(text);
+        functions(&bodies).for_each(|name| drop(owners.insert(name.to_owned(), room.to_owned())));
     }
     let mut knows = BTreeMap::<&str, BTreeSet<String>>::new();
     let mut wrong = Vec::new();
-    for source in sources.iter().filter(|source| !is_facade(source)) {
+    for source in &sources {
         wrong.extend(hidden(&source.room, &source.text).iter().map(|way| format!("{}: {way}", source.path.display())));
         let floor = ROOMS.iter().position(|room| *room == source.room);
         let floor = floor.unwrap_or_else(|| panic!("{} has no floor", source.path.display()));
         let bodies = methods_of_core(&source.text);
-        let named = read::named_under("crate::core::", &source.text).into_iter();
-        let named = named.map(|name| match passed_on.get(&name) {
-            Some(room) if !ROOMS.contains(&name.as_str()) => room.clone(),
-            _ => name,
-        });
+        let named = rooms::named("crate::core::", &source.text, &ROOMS, &passed_on);
         let touched = touched(&bodies).into_iter().filter_map(|(name, is_called)| match is_called {
             true => owners.get(name).cloned(),
             false => Some(if name == "turn" { "effect" } else { name }.to_owned()),
         });
-        for other in named.chain(touched).filter(|other| *other != source.room) {
+        for other in named.into_iter().chain(touched).filter(|other| *other != source.room) {
             match ROOMS.iter().position(|room| *room == other) {
                 Some(below) if below < floor => drop(knows.entry(ROOMS[floor]).or_default().insert(other)),
                 Some(_) => wrong.push(format!("{} knows {other}", source.path.display())),
@@ -186,7 +143,7 @@ fn a_method_and_a_field_of_the_core_are_found_in_its_own_methods_alone() {
     let bodies = methods_of_core(text);
     assert_eq!(touched(&bodies), BTreeSet::from([("servers", false), ("taint", true)]));
     assert_eq!(functions(&bodies).collect::<Vec<_>>(), ["go"]);
-    let named = passed_on("pub(crate) use clients::channels::{Channel, Facts as ChannelFacts};");
+    let named = rooms::passed_on("pub(crate) use clients::channels::{Channel, Facts as ChannelFacts};", &ROOMS);
     assert_eq!(named["Channel"], "clients");
     assert_eq!(named["ChannelFacts"], "clients");
 }

@@ -1,14 +1,8 @@
-//! What is kept, and what is not recoverable and why, for whoever runs the program.
-//!
-//! `MPS_SHIM_REPORT=stderr`, or a path to append to, asks for one line of JSON when the process ends in an orderly way.
-#![expect(unsafe_code, reason = "asks to be called at the process's end, and writes to a descriptor of the program's")]
+//! What is not recoverable, and why: counted by function and reason.
 
-use std::{collections::BTreeMap, fs::OpenOptions, io::Write as _, path::Path, process};
+use std::collections::BTreeMap;
 
-use super::{
-    KEPT, code, is_on, memory,
-    objects::{self, recipes::KINDS},
-};
+use super::keeping::{Room, is_on};
 use crate::{
     cuda::{result::CUresult, threads, types::CUdeviceptr},
     process::settings,
@@ -116,9 +110,11 @@ struct Count {
 
 type Key = (&'static str, Reason);
 
+static ACCOUNT: Room<Account> = Room::new();
+
 /// What is not recoverable.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+struct Account {
     counts: BTreeMap<Key, Count>,
     /// Ranges and objects that are not kept: by address or handle, why and how long.
     ranges: BTreeMap<u64, (Key, u64)>,
@@ -128,7 +124,7 @@ pub(super) struct Account {
 pub(crate) fn lost_range(function: &'static str, reason: Reason, address: CUdeviceptr, size: usize) {
     if is_on() {
         let bytes = u64::try_from(size).unwrap_or(u64::MAX);
-        KEPT.account.with(|account| account.add(function, reason, address, bytes));
+        ACCOUNT.with(|account| account.add(function, reason, address, bytes));
     }
 }
 
@@ -139,7 +135,7 @@ pub(crate) fn made(function: &'static str, reason: Reason, object: u64) {
             // Whoever makes a context has it as the current one.
             threads::push(usize::try_from(object).unwrap_or_default());
         }
-        KEPT.account.with(|account| account.add(function, reason, object, 0));
+        ACCOUNT.with(|account| account.add(function, reason, object, 0));
     }
 }
 
@@ -158,14 +154,14 @@ pub(crate) fn number(of: u32) -> u64 {
 /// An object was destroyed.
 pub(crate) fn gone(object: u64) {
     if is_on() {
-        KEPT.account.with(|account| account.remove(object));
+        ACCOUNT.with(|account| account.remove(object));
     }
 }
 
 /// A piece of memory was made that is not kept; nobody says when it goes.
 pub(crate) fn passed(function: &'static str, reason: Reason, bytes: u64) {
     if is_on() {
-        KEPT.account.with(|account| {
+        ACCOUNT.with(|account| {
             let count = account.counts.entry((function, reason)).or_default();
             count.ever += 1;
             count.made_bytes = count.made_bytes.saturating_add(bytes);
@@ -176,17 +172,22 @@ pub(crate) fn passed(function: &'static str, reason: Reason, bytes: u64) {
 /// The driver was asked to free a range: it is no longer counted if it did. Gives the answer back.
 pub(crate) fn after_free(address: CUdeviceptr, answer: CUresult) -> CUresult {
     if answer.is_success() && is_on() {
-        KEPT.account.with(|account| account.remove(address));
+        ACCOUNT.with(|account| account.remove(address));
     }
     answer
 }
 
 /// What there is now that cannot be made again: function and reason.
 pub(crate) fn living() -> Vec<(&'static str, &'static str)> {
-    KEPT.account.with(|account| {
+    ACCOUNT.with(|account| {
         let living = account.counts.iter().filter(|(_, count)| count.live > 0);
         living.map(|((function, reason), _)| (*function, reason.text())).collect()
     })
+}
+
+/// All that was ever counted: members of a list in JSON.
+pub(super) fn list() -> String {
+    ACCOUNT.with(|account| account.list())
 }
 
 impl Account {
@@ -218,68 +219,6 @@ impl Account {
             format!(r#"{{{what},"live":{live},"ever":{ever},"bytes":{bytes},"bytes_ever":{made_bytes}}}"#)
         });
         items.collect::<Vec<_>>().join(",")
-    }
-}
-
-/// Has the report written when the process ends.
-pub(super) fn report_at_exit() {
-    if settings::report().is_some() {
-        // SAFETY: the handler is a function of ours in a library that is never unloaded.
-        let _unreported = unsafe { libc::atexit(at_exit) };
-    }
-}
-
-extern "C" fn at_exit() {
-    // A forked child has nothing to report, and a panic would take an ending program along.
-    if is_on() {
-        let _unreported = crate::process::panics::unpanicked(write_report);
-    }
-}
-
-fn write_report() {
-    let Ok(([slabs, slab_bytes, blocks, block_bytes, descriptors], own)) =
-        memory(|memory| (memory.slabs.totals(), memory.own.totals()))
-    else {
-        return;
-    };
-    let [allocations, allocation_bytes, own_descriptors, mappings, kept_bytes, reservations] = own;
-    let kept = format!(
-        r#"{{"slabs":{slabs},"slab_bytes":{slab_bytes},"blocks":{blocks},"block_bytes":{block_bytes},"descriptors":{descriptors}}}"#
-    );
-    let mapped = format!(
-        r#"{{"allocations":{allocations},"allocation_bytes":{allocation_bytes},"descriptors":{own_descriptors},"#
-    ) + &format!(r#""mappings":{mappings},"kept_bytes":{kept_bytes},"reservations":{reservations}}}"#);
-    let (counts, image_bytes) = objects::totals();
-    let counts = KINDS.iter().zip(counts).map(|(kind, count)| format!(r#""{kind}":{count},"#)).collect::<String>();
-    let recorded = format!(r#"{{{counts}"image_bytes":{image_bytes}}}"#);
-    let code = code::report();
-    let lost = KEPT.account.with(|account| account.list());
-    // Under no lock of ours.
-    let (private, of_private) = KEPT.surroundings.get().map(|of| (of.private)()).unwrap_or_default();
-    let comma = if lost.is_empty() || of_private.is_empty() { "" } else { "," };
-    let vault = KEPT
-        .surroundings
-        .get()
-        .and_then(|of| (of.report)())
-        .map_or_else(String::new, |vault| format!(r#""vault":{vault},"#));
-    let mut line = format!(
-        r#"{{"pid":{},"kept":{kept},"mapped":{mapped},"recorded":{recorded},"code":{code},{vault}"private":[{private}],"not_recoverable":[{lost}{comma}{of_private}]}}"#,
-        process::id()
-    );
-    line.push('\n');
-    match settings::report() {
-        Some(place) if place == "stderr" => {
-            // SAFETY: the buffer is ours. A failed or short write has nobody to be reported to.
-            unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-        }
-        Some(place) => {
-            let file = OpenOptions::new().append(true).create(true).open(Path::new(&place));
-            let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-            if let Err(error) = written {
-                crate::process::log::complain(format_args!("no report in {}: {error}", Path::new(&place).display()));
-            }
-        }
-        None => {}
     }
 }
 

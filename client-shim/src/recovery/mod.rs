@@ -21,6 +21,7 @@
 #![expect(unsafe_code, reason = "asks the linker whose an address is, and what to do in forked children")]
 
 mod amputation;
+mod announced;
 mod graphs;
 mod memory;
 mod objects;
@@ -33,7 +34,6 @@ mod set_again;
 mod steps;
 mod told;
 mod variables;
-mod word;
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -51,6 +51,8 @@ use crate::{
     kept::{self, work::progress},
     process::{log, settings},
 };
+// As `steps` calls it.
+use announced as word;
 use told::Verdict;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.
@@ -76,7 +78,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     copies::prepare(None);
     let _the_same = CONSTANT_RANGES.set(constant_ranges);
     gate::arm();
-    word::listen();
+    announced::listen();
     variables::watch();
 }
 

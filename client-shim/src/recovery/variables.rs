@@ -1,6 +1,6 @@
 //! Variables of modules, read while nothing runs, so that whoever is idle goes on without noticing a neighbour's fault.
 //!
-//! [`still`](crate::kept::code::still) says why that is enough. They are read by [`look`]:
+//! [`still`](crate::kept::objects::still) says why that is enough. They are read by [`look`]:
 //!
 //! - by a thread of ours, when no stream has been given any work for a while ([`watch`]);
 //! - when the program says itself that it is at rest, by `mps_shim_rest`.

@@ -41,6 +41,7 @@ mod graphs;
 mod last;
 mod left;
 mod observed;
+mod options;
 mod pinned;
 mod pools;
 mod private;
@@ -55,10 +56,9 @@ mod workload;
 use super::gpu::{Argument, GpuError, initialise};
 use super::report::{Report, milliseconds};
 use last::Recovery;
-use private::Private;
+use options::{Options, USAGE};
 use serde_json::{Value, json};
 use std::io::Read;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,107 +68,10 @@ use workload::Workload;
 
 /// An address that nothing is ever mapped at.
 const WILD: u64 = 0x10;
-/// How long others' faults are waited for.
-const SECONDS: u64 = 30;
 /// Between two signs of life of a program that waits for a fault.
 const BETWEEN_BEATS: Duration = Duration::from_secs(1);
 /// Between two rounds of an idle program.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(2);
-
-#[derive(Debug)]
-struct Options {
-    faults: Vec<String>,
-    recoveries: u64,
-    patience: Duration,
-    is_busy: bool,
-    is_idle: bool,
-    has_tail: bool,
-    scene: Option<String>,
-    threads: usize,
-    has_library: bool,
-    has_variable: bool,
-    has_pinned: bool,
-    has_pools: bool,
-    has_settings: bool,
-    has_enumerated: bool,
-    has_graphs: bool,
-    has_strange_graph: bool,
-    has_context: bool,
-    has_linker: bool,
-    has_shared_event: bool,
-    is_stuck: bool,
-    is_light: bool,
-    is_staying: bool,
-    private: Vec<String>,
-    is_counting: bool,
-    maps: Option<PathBuf>,
-}
-
-impl Options {
-    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let mut options = Self {
-            faults: Vec::new(),
-            recoveries: 0,
-            patience: Duration::from_secs(SECONDS),
-            is_busy: false,
-            is_idle: false,
-            has_tail: false,
-            scene: None,
-            threads: 2,
-            has_library: false,
-            has_variable: false,
-            has_pinned: false,
-            has_pools: false,
-            has_settings: false,
-            has_enumerated: false,
-            has_graphs: false,
-            has_strange_graph: false,
-            has_context: false,
-            has_linker: false,
-            has_shared_event: false,
-            is_stuck: false,
-            is_light: false,
-            is_staying: false,
-            private: Vec::new(),
-            is_counting: false,
-            maps: None,
-        };
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--faults" => options.faults = arguments.next()?.split(',').map(str::to_owned).collect(),
-                "--recoveries" => options.recoveries = arguments.next()?.parse().ok()?,
-                "--seconds" => options.patience = Duration::from_secs(arguments.next()?.parse().ok()?),
-                "--busy" => options.is_busy = true,
-                "--idle" => options.is_idle = true,
-                "--scene" => options.scene = Some(arguments.next()?),
-                "--tail" => options.has_tail = true,
-                "--threads" => options.threads = arguments.next()?.parse().ok()?,
-                "--library" => options.has_library = true,
-                "--variable" => options.has_variable = true,
-                "--pinned" => options.has_pinned = true,
-                "--pools" => options.has_pools = true,
-                "--settings" => options.has_settings = true,
-                "--enumerated" => options.has_enumerated = true,
-                "--graph" => options.has_graphs = true,
-                "--strange-graph" => options.has_strange_graph = true,
-                "--context" => options.has_context = true,
-                "--linker" => options.has_linker = true,
-                "--shared-event" => options.has_shared_event = true,
-                "--stuck" => options.is_stuck = true,
-                "--light" => options.is_light = true,
-                "--until-stdin-closes" => options.is_staying = true,
-                "--private" => options.private = arguments.next()?.split(',').map(str::to_owned).collect(),
-                "--resources" => options.is_counting = true,
-                "--maps" => options.maps = Some(arguments.next()?.into()),
-                _ => return None,
-            }
-        }
-        let known = ["oob", "trap", "misaligned", "assert"];
-        let is_known = options.faults.iter().all(|kind| known.contains(&kind.as_str()))
-            && options.private.iter().all(|call| Private::CALLS.contains(&call.as_str()));
-        is_known.then_some(options)
-    }
-}
 
 /// The program.
 #[must_use]
@@ -176,10 +79,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let report = Report::begin();
     stacks::answer();
     let Some(options) = Options::parse(arguments) else {
-        let text = "mps-replay-probe [--faults KIND,…] [--recoveries N] [--seconds N] [--busy|--idle] [--tail] [--threads N] [--library] \
-                    [--variable] [--pinned] [--pools] [--settings] [--enumerated] [--graph] [--strange-graph] [--context] [--linker] [--shared-event] [--private CALL,…] [--stuck] [--light] [--until-stdin-closes] \
-                    [--resources] [--maps FOLDER] [--scene NAME]";
-        report.say("usage", json!({ "text": text }));
+        report.say("usage", json!({ "text": USAGE }));
         return ExitCode::from(2);
     };
     if let Some(scene) = &options.scene {

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 pub(crate) const MANAGE: &str = "[gpu]\ncompute_mode = \"manage\"\ninterval = 0.2\n";
-const ROOT: u32 = 0;
+pub(crate) const ROOT: u32 = 0;
 
 /// A bench, and GPUs in these modes.
 pub(crate) fn bench(modes: &[u32], test: impl FnOnce(&mut Stage, &Gpus)) {
@@ -293,7 +293,6 @@ fn only_gpus_that_servers_see_whole_are_changed() {
     });
 }
 
-/// A program outside MPS, for as long as nobody ends it.
 #[test]
 fn where_the_mode_is_left_exclusive_one_line_says_what_does_not_work_and_none_stands_by() {
     bench(&[EXCLUSIVE_PROCESS], |stage, gpus| {

@@ -1,6 +1,6 @@
-//! Who uses a simulated GPU outside MPS: who is told of, who is ended, and who is no stranger.
+//! Programs that use a GPU beside MPS: who is told of them, and that nobody of MPS is one.
 
-use crate::compute_mode::{MANAGE, bench, events, quits, start, wait_managed};
+use crate::compute_mode::{MANAGE, ROOT, bench, events, quits, start, wait_managed};
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::program::Program;
@@ -9,8 +9,7 @@ use integration::nvml::{DEFAULT, EXCLUSIVE_PROCESS, Gpus, PROHIBITED};
 use serde_json::Value;
 use std::process::Command;
 
-const ROOT: u32 = 0;
-
+/// A program outside MPS, for as long as nobody ends it.
 fn stranger() -> Process {
     Process::start_with_input(&mut Command::new("cat"))
 }

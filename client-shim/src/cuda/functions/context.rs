@@ -8,12 +8,12 @@ macro_rules! context {
                 fn cuCtxAttach(pctx: *mut CUcontext, flags: c_uint);
                 fn cuCtxCreate_v4(
                     pctx: *mut CUcontext, ctx_create_params: *mut CUctxCreateParams, flags: c_uint, dev: CUdevice,
-                ) then kept::objects::contexts::created("cuCtxCreate_v4", written!(pctx));
-                fn cuCtxDestroy_v2(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
+                ) then kept::contexts::created("cuCtxCreate_v4", written!(pctx));
+                fn cuCtxDestroy_v2(ctx: CUcontext) then kept::contexts::destroy(ctx);
                 fn cuCtxDetach(ctx: CUcontext);
                 fn cuCtxDisablePeerAccess(peer_context: CUcontext);
                 fn cuCtxEnablePeerAccess(peer_context: CUcontext, flags: c_uint)
-                    then kept::objects::contexts::enable_peer(peer_context);
+                    then kept::contexts::enable_peer(peer_context);
                 fn cuCtxFromGreenCtx(context: *mut CUcontext, ctx: CUgreenCtx);
                 fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut c_uint);
                 fn cuCtxGetCacheConfig(pconfig: *mut CUfunc_cache);
@@ -31,10 +31,10 @@ macro_rules! context {
                 fn cuCtxPushCurrent_v2(ctx: CUcontext) then cuda::threads::push(ctx.0);
                 fn cuCtxRecordEvent(ctx: CUcontext, event: CUevent): RecordsEventElsewhere;
                 fn cuCtxResetPersistingL2Cache();
-                fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::objects::streams::context_cache(config);
+                fn cuCtxSetCacheConfig(config: CUfunc_cache) then kept::streams::context_cache(config);
                 fn cuCtxSetCurrent(ctx: CUcontext) then cuda::threads::set(ctx.0);
                 fn cuCtxSetFlags(flags: c_uint) then kept::objects::current::set_current_flags(flags);
-                fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::objects::streams::limit(limit, value);
+                fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::streams::limit(limit, value);
                 fn cuCtxSetSharedMemConfig(config: CUsharedconfig);
                 fn cuCtxSynchronize(): FinishesContext;
                 fn cuCtxSynchronize_v2(ctx: CUcontext): FinishesContext;
@@ -48,8 +48,8 @@ macro_rules! context {
                 );
                 fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, type_: CUdevResourceType);
                 fn cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
-                fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => kept::objects::contexts::release;
-                fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => kept::objects::contexts::reset;
+                fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) => kept::contexts::release;
+                fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) => kept::contexts::reset;
                 fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) => kept::objects::current::retain;
                 fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint)
                     then kept::objects::current::set_flags(dev, flags);
@@ -67,21 +67,21 @@ macro_rules! context {
                 fn cuStreamGetGreenCtx(stream: CUstream, ctx: *mut CUgreenCtx);
             }
             elsewhere {
-                fn cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::objects::contexts::created("cuCtxCreate", written!(pctx));
-                fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::objects::contexts::created("cuCtxCreate_v2", written!(pctx));
+                fn cuCtxCreate(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::contexts::created("cuCtxCreate", written!(pctx));
+                fn cuCtxCreate_v2(pctx: *mut CUcontext, flags: c_uint, dev: CUdevice) then kept::contexts::created("cuCtxCreate_v2", written!(pctx));
                 fn cuCtxCreate_v3(
                     pctx: *mut CUcontext, params_array: *mut CUexecAffinityParam, num_params: c_int, flags: c_uint,
                     dev: CUdevice,
-                ) then kept::objects::contexts::created("cuCtxCreate_v3", written!(pctx));
-                fn cuCtxDestroy(ctx: CUcontext) then kept::objects::contexts::destroy(ctx);
+                ) then kept::contexts::created("cuCtxCreate_v3", written!(pctx));
+                fn cuCtxDestroy(ctx: CUcontext) then kept::contexts::destroy(ctx);
                 fn cuCtxPopCurrent(pctx: *mut CUcontext) then cuda::threads::pop();
                 fn cuCtxPushCurrent(ctx: CUcontext) then cuda::threads::push(ctx.0);
                 fn cuDevSmResourceSplit(
                     result: *mut CUdevResource, nb_groups: c_uint, input: *const CUdevResource,
                     remainder: *mut CUdevResource, flags: c_uint, group_params: *mut CU_DEV_SM_RESOURCE_GROUP_PARAMS,
                 );
-                fn cuDevicePrimaryCtxRelease(dev: CUdevice) => kept::objects::contexts::release;
-                fn cuDevicePrimaryCtxReset(dev: CUdevice) => kept::objects::contexts::reset;
+                fn cuDevicePrimaryCtxRelease(dev: CUdevice) => kept::contexts::release;
+                fn cuDevicePrimaryCtxReset(dev: CUdevice) => kept::contexts::reset;
                 fn cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint)
                     then kept::objects::current::set_flags(dev, flags);
             }

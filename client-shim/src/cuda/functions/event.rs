@@ -6,7 +6,7 @@ macro_rules! event {
             event: Event None;
             {
                 fn cuEventCreate(event: *mut CUevent, flags: c_uint)
-                    then kept::objects::streams::event(written!(event), flags);
+                    then kept::streams::event(written!(event), flags);
                 fn cuEventDestroy_v2(event: CUevent): EndsEvent => kept::objects::ends;
                 fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: CUevent, end: CUevent): ReadsEvents;
                 fn cuEventQuery(event: CUevent): FinishesEvent;

@@ -35,7 +35,7 @@ macro_rules! memory {
                     ptr: CUdeviceptr,
                 ) => kept::memory::pointers::attributes;
                 fn cuPointerSetAttribute(value: *const c_void, attribute: CUpointer_attribute, ptr: CUdeviceptr)
-                    then kept::objects::streams::pointer_attribute(value, attribute, ptr);
+                    then kept::streams::pointer_attribute(value, attribute, ptr);
             }
             elsewhere {
                 fn cuMemAdvise(dev_ptr: CUdeviceptr, count: usize, advice: CUmem_advise, device: CUdevice);

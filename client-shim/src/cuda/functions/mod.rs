@@ -7,7 +7,7 @@
 //! fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::ends;
 //! fn cuEventRecord(event: CUevent, stream: CUstream) / _ptsz: RecordsEvent;
 //!    name          arguments                           variant effect
-//! fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::objects::streams::limit(limit, value);
+//! fn cuCtxSetLimit(limit: CUlimit, value: usize) then kept::streams::limit(limit, value);
 //! ```
 //! `/ _ptsz` or `/ _ptds` stands for a second function, which is the same with the thread's own default stream. A row
 //! without logic passes the call on. What stands behind `then` is done when it has succeeded, where

@@ -17,20 +17,20 @@ macro_rules! stream {
                 fn cuStreamBeginCaptureToGraph(
                     stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode,
                     dependency_data: *const CUgraphEdgeData, num_dependencies: usize, mode: CUstreamCaptureMode,
-                ) / _ptsz then kept::objects::contexts::begun(stream);
+                ) / _ptsz then kept::streams::begun(stream);
                 fn cuStreamBeginCapture_v2(
                     stream: CUstream, mode: CUstreamCaptureMode,
-                ) / _ptsz then kept::objects::contexts::begun(stream);
+                ) / _ptsz then kept::streams::begun(stream);
                 fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) / _ptsz
-                    then kept::objects::streams::copied_attributes(&FUNCTION, dst, src);
+                    then kept::streams::copied_attributes(&FUNCTION, dst, src);
                 fn cuStreamCreate(stream: *mut CUstream, flags: c_uint)
-                    then kept::objects::streams::stream(written!(stream), flags, None);
+                    then kept::streams::stream(written!(stream), flags, None);
                 fn cuStreamCreateWithPriority(
                     stream: *mut CUstream, flags: c_uint, priority: c_int,
-                ) then kept::objects::streams::stream(written!(stream), flags, Some(priority));
-                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
+                ) then kept::streams::stream(written!(stream), flags, Some(priority));
+                fn cuStreamDestroy_v2(stream: CUstream): EndsStream => kept::streams::end_stream;
                 fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) / _ptsz
-                    => kept::objects::contexts::end_capture;
+                    => kept::streams::end_capture;
                 fn cuStreamGetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value_out: *mut CUstreamAttrValue,
                 ) / _ptsz;
@@ -49,7 +49,7 @@ macro_rules! stream {
                 fn cuStreamQuery(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamSetAttribute(
                     stream: CUstream, attr: CUstreamAttrID, value: *const CUstreamAttrValue,
-                ) / _ptsz then kept::objects::streams::stream_attribute(&FUNCTION, stream, attr, value);
+                ) / _ptsz then kept::streams::stream_attribute(&FUNCTION, stream, attr, value);
                 fn cuStreamSynchronize(stream: CUstream) / _ptsz: FinishesStream;
                 fn cuStreamUpdateCaptureDependencies_v2(
                     stream: CUstream, dependencies: *mut CUgraphNode, dependency_data: *const CUgraphEdgeData,
@@ -81,10 +81,10 @@ macro_rules! stream {
                     stream: CUstream, mode: CUstreamCaptureMode, graph: CUgraph,
                     callback_func: CUgraphRecaptureCallback, user_data: *mut c_void,
                 ) / _ptsz then {
-                    kept::objects::contexts::begun(stream)?;
+                    kept::streams::begun(stream)?;
                     kept::graphs::refuse(name!(), kept::account::Reason::Graph, graph)
                 };
-                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::objects::contexts::end_stream;
+                fn cuStreamDestroy(stream: CUstream): EndsStream => kept::streams::end_stream;
                 fn cuStreamEndCaptureToCig(stream: CUstream) / _ptsz;
                 fn cuStreamGetCaptureInfo(
                     stream: CUstream, capture_status_out: *mut CUstreamCaptureStatus, id_out: *mut cuuint64_t,

@@ -1,5 +1,5 @@
 //! The gate's protocol in all orders: what [`healthy`](super::healthy), its end, [`close`](super::close) and
-//! [`wait`](super::Closed::wait) do, step by step, on processors whose stores are seen later than they are made.
+//! [`wait`](super::closed::Closed::wait) do, step by step, on processors whose stores are seen later than they are made.
 //!
 //! That is what x86 does (total store order): a store waits in its thread's buffer, first in, first out; the thread
 //! itself reads it from there, and all others when it has left the buffer. A barrier, or an instruction that is locked,

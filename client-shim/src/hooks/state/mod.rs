@@ -14,11 +14,11 @@
 //! | [`commits`] | `mps_state_…`: what a program can ask for, in C |
 //! | [`shadow`] | copies of ranges as they were at a commit |
 //! | [`adopt`] | maps what a predecessor left, at the same addresses |
-//! | [`farewell`] | a program that ends well leaves nothing behind; one that does not says why to who started it |
+//! | [`process_end`] | a program that ends well leaves nothing behind; one that does not says why to who started it |
 
 mod adopt;
 mod commits;
-mod farewell;
+mod process_end;
 mod shadow;
 
 use std::{sync::atomic::Ordering, time::Duration};
@@ -41,7 +41,7 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) fn begin() {
     link::give(pieces);
     descriptors::on_change(changed);
-    farewell::prepare();
+    process_end::prepare();
 }
 
 /// A piece of memory has come or gone.

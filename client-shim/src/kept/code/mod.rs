@@ -1,22 +1,19 @@
 //! Code: modules and libraries with their images, functions and variables.
 
-mod contents;
 pub(crate) mod enumerated;
 pub(crate) mod files;
 mod image;
 pub(crate) mod libraries;
 pub(crate) mod modules;
-pub(crate) mod still;
 pub(crate) mod variables;
-pub(crate) mod written;
 
-pub(crate) use contents::{Code, Place};
+pub(crate) use super::objects::still;
 
 use std::collections::BTreeMap;
 
-use super::{
-    objects::recipes::{Image, Recipe},
+use super::objects::{
     recipes,
+    recipes::{Image, Recipe},
 };
 use crate::process::settings;
 

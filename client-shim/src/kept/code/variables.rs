@@ -20,7 +20,7 @@
 
 use std::{
     ffi::{c_uint, c_void},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
         result::CUresult,
         types::{CUdeviceptr, Key as _},
     },
-    kept::{KEPT, has_variables, is_capturing, memory::arena, objects::recipes::MOST_WRITTEN, recipes},
+    kept::{is_capturing, memory::arena, objects::recipes::MOST_WRITTEN, recipes},
     process::peek,
 };
 
@@ -41,9 +41,17 @@ const OF_DEVICE: u32 = 2;
 /// `CU_MEMORYTYPE_UNIFIED`.
 const UNIFIED: u32 = 4;
 
+/// Without an address of any variable, copies and sets take no lock.
+static HAS_VARIABLES: AtomicBool = AtomicBool::new(false);
+
 /// The program has the address of a variable.
 pub(super) fn begin() {
-    KEPT.has_variables.store(true, Ordering::Relaxed);
+    HAS_VARIABLES.store(true, Ordering::Relaxed);
+}
+
+/// Whether the program has the address of any variable.
+pub(crate) fn has_variables() -> bool {
+    HAS_VARIABLES.load(Ordering::Relaxed)
 }
 
 /// Where a call has written, if that is in a variable.

@@ -12,9 +12,20 @@ mod build;
 pub(crate) mod describe;
 mod execute;
 pub(crate) mod known;
-mod look;
 pub(crate) mod plan;
+mod queries;
+
+use super::keeping::{Room, is_on};
+use crate::{cuda::call::Bypass, process::settings};
+use known::Graphs;
 
 pub(crate) use build::*;
 pub(crate) use execute::*;
-pub(crate) use look::*;
+pub(crate) use queries::*;
+
+static GRAPHS: Room<Graphs> = Room::new();
+
+/// Works on the graphs, if more is kept than memory.
+pub(crate) fn graphs<T>(work: impl FnOnce(&mut Graphs) -> T) -> Result<T, Bypass> {
+    if settings::is_recording() && is_on() { Ok(GRAPHS.with(work)) } else { Err(Bypass::NotKeeping) }
+}

@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::region;
-use crate::{cuda::types::CUdevice, kept::KEPT, process::settings::succession::LANES};
+use crate::{cuda::types::CUdevice, kept::keeping::Room, process::settings::succession::LANES};
 
 /// Where the arenas begin.
 pub(super) const FIRST: u64 = 0x1100_0000_0000;
@@ -29,7 +29,10 @@ const PROGRAMS_END: u64 = 0x5100_0000_0000;
 pub(super) const GRANULE: u64 = 32 << 20;
 
 /// The arenas that were wanted, by where they begin, and whether the driver has given them.
-pub(crate) type Arenas = BTreeMap<u64, bool>;
+type Arenas = BTreeMap<u64, bool>;
+
+/// Apart from the memory that lies in them, because the lock is held over a call of the driver.
+static ARENAS: Room<Arenas> = Room::new();
 
 /// Where the arena of a device and lane begins.
 pub(super) fn of(device: CUdevice, lane: u64) -> Option<u64> {
@@ -53,21 +56,21 @@ fn around(address: u64, size: u64) -> Option<u64> {
 
 /// Whether a range lies in an arena that is reserved.
 pub(crate) fn holds(address: u64, size: u64) -> bool {
-    around(address, size).is_some_and(|start| KEPT.arenas.with(|arenas| arenas.get(&start) == Some(&true)))
+    around(address, size).is_some_and(|start| ARENAS.with(|arenas| arenas.get(&start) == Some(&true)))
 }
 
 /// Reserves the arena in which a range lies, unless it is; whether the range can be mapped now.
 pub(crate) fn prepare(address: u64, size: u64) -> bool {
     let Some(start) = around(address, size) else { return false };
     // What was once refused stays so: the program's memory lies elsewhere since.
-    KEPT.arenas.with(|arenas| *arenas.entry(start).or_insert_with(|| region::reserve_at(start, LENGTH).is_ok()))
+    ARENAS.with(|arenas| *arenas.entry(start).or_insert_with(|| region::reserve_at(start, LENGTH).is_ok()))
 }
 
 /// All that are reserved: address and size.
 pub(crate) fn all() -> Vec<(u64, u64)> {
     let reserved =
         |arenas: &mut Arenas| arenas.iter().filter(|(_, given)| **given).map(|(start, _)| (*start, LENGTH)).collect();
-    KEPT.arenas.with(reserved)
+    ARENAS.with(reserved)
 }
 
 #[cfg(test)]

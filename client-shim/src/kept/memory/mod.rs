@@ -21,8 +21,11 @@ pub(crate) mod vault;
 
 use std::{collections::BTreeMap, ffi::c_uint};
 
-use super::KEPT;
-use crate::{cuda::types::CUdevice, process::descriptors::Held};
+use super::keeping::{Room, is_on, surroundings};
+use crate::{
+    cuda::{call::Bypass, types::CUdevice},
+    process::descriptors::Held,
+};
 use ipc::Ipc;
 use kept_ranges::KeptRange;
 use own::Own;
@@ -39,6 +42,13 @@ pub(crate) struct Memory {
     ipc: Ipc,
     /// By the flags that pinned memory was asked for with, those that the driver would tell of it.
     pinned_flags: BTreeMap<c_uint, c_uint>,
+}
+
+static MEMORY: Room<Memory> = Room::new();
+
+/// Works on what is kept of memory.
+pub(crate) fn memory<T>(work: impl FnOnce(&mut Memory) -> T) -> Result<T, Bypass> {
+    if is_on() { Ok(MEMORY.with(work)) } else { Err(Bypass::NotKeeping) }
 }
 
 impl Memory {
@@ -64,7 +74,7 @@ impl Memory {
 
 /// Memory is short: waits until what the program has freed is let go of outside too.
 fn wait_for_the_outside() {
-    if let Some(surroundings) = KEPT.surroundings.get() {
+    if let Some(surroundings) = surroundings() {
         (surroundings.is_short)();
     }
 }

@@ -4,7 +4,6 @@
 
 use std::ffi::c_uint;
 
-use super::contexts;
 use crate::cuda::{
     belongings,
     call::{Bypass, Driver},
@@ -12,7 +11,7 @@ use crate::cuda::{
     result::CUresult,
     types::{CUcontext, CUdevice},
 };
-use crate::kept::{KEPT, objects};
+use crate::kept::{keeping::surroundings, objects};
 
 /// The current context and its device.
 pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
@@ -21,13 +20,45 @@ pub(crate) fn current() -> Result<(usize, CUdevice), Bypass> {
     if !has_context || !driver!(context::cuCtxGetDevice(&raw mut device)).is_success() {
         return Err(Bypass::ForTheDriver);
     }
-    contexts::learn(context.0, device)?;
+    learn(context.0, device)?;
     Ok((context.0, device))
 }
 
 /// The current context: what is made now is made in it.
 pub(crate) fn context() -> Result<usize, Bypass> {
     current().map(|(context, _)| context)
+}
+
+/// Finds out whether a context is its device's primary one, the first time that it is seen. A context that has failed
+/// can no longer be asked, and then it is reset.
+fn learn(context: usize, device: CUdevice) -> Result<(), Bypass> {
+    if !objects(|objects| objects.contexts.is_known(context, device))? {
+        let primary = primary_of(device);
+        if primary.is_some() || !is_active(device) {
+            objects(|objects| objects.contexts.learn(context, device, primary == Some(CUcontext(context))))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a device has a primary context.
+pub(in crate::kept) fn is_active(device: CUdevice) -> bool {
+    let (mut flags, mut is_active) = (0, 0);
+    let answer = driver!(context::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut is_active));
+    answer.is_success() && is_active != 0
+}
+
+/// The primary context of a device, if there is one.
+pub(in crate::kept) fn primary_of(device: CUdevice) -> Option<CUcontext> {
+    if !is_active(device) {
+        return None;
+    }
+    let mut context = CUcontext(0);
+    if !driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, device)).is_success() {
+        return None;
+    }
+    let _as_before = driver!(context::cuDevicePrimaryCtxRelease_v2(device));
+    Some(context)
 }
 
 /// Logic of `cuDevicePrimaryCtxRetain`.
@@ -57,7 +88,7 @@ pub(crate) fn retaining(
         // SAFETY: the driver has just written there.
         let handle = unsafe { *context }.0;
         objects(|objects| objects.contexts.retain(device, handle))?;
-        if let Some(surroundings) = KEPT.surroundings.get().filter(|_| is_first) {
+        if let Some(surroundings) = surroundings().filter(|_| is_first) {
             (surroundings.has_context)();
         }
     }

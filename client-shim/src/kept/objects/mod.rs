@@ -1,26 +1,30 @@
-//! Objects of the driver's besides memory: contexts, streams, events, and how everything is made again.
+//! Objects of the driver's besides memory, and how everything is made again: by recipes. Which context is current, and
+//! which streams are being captured, is known here too, since everything that is made is made in a context.
 
-pub(crate) mod contexts;
+pub(crate) mod contents;
 pub(crate) mod current;
 pub(crate) mod primary;
 pub(crate) mod recipes;
-pub(crate) mod streams;
+pub(crate) mod still;
+mod written;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use super::{
     account::{self, Reason},
-    graphs,
-    memory::pinned::Pages,
-    recipes,
+    keeping::{Room, is_on},
 };
 use crate::cuda::{
     call::{Bypass, Driver},
     result::CUresult,
     types::Key,
 };
+use crate::process::settings;
 use primary::Contexts;
-use recipes::{KINDS, Recipe, Recipes};
+use recipes::{Recipe, Recipes};
 
 /// What is known of objects.
 #[derive(Debug, Default)]
@@ -33,29 +37,44 @@ pub(crate) struct Objects {
     pub(crate) recipes: Recipes,
 }
 
+static OBJECTS: Room<Objects> = Room::new();
+/// Streams that are being captured.
+static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// Works on what is known of contexts and captures.
+pub(crate) fn objects<T>(work: impl FnOnce(&mut Objects) -> T) -> Result<T, Bypass> {
+    if is_on() { Ok(OBJECTS.with(work)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// Works on the recipes, if more is kept than memory.
+pub(crate) fn recipes<T>(work: impl FnOnce(&mut Recipes) -> T) -> Result<T, Bypass> {
+    if settings::is_recording() { objects(|objects| work(&mut objects.recipes)) } else { Err(Bypass::NotKeeping) }
+}
+
+/// A capture has begun or ended.
+pub(super) fn change_captures(change: impl FnOnce(&mut BTreeSet<usize>) -> bool) -> Result<(), Bypass> {
+    objects(|objects| {
+        change(&mut objects.captures);
+        CAPTURES.store(objects.captures.len(), Ordering::Release);
+    })
+}
+
+/// Whether a stream is being captured, without a lock.
+pub(super) fn has_capture() -> bool {
+    CAPTURES.load(Ordering::Acquire) > 0
+}
+
+/// Whether a stream is being captured.
+pub(crate) fn is_capturing() -> Result<bool, Bypass> {
+    objects(|objects| !objects.captures.is_empty())
+}
+
 /// Keeps the recipe of an object that `function` has made.
 pub(crate) fn keep(function: &'static str, handle: usize, recipe: Recipe) -> Result<(), Bypass> {
     if !recipes(|recipes| recipes.keep(handle, recipe))? {
         account::made(function, Reason::Image, handle.key());
     }
     Ok(())
-}
-
-/// How many recipes there are of each kind, and bytes of images; none where they are not kept.
-pub(super) fn totals() -> ([u64; KINDS.len()], u64) {
-    let (mut counts, bytes) = recipes(|recipes| recipes.totals()).unwrap_or_default();
-    let [.., of_graphs, of_executables] = &mut counts;
-    [*of_graphs, *of_executables] = graphs(|graphs| graphs.counts()).unwrap_or_default();
-    (counts, bytes)
-}
-
-/// A context has ended, and everything in it.
-fn forget_context(context: usize) {
-    // Where no recipes are kept there is nothing to forget. Host memory ends with its context, as the driver's own does.
-    for memory in recipes(|recipes| recipes.forget_context(context)).unwrap_or_default() {
-        Pages::new(memory.start, memory.size).unmap();
-    }
-    let _nothing = graphs(|graphs| graphs.forget_context(context));
 }
 
 /// Logic of what destroys an object by its handle.

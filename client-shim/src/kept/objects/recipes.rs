@@ -10,7 +10,7 @@ mod recipe;
 pub(crate) use by_address::{HostMemory, MOST_WRITTEN};
 pub(crate) use recipe::{Image, JitOption, KINDS, Recipe, Setting};
 
-use crate::kept::code::{still::Still, written::Written};
+use super::{still::Still, written::Written};
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "a C function that is exported and writes where its caller says")]
 
 use crate::{
-    kept::{KEPT, is_on},
+    kept::{is_on, work::WORK},
     process::panics::unpanicked,
 };
 
@@ -38,7 +38,7 @@ impl Doubt {
 
 /// A recovery has left this in doubt, address and size.
 pub(crate) fn add(ranges: &[(u64, u64)]) {
-    KEPT.work.with(|work| work.in_doubt.add(ranges));
+    WORK.with(|work| work.in_doubt.add(ranges));
 }
 
 /// Ranges without holes, both address and size.
@@ -73,7 +73,7 @@ pub(crate) fn without(ranges: &[(u64, u64)], holes: &[(u64, u64)]) -> Vec<(u64, 
 unsafe extern "C" fn mps_shim_in_doubt(ranges: *mut Range, room: usize) -> usize {
     let found = if is_on() {
         let read = || {
-            KEPT.work.with(|work| {
+            WORK.with(|work| {
                 work.in_doubt.is_read |= !ranges.is_null() && room >= work.in_doubt.ranges.len();
                 work.in_doubt.ranges.clone()
             })

@@ -3,16 +3,19 @@
 mod counts;
 pub(crate) mod doubt;
 mod events;
-mod own;
 mod places;
 pub(crate) mod progress;
+mod thread_streams;
 
+use super::keeping::Room;
 use doubt::Doubt;
 use events::Events;
 
+static WORK: Room<Work> = Room::new();
+
 /// What is known of work besides how far each stream has come.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+struct Work {
     events: Events,
     in_doubt: Doubt,
 }

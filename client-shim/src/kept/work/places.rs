@@ -6,8 +6,8 @@
 //! place is left share one, of which only a wait for their common context says anything.
 //!
 //! Streams are called by their names, which are addresses of objects. The default stream of a context is its name plus
-//! 1; that of a thread is a number of ours, times 8 plus 2 ([`own`](super::own)); a stream that has ended while it had
-//! work has 4 more, and nobody finds it any longer.
+//! 1; that of a thread is a number of ours, times 8 plus 2 ([`thread_streams`](super::thread_streams)); a stream that has
+//! ended while it had work has 4 more, and nobody finds it any longer.
 
 use super::counts::Counts;
 use std::{

@@ -15,21 +15,20 @@
 //! | a copy of at least one byte to the host, without a stream | the default stream's work |
 //! | anything else | nothing |
 //!
-//! What of it was lost by a recovery is *in doubt*, for threads that began later and were not there to be told:
-//!
-//! - a stream with lost work; a stream that was told to wait for an event in doubt, or was given work behind a stream
-//!   in doubt; until a thread that has been told has waited for it, for all threads that had begun by then;
-//! - an event whose last record was behind lost work, or in a stream in doubt; until it is recorded again or destroyed.
-//!
-//! A use of the default stream, of a whole context, of a graph, and a copy to the host that waits have to do with all
-//! streams of their context; any other use of a stream with that stream and the default one.
+//! What of it was lost by a recovery is *in doubt* ([`lost`](mod@lost)).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod healthy;
+mod lost;
+
+pub(crate) use healthy::begin_healthy;
+pub(crate) use lost::lose;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::{Given, Mark};
 use super::events::Behind;
-use super::own;
 use super::places::{self, LEGACY, Place, SHARED};
+use super::thread_streams;
 use crate::cuda::functions::Effect;
 use crate::cuda::{
     arguments::Subject,
@@ -38,9 +37,12 @@ use crate::cuda::{
 };
 use crate::{
     cuda::result::CUresult,
-    kept::{KEPT, has_capture, recipes},
-    process::birth,
+    kept::{
+        objects::{has_capture, recipes},
+        work::WORK,
+    },
 };
+use lost::is_doubt;
 
 /// `CU_STREAM_LEGACY`, `CU_STREAM_PER_THREAD`.
 const LEGACY_STREAM: usize = 1;
@@ -49,9 +51,9 @@ const PER_THREAD_STREAM: usize = 2;
 /// The name of the stream that a call means.
 fn key(stream: usize, is_per_thread: bool, context: usize) -> usize {
     match stream {
-        0 if is_per_thread => own::name(context),
+        0 if is_per_thread => thread_streams::name(context),
         0 | LEGACY_STREAM => context | LEGACY,
-        PER_THREAD_STREAM => own::name(context),
+        PER_THREAD_STREAM => thread_streams::name(context),
         name => name,
     }
 }
@@ -72,13 +74,6 @@ fn asked() -> usize {
     let mut context = CUcontext(0);
     let answer = driver!(context::cuCtxGetCurrent(&raw mut context));
     if answer.is_success() { names::name_of(context.0) } else { 0 }
-}
-
-/// Whether anything is in doubt: without that nobody looks.
-static IS_DOUBT: AtomicBool = AtomicBool::new(false);
-
-fn is_doubt() -> bool {
-    IS_DOUBT.load(Ordering::Acquire)
 }
 
 /// A call under way.
@@ -124,7 +119,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             }
             if event != 0 {
                 // A launch records it.
-                KEPT.work.with(|work| work.events.elsewhere(event, false));
+                WORK.with(|work| work.events.elsewhere(event, false));
             }
         }
         Effect::SubmitsElsewhere => {
@@ -140,23 +135,23 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::RecordsEvent => {
             call.place = places::find(name);
             call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
-            KEPT.work.with(|work| match has_capture() {
+            WORK.with(|work| match has_capture() {
                 true => work.events.elsewhere(event, true),
                 false => work.events.begin(event),
             });
         }
         Effect::RecordsEventElsewhere if event != 0 => {
-            KEPT.work.with(|work| work.events.elsewhere(event, true));
+            WORK.with(|work| work.events.elsewhere(event, true));
         }
         Effect::RecordsEventElsewhere => {}
         Effect::FinishesEvent => {
-            let (behind, record) = KEPT.work.with(|work| work.events.behind(event));
+            let (behind, record) = WORK.with(|work| work.events.behind(event));
             call.record = record;
             if let Behind::Work(at, mark) = behind {
                 (call.place, call.mark) = (Some(at), mark);
             }
         }
-        Effect::EndsEvent => call.taken = KEPT.work.with(|work| work.events.take(event)),
+        Effect::EndsEvent => call.taken = WORK.with(|work| work.events.take(event)),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
@@ -167,82 +162,6 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         call.go_on_with_doubt();
     }
     call
-}
-
-/// A call under way, in a process without any doubt.
-#[derive(Debug)]
-pub(crate) struct Healthy(Way);
-
-#[derive(Debug)]
-enum Way {
-    /// There is nothing to be noted of it.
-    Plain,
-    /// It gives a piece of work here.
-    Gives(&'static Place, Given),
-    /// It waits here.
-    Waits(&'static Place, Mark),
-    /// Any other.
-    Other(Call),
-}
-
-/// The same as [`begin`] for a process in which nothing is in doubt: most calls are noted in a few instructions. The
-/// first two arguments are constants.
-#[inline(always)]
-pub(crate) fn begin_healthy(
-    effect: Effect,
-    is_per_thread: bool,
-    subject: &Subject,
-    context: usize,
-    seat: u32,
-) -> Healthy {
-    let place = || {
-        let name = match subject.stream.unwrap_or(0) {
-            0 | LEGACY_STREAM if is_per_thread || context == 0 => return None,
-            0 | LEGACY_STREAM => context | LEGACY,
-            PER_THREAD_STREAM => return None,
-            name => name,
-        };
-        places::find_at_once(name)
-    };
-    match effect {
-        Effect::None | Effect::ReadsEvents | Effect::WaitsForEvent => return Healthy(Way::Plain),
-        Effect::Submits | Effect::Launches if subject.event == 0 => {
-            if let Some(place) = place() {
-                return Healthy(Way::Gives(place, place.counts().give(seat)));
-            }
-        }
-        Effect::FinishesStream => {
-            if let Some(place) = place() {
-                return Healthy(Way::Waits(place, place.counts().settled()));
-            }
-        }
-        Effect::Submits
-        | Effect::Launches
-        | Effect::SubmitsMany
-        | Effect::SubmitsElsewhere
-        | Effect::CopiesToHost
-        | Effect::FinishesEvent
-        | Effect::FinishesContext
-        | Effect::RecordsEvent
-        | Effect::RecordsEventElsewhere
-        | Effect::EndsEvent
-        | Effect::EndsStream => {}
-    }
-    Healthy(Way::Other(begin(effect, subject, is_per_thread, context, seat)))
-}
-
-impl Healthy {
-    /// Notes how it ended.
-    #[inline(always)]
-    pub(crate) fn end(self, answer: CUresult) {
-        match self.0 {
-            Way::Plain => {}
-            Way::Gives(place, given) => place.counts().came_back(given, answer.is_success()),
-            Way::Waits(place, mark) if answer.is_success() => place.counts().complete(&mark),
-            Way::Waits(..) => {}
-            Way::Other(call) => call.end(answer, false),
-        }
-    }
 }
 
 /// A call that gives work comes from inside another one, where nobody notes what it is about.
@@ -256,87 +175,6 @@ pub(crate) fn unseen(effect: Effect) {
 impl Call {
     fn place(&self) -> Option<&'static Place> {
         self.place.map(places::at)
-    }
-
-    /// Whether it has to do with all streams of its context.
-    fn is_wide(&self) -> bool {
-        match self.effect {
-            Effect::FinishesContext | Effect::SubmitsMany | Effect::SubmitsElsewhere => true,
-            Effect::CopiesToHost | Effect::Submits | Effect::Launches => self.name & LEGACY != 0,
-            Effect::FinishesStream | Effect::RecordsEvent | Effect::WaitsForEvent => self.name & LEGACY != 0,
-            Effect::None
-            | Effect::FinishesEvent
-            | Effect::RecordsEventElsewhere
-            | Effect::EndsEvent
-            | Effect::ReadsEvents
-            | Effect::EndsStream => false,
-        }
-    }
-
-    /// The places whose streams it has to do with.
-    fn reached(&self) -> Vec<&'static Place> {
-        if self.is_wide() {
-            let others = Some(places::at(SHARED)).filter(|_| self.context != 0);
-            return places::of(self.context).map(|(_, place)| place).chain(others).collect();
-        }
-        let own = self.place.or_else(|| places::find(self.name)).unwrap_or(SHARED);
-        let default = places::find(self.context | LEGACY).filter(|at| *at != own);
-        [Some(own), default].into_iter().flatten().map(places::at).collect()
-    }
-
-    /// Whether it takes what lost work was to give, for a thread that began at this time and has not been told.
-    pub(crate) fn is_in_doubt(&self, born: u64) -> bool {
-        let of_event = || self.event != 0 && KEPT.work.with(|work| work.events.doubt(self.event)) > 0;
-        let of_a_graph = || self.effect == Effect::SubmitsMany && KEPT.work.with(|work| work.events.any_doubt()) > 0;
-        let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
-        let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
-        is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
-    }
-
-    /// Whether it is about an event alone.
-    fn is_of_event(&self) -> bool {
-        matches!(self.effect, Effect::FinishesEvent | Effect::ReadsEvents)
-    }
-
-    /// The last recovery that has lost what its streams were to give, of those that nobody has taken up.
-    fn doubt(&self) -> u64 {
-        self.reached().into_iter().map(Place::doubt).max().unwrap_or(0)
-    }
-
-    /// What it gives goes on with what is in doubt.
-    #[cold]
-    fn go_on_with_doubt(&self) {
-        let of_graphs =
-            if self.effect == Effect::SubmitsMany { KEPT.work.with(|work| work.events.any_doubt()) } else { 0 };
-        let doubt = self.doubt().max(of_graphs);
-        if let Some(place) = self.place().filter(|place| doubt > place.doubt()) {
-            place.lose(doubt);
-        }
-    }
-
-    /// A stream, or all of a context, waits for an event in doubt.
-    #[cold]
-    fn wait_for_doubt(&self) {
-        let doubt = KEPT.work.with(|work| work.events.doubt(self.event));
-        if doubt > 0 && self.is_wide() {
-            self.reached().into_iter().for_each(|place| place.lose(doubt));
-        }
-        if doubt > 0 {
-            places::at(places::take(self.name, || context_of(self.name, self.context))).lose(doubt);
-        }
-    }
-
-    /// A thread that has been told has waited.
-    #[cold]
-    fn take_up(&self) {
-        let is_wait = matches!(
-            self.effect,
-            Effect::FinishesStream | Effect::FinishesContext | Effect::CopiesToHost | Effect::FinishesEvent
-        );
-        let own = self.place.into_iter().map(places::at);
-        let waited_for = if self.is_wide() { self.reached() } else { own.collect() };
-        let now = birth::now();
-        waited_for.into_iter().filter(|_| is_wait).for_each(|place| place.take_up(now));
     }
 
     /// Notes how it ended, on a thread that has been told of lost work or has not.
@@ -368,7 +206,7 @@ impl Call {
                 self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
             }
             Effect::FinishesEvent if is_success && self.place.is_some() => {
-                if KEPT.work.with(|work| work.events.is_still(self.event, self.record)) {
+                if WORK.with(|work| work.events.is_still(self.event, self.record)) {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
@@ -382,11 +220,11 @@ impl Call {
                     None => Behind::Unknown,
                 };
                 let doubt = if is_doubt() { self.doubt() } else { 0 };
-                KEPT.work.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
+                WORK.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {
-                    KEPT.work.with(|work| work.events.put_back(self.event, known));
+                    WORK.with(|work| work.events.put_back(self.event, known));
                 }
             }
             Effect::EndsStream => match self.place {
@@ -413,7 +251,7 @@ pub(crate) fn made_stream(name: usize) {
 
 /// An event was made: the same.
 pub(crate) fn made_event(name: usize) {
-    KEPT.work.with(|work| work.events.take(name));
+    WORK.with(|work| work.events.take(name));
 }
 
 /// A context, by name, has ended, and its work with it.
@@ -455,23 +293,7 @@ pub(crate) fn lost() -> u64 {
     places::used().map(|(_, place)| place.counts().open()).sum()
 }
 
-/// All work is gone. What was not done was lost by the recovery of this number, 0 for one that has lost nothing. The
-/// gate is closed.
-pub(crate) fn lose(recovery: u64) {
-    let is_done = |place: usize, mark: &Mark| places::at(place).counts().has_come_to(mark);
-    let is_any = KEPT.work.with(|work| work.events.lose(recovery, is_done));
-    let mut is_doubt = is_any || is_doubt();
-    for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.counts().is_busy()) {
-        place.lose(recovery);
-        is_doubt = true;
-    }
-    for (_, place) in places::used() {
-        place.counts().complete_all();
-    }
-    IS_DOUBT.store(is_doubt, Ordering::Release);
-}
-
 /// What a capture of this stream is called: a thread's default stream has no handle.
 pub(crate) fn captured(stream: CUstream) -> usize {
-    if matches!(stream.0, 0 | PER_THREAD_STREAM) { own::name(0) } else { stream.0 }
+    if matches!(stream.0, 0 | PER_THREAD_STREAM) { thread_streams::name(0) } else { stream.0 }
 }

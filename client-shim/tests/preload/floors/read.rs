@@ -19,15 +19,16 @@ pub(crate) fn code(text: &str) -> String {
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The first names of a list such as `cuda::{a, b}, process::fork}`, up to the brace that ends it.
-fn first_names(list: &str) -> Vec<&str> {
+/// What a path such as `a::b` or `{cuda::{a, b}, process::fork}, more` begins with: itself, or the items of its list.
+fn items(text: &str) -> Vec<&str> {
+    let Some(list) = text.strip_prefix('{') else { return vec![text] };
     let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
     for (at, letter) in list.char_indices() {
         match letter {
             '{' => depth += 1,
             '}' if depth > 0 => depth -= 1,
             ',' | '}' if depth == 0 => {
-                found.push(&list[begin..at]);
+                found.push(list[begin..at].trim_start());
                 begin = at + 1;
                 if letter == '}' {
                     break;
@@ -50,14 +51,27 @@ pub(crate) fn named(text: &str) -> BTreeSet<String> {
     named_under("crate::", text)
 }
 
-/// What a text names directly under this path.
+/// What an item names below a folder.
+fn below<'a>(folder: &str, item: &'a str) -> Vec<&'a str> {
+    match item.strip_prefix(folder) {
+        Some(rest) if rest.starts_with("::") => items(&rest[2..]),
+        Some(rest) if rest.starts_with(|letter: char| letter.is_ascii_alphanumeric() || "_)".contains(letter)) => {
+            vec![]
+        }
+        Some(_) => vec!["self"],
+        None => vec![],
+    }
+}
+
+/// What a text names directly under this path, which begins with `crate::`; `self` where it names the path's end.
 pub(crate) fn named_under(path: &str, text: &str) -> BTreeSet<String> {
-    let after = text.match_indices(path).map(|(at, found)| &text[at + found.len()..]);
-    let names = after.flat_map(|rest| match rest.strip_prefix('{') {
-        Some(list) => first_names(list),
-        None => vec![rest],
-    });
-    names.map(name).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    let folders: Vec<&str> = path.split_terminator("::").collect();
+    let after = text.match_indices("crate::").map(|(at, found)| &text[at + found.len()..]);
+    let mut found: Vec<&str> = after.flat_map(items).collect();
+    for folder in &folders[1..] {
+        found = found.into_iter().flat_map(|item| below(folder, item)).collect();
+    }
+    found.into_iter().map(name).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// Draws who knows whom, the top floor first: an arrow up would stand left of the diagonal.
@@ -103,5 +117,8 @@ fn names_are_found_in_every_form() {
     let text = "use crate::{cuda::{a, b}, kept, process::fork as f};\nlet x = crate::vault::door(); $crate::hooks::X";
     let expected = ["cuda", "hooks", "kept", "process", "vault"].map(str::to_owned);
     assert_eq!(named(text), BTreeSet::from(expected));
+    let text = "use crate::{cuda::a, kept::{b::{c, d}, e}};\nuse crate::{kept, process};\npub(in crate::kept) fn f() { crate::kept::g::h() }";
+    let expected = ["b", "e", "g", "self"].map(str::to_owned);
+    assert_eq!(named_under("crate::kept::", text), BTreeSet::from(expected));
     assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests { crate::c }"), "a ");
 }

@@ -1,18 +1,22 @@
 //! Everything that the program has, and a round that uses it.
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
+mod asked;
+mod calls;
+
 use super::enumerated::Enumerated;
 use super::failed;
-use super::graphs::{Graphs, leave_a_graph_that_is_not_made_again};
+use super::graphs::Graphs;
 use super::pinned::Pinned;
 use super::pools::Pools;
 use super::private::Private;
 use super::settings::Settings;
 use super::stored::Stored;
 use super::variables::Variables;
-use crate::programs::gpu::{Argument, Gpu, GpuError, KERNELS, Kernel, Stream};
+use crate::programs::gpu::{Argument, Gpu, GpuError, Kernel, Stream};
 use crate::programs::memory_probe::mapped::map_new;
 use crate::programs::memory_probe::{allocate, check};
+use calls::{current, event, library_kernel, record, stream, synchronize, unsafe_copy};
 use cudarc::driver::sys;
 use std::alloc::{Layout, alloc_zeroed};
 
@@ -145,12 +149,6 @@ impl Workload {
         current()
     }
 
-    /// Has every round call these private functions.
-    pub(super) fn ask_for_private_functions(&mut self, calls: &[String]) -> Result<(), GpuError> {
-        self.private = Some(Private::new(calls, self.streams[0], current())?);
-        Ok(())
-    }
-
     /// Rounds so far.
     pub(super) fn rounds(&self) -> u64 {
         self.rounds
@@ -166,92 +164,10 @@ impl Workload {
         self.scratch
     }
 
-    /// Has variables of a module and of a library.
-    pub(super) fn ask_for_variables(&mut self) -> Result<(), GpuError> {
-        self.variables = Variables::both(self.increment)?;
-        Ok(())
-    }
-
     /// After a recovery: modules have begun anew, and what kernels have written to variables is in doubt.
     pub(super) fn begin_variables_anew(&mut self) -> Result<(), GpuError> {
         self.enumerated.iter_mut().try_for_each(Enumerated::begin_anew)?;
         self.variables.iter_mut().try_for_each(Variables::begin_anew)
-    }
-
-    /// Has host memory of the driver's.
-    pub(super) fn ask_for_host_memory(&mut self) -> Result<(), GpuError> {
-        self.pinned = Some(Pinned::new()?);
-        Ok(())
-    }
-
-    /// Has memory of pools.
-    pub(super) fn ask_for_pools(&mut self) -> Result<(), GpuError> {
-        self.pools = Some(Pools::new()?);
-        Ok(())
-    }
-
-    /// Has its context and streams set.
-    pub(super) fn ask_for_settings(&mut self) -> Result<(), GpuError> {
-        self.settings = Some(Settings::new(self.streams)?);
-        Ok(())
-    }
-
-    /// Has kernels and functions that it gets in lists.
-    pub(super) fn ask_for_lists(&mut self) -> Result<(), GpuError> {
-        self.enumerated = Some(Enumerated::new()?);
-        // What has ended is in nobody's way.
-        super::left::end_a_linker()?;
-        super::left::end_a_shared_event()
-    }
-
-    /// Has graphs.
-    pub(super) fn ask_for_graphs(&mut self) -> Result<(), GpuError> {
-        self.graphs = Some(Graphs::new(&self.gpu, self.increment, self.streams)?);
-        Ok(())
-    }
-
-    /// Has a graph that cannot be made again.
-    #[expect(clippy::unused_self, reason = "a context is current once there is a workload")]
-    pub(super) fn ask_for_a_strange_graph(&self) -> Result<(), GpuError> {
-        leave_a_graph_that_is_not_made_again()
-    }
-
-    /// Has a context that is not the primary one.
-    pub(super) fn ask_for_context(&self) -> Result<(), GpuError> {
-        let mut context = std::ptr::null_mut();
-        // SAFETY: the result is a variable of ours.
-        check("cuCtxCreate", unsafe { sys::cuCtxCreate_v4(&raw mut context, std::ptr::null_mut(), 0, 0) })?;
-        // SAFETY: as above. The one that was current before is so again.
-        check("cuCtxPopCurrent", unsafe { sys::cuCtxPopCurrent_v2(&raw mut context) })
-    }
-
-    /// Starts a thread that waits in the driver for a function of the host's that does not end.
-    pub(super) fn leave_a_thread_in_the_driver(&self) -> Result<(), GpuError> {
-        extern "C" fn wait(_data: *mut std::ffi::c_void) {
-            loop {
-                std::thread::park();
-            }
-        }
-        let context = self.context();
-        let (told, is_in) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let context: sys::CUcontext = std::ptr::with_exposed_provenance_mut(context);
-            let mut stream = std::ptr::null_mut();
-            // SAFETY: the primary context is retained until the process ends.
-            let set = check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(context) });
-            // SAFETY: the result is a variable of ours.
-            let made = set.and_then(|()| check("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut stream, 1) }));
-            // SAFETY: the function waits for ever and touches nothing.
-            let answer = made.map(|()| unsafe { sys::cuLaunchHostFunc(stream, Some(wait), std::ptr::null_mut()) });
-            // The other side waits for it.
-            let _heard = told.send(answer.and_then(|answer| check("cuLaunchHostFunc", answer)));
-            let mut priority = 0;
-            // SAFETY: the result is a variable of ours. The simulated driver can be told to stay here.
-            let _unused = unsafe { sys::cuStreamGetPriority(stream, &raw mut priority) };
-            // SAFETY: the stream is this thread's.
-            let _never = unsafe { sys::cuStreamSynchronize(stream) };
-        });
-        is_in.recv().map_err(|error| failed("thread", error))?
     }
 
     /// Launches a kernel on the first stream.
@@ -412,67 +328,4 @@ impl Workload {
         }
         Ok(wrong)
     }
-}
-
-fn current() -> usize {
-    let mut context = std::ptr::null_mut();
-    // SAFETY: the result is a variable of ours.
-    let _null_if_refused = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
-    context.expose_provenance()
-}
-
-fn unsafe_copy(host: *mut u32, address: u64, stream: Stream) -> sys::CUresult {
-    // SAFETY: the destination is as long as the copy and lives as long as the process.
-    unsafe { sys::cuMemcpyDtoHAsync_v2(host.cast(), address, WORDS_BYTES, stream.0) }
-}
-
-fn stream(flags: u32, priority: Option<i32>) -> Result<Stream, GpuError> {
-    let mut stream = std::ptr::null_mut();
-    let answer = match priority {
-        // SAFETY: the result is a variable of ours.
-        None => unsafe { sys::cuStreamCreate(&raw mut stream, flags) },
-        // SAFETY: as above.
-        Some(priority) => unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority) },
-    };
-    check("cuStreamCreate", answer)?;
-    Ok(Stream(stream))
-}
-
-fn event() -> Result<sys::CUevent, GpuError> {
-    let mut event = std::ptr::null_mut();
-    // SAFETY: the result is a variable of ours.
-    check("cuEventCreate", unsafe { sys::cuEventCreate(&raw mut event, 0) })?;
-    Ok(event)
-}
-
-fn record(event: sys::CUevent, stream: Stream) -> Result<(), GpuError> {
-    // SAFETY: both live as long as the process.
-    check("cuEventRecord", unsafe { sys::cuEventRecord(event, stream.0) })
-}
-
-fn synchronize(stream: Stream) -> Result<(), GpuError> {
-    // SAFETY: it lives as long as the process.
-    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream.0) })
-}
-
-fn library_kernel() -> Result<sys::CUkernel, GpuError> {
-    let (mut library, mut kernel) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let null = std::ptr::null_mut;
-    // SAFETY: the image ends with NUL, and there are no options.
-    let answer = unsafe {
-        sys::cuLibraryLoadData(
-            &raw mut library,
-            KERNELS.as_ptr().cast(),
-            null(),
-            std::ptr::null_mut(),
-            0,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            0,
-        )
-    };
-    check("cuLibraryLoadData", answer)?;
-    // SAFETY: the result is a variable of ours.
-    check("cuLibraryGetKernel", unsafe { sys::cuLibraryGetKernel(&raw mut kernel, library, c"increment".as_ptr()) })?;
-    Ok(kernel)
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_uint;
 
 use super::{Recipe, Recipes};
-use crate::kept::code::written::Written;
+use crate::kept::objects::written::Written;
 
 /// Bytes that are kept of all variables together at most. What is more begins anew, as what kernels have written does.
 pub(crate) const MOST_WRITTEN: usize = 64 << 20;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_int, c_uint};
 
-use crate::kept::code::Code;
+use crate::kept::objects::contents::Code;
 
 /// What a module or library was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,8 +19,10 @@ use std::{
     ffi::CString,
 };
 
-use super::Place;
-use crate::kept::objects::recipes::{Image, Recipe};
+use super::{
+    contents::{Code, Place},
+    recipes::{Image, Recipe},
+};
 
 /// Bytes of variables that are read at most. What is more is told.
 pub(crate) const MOST_BYTES: usize = 16 << 20;
@@ -75,7 +77,7 @@ fn why_anew(image: &Image, is_asked: bool) -> Option<String> {
 
 /// Whether nothing helps but to say so.
 fn why_missing(image: &Image) -> Option<String> {
-    let is_readable = |code: &super::Code| {
+    let is_readable = |code: &Code| {
         let contents = code.contents();
         contents.unread.is_empty()
             && !contents.has_heap

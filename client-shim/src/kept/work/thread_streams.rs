@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::places::{self, PER_THREAD};
-use crate::kept;
+use crate::kept::is_on;
 
 /// Contexts with the names of the thread's default streams there.
 struct Own(Vec<(usize, usize)>);
@@ -38,7 +38,7 @@ pub(super) fn name(context: usize) -> usize {
 impl Drop for Own {
     fn drop(&mut self) {
         // In a forked child another thread may have held the lock.
-        if kept::is_on() {
+        if is_on() {
             self.0.iter().filter_map(|(_, name)| places::end(*name)).for_each(places::ended);
         }
     }

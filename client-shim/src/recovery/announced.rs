@@ -1,4 +1,5 @@
-//! The control daemon's word: that the server of this process is spoilt or gone, and whose fault it was.
+//! A recovery that the control daemon announces: its word that the server of this process is spoilt or gone, and whose
+//! fault it was.
 //!
 //! The thread that speaks to the daemon ([`news`]) tells when the server is no longer as it was. So a program that waits
 //! for nothing is recovered before its next call:

@@ -1,28 +1,35 @@
-//! Streams and events, and what is set on streams, contexts and addresses: passed on and noted, so that all of it can be made again.
+//! Streams with their captures, events, and what is set on streams, contexts and addresses: passed on and noted, so that
+//! all of it can be made again.
 #![expect(unsafe_code, reason = "calls the driver and reads what it has written")]
 
 use std::ffi::{c_int, c_uint};
 
 use super::{
-    current::context,
-    keep,
-    recipes::{Recipe, Setting},
+    account::{self, Reason},
+    graphs,
+    objects::{
+        change_captures,
+        current::context,
+        ends, has_capture, keep, recipes,
+        recipes::{Recipe, Setting},
+    },
+    work::progress,
 };
 use crate::{
     cuda::{
-        call::Bypass,
-        functions::Function,
+        call::{Bypass, Driver},
+        functions::{
+            Function,
+            stream::{cuStreamDestroy_v2, cuStreamEndCapture},
+        },
         names,
+        result::CUresult,
         types::{
-            CUdeviceptr, CUevent, CUfunc_cache, CUlimit, CUpointer_attribute, CUstream, CUstreamAttrID,
+            CUdeviceptr, CUevent, CUfunc_cache, CUgraph, CUlimit, CUpointer_attribute, CUstream, CUstreamAttrID,
             CUstreamAttrValue, Key as _, c_void,
         },
     },
-    kept::{
-        account::{self, Reason},
-        recipes,
-        work::progress,
-    },
+    process::settings,
 };
 
 /// A stream was made.
@@ -106,4 +113,36 @@ pub(crate) fn pointer_attribute(
     // SAFETY: the one attribute that can be set is a truth value of 32 bits, which the driver has just read.
     let word = unsafe { value.cast::<u32>().read_unaligned() };
     recipes(|recipes| recipes.set(context, Setting::PointerAttribute(attribute, address), word.into()))
+}
+
+/// A stream is being captured.
+pub(crate) fn begun(stream: CUstream) -> Result<(), Bypass> {
+    change_captures(|captures| captures.insert(progress::captured(stream)))
+}
+
+/// Logic of `cuStreamDestroy`, which ends a capture too.
+pub(crate) fn end_stream(
+    driver: &mut Driver<cuStreamDestroy_v2::Signature>,
+    stream: CUstream,
+) -> Result<CUresult, Bypass> {
+    let answer = ends(driver, stream)?;
+    if answer.is_success() && has_capture() {
+        change_captures(|captures| captures.remove(&progress::captured(stream)))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuStreamEndCapture`. A capture that was broken ends here too, with an error.
+pub(crate) fn end_capture(
+    driver: &mut Driver<cuStreamEndCapture::Signature>,
+    stream: CUstream,
+    graph: *mut CUgraph,
+) -> Result<CUresult, Bypass> {
+    let answer = driver.pass();
+    change_captures(|captures| captures.remove(&progress::captured(stream)))?;
+    if answer.is_success() && !graph.is_null() && settings::is_recording() {
+        // SAFETY: the driver has just written there.
+        graphs::made("cuStreamEndCapture", unsafe { *graph })?;
+    }
+    Ok(answer)
 }

@@ -1,0 +1,113 @@
+//! What ends with a context, in all rooms, and whose memory a context may reach.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use super::{
+    account,
+    graphs::graphs,
+    memory::{
+        memory,
+        pinned::Pages,
+        region::{self, Region},
+    },
+    objects::{
+        current::{current, is_active, primary_of},
+        objects, recipes,
+    },
+    work::progress,
+};
+use crate::{
+    cuda::{
+        call::{Bypass, Driver},
+        functions::context::cuDevicePrimaryCtxReset_v2,
+        names,
+        result::CUresult,
+        threads,
+        types::{CUcontext, CUdevice, Key as _},
+    },
+    process::settings,
+};
+
+/// After `cuCtxCreate`: it is current from now on.
+pub(crate) fn created(function: &'static str, context: CUcontext) {
+    threads::push(context.0);
+    if settings::is_recording() {
+        account::made(function, account::Reason::OtherContext, context.key());
+    }
+}
+
+/// After `cuCtxDestroy`: memory that was allocated in the context ends with it, as the driver's own does.
+pub(crate) fn destroy(context: CUcontext) -> Result<(), Bypass> {
+    threads::destroyed(context.0);
+    account::gone(context.key());
+    end(context)?;
+    Ok(())
+}
+
+/// Logic of `cuDevicePrimaryCtxReset`.
+pub(crate) fn reset(
+    driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
+    device: CUdevice,
+) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        objects(|objects| objects.contexts.reset(device))?;
+    }
+    Ok(answer)
+}
+
+/// Logic of `cuDevicePrimaryCtxRelease`, whose last call destroys the context.
+pub(crate) fn release(
+    driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>,
+    device: CUdevice,
+) -> Result<CUresult, Bypass> {
+    let answer = primary(driver, device)?;
+    if answer.is_success() {
+        objects(|objects| objects.contexts.release(device))?;
+    }
+    Ok(answer)
+}
+
+fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
+    let before = objects(|objects| objects.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
+    let answer = driver.pass();
+    if let Some(context) = before.filter(|_| answer.is_success() && !is_active(device)) {
+        end(context)?;
+    }
+    Ok(answer)
+}
+
+/// A context has ended, and everything in it.
+fn end(context: CUcontext) -> Result<(), Bypass> {
+    // Where no recipes are kept there is nothing to forget. Host memory ends with its context, as the driver's own does.
+    for memory in recipes(|recipes| recipes.forget_context(context.0)).unwrap_or_default() {
+        Pages::new(memory.start, memory.size).unmap();
+    }
+    let _nothing = graphs(|graphs| graphs.forget_context(context.0));
+    progress::ended_context(names::name_of(context.0));
+    objects(|objects| objects.contexts.forget(context.0))?;
+    memory(|memory| memory.slabs.remove_context(context.0))?.into_iter().for_each(Region::destroy);
+    Ok(())
+}
+
+/// After `cuCtxEnablePeerAccess`: the current context's device may use the peer's memory, also what is there already.
+pub(crate) fn enable_peer(peer: CUcontext) -> Result<(), Bypass> {
+    if let Ok((_, user)) = current()
+        && let Some(owner) = device_of(peer)
+    {
+        for (base, size) in memory(|memory| memory.slabs.add_peer(owner, user))? {
+            // What is refused here the program finds out as it would with the driver's memory: by a fault.
+            let _refused = region::allow(base, size, &[user]);
+        }
+    }
+    Ok(())
+}
+
+fn device_of(context: CUcontext) -> Option<CUdevice> {
+    let (mut device, mut popped) = (0, CUcontext(0));
+    if !driver!(context::cuCtxPushCurrent_v2(context)).is_success() {
+        return None;
+    }
+    let answer = driver!(context::cuCtxGetDevice(&raw mut device));
+    let _as_before = driver!(context::cuCtxPopCurrent_v2(&raw mut popped));
+    answer.is_success().then_some(device)
+}

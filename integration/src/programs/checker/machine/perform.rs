@@ -1,0 +1,201 @@
+//! Each operation as calls of the driver.
+
+use super::host::{call_data, mix_on_host, read_bytes, write_word};
+use super::{Block, Machine, Stream, none};
+use crate::programs::checker::api::{self, Answer, Failed};
+use crate::programs::checker::judge::Bytes;
+use crate::programs::checker::plan::Step;
+use crate::programs::checker::program::{CELL, Queue, What, Wrong};
+
+/// An address that nothing is ever mapped at.
+const WILD: u64 = 0x10;
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: u32 = 600;
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
+const MEMORY_TYPE: u32 = 2;
+
+impl Machine<'_> {
+    /// Makes the calls of one operation: what it has read, and whether what it has asked for is not done yet.
+    pub(super) fn perform(
+        &mut self,
+        at: usize,
+        thread: u8,
+        step: &Step,
+        read: &mut Vec<Bytes>,
+        is_not_ready: &mut bool,
+    ) -> Answer {
+        self.enter(step.device)?;
+        let (api, program) = (self.api, self.program);
+        let asked = |answer: Answer, is_not_ready: &mut bool| match answer {
+            Err(Failed { code: NOT_READY, .. }) => {
+                *is_not_ready = true;
+                Ok(())
+            }
+            other => other,
+        };
+        match &program.ops[at].what {
+            What::MakeStream { stream, device, is_blocking } => {
+                let mut handle = 0;
+                api.cuStreamCreate(&raw mut handle, if *is_blocking { 0 } else { NON_BLOCKING })?;
+                self.streams[usize::from(*stream)] = Some(Stream { handle, device: *device });
+            }
+            What::EndStream { stream } => {
+                let stream = self.streams[usize::from(*stream)].take().ok_or(none())?;
+                api.cuStreamDestroy_v2(stream.handle)?;
+            }
+            What::MakeEvent { event, .. } => {
+                let mut handle = 0;
+                api.cuEventCreate(&raw mut handle, 0)?;
+                self.events[usize::from(*event)] = Some(handle);
+            }
+            What::EndEvent { event } => {
+                let event = self.events[usize::from(*event)].take().ok_or(none())?;
+                api.cuEventDestroy_v2(event)?;
+            }
+            What::Record { event, on } => match (self.event(*event)?, self.on(*on)?) {
+                (event, (true, stream)) => api.cuEventRecord_ptsz(event, stream)?,
+                (event, (false, stream)) => api.cuEventRecord(event, stream)?,
+            },
+            What::Await { event, on } => match (self.event(*event)?, self.on(*on)?) {
+                (event, (true, stream)) => api.cuStreamWaitEvent_ptsz(stream, event, 0)?,
+                (event, (false, stream)) => api.cuStreamWaitEvent(stream, event, 0)?,
+            },
+            What::SyncEvent { event } => api.cuEventSynchronize(self.event(*event)?)?,
+            What::AskEvent { event } => asked(api.cuEventQuery(self.event(*event)?), is_not_ready)?,
+            What::Allocate { block, memory, .. } => {
+                let made = self.allocate(*memory)?;
+                self.blocks[usize::from(*block)] = Some(made);
+            }
+            What::Free { block } => {
+                let block = self.blocks[usize::from(*block)].take().ok_or(none())?;
+                self.free(&block)?;
+            }
+            What::FreeInOrder { block, on } => {
+                let (is_own, stream) = self.on(*on)?;
+                let Block { address, .. } = self.blocks[usize::from(*block)].take().ok_or(none())?;
+                if is_own { api.cuMemFreeAsync_ptsz(address, stream)? } else { api.cuMemFreeAsync(address, stream)? }
+            }
+            What::Rest => {
+                api::rest();
+            }
+            What::AskPointer { block } => {
+                let mut kind = 0;
+                api.cuPointerGetAttribute(&raw mut kind, MEMORY_TYPE, self.block(*block)?.address)?;
+            }
+            What::HostWrite { to, cells, key } => {
+                let start = self.at(*to)?;
+                for (index, value) in (0..usize::from(*cells) * CELL / 4).zip(*key..) {
+                    write_word(start + index * 4, value);
+                }
+            }
+            What::HostRead { from, .. } => {
+                let start = self.at(*from)?;
+                read.extend((0..step.reads.len()).map(|cell| read_bytes(start + cell * CELL)));
+            }
+            What::Read { from, on, .. } => {
+                let (is_own, _) = self.on(*on)?;
+                for cell in 0..step.reads.len() {
+                    read.push(self.read(self.at(*from)? + cell * CELL, is_own)?);
+                }
+            }
+            What::Copy { to, from, cells, on, is_async, is_generic } => {
+                self.copy(*to, *from, usize::from(*cells) * CELL, *on, *is_async, *is_generic)?;
+            }
+            What::Set { to, cells, key, on, is_async } => {
+                let (address, count) = (self.at(*to)?, usize::from(*cells) * CELL / 4);
+                match (self.on(*on)?, is_async) {
+                    ((true, stream), true) => api.cuMemsetD32Async_ptsz(address, *key, count, stream)?,
+                    ((false, stream), true) => api.cuMemsetD32Async(address, *key, count, stream)?,
+                    ((true, _), false) => api.cuMemsetD32_v2_ptds(address, *key, count)?,
+                    ((false, _), false) => api.cuMemsetD32_v2(address, *key, count)?,
+                }
+            }
+            What::Mix { to, from, cells, key, on } => {
+                let count = u64::from(*cells) * CELL as u64 / 4;
+                let arguments = [self.at(*to)? as u64, self.at(*from)? as u64, count, u64::from(*key)];
+                self.launch(self.base.kernels(step.device).mix, *on, &arguments)?;
+            }
+            What::Call { to, cells, key, on } => {
+                let data = call_data(self.at(*to)?, usize::from(*cells) * CELL / 4, *key);
+                match self.on(*on)? {
+                    (true, stream) => api.cuLaunchHostFunc_ptsz(stream, mix_on_host, data)?,
+                    (false, stream) => api.cuLaunchHostFunc(stream, mix_on_host, data)?,
+                }
+            }
+            What::Hold { on } => {
+                self.launch(self.base.kernels(step.device).hold, *on, &[self.base.hold(at) as u64])?;
+            }
+            What::Release { .. } => {}
+            What::SyncStream { on } => match self.on(*on)? {
+                (true, stream) => api.cuStreamSynchronize_ptsz(stream)?,
+                (false, stream) => api.cuStreamSynchronize(stream)?,
+            },
+            What::AskStream { on } => {
+                let answer = match self.on(*on)? {
+                    (true, stream) => api.cuStreamQuery_ptsz(stream),
+                    (false, stream) => api.cuStreamQuery(stream),
+                };
+                asked(answer, is_not_ready)?;
+            }
+            What::SyncContext { .. } => api.cuCtxSynchronize()?,
+            What::SyncOther { device } => {
+                self.enter((*device + 1) % self.base.devices())?;
+                api.cuCtxSynchronize_v2(self.base.context(*device))?;
+            }
+            What::MakeGraph { graph, stream, is_captured, nodes } => {
+                let made = self.make_graph(*stream, *is_captured, nodes, step.device)?;
+                self.graphs[usize::from(*graph)] = Some(made);
+            }
+            What::UpdateGraph { graph, key } => self.update_graph(*graph, *key, step.device)?,
+            What::LaunchGraph { graph, on } => {
+                let executable = self.graphs[usize::from(*graph)].as_ref().ok_or(none())?.executable;
+                match self.on(*on)? {
+                    (true, stream) => api.cuGraphLaunch_ptsz(executable, stream)?,
+                    (false, stream) => api.cuGraphLaunch(executable, stream)?,
+                }
+            }
+            What::EndGraph { graph } => {
+                let made = self.graphs[usize::from(*graph)].take().ok_or(none())?;
+                self.end_graph(&made)?;
+            }
+            What::HandOver { to } => self.judge.hand_over(thread, *to),
+            What::ReadAll => {
+                for (device, proven) in (0..self.base.devices()).zip(&step.stages) {
+                    self.enter(device)?;
+                    api.cuCtxSynchronize()?;
+                    // The next device may be dead, and what is done on this one is not lost with it.
+                    self.judge.look(self.plan, Some(at));
+                    self.judge.proved(proven);
+                }
+                for (place, _) in &step.reads {
+                    let address = self.at(*place)?;
+                    let bytes = if self.is_host(*place)? { read_bytes(address) } else { self.read(address, false)? };
+                    read.push(bytes);
+                }
+            }
+            What::Fault { wrong, on } => self.do_wrong(*wrong, *on, step.device)?,
+            What::Neighbour { device, code } => {
+                if let Some(fate) = &mut self.fate {
+                    fate.strike(self.base, *device, *code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn do_wrong(&mut self, wrong: Wrong, on: Queue, device: u8) -> Answer {
+        let kernels = self.base.kernels(device);
+        match wrong {
+            Wrong::OutOfBounds => self.launch(kernels.oob, on, &[WILD]),
+            Wrong::Misaligned => self.launch(kernels.misaligned, on, &[self.base.hold(0) as u64]),
+            Wrong::Trap => self.launch(kernels.trap, on, &[]),
+            Wrong::Assertion => {
+                let (module, function) = self.base.load_asserting()?;
+                self.asserting[usize::from(device)] = Some(module);
+                self.launch(function, on, &[])
+            }
+        }
+    }
+}
