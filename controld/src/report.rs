@@ -5,6 +5,7 @@
 //! | [`status`], [`client_state`], [`channel_list`] | `status`, `get_client_state`, `get_channel_list` |
 //! | [`FaultLedger`] | the latest verdicts, and `get_fault_list` |
 //! | [`vault_list`] | `vault list` |
+//! | [`rest()`] | `at-rest` |
 //! | [`module()`] | `server` and `client` of the third interface |
 //! | [`event_line`] | an event for a reader |
 //! | [`Form`] | a table of 100 columns, one of all there is, or JSON |
@@ -22,6 +23,7 @@ mod faults;
 mod fit;
 mod line;
 mod module;
+mod rest;
 mod status;
 mod table;
 #[cfg(test)]
@@ -34,6 +36,7 @@ pub(crate) use faults::{Fault, FaultLedger};
 pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
 pub(crate) use line::event_line;
 pub(crate) use module::module;
+pub(crate) use rest::{nobody, rest};
 pub(crate) use status::status;
 pub(crate) use vault::vault_list;
 

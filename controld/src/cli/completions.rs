@@ -128,8 +128,11 @@ fn topics() -> Vec<Topic> {
     for name in ours.iter().chain(vendors) {
         let is_ours = ours.contains(name);
         let mut topic = synopsis::read(name.spelling(), name.help(), name.arguments(), is_ours);
-        for choice in topic.options.iter_mut().filter(|choice| is_ours && takes(name.arguments(), choice.name)) {
-            choice.help = help_of(REPORT_OPTIONS, choice.name);
+        for choice in topic.options.iter_mut().filter(|_| is_ours) {
+            let is_it = |option: &str| option.split(' ').next() == Some(choice.name) && takes(name.arguments(), option);
+            if let Some((_, help)) = REPORT_OPTIONS.iter().find(|(option, _)| is_it(option)) {
+                choice.help = help;
+            }
         }
         topics.push(topic);
     }

@@ -26,6 +26,9 @@ pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
     ("--format FORMAT", "table or csv; with ,noheader behind it without the names of the columns."),
     ("--server NAME", "Only the clients of this server."),
     ("--all", "The clients of every server, as without it."),
+    ("--user UID", "All clients of this user."),
+    ("--server PID", "All clients of this server."),
+    ("--wait SECONDS", "Answer when there is proof, or after so long."),
 ];
 
 /// A text to print and whether it is an error.
@@ -102,8 +105,7 @@ fn of_command(name: &str) -> Help {
 
 /// Whether an option is among the arguments of a synopsis.
 pub(super) fn takes(arguments: &str, option: &str) -> bool {
-    let word = option.split(' ').next().unwrap_or(option);
-    arguments.split(['[', ']', ' ', '|']).any(|argument| argument == word)
+    arguments.split(['[', ']', '|']).any(|argument| argument.trim() == option)
 }
 
 /// An option, and what it does in a column beside it.
@@ -261,6 +263,7 @@ mod tests {
         }
         assert!(text("help status").contains("--exit-code"));
         assert!(!text("help events").contains("--exit-code"));
+        assert!(text("help at-rest").contains("--server PID") && !text("help at-rest").contains("--server NAME"));
         assert!(text("help run").contains("--standby"));
         for other in ["ps --help", "status", "run -- serve --help", "--help"] {
             let words: Vec<OsString> = other.split(' ').map(OsString::from).collect();

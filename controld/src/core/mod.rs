@@ -61,6 +61,7 @@ pub(crate) use announcement::Announcement;
 pub(crate) use catalogue::{Remedy, Severity};
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
+pub(crate) use clients::rest::{Awaited, RestFacts};
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
 pub(crate) use evidence::Isolation;

@@ -15,6 +15,7 @@ mod newcomers;
 mod orders;
 mod picture;
 mod quarantine;
+mod rest;
 mod rules;
 mod scene;
 mod silence;

@@ -62,6 +62,7 @@ impl Driver {
             vault.succeed(turn);
             vault.tell_watchers(turn);
         });
+        self.look_after_waiters();
         self.tell_of_unheard();
     }
 

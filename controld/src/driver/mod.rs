@@ -40,6 +40,7 @@ mod logs;
 mod perform;
 mod processes;
 mod reports;
+mod resting;
 mod servers;
 mod sessions;
 mod shutdown;
@@ -65,6 +66,7 @@ use links::Links;
 use listing::Listing;
 use logs::Logs;
 use reports::Reports;
+use resting::Resting;
 use servers::Servers;
 use sessions::Sessions;
 use std::collections::VecDeque;
@@ -104,6 +106,7 @@ pub(crate) struct Driver {
     vault: Keeper,
     reports: Reports,
     gpus: Gpus,
+    resting: Resting,
     watchdog: Option<Watchdog>,
     exit: Option<u8>,
 }
@@ -178,7 +181,12 @@ impl Driver {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let own = [self.core.next_deadline(), self.vault.next_deadline(), self.logs.next_deadline()];
+        let own = [
+            self.core.next_deadline(),
+            self.vault.next_deadline(),
+            self.logs.next_deadline(),
+            self.resting.next_deadline(),
+        ];
         let own = own.into_iter().flatten().map(|at| self.started + at);
         let watchdog = self.watchdog.as_ref().map(Watchdog::next_deadline);
         own.chain(self.links.next_deadline()).chain(watchdog).min()

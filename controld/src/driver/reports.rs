@@ -181,6 +181,9 @@ impl Driver {
             }
             return;
         }
+        if let Report::AtRest(query) = report {
+            return self.at_rest(session, viewer, query);
+        }
         let picture = self.seen_by(session, peer, self.picture());
         let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
         match self.reports.recorder.answer(&report, viewer, picture, self.logs.extras()) {

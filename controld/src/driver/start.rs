@@ -8,6 +8,7 @@ use super::links::Links;
 use super::listing::Listing;
 use super::logs::Logs;
 use super::reports::Reports;
+use super::resting::Resting;
 use super::servers::Servers;
 use super::sessions::Sessions;
 use super::successor::restore::Found;
@@ -175,6 +176,7 @@ impl Driver {
             vault,
             reports,
             gpus,
+            resting: Resting::default(),
             watchdog: Watchdog::wanted(|name| std::env::var_os(name), started),
             exit: None,
         };

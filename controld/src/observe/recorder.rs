@@ -159,6 +159,8 @@ impl Recorder {
                 classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
             }
             Report::Metrics => return Err(vec![reply::insufficient_privileges(viewer.uid)]),
+            // The driver answers it, which can wait.
+            Report::AtRest(query) => return Err(report::nobody(query.whose)),
             Report::Misused { name, word } => {
                 return Err(remps_proto::admin::report::misused(*name, word.as_deref()));
             }

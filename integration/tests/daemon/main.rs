@@ -1,6 +1,7 @@
 //! The daemon as a whole beside the claims of compatibility: where it is better than NVIDIA's, users and servers, what it
 //! shows of itself, and its own commands.
 
+mod at_rest;
 mod completions;
 mod compute_mode;
 mod descriptors;

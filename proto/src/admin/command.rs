@@ -89,6 +89,8 @@ command_names! {
     GetChannelList "get_channel_list" V535 "[PID] [--wide] [--json]" "Show the contexts and channels of clients.";
     Events "events" V535 "[--follow] [-n COUNT] [--json]" "Show the latest events, with --follow as they come.";
     Vault "vault" V535 "list [--wide] [--json]" "Show whose GPU memory is kept.";
+    AtRest "at-rest" V535 "PID|--user UID|--server PID [--wait SECONDS] [--json]"
+        "Say whether work can still write to GPU memory, and by what proof not.";
     Metrics "metrics" V535 "" "Print the metrics for Prometheus.";
     // The questions of release 615's third interface.
     Server "server" V535 "list [NAME] [--format FORMAT] | get NAME FIELD" "Show the servers by their names.";
@@ -319,6 +321,7 @@ impl Command {
             | CommandName::GetChannelList
             | CommandName::Events
             | CommandName::Vault
+            | CommandName::AtRest
             | CommandName::Metrics
             | CommandName::Server
             | CommandName::Client => Self::Report(Report::parse(name, words)),

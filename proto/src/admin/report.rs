@@ -7,6 +7,7 @@
 use super::command::CommandName;
 use super::module::Query;
 use super::number::strtol;
+use super::rest::RestQuery;
 
 /// One of ReMPS's own commands with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -61,6 +62,8 @@ pub enum Report {
         /// One JSON object a line in place of a table.
         json: bool,
     },
+    /// `at-rest PID|--user UID|--server PID [--wait SECONDS] [--json]`
+    AtRest(RestQuery),
     /// `metrics`
     Metrics,
     /// A question of the third interface: `server …`, `client …`
@@ -156,6 +159,9 @@ impl Report {
         if matches!(name, CommandName::Server | CommandName::Client) {
             return Query::parse(name, words).map_or_else(|word| Self::Misused { name, word }, Self::Module);
         }
+        if name == CommandName::AtRest {
+            return RestQuery::parse(words).map_or_else(|word| Self::Misused { name, word }, Self::AtRest);
+        }
         if name == CommandName::Vault {
             match words.next() {
                 Some(b"list") => {}
@@ -191,6 +197,7 @@ impl Report {
             Self::Events { .. } => CommandName::Events,
             Self::Status { .. } => CommandName::Status,
             Self::Vault { .. } => CommandName::Vault,
+            Self::AtRest(_) => CommandName::AtRest,
             Self::Metrics => CommandName::Metrics,
             Self::Module(query) => query.module(),
             Self::Misused { name, .. } => *name,
@@ -297,9 +304,16 @@ mod tests {
     #[test]
     fn every_release_has_these_commands_and_no_other_word_changes() {
         for personality in Personality::ALL {
-            for word in
-                ["status", "metrics", "events", "get_fault_list", "get_channel_list", "get_client_state", "vault"]
-            {
+            for word in [
+                "status",
+                "metrics",
+                "events",
+                "get_fault_list",
+                "get_channel_list",
+                "get_client_state",
+                "vault",
+                "at-rest",
+            ] {
                 assert!(matches!(Command::parse(word.as_bytes(), personality), Command::Report(_)), "{word}");
             }
             for word in ["Status", "server_status", "event", "metric", "get_fault", "get_channels"] {

@@ -26,23 +26,38 @@ const MOST_HOMES: usize = 1024;
 
 /// A process that was a client.
 #[derive(Debug, Clone, Copy)]
-struct Home {
-    process: ProcessKey,
-    uid: Uid,
-    server: ServerEpoch,
+pub(super) struct Home {
+    pub(super) key: ProcessKey,
+    pub(super) uid: Uid,
+    pub(super) server: ServerEpoch,
 }
 
-/// Where those were that are no clients any more, in the order in which they ceased to be.
+/// Where those were that are no clients any more, in the order in which they ceased to be; and where those were that
+/// have another server now.
 #[derive(Debug, Default)]
-pub(in crate::core) struct FormerHomes(VecDeque<Home>);
+pub(in crate::core) struct FormerHomes {
+    all: VecDeque<Home>,
+    /// The newest server of whose former clients one has made room.
+    forgotten: Option<ServerEpoch>,
+}
 
 impl FormerHomes {
-    /// A client has ended, or its server has before it: its end is noticed later, or never when it lives on.
+    /// A client has ended or has gone to another server, or its server has ended before it: its end is noticed later, or
+    /// never when it lives on.
     pub(in crate::core) fn note(&mut self, pid: Pid, process: &Process) {
-        if self.0.len() >= MOST_HOMES {
-            self.0.pop_front();
+        if self.all.len() >= MOST_HOMES {
+            let oldest = self.all.pop_front().map(|home| home.server);
+            self.forgotten = self.forgotten.max(oldest);
         }
-        self.0.push_back(Home { process: process.key(pid), uid: process.uid, server: process.server });
+        self.all.push_back(Home { key: process.key(pid), uid: process.uid, server: process.server });
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Home> {
+        self.all.iter()
+    }
+
+    pub(super) const fn forgotten(&self) -> Option<ServerEpoch> {
+        self.forgotten
     }
 }
 
@@ -93,13 +108,13 @@ impl Core {
     /// The server that a client of this pid was on last, when the client has been noticed to have ended, or the server
     /// has ended before it.
     pub(crate) fn server_of_ended(&self, pid: Pid, uid: Uid) -> Option<ServerEpoch> {
-        let home = self.clients.former_homes.0.iter().rev().find(|home| home.process.pid == pid && home.uid == uid)?;
+        let home = self.clients.former_homes.iter().rev().find(|home| home.key.pid == pid && home.uid == uid)?;
         Some(home.server)
     }
 
     /// The server that a process was on last that is no client any more.
     pub(crate) fn former_server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        let home = self.clients.former_homes.0.iter().rev().find(|home| home.process == process)?;
+        let home = self.clients.former_homes.iter().rev().find(|home| home.key == process)?;
         Some(home.server)
     }
 

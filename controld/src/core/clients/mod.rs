@@ -25,6 +25,7 @@ pub(super) mod fate;
 pub(super) mod grouping;
 pub(super) mod handshakes;
 pub(super) mod offenders;
+pub(super) mod rest;
 pub(super) mod whereabouts;
 
 use crate::core::Peer;
@@ -145,12 +146,16 @@ impl Clients {
     }
 
     pub(super) fn insert_process(&mut self, pid: Pid, process: Process) {
-        self.processes.insert(pid, process);
+        let server = process.server;
+        if let Some(before) = self.processes.insert(pid, process).filter(|before| before.server != server) {
+            self.former_homes.note(pid, &before);
+        }
     }
 
     /// A process that an earlier daemon knew has left its server for this one.
     pub(super) fn is_found_on(&mut self, pid: Pid, server: ServerEpoch, is_spared: bool) {
         if let Some(process) = self.processes.get_mut(&pid) {
+            self.former_homes.note(pid, process);
             process.server = server;
             process.connections = UNCOUNTED;
             process.gpus.is_spared = is_spared;

@@ -195,7 +195,9 @@ impl Servers {
 
     /// A server is no more; its process may be.
     pub(in crate::core) fn take(&mut self, epoch: ServerEpoch) -> Option<Server> {
-        self.all.remove(&epoch)
+        let server = self.all.remove(&epoch)?;
+        self.reaped.note(&server);
+        Some(server)
     }
 
     /// The process of a server that is no more has ended; whether that was a start that failed.

@@ -9,6 +9,7 @@
 //! | [`idle`] | which servers go for want of clients |
 //! | [`questions`] | what servers are asked, and what an answer is for |
 //! | [`health`], [`silence`] | whether one is sound, and what becomes of one that says nothing |
+//! | [`reaped`] | which servers were, by their pids |
 //! | [`replacement`] | what takes the place of one that is spoilt |
 
 pub(super) mod backoff;
@@ -18,6 +19,7 @@ pub(super) mod idle;
 pub(super) mod lifecycle;
 pub(super) mod quarantine;
 pub(super) mod questions;
+mod reaped;
 pub(super) mod replacement;
 mod restored;
 pub(super) mod server;
@@ -30,6 +32,7 @@ use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
 use health::Health;
 use questions::Question;
+use reaped::Reaped;
 use server::{Server, ServerState};
 use std::collections::BTreeMap;
 
@@ -57,6 +60,7 @@ pub(super) trait Clientele {
 #[derive(Debug)]
 pub(super) struct Servers {
     all: BTreeMap<ServerEpoch, Server>,
+    reaped: Reaped,
     domains: Domains,
     questions: BTreeMap<RequestId, Question>,
     next_epoch: u64,
@@ -67,6 +71,7 @@ impl Default for Servers {
     fn default() -> Self {
         Self {
             all: BTreeMap::new(),
+            reaped: Reaped::default(),
             domains: Domains::default(),
             questions: BTreeMap::new(),
             next_epoch: 1,
