@@ -41,7 +41,7 @@ pub(crate) fn wait_mode(stage: &Stage, gpus: &Gpus, mode: u32) {
 /// Until the daemon itself has been told that it has set the mode, and has told others.
 pub(crate) fn wait_managed(stage: &Stage) {
     stage.wait_for("the word of the mode", || {
-        stage.ask("status\n").contains("compute mode DEFAULT, EXCLUSIVE_PROCESS again when")
+        stage.ask("status --wide\n").contains("compute mode DEFAULT, EXCLUSIVE_PROCESS again when")
     });
 }
 
@@ -210,7 +210,7 @@ fn a_mode_that_somebody_else_sets_meanwhile_stays() {
         // A successor does not begin anew with it.
         stage.kill_daemon();
         start(stage, gpus);
-        stage.wait_for("a look", || stage.ask("status\n").contains("compute mode PROHIBITED"));
+        stage.wait_for("a look", || stage.ask("status --wide\n").contains("compute mode PROHIBITED"));
         quits(stage);
         assert_eq!((gpus.mode(0), gpus.sets()), (PROHIBITED, set(&[DEFAULT])));
     });
@@ -371,7 +371,7 @@ fn a_driver_that_does_not_tell_clients_from_others_makes_nobody_a_stranger() {
         start(stage, gpus);
         wait_managed(stage);
         gpus.set_mode(0, PROHIBITED);
-        stage.wait_for("a look", || stage.ask("status\n").contains("compute mode PROHIBITED"));
+        stage.wait_for("a look", || stage.ask("status --wide\n").contains("compute mode PROHIBITED"));
         quits(stage);
         assert!(events(stage, "stranger-found").is_empty());
         assert!(!stranger.ended_within(std::time::Duration::ZERO));

@@ -3,10 +3,11 @@
 //! [`command`] turns a line into a [`Command`], [`reply`] turns facts into the vendor's words, [`limits`] holds the
 //! grammar of the values that commands carry, [`defaults`] the few values a daemon keeps when no server runs, and
 //! [`personality`] says which release is being played, [`report`] has the
-//! grammar of the commands that are ours alone, and [`module`] that of the third interface. Nothing here knows a daemon's state.
+//! grammar of the commands that are ours alone, [`form`] how their answers may be written, and [`module`] that of the third interface. Nothing here knows a daemon's state.
 
 pub mod command;
 pub mod defaults;
+pub mod form;
 pub mod limits;
 pub mod module;
 mod number;
@@ -16,6 +17,7 @@ pub mod report;
 
 pub use command::{Command, CommandName, SmPartition};
 pub use defaults::Defaults;
+pub use form::{Form, Output};
 pub use limits::{DeviceKey, MemLimit, Percentage, Priority};
 pub use personality::Personality;
 pub use report::Report;
