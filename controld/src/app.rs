@@ -4,6 +4,7 @@ use crate::cli::{self, DaemonOptions, Invocation, LocalCommand, Print};
 use crate::devices;
 use crate::doctor;
 use crate::driver::{Driver, StartError};
+use crate::explain;
 use crate::holder;
 use crate::io::blocking;
 use crate::io::daemonize::{Process, Readiness, Report, daemonize};
@@ -53,9 +54,12 @@ pub fn run() -> ExitCode {
             let (stdout, stderr, status) = settings::show::check_config(file.as_deref(), environment);
             show_all(&Print { stdout, stderr, status })
         }
-        Invocation::Local(LocalCommand::Doctor { json }) => {
-            let (stdout, status) = doctor::run(json, environment);
+        Invocation::Local(LocalCommand::Doctor { form }) => {
+            let (stdout, status) = doctor::run(form, environment);
             show_all(&Print { stdout, stderr: String::new(), status })
+        }
+        Invocation::Local(LocalCommand::Explain(request)) => {
+            explain::run(&Settings::pipe_directory(environment), &request)
         }
         Invocation::Local(LocalCommand::Run(request)) => {
             run::run(&Settings::pipe_directory(environment), &request, environment)

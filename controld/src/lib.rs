@@ -7,6 +7,7 @@
 //! | [`settings`] | environment and configuration file |
 //! | [`core`] | every decision, without I/O |
 //! | [`doctor`] | looks for what is wrong with MPS on this machine |
+//! | [`explain`] | one page on one fault: the command `explain` |
 //! | [`stop`] | ends clients without harm to others: the command `stop-client` |
 //! | [`driver`] | the one task that feeds the core and performs its effects |
 //! | [`nearest`] | what a word that is not known was perhaps meant to be |
@@ -29,6 +30,7 @@ mod devices;
 mod doctor;
 mod door;
 mod driver;
+mod explain;
 mod failpoint;
 mod holder;
 mod io;

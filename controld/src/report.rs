@@ -8,7 +8,8 @@
 //! | [`rest()`] | `at-rest` |
 //! | [`module()`] | `server` and `client` of the third interface |
 //! | [`event_line`] | an event for a reader |
-//! | [`Form`] | a table of 100 columns, one of all there is, or JSON |
+//! | [`sample_list`] | `metrics` as a table or JSON |
+//! | [`table`], [`text`] | what fits 80 columns, and text from outside made harmless |
 //! | [`fitted`] | JSON in lines that pass the wire to the command line whole |
 //!
 //! # Who sees what
@@ -24,10 +25,12 @@ mod fit;
 mod line;
 mod module;
 mod rest;
+mod samples;
 mod status;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+pub(crate) mod text;
 mod vault;
 
 pub(crate) use channels::channel_list;
@@ -37,33 +40,12 @@ pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
 pub(crate) use line::event_line;
 pub(crate) use module::module;
 pub(crate) use rest::{nobody, rest};
+pub(crate) use samples::sample_list;
 pub(crate) use status::status;
 pub(crate) use vault::vault_list;
 
 use crate::core::Uid;
 use crate::core::picture::Snapshot;
-
-/// How the answer to a command that has a table is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As a table of 100 columns at most: what matters most, and long texts cut.
-    Narrow,
-    /// As a table of all there is.
-    Wide,
-    /// As JSON.
-    Json,
-}
-
-impl Form {
-    /// The form that these options ask for.
-    pub(crate) fn of(wide: bool, json: bool) -> Self {
-        match (json, wide) {
-            (true, _) => Self::Json,
-            (false, true) => Self::Wide,
-            (false, false) => Self::Narrow,
-        }
-    }
-}
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

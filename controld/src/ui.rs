@@ -10,10 +10,12 @@
 //! |---|---|
 //! | [`mod@connect`] | finds the daemon and greets it |
 //! | [`lines`] | cuts standard input into commands |
+//! | [`local_time`] | makes the times of answers local |
 //! | [`session`] | sends commands and prints answers until the daemon ends the session |
 
 mod connect;
 mod lines;
+pub(crate) mod local_time;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -148,5 +150,5 @@ fn session(
         Commands::Stdin => lines::Lines::reading(stdin, lines::longest(personality)),
         Commands::One(command) => lines::Lines::one(command),
     };
-    session::Session::new(socket.as_fd(), lines).helping(helps).run(streams)
+    session::Session::new(socket.as_fd(), lines).helping(helps).localising().run(streams)
 }

@@ -18,11 +18,13 @@ const WIDTH: usize = 80;
 
 /// What the options of our commands to the daemon do.
 pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
-    ("--json", "JSON in place of text, for programs."),
+    ("-o FORM", "table for 80 columns, wide for all there is, or json for programs."),
+    ("--utc", "Times in UTC and not the local ones; JSON has them always so."),
+    ("--json", "The same as -o json."),
     ("--follow", "Go on with events as they come."),
     ("-n COUNT", "The latest so many."),
     ("--exit-code", "End with status 1 when clients can't be served."),
-    ("--wide", "All columns, however long the lines become."),
+    ("--wide", "The same as -o wide."),
     ("--format FORMAT", "table or csv; with ,noheader behind it without the names of the columns."),
     ("--server NAME", "Only the clients of this server."),
     ("--all", "The clients of every server, as without it."),

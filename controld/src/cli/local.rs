@@ -5,6 +5,7 @@
 //! and a variant of [`LocalCommand`].
 
 use super::completions::Shell;
+use remps_proto::admin::{Form, Output};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -18,15 +19,28 @@ pub(crate) const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum LocalCommand {
     /// Look for what is wrong with this machine's MPS.
     Doctor {
-        /// As JSON instead of a table.
-        json: bool,
+        /// How its findings are written.
+        form: Form,
     },
+    /// Tell all about one fault.
+    Explain(ExplainRequest),
     /// Run a program whose state outlives it.
     Run(RunRequest),
     /// End clients so that nobody else is harmed.
     StopClient(StopRequest),
     /// Print what completes this program in a shell.
     Completions(Shell),
+}
+
+/// Which fault to explain, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ExplainRequest {
+    /// Its number in the fault list.
+    pub fault: u64,
+    /// The file for the picture of its timeline.
+    pub svg: Option<PathBuf>,
+    /// How the page is written.
+    pub output: Output,
 }
 
 /// What to run, and how.
@@ -59,6 +73,8 @@ pub(crate) struct StopRequest {
     pub grace: Duration,
     /// Whether to send signals at all, and not only end the work on the GPU.
     pub signals: bool,
+    /// How it is told what was done.
+    pub form: Form,
 }
 
 /// Which processes.
@@ -86,14 +102,26 @@ pub struct LocalSpec {
     parse: fn(&[OsString]) -> Result<LocalCommand, String>,
 }
 
+/// Options that commands have in common.
+const FORM: (&str, &str) = ("-o FORM", "table for 80 columns, wide for all there is, or json.");
+const UTC: (&str, &str) = ("--utc", "Times in UTC and not the local ones; JSON has them always so.");
+const JSON: (&str, &str) = ("--json", "The same as -o json.");
+
 /// Every one, in the order of the help text.
 pub const LOCAL_COMMANDS: &[LocalSpec] = &[
     LocalSpec {
         name: "doctor",
-        arguments: "[--json]",
+        arguments: "[-o table|wide|json] [--utc] [--json]",
         help: "Look for what is wrong with MPS on this machine, and say what to do.",
-        options: &[("--json", "One JSON object in place of a table.")],
+        options: &[FORM, UTC, JSON],
         parse: parse_doctor,
+    },
+    LocalSpec {
+        name: "explain",
+        arguments: "FAULT [--svg FILE] [-o table|wide|json] [--utc] [--json]",
+        help: "Tell all about one fault of the fault list, and what to do next.",
+        options: &[("--svg FILE", "Draw its timeline into this file, too."), FORM, UTC, JSON],
+        parse: parse_explain,
     },
     LocalSpec {
         name: "run",
@@ -110,7 +138,7 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
     },
     LocalSpec {
         name: "stop-client",
-        arguments: "[--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
+        arguments: "[-o table|wide|json] [--utc] [--timeout S] [--grace S] [--no-signal] PID...|--cgroup PATH|--all-of PID|self",
         help: "End clients without harm to others: terminate, then SIGTERM, then SIGKILL.",
         options: &[
             ("--cgroup PATH", "All clients in this cgroup and below it."),
@@ -118,6 +146,8 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
             ("--timeout S", "Seconds from SIGTERM to SIGKILL; 10 unless said otherwise."),
             ("--grace S", "Seconds that a program which handles SIGTERM has before its work is ended."),
             ("--no-signal", "End the work on the GPU and send no signal."),
+            FORM,
+            UTC,
         ],
         parse: parse_stop,
     },
@@ -139,11 +169,59 @@ pub(super) fn parse(words: &[OsString]) -> Option<Result<LocalCommand, String>> 
 }
 
 fn parse_doctor(words: &[OsString]) -> Result<LocalCommand, String> {
-    match words {
-        [] => Ok(LocalCommand::Doctor { json: false }),
-        [word] if word == OsStr::new("--json") => Ok(LocalCommand::Doctor { json: true }),
+    let (Output { form, .. }, others) = output(words)?;
+    match others.as_slice() {
+        [] => Ok(LocalCommand::Doctor { form }),
         [word, ..] => Err(unknown(word)),
     }
+}
+
+fn parse_explain(words: &[OsString]) -> Result<LocalCommand, String> {
+    let (output, words) = output(words)?;
+    let (mut fault, mut svg) = (None, None);
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--svg" => svg = Some(PathBuf::from(words.next().ok_or("--svg needs a file")?)),
+            [b'-', ..] => return Err(unknown(word)),
+            _ => {
+                let number = word.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
+                let number = number.ok_or_else(|| format!("{} is no number of a fault", word.to_string_lossy()))?;
+                if fault.replace(number).is_some() {
+                    return Err("explains one fault at a time".to_owned());
+                }
+            }
+        }
+    }
+    let fault = fault.ok_or("names no fault; get_fault_list has their numbers")?;
+    Ok(LocalCommand::Explain(ExplainRequest { fault, svg, output }))
+}
+
+/// What the options of [`FORM`], [`UTC`] and [`JSON`] say, and the other words.
+fn output(words: &[OsString]) -> Result<(Output, Vec<&OsString>), String> {
+    let (mut output, mut asked, mut others) = (Output::default(), None, Vec::new());
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let form = match word.as_bytes() {
+            b"--utc" => {
+                output.utc = true;
+                continue;
+            }
+            b"--json" => b"json",
+            b"-o" => words.next().ok_or("-o needs table, wide or json")?.as_bytes(),
+            [b'-', b'o', form @ ..] => form,
+            _ => {
+                others.push(word);
+                continue;
+            }
+        };
+        output.form = Form::named(form)
+            .ok_or_else(|| format!("-o {} is not table, wide or json", String::from_utf8_lossy(form)))?;
+        if asked.replace(output.form).is_some_and(|earlier| earlier != output.form) {
+            return Err("asks for two forms".to_owned());
+        }
+    }
+    Ok((output, others))
 }
 
 fn parse_run(words: &[OsString]) -> Result<LocalCommand, String> {
@@ -192,11 +270,13 @@ fn is_name(text: &str) -> bool {
 }
 
 fn parse_stop(words: &[OsString]) -> Result<LocalCommand, String> {
+    let (Output { form, .. }, words) = output(words)?;
     let mut request = StopRequest {
         whom: Whom::Pids(Vec::new()),
         timeout: DEFAULT_STOP_TIMEOUT,
         grace: Duration::ZERO,
         signals: true,
+        form,
     };
     let mut pids = Vec::new();
     let mut groups = Vec::new();
@@ -212,7 +292,7 @@ fn parse_stop(words: &[OsString]) -> Result<LocalCommand, String> {
                 path => groups.push(Whom::Cgroup(PathBuf::from(path))),
             },
             b"--all-of" => match value()? {
-                who if who == OsStr::new("self") => groups.push(Whom::NamespaceOf(None)),
+                who if *who == OsStr::new("self") => groups.push(Whom::NamespaceOf(None)),
                 who => groups.push(Whom::NamespaceOf(Some(pid(who)?))),
             },
             [b'-', ..] => return Err(unknown(word)),

@@ -1,6 +1,7 @@
 //! Every spelling, and the releases' answers to what they do not know.
 
 use super::*;
+use remps_proto::admin::{Form, Output};
 
 fn call(arguments: &str, personality: Personality) -> Invocation {
     parse(arguments.split_whitespace().map(OsString::from), personality)
@@ -169,9 +170,24 @@ fn commands_of_ours_are_not_sent_to_the_daemon() {
         timeout: std::time::Duration::from_secs(10),
         grace: std::time::Duration::ZERO,
         signals: true,
+        form: Form::Table,
     };
-    assert_eq!(local("doctor"), LocalCommand::Doctor { json: false });
-    assert_eq!(local("doctor --json"), LocalCommand::Doctor { json: true });
+    for (words, form) in [
+        ("doctor", Form::Table),
+        ("doctor --json", Form::Json),
+        ("doctor -o json --utc", Form::Json),
+        ("doctor -o json --json", Form::Json),
+        ("doctor -owide", Form::Wide),
+    ] {
+        assert_eq!(local(words), LocalCommand::Doctor { form }, "{words}");
+    }
+    let explain = |svg: Option<&str>, form, utc| {
+        let (svg, output) = (svg.map(PathBuf::from), Output { form, utc });
+        LocalCommand::Explain(ExplainRequest { fault: 7, svg, output })
+    };
+    assert_eq!(local("explain 7"), explain(None, Form::Table, false));
+    assert_eq!(local("explain --svg /x.svg 7 --utc"), explain(Some("/x.svg"), Form::Table, true));
+    assert_eq!(local("explain -o json 7"), explain(None, Form::Json, false));
     assert_eq!(local("stop-client 7 8"), LocalCommand::StopClient(stop(Whom::Pids(vec![7, 8]))));
     assert_eq!(
         local("stop-client --timeout 2.5 --grace 1 7"),
@@ -185,6 +201,10 @@ fn commands_of_ours_are_not_sent_to_the_daemon() {
         local("stop-client --no-signal 7"),
         LocalCommand::StopClient(StopRequest { signals: false, ..stop(Whom::Pids(vec![7])) })
     );
+    assert_eq!(
+        local("stop-client -o json 7"),
+        LocalCommand::StopClient(StopRequest { form: Form::Json, ..stop(Whom::Pids(vec![7])) })
+    );
     assert_eq!(local("stop-client --cgroup /a"), LocalCommand::StopClient(stop(Whom::Cgroup("/a".into()))));
     assert_eq!(local("stop-client --all-of self"), LocalCommand::StopClient(stop(Whom::NamespaceOf(None))));
     assert_eq!(local("stop-client --all-of 9"), LocalCommand::StopClient(stop(Whom::NamespaceOf(Some(9)))));
@@ -194,6 +214,15 @@ fn commands_of_ours_are_not_sent_to_the_daemon() {
 fn a_command_of_ours_that_makes_no_sense_says_how_it_is_written() {
     for (arguments, says) in [
         ("doctor --jason", "--jason"),
+        ("doctor -o", "needs table, wide or json"),
+        ("doctor -o yaml", "-o yaml is not table, wide or json"),
+        ("doctor -o wide --json", "two forms"),
+        ("explain", "names no fault"),
+        ("explain 0", "0 is no number"),
+        ("explain 1 2", "one fault at a time"),
+        ("explain 1 --svg", "--svg needs a file"),
+        ("explain 1 --sgv x", "--sgv is not understood"),
+        ("explain 1 -o svg", "-o svg is not"),
         ("stop-client", "names no process"),
         ("stop-client 0", "0 is no pid"),
         ("stop-client -- 7", "-- is not"),

@@ -23,6 +23,7 @@ mod tests;
 use checks::CHECKS;
 
 use machine::Machine;
+use remps_proto::admin::Form;
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -93,9 +94,12 @@ impl Outcome {
 
 /// Examines this machine; what to print, and the exit status.
 #[must_use]
-pub(crate) fn run(json: bool, environment: impl Fn(&str) -> Option<OsString> + Copy) -> (String, u8) {
+pub(crate) fn run(form: Form, environment: impl Fn(&str) -> Option<OsString> + Copy) -> (String, u8) {
     let findings = examine(&gather::machine(environment));
-    let text = if json { report::json(&findings) } else { report::table(&findings) };
+    let text = match form {
+        Form::Json => report::json(&findings),
+        Form::Table | Form::Wide => report::table(&findings, form),
+    };
     let has_problems = findings.iter().any(|finding| finding.severity == Severity::Problem);
     (text, if has_problems { HAS_PROBLEMS } else { SOUND })
 }

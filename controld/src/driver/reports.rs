@@ -170,8 +170,8 @@ impl Driver {
     /// is known already, and may be long.
     pub(super) fn report(&mut self, session: SessionId, peer: Peer, report: Report) {
         let viewer = self.viewer(session, peer.uid);
-        if let Report::Events { count, follow: true, json } = report {
-            let Followed { lines, following } = self.reports.recorder.follow(viewer, count, json);
+        if let Report::Events { count, follow: true, output } = report {
+            let Followed { lines, following } = self.reports.recorder.follow(viewer, count, output);
             match following {
                 Some(following) => {
                     self.count_command(session, &lines);

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod http;
+mod incidents;
 pub(crate) mod journal;
 pub(crate) mod log;
 mod log_file;

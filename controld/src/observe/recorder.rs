@@ -3,7 +3,8 @@
 //! ```text
 //!                         ┌──► journal file
 //! core ─Record─► driver ──┼──► metrics
-//!               recorder  ├──► recent events, fault ledger   (events, get_fault_list)
+//!               recorder  ├──► recent events, fault ledger, incidents
+//!                         │                                  (events, get_fault_list, get_fault_events)
 //!                         └──► followers                     (events --follow)
 //! ```
 //! The driver owns one recorder. It gives it each event with [`Recorder::record`] and says the line that it gets back,
@@ -13,6 +14,7 @@
 //! or, for `events --follow`, [`Recorder::follow`].
 
 use super::cluster::{Cluster, Config};
+use super::incidents::Incidents;
 use super::journal::followers::{Followers, Following, TOO_MANY};
 use super::journal::recent::{Recent, Remembered};
 use super::journal::{Journal, Stamp};
@@ -20,10 +22,11 @@ use super::metrics::{CommandResult, Extras, Metrics, UserClass, classic};
 use super::rate::{Bucket, Limiter, Rate, Verdict as Pace};
 use crate::core::picture::Snapshot;
 use crate::core::{Announcement, JournalEvent};
-use crate::report::{self, Fault, FaultLedger, Form, Viewer};
-use remps_proto::admin::{CommandName, Report, reply};
+use crate::report::{self, Fault, FaultLedger, Viewer};
+use remps_proto::admin::{CommandName, Output, Report, reply};
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Events of one user's clients: a thousand processes may come and go at once, and in the long run an hour of it fits
@@ -46,6 +49,7 @@ pub(crate) struct Recorder {
     metrics: Metrics,
     recent: Recent,
     faults: FaultLedger,
+    incidents: Incidents,
     followers: Followers,
     limiter: Limiter,
     cluster: Cluster,
@@ -58,6 +62,7 @@ impl Recorder {
         let (journal, earlier) =
             journal.map_or_else(|| (Journal::off(), Vec::new()), |(directory, cap)| Journal::open(directory, cap));
         let (mut recent, mut faults) = (Recent::default(), FaultLedger::default());
+        let mut incidents = Incidents::default();
         for line in earlier {
             let value: Value = serde_json::from_str(&line).unwrap_or_default();
             let verdict = &value["verdict"];
@@ -65,11 +70,13 @@ impl Recorder {
                 let time = value["time"].as_str().unwrap_or_default().to_owned();
                 faults.push(Fault::Earlier { time, verdict: verdict.to_string() });
             }
-            recent.push(Remembered::earlier(line));
+            let remembered = Arc::new(Remembered::earlier(line));
+            incidents.push(&remembered);
+            recent.push(remembered);
         }
         let limiter = Limiter::new(CLIENT_EVENTS);
         let (metrics, cluster) = (Metrics::new(with_pids), Cluster::default());
-        Self { journal, metrics, recent, faults, followers: Followers::default(), limiter, cluster }
+        Self { journal, metrics, recent, faults, incidents, followers: Followers::default(), limiter, cluster }
     }
 
     /// Tells a cluster of verdicts from now on, if there is one to be told.
@@ -117,8 +124,9 @@ impl Recorder {
             let Stamp { time, .. } = stamp.clone();
             self.faults.push(Fault::Own { time, verdict: Box::new(verdict.clone()), users: users.clone() });
         }
-        let remembered = Remembered::own(stamp, event.clone(), line);
+        let remembered = Arc::new(Remembered::own(stamp, event.clone(), line));
         self.followers.tell(&remembered);
+        self.incidents.push(&remembered);
         self.recent.push(remembered);
         remark
     }
@@ -142,23 +150,29 @@ impl Recorder {
         extras: Extras,
     ) -> Result<Vec<String>, Vec<String>> {
         Ok(match report {
-            Report::Faults { count, wide, json } => self.faults.list(viewer, *count, Form::of(*wide, *json)),
-            Report::Client { pid, json } => report::client_state(&self.with_verdicts(snapshot), viewer, *pid, *json)?,
-            Report::Channels { pid, wide, json } => {
-                report::channel_list(&snapshot, viewer, *pid, Form::of(*wide, *json))?
+            Report::Faults { count, output } => self.faults.list(viewer, *count, *output),
+            Report::FaultEvents { fault, output } => self
+                .incidents
+                .list(viewer, *fault, *output)
+                .ok_or_else(|| vec![format!("The events of fault {fault} are not known")])?,
+            Report::Client { pid, output } => {
+                report::client_state(&self.with_verdicts(snapshot), viewer, *pid, output.form)?
             }
+            Report::Channels { pid, output } => report::channel_list(&snapshot, viewer, *pid, output.form)?,
             // Without a number of its own a follower wants what comes.
             Report::Events { count: None, follow: true, .. } => Vec::new(),
-            Report::Events { count, json, .. } => self.recent.list(viewer, *count, *json),
-            Report::Status { wide, json, .. } => {
-                report::status(self.with_verdicts(snapshot), viewer, Form::of(*wide, *json))
-            }
-            Report::Vault { wide, json } => report::vault_list(&snapshot.regions, viewer, Form::of(*wide, *json)),
+            Report::Events { count, output, .. } => self.recent.list(viewer, *count, *output),
+            Report::Status { output, .. } => report::status(self.with_verdicts(snapshot), viewer, output.form),
+            Report::Vault { output } => report::vault_list(&snapshot.regions, viewer, output.form),
             Report::Module(query) => report::module(&snapshot, viewer, query)?,
-            Report::Metrics if viewer.privileged => {
-                classic(&self.openmetrics(&snapshot, extras)).lines().map(str::to_owned).collect()
+            Report::Metrics { output } if viewer.privileged => {
+                let metrics = classic(&self.openmetrics(&snapshot, extras));
+                match output {
+                    Some(output) => report::sample_list(&metrics, output.form),
+                    None => metrics.lines().map(str::to_owned).collect(),
+                }
             }
-            Report::Metrics => return Err(vec![reply::insufficient_privileges(viewer.uid)]),
+            Report::Metrics { .. } => return Err(vec![reply::insufficient_privileges(viewer.uid)]),
             // The driver answers it, which can wait.
             Report::AtRest(query) => return Err(report::nobody(query.whose)),
             Report::Misused { name, word } => {
@@ -169,10 +183,10 @@ impl Recorder {
 
     /// Begins `events --follow`.
     #[must_use]
-    pub(crate) fn follow(&mut self, viewer: Viewer, count: Option<u32>, json: bool) -> Followed {
-        match self.followers.add(viewer, json) {
+    pub(crate) fn follow(&mut self, viewer: Viewer, count: Option<u32>, output: Output) -> Followed {
+        match self.followers.add(viewer, output) {
             Some(following) => {
-                let lines = count.map(|count| self.recent.list(viewer, Some(count), json)).unwrap_or_default();
+                let lines = count.map(|count| self.recent.list(viewer, Some(count), output)).unwrap_or_default();
                 Followed { lines, following: Some(following) }
             }
             None => Followed { lines: vec![TOO_MANY.to_owned()], following: None },

@@ -1,10 +1,12 @@
 //! `get_channel_list [PID]`.
 
 use super::client::client_not_found;
-use super::table::{aligned, harmless, or_nothing};
-use super::{Form, Viewer, fitted};
+use super::table::aligned;
+use super::text::{harmless, or_nothing};
+use super::{Viewer, fitted};
 use crate::core::Pid;
 use crate::core::picture::Snapshot;
+use remps_proto::admin::Form;
 
 const HEADING: [&str; 7] = ["CLIENT", "UID", "SERVER", "CONTEXT", "CHANNEL", "GPU", "SOURCE"];
 

@@ -1,9 +1,10 @@
 //! `get_client_state PID`.
 
-use super::table::{NOTHING, harmless, or_nothing, span};
+use super::text::{NOTHING, harmless, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
 use crate::core::picture::{ClientFacts, Snapshot};
 use crate::core::{End, Gpu, Pid};
+use remps_proto::admin::Form;
 
 /// The answer for a process that is no client, or none that the asker may see.
 pub(super) fn client_not_found(pid: Pid) -> Vec<String> {
@@ -20,17 +21,18 @@ pub(crate) fn client_state(
     snapshot: &Snapshot,
     viewer: Viewer,
     pid: Pid,
-    json: bool,
+    form: Form,
 ) -> Result<Vec<String>, Vec<String>> {
     let of_pid = snapshot.clients.iter().filter(|client| client.process.pid == pid && viewer.may_see(client.uid));
     let Some(client) = of_pid.max_by_key(|client| (client.end.is_none(), client.process.start_time)) else {
         return Err(client_not_found(pid));
     };
-    if json {
+    if form == Form::Json {
         return Ok(vec![fitted(client)]);
     }
     let width = ROWS.iter().map(|(name, _)| name.len() + 1).max().unwrap_or_default();
-    Ok(ROWS.iter().map(|(name, value)| format!("{:<width$} {}", format!("{name}:"), value(client))).collect())
+    let line = |(name, value): &Row| format!("{:<width$} {}", format!("{name}:"), value(client));
+    Ok(ROWS.iter().flat_map(|row| wrapped(&line(row), width + 1, form)).collect())
 }
 
 type Row = (&'static str, fn(&ClientFacts) -> String);

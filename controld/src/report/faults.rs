@@ -1,8 +1,10 @@
 //! The latest verdicts, and `get_fault_list`.
 
-use super::table::{NOTHING, aligned, harmless, or_nothing};
-use super::{Form, Viewer, fitted};
+use super::table::aligned;
+use super::text::{NOTHING, harmless, moment, or_nothing};
+use super::{Viewer, fitted};
 use crate::core::{Pid, SuspectIdentity, Uid, Verdict};
+use remps_proto::admin::{Form, Output};
 use serde_json::Value;
 use std::collections::VecDeque;
 
@@ -15,9 +17,9 @@ const TIME: &str = "time";
 
 const HEADING: [&str; 12] =
     ["FAULT", "TIME", "CULPRIT", "UID", "SURE", "KIND", "ADDRESS", "GPU", "DOMAIN", "VICTIMS", "WITNESSES", "COMMAND"];
-/// Those of the table that is not wide: the domain tells the user, and the others where on the GPU it was and who says
-/// so.
-const BRIEF: [&str; 8] = ["FAULT", "TIME", "CULPRIT", "SURE", "KIND", "DOMAIN", "VICTIMS", "COMMAND"];
+/// Those of the table that is not wide, in its order: the domain tells the user, and `explain` where on the GPU it was
+/// and who says so. The texts are last, since they go to a second line.
+const BRIEF: [&str; 8] = ["FAULT", "TIME", "CULPRIT", "SURE", "VICTIMS", "DOMAIN", "KIND", "COMMAND"];
 
 /// A verdict with the time when it was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,26 +129,27 @@ impl FaultLedger {
     }
 
     /// The answer to `get_fault_list`: the newest `count` of those that `viewer` may see, oldest first.
-    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, form: Form) -> Vec<String> {
+    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, output: Output) -> Vec<String> {
         let count = count.map_or(MOST_FAULTS, |count| usize::try_from(count).unwrap_or(MOST_FAULTS));
         let mut newest: Vec<Value> =
             self.faults.iter().rev().filter_map(|fault| fault.seen_by(viewer)).take(count).collect();
         newest.reverse();
-        let rows = newest.iter().map(row);
+        let Output { form, utc } = output;
+        let rows = newest.iter().map(|verdict| row(verdict, utc));
         match form {
             Form::Json => newest.iter().map(fitted).collect(),
             Form::Wide => aligned(&HEADING, &rows.collect::<Vec<_>>(), form),
-            Form::Narrow => aligned(&BRIEF, &rows.map(brief).collect::<Vec<_>>(), form),
+            Form::Table => aligned(&BRIEF, &rows.map(|row| brief(&row)).collect::<Vec<_>>(), form),
         }
     }
 }
 
 /// Of a row the cells that the narrow table has, and its time to the second.
-fn brief(row: Vec<String>) -> Vec<String> {
-    let cells = HEADING.into_iter().zip(row).filter(|(name, _)| BRIEF.contains(name));
-    let cells = cells.map(|(name, cell)| match cell.split_once('.') {
-        Some((seconds, _)) if name == "TIME" => format!("{seconds}Z"),
-        _ => cell,
+fn brief(row: &[String]) -> Vec<String> {
+    let cell = |wanted: &&str| HEADING.iter().zip(row).find(|(name, _)| *name == wanted).map(|(_, cell)| cell.as_str());
+    let cells = BRIEF.iter().map(|name| match cell(name).unwrap_or(NOTHING).split_once('.') {
+        Some((seconds, _)) if *name == "TIME" => format!("{seconds}Z"),
+        _ => cell(name).unwrap_or(NOTHING).to_owned(),
     });
     cells.collect()
 }
@@ -162,7 +165,7 @@ fn gpus(verdict: &Value) -> String {
 }
 
 /// A verdict's row, from its JSON, since an earlier daemon's is known in no other form.
-fn row(verdict: &Value) -> Vec<String> {
+fn row(verdict: &Value, utc: bool) -> Vec<String> {
     let text = |value: &Value| match value {
         Value::Null => NOTHING.to_owned(),
         Value::String(text) => harmless(text),
@@ -190,7 +193,7 @@ fn row(verdict: &Value) -> Vec<String> {
     }
     vec![
         text(&verdict["number"]),
-        text(&verdict[TIME]),
+        moment(verdict[TIME].as_str().unwrap_or_default(), utc),
         text(&culprit["pid"]),
         text(&culprit["uid"]),
         text(&verdict["confidence"]),

@@ -1,6 +1,6 @@
 //! An event on one line.
 
-use super::table::harmless;
+use super::text::{harmless, moment};
 use core::fmt::Write as _;
 use serde_json::Value;
 
@@ -15,10 +15,12 @@ const HEXADECIMAL: [&str; 2] = ["address", "channel"];
 
 /// An event of the journal for a reader: `TIME name key=value …`. The object is a line of the journal.
 ///
+/// The time is in UTC, with a blank for its `T` where that is asked for ([`moment`]).
 /// Process, domain and server come first, the others by their names. What is null or empty is left out.
-pub(crate) fn event_line(event: &Value) -> String {
+pub(crate) fn event_line(event: &Value, utc: bool) -> String {
     let word = |key: &str| harmless(event[key].as_str().unwrap_or_default());
-    let mut line = format!("{} {}", word("time"), word("event"));
+    let time = moment(event["time"].as_str().unwrap_or_default(), utc);
+    let mut line = format!("{time} {}", word("event"));
     let mut pairs = Vec::new();
     if let Value::Object(map) = event {
         for (key, value) in map.iter().filter(|(key, _)| !LEFT_OUT.contains(&key.as_str())) {

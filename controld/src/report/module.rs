@@ -7,11 +7,13 @@
 //! The order of the columns and the status `Ready` are the manual's; the words for what a server does else are ours, since
 //! the manual has none.
 
+use super::Viewer;
 use super::client::client_not_found;
-use super::table::{NOTHING, aligned, harmless, or_nothing};
-use super::{Form, Viewer};
+use super::table::aligned;
+use super::text::{NOTHING, harmless, or_nothing};
 use crate::core::picture::{ClientFacts, ClientPhase, ServerFacts, ServerPhase, Snapshot};
 use crate::core::{Gpu, Pid};
+use remps_proto::admin::Form;
 use remps_proto::admin::module::{ClientField, DEFAULT_NAMESPACE, Format, Query, ServerField};
 use remps_proto::admin::report::usage;
 

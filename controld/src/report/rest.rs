@@ -3,7 +3,7 @@
 use super::client::client_not_found;
 use super::fitted;
 use crate::core::{Awaited, RestFacts};
-use remps_proto::admin::{RestQuery, Whose};
+use remps_proto::admin::{Form, RestQuery, Whose};
 use serde_json::json;
 
 /// The answer where nothing is known of whom the question is about, or nothing that the asker may see.
@@ -24,7 +24,7 @@ pub(crate) fn rest(facts: &RestFacts, query: RestQuery) -> Vec<String> {
         Whose::Server(pid) => format!("Server {pid}"),
     };
     let is_proven = facts.is_proven();
-    if query.json {
+    if query.output.form == Form::Json {
         let (of, number) = match query.whose {
             Whose::Process(pid) => ("pid", pid),
             Whose::User(uid) => ("uid", uid),
@@ -62,9 +62,11 @@ fn awaited(what: &Awaited) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remps_proto::admin::Output;
 
     fn query(whose: Whose, json: bool) -> RestQuery {
-        RestQuery { whose, wait_s: None, json }
+        let form = if json { Form::Json } else { Form::Table };
+        RestQuery { whose, wait_s: None, output: Output { form, utc: false } }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
 
-use super::table::{aligned, harmless, mebibytes, or_nothing, span};
-use super::{Form, Viewer, fitted};
+use super::table::aligned;
+use super::text::{harmless, mebibytes, or_nothing, span, wrapped};
+use super::{Viewer, fitted};
 use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, WitnessFacts};
+use remps_proto::admin::Form;
 use serde::Serialize;
 
 /// The witness that is the patched module, as verdicts have it.
@@ -23,7 +25,7 @@ pub(crate) fn status(snapshot: Snapshot, viewer: Viewer, form: Form) -> Vec<Stri
     let snapshot = snapshot.seen_by(viewer);
     match form {
         Form::Json => as_json(&snapshot, &obstacles),
-        Form::Narrow | Form::Wide => as_text(&snapshot, &obstacles, form),
+        Form::Table | Form::Wide => as_text(&snapshot, &obstacles, form),
     }
 }
 
@@ -65,6 +67,8 @@ fn list(lines: &mut Vec<String>, name: &str, elements: &[impl Serialize]) {
 }
 
 fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String> {
+    /// Blanks before what goes on of a line that is too long, and of one that is indented already.
+    const INDENT: usize = 2;
     let daemon = &snapshot.daemon;
     let ready = if obstacles.is_empty() { "ready".to_owned() } else { format!("not ready: {}", obstacles.join(", ")) };
     let mut lines = vec![format!(
@@ -82,10 +86,12 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
     }
     lines.extend(snapshot.suspicions.iter().map(|suspicion| harmless(&suspicion.to_string())));
+    let mut lines: Vec<String> = lines.iter().flat_map(|line| wrapped(line, INDENT, form)).collect();
     lines.extend(section(&DOMAINS, &domains(snapshot), form));
     for domain in &snapshot.domains {
         if let Some(offender) = &domain.quarantine_of {
-            lines.push(format!("{} is the quarantine of {}", harmless(&domain.name), harmless(offender)));
+            let line = format!("{} is the quarantine of {}", harmless(&domain.name), harmless(offender));
+            lines.extend(wrapped(&line, INDENT, form));
         }
     }
     lines.extend(section(&SERVERS, &servers(snapshot), form));
@@ -94,7 +100,9 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
     lines.extend(section(&STRANGERS, &strangers(snapshot), form));
     if !daemon.degraded.is_empty() {
         lines.extend([String::new(), "Degraded:".to_owned()]);
-        lines.extend(daemon.degraded.iter().map(|found| format!("  {}: {}", found.part, harmless(&found.text))));
+        for found in &daemon.degraded {
+            lines.extend(wrapped(&format!("  {}: {}", found.part, harmless(&found.text)), 2 * INDENT, form));
+        }
     }
     lines
 }

@@ -12,8 +12,12 @@ use crate::core::{
 };
 use crate::witness::notice::Presence;
 use core::time::Duration;
+use remps_proto::admin::{Form, Output};
 use serde_json::Value;
 
+const TABLE: Output = Output { form: Form::Table, utc: false };
+const WIDE: Output = Output { form: Form::Wide, utc: false };
+const JSON: Output = Output { form: Form::Json, utc: false };
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
 const ALICE: Viewer = Viewer { uid: 1000, privileged: false };
 const BOB: Viewer = Viewer { uid: 1001, privileged: false };
@@ -161,12 +165,12 @@ fn ledger(faults: impl IntoIterator<Item = Verdict>) -> FaultLedger {
 #[test]
 fn the_fault_list_has_the_newest_oldest_first() {
     let ledger = ledger((1..=300).map(|number| verdict(number, Some((42, 1000)), vec![43])));
-    let lines = ledger.list(OWNER, Some(2), Form::Wide);
+    let lines = ledger.list(OWNER, Some(2), WIDE);
     assert_eq!(lines.len(), 3, "{lines:?}");
     assert!(lines[0].starts_with("FAULT  TIME"));
     assert!(lines[1].starts_with("299    2026-11-20T12:00:00.123Z  42       1000  certain  memory fault  0x7f001000"));
     assert!(lines[2].starts_with("300 ") && !lines[2].contains('\n'), "{}", lines[2]);
-    assert_eq!(ledger.list(OWNER, None, Form::Wide).len(), 256 + 1, "what is remembered is bounded");
+    assert_eq!(ledger.list(OWNER, None, WIDE).len(), 256 + 1, "what is remembered is bounded");
     assert_eq!(ledger.against(42, 77).len(), 256);
     assert!(ledger.against(42, 78).is_empty(), "a later process with the same pid is another one");
 }
@@ -176,13 +180,17 @@ fn the_fault_list_fits_a_terminal_unless_all_of_it_is_asked_for() {
     let mut long = verdict(1, Some((42, 1000)), vec![43]);
     long.domain = format!("user 1000, cgroup /kubepods.slice/{}", "x".repeat(80));
     let ledger = ledger([long.clone()]);
-    let lines = ledger.list(OWNER, None, Form::Narrow);
+    let lines = ledger.list(OWNER, None, TABLE);
     let heading: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(heading, ["FAULT", "TIME", "CULPRIT", "SURE", "KIND", "DOMAIN", "VICTIMS", "COMMAND"]);
-    let begins = "1      2026-11-20T12:00:00Z  42       certain  memory fault  user 1000…xxxx  1        python ";
-    assert!(lines[1].starts_with(begins), "{}", lines[1]);
-    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:?}");
-    let wide = ledger.list(OWNER, None, Form::Wide);
+    assert_eq!(heading, ["FAULT", "TIME", "CULPRIT", "SURE", "VICTIMS", "DOMAIN"]);
+    assert_eq!(lines[1], "    KIND          COMMAND");
+    let begins = "1      2026-11-20T12:00:00Z  42       certain  1        user 1000, cgro…xxxxxxxx";
+    assert!(lines[2].starts_with(begins), "{}", lines[2]);
+    assert_eq!(lines[3], "    memory fault  python train.py\\u{1b}[2J\\u{a}0");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
+    let utc = ledger.list(OWNER, None, Output { utc: true, ..TABLE });
+    assert!(utc[2].starts_with("1      2026-11-20 12:00:00Z  42"), "{}", utc[2]);
+    let wide = ledger.list(OWNER, None, WIDE);
     assert!(wide[1].contains(&long.domain) && !wide[1].contains('…'), "{}", wide[1]);
 }
 
@@ -193,8 +201,8 @@ fn tables_of_status_fit_a_terminal_and_names_differ_in_their_ends() {
     for (client, pod) in snapshot.clients.iter_mut().zip(["pod-a", "pod-b", "pod-c"]) {
         client.domain = long(pod);
     }
-    let lines = status(snapshot.clone(), OWNER, Form::Narrow);
-    assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
+    let lines = status(snapshot.clone(), OWNER, Form::Table);
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
     let (narrow, wide) = (lines.join("\n"), status(snapshot, OWNER, Form::Wide).join("\n"));
     assert!(narrow.contains("x/pod-a ") && narrow.contains("x/pod-b "), "{narrow}");
     assert!(narrow.contains("job-of-1000"), "{narrow}");
@@ -210,7 +218,7 @@ fn verdicts_with_much_to_say_are_fewer_in_memory() {
         verdict
     };
     let ledger = ledger((1..=300).map(wordy));
-    let lines = ledger.list(OWNER, None, Form::Wide);
+    let lines = ledger.list(OWNER, None, WIDE);
     assert!((5..20).contains(&lines.len()), "{}", lines.len());
     assert!(lines.last().is_some_and(|newest| newest.starts_with("300 ")), "{lines:?}");
 }
@@ -218,7 +226,7 @@ fn verdicts_with_much_to_say_are_fewer_in_memory() {
 #[test]
 fn a_fault_is_shown_to_those_it_hit_without_what_is_private() {
     let ledger = ledger([verdict(1, Some((42, 1000)), vec![43])]);
-    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, Form::Json).join("\n");
+    let shown = |uid| ledger.list(Viewer { uid, privileged: false }, None, JSON).join("\n");
     assert!(shown(1000).contains("train.py"));
     assert!(shown(1001).contains("\"pid\":42") && !shown(1001).contains("train.py") && !shown(1001).contains("secret"));
     assert_eq!(shown(1002), "");
@@ -232,12 +240,12 @@ fn an_earlier_daemons_faults_are_shown_as_its_own_to_the_owner_alone() {
     let mut earlier = FaultLedger::default();
     let verdict = serde_json::to_string(&verdict(1, Some((42, 1000)), vec![43])).expect("serialises");
     earlier.push(Fault::Earlier { time: "2026-11-20T12:00:00.123Z".to_owned(), verdict });
-    assert_eq!(earlier.list(OWNER, None, Form::Wide), own.list(OWNER, None, Form::Wide));
-    assert_eq!(earlier.list(OWNER, None, Form::Json), own.list(OWNER, None, Form::Json));
-    assert_eq!(earlier.list(ALICE, None, Form::Json), Vec::<String>::new());
+    assert_eq!(earlier.list(OWNER, None, WIDE), own.list(OWNER, None, WIDE));
+    assert_eq!(earlier.list(OWNER, None, JSON), own.list(OWNER, None, JSON));
+    assert_eq!(earlier.list(ALICE, None, JSON), Vec::<String>::new());
     let mut nonsense = FaultLedger::default();
     nonsense.push(Fault::Earlier { time: "\x1b[2J".to_owned(), verdict: "[1, {\"culprit\": 7}]".to_owned() });
-    assert_eq!(nonsense.list(OWNER, None, Form::Wide).len(), 2);
+    assert_eq!(nonsense.list(OWNER, None, WIDE).len(), 2);
 }
 
 #[test]
@@ -255,9 +263,9 @@ fn status_as_json_is_one_object_whatever_is_in_it() {
 
 #[test]
 fn status_shows_a_user_his_own() {
-    let mine = status(snapshot(), ALICE, Form::Narrow).join("\n");
+    let mine = status(snapshot(), ALICE, Form::Table).join("\n");
     assert!(mine.contains("job-of-1000\\u{a}") && !mine.contains("1001"), "{mine}");
-    let all = status(snapshot(), OWNER, Form::Narrow).join("\n");
+    let all = status(snapshot(), OWNER, Form::Table).join("\n");
     assert!(
         all.contains("job-of-1001") && all.contains("Witness uvm-event: follows 1 client, can't follow 1"),
         "{all}"
@@ -277,7 +285,7 @@ fn witnesses_are_told_in_words_that_say_whether_something_is_wrong() {
         WitnessFacts { name: "xid", missing: Some("switched off".to_owned()), attached: None, refused: 0 },
         WitnessFacts { name: "notice", missing, attached: None, refused: 0 },
     ];
-    let lines = status(snapshot, OWNER, Form::Narrow);
+    let lines = status(snapshot, OWNER, Form::Table);
     assert_eq!(
         lines[1..4],
         [
@@ -294,11 +302,11 @@ fn status_says_whose_a_quarantine_is_below_the_domains() {
     snapshot.domains[0].name = "q1".to_owned();
     snapshot.domains[0].quarantined = true;
     snapshot.domains[0].quarantine_of = Some("train.py of user 1000 in /kubepods.slice/\x1b".to_owned());
-    let lines = status(snapshot.clone(), OWNER, Form::Narrow);
+    let lines = status(snapshot.clone(), OWNER, Form::Table);
     let at = lines.iter().position(|line| line.starts_with("q1 is the quarantine of")).expect("it is told");
     assert_eq!(lines[at], "q1 is the quarantine of train.py of user 1000 in /kubepods.slice/\\u{1b}");
     assert!(lines[..at].iter().any(|line| line.starts_with("q1 ") && line.contains("quarantine")), "{lines:?}");
-    assert!(status(snapshot, BOB, Form::Narrow).iter().all(|line| !line.contains("train.py")), "others' are not shown");
+    assert!(status(snapshot, BOB, Form::Table).iter().all(|line| !line.contains("train.py")), "others' are not shown");
 }
 
 #[test]
@@ -310,20 +318,18 @@ fn readiness_is_lost_by_quitting_a_missing_holder_or_every_domains_failure() {
     broken.daemon.quitting = true;
     broken.daemon.obstacles.push("the holder is gone".to_owned());
     assert_eq!(broken.obstacles().len(), 3);
-    assert!(
-        status(broken, OWNER, Form::Narrow)[0].contains("not ready: the daemon is about to end, the holder is gone")
-    );
+    assert!(status(broken, OWNER, Form::Wide)[0].contains("not ready: the daemon is about to end, the holder is gone"));
 }
 
 #[test]
 fn what_the_daemon_does_without_is_the_last_that_status_says_and_it_is_ready_all_the_same() {
     let mut snapshot = snapshot();
-    assert!(!status(snapshot.clone(), OWNER, Form::Narrow).iter().any(|line| line.starts_with("Degraded")));
+    assert!(!status(snapshot.clone(), OWNER, Form::Table).iter().any(|line| line.starts_with("Degraded")));
     snapshot.daemon.degraded = vec![
         Degradation { part: "metrics", text: "127.0.0.1:9401: in use".to_owned() },
         Degradation { part: "log", text: "/logs/\u{1b}: no space".to_owned() },
     ];
-    let lines = status(snapshot.clone(), ALICE, Form::Narrow);
+    let lines = status(snapshot.clone(), ALICE, Form::Table);
     let end = ["", "Degraded:", "  metrics: 127.0.0.1:9401: in use", "  log: /logs/\\u{1b}: no space"];
     assert_eq!(lines[lines.len() - end.len()..], end);
     assert!(lines[0].ends_with(", ready"), "{}", lines[0]);
@@ -335,24 +341,24 @@ fn what_the_daemon_does_without_is_the_last_that_status_says_and_it_is_ready_all
 #[test]
 fn a_client_of_somebody_else_is_answered_like_one_that_does_not_exist() {
     let snapshot = snapshot();
-    let state = client_state(&snapshot, ALICE, 42, false).unwrap().join("\n");
+    let state = client_state(&snapshot, ALICE, 42, Form::Table).unwrap().join("\n");
     assert!(state.contains("state:            live") && state.contains("command:          job-of-1000"), "{state}");
-    assert_eq!(client_state(&snapshot, BOB, 42, true).unwrap_err(), ["Client 42 not found"]);
-    assert_eq!(client_state(&snapshot, BOB, 99, true).unwrap_err(), ["Client 99 not found"]);
-    assert!(client_state(&snapshot, OWNER, 44, false).unwrap().join("\n").contains("killed by signal 9"));
-    let json = client_state(&snapshot, OWNER, 43, true).unwrap();
+    assert_eq!(client_state(&snapshot, BOB, 42, Form::Json).unwrap_err(), ["Client 42 not found"]);
+    assert_eq!(client_state(&snapshot, BOB, 99, Form::Json).unwrap_err(), ["Client 99 not found"]);
+    assert!(client_state(&snapshot, OWNER, 44, Form::Table).unwrap().join("\n").contains("killed by signal 9"));
+    let json = client_state(&snapshot, OWNER, 43, Form::Json).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&json[0]).expect("JSON")["phase"], "waiting");
 }
 
 #[test]
 fn channels_are_listed_by_client() {
     let snapshot = snapshot();
-    let all = channel_list(&snapshot, OWNER, None, Form::Narrow).unwrap();
+    let all = channel_list(&snapshot, OWNER, None, Form::Table).unwrap();
     assert_eq!(all[1], "42      1000  519     -        0x2a     -    patched-module");
-    assert_eq!(channel_list(&snapshot, ALICE, Some(42), Form::Narrow).unwrap(), all);
-    assert_eq!(channel_list(&snapshot, BOB, Some(42), Form::Narrow).unwrap_err(), ["Client 42 not found"]);
+    assert_eq!(channel_list(&snapshot, ALICE, Some(42), Form::Table).unwrap(), all);
+    assert_eq!(channel_list(&snapshot, BOB, Some(42), Form::Table).unwrap_err(), ["Client 42 not found"]);
     assert_eq!(
-        channel_list(&snapshot, OWNER, Some(43), Form::Narrow).unwrap().len(),
+        channel_list(&snapshot, OWNER, Some(43), Form::Table).unwrap().len(),
         1,
         "a client without a known channel"
     );
@@ -367,18 +373,19 @@ fn an_event_is_told_with_its_values_and_nothing_that_moves_the_cursor() {
         "end": {"signaled": 9}, "incident": null, "text": "a\u{1b}[2J\"b\"", "gpus": ["GPU-1", "GPU-2"],
     });
     assert_eq!(
-        event_line(&event),
+        event_line(&event, false),
         "2026-11-20T12:00:00.123Z client-ended pid=42 domain=\"user 1000\" server=519 end.signaled=9 gpus=GPU-1,GPU-2 \
          start_time=77 text=\"a\\u{1b}[2J\\\"b\\\"\" uid=1000"
     );
-    assert_eq!(event_line(&serde_json::json!(null)), "- -");
+    assert!(event_line(&event, true).starts_with("2026-11-20 12:00:00.123Z client-ended pid=42"));
+    assert_eq!(event_line(&serde_json::json!(null), false), "- -");
 }
 
 #[test]
 fn a_verdict_is_told_with_each_value_under_a_name_of_its_own() {
     let verdict = verdict(3, Some((42, 1000)), vec![43, 44]);
     let event = serde_json::json!({"time": "t", "event": "verdict", "verdict": verdict, "users": [1000]});
-    let line = event_line(&event);
+    let line = event_line(&event, false);
     let head = "t verdict culprit.pid=42 domain=\"user 1000\" server=519 confidence=certain culprit.cgroup=";
     assert!(line.starts_with(head), "{line}");
     for pair in

@@ -1,10 +1,12 @@
 //! `vault list`: whose GPU memory is kept, and until when.
 
-use super::table::{NOTHING, aligned, harmless, mebibytes, span};
-use super::{Form, Viewer, fitted};
+use super::table::aligned;
+use super::text::{NOTHING, harmless, mebibytes, span};
+use super::{Viewer, fitted};
 use crate::core::picture::RegionFacts;
+use remps_proto::admin::Form;
 
-const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "GPU", "SIZE", "ADDRESS", "LEFT", "CGROUP"];
+const HEADING: [&str; 8] = ["OWNER", "UID", "NAME", "SIZE", "LEFT", "GPU", "ADDRESS", "CGROUP"];
 
 /// The answer to `vault list`: a row for each region, oldest first. A user sees his own.
 pub(crate) fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) -> Vec<String> {
@@ -18,10 +20,10 @@ pub(crate) fn vault_list(regions: &[RegionFacts], viewer: Viewer, form: Form) ->
                 if region.left.is_none() { region.process.pid.to_string() } else { NOTHING.to_owned() },
                 region.uid.to_string(),
                 harmless(&region.name),
-                harmless(&region.gpu),
                 mebibytes(region.bytes),
-                if region.address == 0 { NOTHING.to_owned() } else { format!("{:#x}", region.address) },
                 region.left.map_or_else(|| NOTHING.to_owned(), span),
+                harmless(&region.gpu),
+                if region.address == 0 { NOTHING.to_owned() } else { format!("{:#x}", region.address) },
                 harmless(&region.cgroup),
             ]
         })
@@ -53,13 +55,13 @@ mod tests {
     #[test]
     fn a_user_sees_his_own_regions_and_the_owner_all() {
         let regions = [region(1000, "weights", None), region(1001, "", Some(Duration::from_secs(90)))];
-        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, Form::Narrow);
+        let list = |uid, privileged| vault_list(&regions, Viewer { uid, privileged }, Form::Table);
         assert_eq!(
             list(0, true),
             [
-                "OWNER  UID   NAME     GPU    SIZE   ADDRESS         LEFT   CGROUP",
-                "42     1000  weights  GPU-1  2 MiB  0x700000000000  -      /a",
-                "-      1001  -        GPU-1  2 MiB  0x700000000000  1m30s  /a",
+                "OWNER  UID   NAME     SIZE   LEFT   GPU    ADDRESS         CGROUP",
+                "42     1000  weights  2 MiB  -      GPU-1  0x700000000000  /a",
+                "-      1001  -        2 MiB  1m30s  GPU-1  0x700000000000  /a",
             ]
         );
         assert_eq!(list(1001, false).len(), 2);

@@ -28,7 +28,10 @@ mod tests;
 mod view;
 
 use crate::cli::StopRequest;
+use crate::report::text::wrapped;
 use clients::Clients;
+use remps_proto::admin::Form;
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use targets::Target;
@@ -37,6 +40,8 @@ use targets::Target;
 const DONE: u8 = 0;
 /// Exit status when a process lives on, or a client of another namespace could not be terminated.
 const NOT_DONE: u8 = 1;
+/// Blanks before what goes on of a line.
+const INDENT: usize = 4;
 /// Where the kernel tells of processes.
 const PROC: &str = "/proc";
 
@@ -58,9 +63,9 @@ pub(crate) fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
         Ok(targets) => {
             for target in targets {
                 let report = stop(pipe_dir, request, &target);
-                warnings.extend(report.warning);
+                warnings.extend(report.warning.clone());
                 // A closed standard output leaves nobody to tell, and is no reason to leave a client running.
-                let _ = writeln!(out, "{}: {}", target.name(), report.done);
+                let _ = out.write_all(report.shown(&target, request.form).as_bytes());
                 if !report.complete {
                     status = NOT_DONE;
                 }
@@ -82,6 +87,18 @@ struct Report {
     done: String,
     complete: bool,
     warning: Option<String>,
+}
+
+impl Report {
+    /// A line for people, or one JSON object.
+    fn shown(&self, target: &Target, form: Form) -> String {
+        let Self { done, complete, .. } = self;
+        let lines = match form {
+            Form::Json => vec![json!({"process": target.name(), "done": done, "complete": complete}).to_string()],
+            Form::Table | Form::Wide => wrapped(&format!("{}: {done}", target.name()), INDENT, form),
+        };
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
 }
 
 fn stop(pipe_dir: &Path, request: &StopRequest, target: &Target) -> Report {

@@ -6,6 +6,7 @@
 use super::Broken;
 use super::lines::Lines;
 use crate::cli::{help, text};
+use crate::ui::local_time::{has_times, localised};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
@@ -32,6 +33,8 @@ pub(super) struct Session<'a> {
     follows: bool,
     /// Whether to say on standard error what an unknown command was perhaps meant to be.
     helps: bool,
+    /// Whether times are made local for a reader.
+    localises: bool,
     outcome: Outcome,
 }
 
@@ -40,6 +43,8 @@ struct Outcome {
     /// Whether one of the commands was ReMPS's own; the vendor's fail by what they print.
     has_ours: bool,
     has_failed: bool,
+    /// Whether the answers have times that are to be made local.
+    has_times: bool,
     /// How many of the packets to come are the reason of a failure.
     reasons: u32,
     /// Why an answer could not be written.
@@ -65,13 +70,20 @@ impl<'a> Session<'a> {
             deadline: None,
             follows: false,
             helps: false,
-            outcome: Outcome { has_ours: false, has_failed: false, reasons: 0, unwritten: None },
+            localises: false,
+            outcome: Outcome { has_ours: false, has_failed: false, has_times: false, reasons: 0, unwritten: None },
         }
     }
 
     /// The same, which says what an unknown command was perhaps meant to be.
     pub(super) const fn helping(mut self, helps: bool) -> Self {
         self.helps = helps;
+        self
+    }
+
+    /// The same, with the times of answers in the zone of whoever reads them.
+    pub(super) const fn localising(mut self) -> Self {
+        self.localises = true;
         self
     }
 
@@ -128,7 +140,10 @@ impl<'a> Session<'a> {
         if let Some(mut command) = self.lines.next() {
             let parsed = Command::parse(&command, Personality::ALL[0]);
             self.follows = matches!(parsed, Command::Report(Report::Events { follow: true, .. }));
-            self.outcome.has_ours |= matches!(parsed, Command::Report(_));
+            if let Command::Report(report) = &parsed {
+                self.outcome.has_ours = true;
+                self.outcome.has_times |= self.localises && has_times(report);
+            }
             if let Some(hint) = self.helps.then(|| help::hint(&command)).flatten() {
                 // Nobody is left to tell when standard error is closed.
                 let _ = writeln!(streams.err, "{hint}");
@@ -165,7 +180,8 @@ impl<'a> Session<'a> {
                 Err(_) => return Err(Broken::Lost("its answer could not be read")),
             };
             match FromDaemon::decode(&answer[..length]) {
-                Ok(FromDaemon::Output(mut text)) => {
+                Ok(FromDaemon::Output(text)) => {
+                    let mut text = if self.outcome.has_times { localised(text) } else { text };
                     text.push(b'\n');
                     if let Err(error) = self.outcome.write(&text, streams) {
                         // An answer without an end ends when nobody is left to read it.

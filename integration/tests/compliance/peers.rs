@@ -48,7 +48,8 @@ fn ct_07_the_vendors_user_interface_prints_why_a_command_of_ours_fails() {
         lab.start(&[]);
         let lines = "get_client_state 1\nget_default_client_priority\nmetrics x\nget_default_client_priority\n";
         let finished = lab.finish(&mut lab.command_of(theirs, &[]), lines.as_bytes());
-        let want = "Client 1 not found\n0\nmetrics: x is not understood\nUsage: metrics\n0\n";
+        let want =
+            "Client 1 not found\n0\nmetrics: x is not understood\nUsage: metrics [-o table|wide|json] [--utc]\n0\n";
         assert_eq!(
             (finished.code, finished.stdout_text().as_str(), finished.stderr_text().as_str()),
             (Some(0), want, ""),

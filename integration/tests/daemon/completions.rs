@@ -77,9 +77,11 @@ fn bash_completes_every_option_every_command_and_what_follows_it() {
     });
     assert_eq!(sorted(offered(&["-"])), sorted(spellings.collect()));
 
-    assert_eq!(offered(&["get_fau"]), ["get_fault_list"]);
+    assert_eq!(offered(&["get_fault_l"]), ["get_fault_list"]);
     assert_eq!(offered(&["status", "--j"]), ["--json"]);
-    assert_eq!(offered(&["status", ""]), ["--wide", "--json", "--exit-code"]);
+    assert_eq!(offered(&["status", ""]), ["-o", "--utc", "--wide", "--json", "--exit-code"]);
+    assert_eq!(offered(&["status", "-o", ""]), ["table", "wide", "json"]);
+    assert_eq!(offered(&["doctor", "-o", "j"]), ["json"]);
     assert_eq!(offered(&["run", "--name", "x", "--restart", ""]), ["on-fault", "never"]);
     assert_eq!(offered(&["run", "--name", ""]), Vec::<String>::new());
     assert_eq!(offered(&["help", "vau"]), ["vault"]);
@@ -118,6 +120,7 @@ fn fish_completes_commands_values_and_pids() {
     let offered = |line: &str| offered(line).expect("it is there");
     assert_eq!(offered("status --j"), ["--json"]);
     assert_eq!(offered("run --restart "), ["never", "on-fault"]);
+    assert_eq!(offered("status -o "), ["json", "table", "wide"]);
     assert_eq!(offered("get_client_list "), ["11", "12"]);
     assert_eq!(offered("get_client_state "), ["21", "22"]);
     assert_eq!(offered("vault l"), ["list"]);

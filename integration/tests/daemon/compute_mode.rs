@@ -39,7 +39,7 @@ pub(crate) fn wait_mode(stage: &Stage, gpus: &Gpus, mode: u32) {
 /// Until the daemon itself has been told that it has set the mode, and has told others.
 pub(crate) fn wait_managed(stage: &Stage) {
     stage.wait_for("the word of the mode", || {
-        stage.ask("status\n").contains("compute mode DEFAULT, EXCLUSIVE_PROCESS again when")
+        stage.ask("status --wide\n").contains("compute mode DEFAULT, EXCLUSIVE_PROCESS again when")
     });
 }
 
@@ -208,7 +208,7 @@ fn a_mode_that_somebody_else_sets_meanwhile_stays() {
         // A successor does not begin anew with it.
         stage.kill_daemon();
         start(stage, gpus);
-        stage.wait_for("a look", || stage.ask("status\n").contains("compute mode PROHIBITED"));
+        stage.wait_for("a look", || stage.ask("status --wide\n").contains("compute mode PROHIBITED"));
         quits(stage);
         assert_eq!((gpus.mode(0), gpus.sets()), (PROHIBITED, set(&[DEFAULT])));
     });

@@ -1,10 +1,10 @@
 //! What a running daemon tells of itself: commands, journal, followers, metrics and health.
 
-use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::program::Program;
 use integration::lab::stage::{CONTROL, Stage};
 use integration::lab::watch;
+use integration::lab::{LIMIT, Lab};
 use integration::sim::{Sim, error_of};
 use integration::under_test::{for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
@@ -56,8 +56,9 @@ fn the_daemon_tells_what_it_knows_in_text_and_in_json() {
         );
         assert_eq!(stage.ask("get_fault_list\n").lines().count(), 1, "a heading and no fault");
         assert_eq!(stage.refusal_for(0, "get_client_state 1\n"), "Client 1 not found\n");
-        let usage = "status: -x is not understood\nUsage: status [--wide] [--json] [--exit-code]\n";
-        assert_eq!(stage.refusal_for(0, "status -x\n"), usage);
+        let usage = "Usage: status [-o table|wide|json] [--utc] [--wide] [--json] [--exit-code]\n";
+        assert_eq!(stage.refusal_for(0, "status -x\n"), format!("status: -x is not understood\n{usage}"));
+        assert_eq!(stage.refusal_for(0, "status -o yaml\n"), format!("status: -o yaml is not understood\n{usage}"));
         assert!(stage.ask("status --exit-code\n").starts_with("Daemon "), "it is ready");
 
         let metrics = stage.ask("metrics\n");
@@ -66,7 +67,7 @@ fn the_daemon_tells_what_it_knows_in_text_and_in_json() {
             "mps_clients{domain=\"user 0\",uid=\"0\"} 1",
             "mps_ready 1",
             "mps_commands_total{command=\"get_client_state\",result=\"answered\",uid_class=\"root\"} 2",
-            "mps_commands_total{command=\"status\",result=\"not_understood\",uid_class=\"root\"} 1",
+            "mps_commands_total{command=\"status\",result=\"not_understood\",uid_class=\"root\"} 2",
         ] {
             assert!(metrics.lines().any(|line| line == sample), "{sample} in\n{metrics}");
         }
@@ -97,10 +98,11 @@ fn a_fault_is_told_everywhere_and_journal_and_metrics_agree_about_it() {
         let aggressor = sim.start("mps-aggressor", &["oob"], "launched");
         assert!(error_of(&sim.finish(aggressor)).is_some());
         let ask = |line: &str| sim.lab.ask(&format!("{line}\n"));
-        let is_known = || ask("get_fault_list").lines().count() == 2;
+        let is_known = || json_lines(&ask("get_fault_list -o json")).len() == 1;
         watch::wait_for(sim.lab.dir(), sim.lab.log_dir(), LIMIT, "a verdict", is_known);
         let faults = json_lines(&ask("get_fault_list --json"));
         assert_eq!((&faults[0]["number"], faults[0]["victims"].is_array()), (&Value::from(1), true));
+        every_form_of_an_answer(&sim.lab, &faults[0]);
         drop(victim.stdin.take());
         victim.wait().expect("it ends when its input does");
         // Nothing is told of its clients any more when it has gone, which may be known before the victim's own end.
@@ -124,6 +126,79 @@ fn a_fault_is_told_everywhere_and_journal_and_metrics_agree_about_it() {
         assert_eq!(listed.as_object_mut().and_then(|map| map.remove("time")), Some(verdict["time"].clone()));
         assert_eq!(listed, verdict["verdict"], "the list repeats the journal");
     });
+}
+
+/// What the commands of ours print to readers in some time zone and to programs, of a daemon with one fault.
+fn every_form_of_an_answer(lab: &Lab, fault: &Value) {
+    const ZONE: &str = "XYZ-3:30";
+    let time = fault["time"].as_str().expect("a time");
+    let printed = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let finished = lab.finish(lab.command(&words).env("TZ", ZONE), b"");
+        assert!(finished.code == Some(0), "{words:?}: {finished:?}");
+        finished.stdout_text()
+    };
+    let date = |utc: &[&str]| {
+        let mut date = std::process::Command::new("date");
+        let date = date.env("TZ", ZONE).args(utc).args(["-d", time, "+%Y-%m-%d %H:%M:%S"]).output().expect("date");
+        String::from_utf8(date.stdout).expect("text").trim().to_owned()
+    };
+    let (local, utc) = (date(&[]), format!("{}Z", date(&["-u"])));
+    for (command, begin) in [("get_fault_list", "1      "), ("events", "")] {
+        let has =
+            |words: &str, time: &str| printed(words).lines().any(|line| line.starts_with(&format!("{begin}{time}")));
+        let (local, utc) = if begin.is_empty() { (&local[..19], &utc[..19]) } else { (&*local, &*utc) };
+        assert!(has(command, local), "{command}: {local} in {}", printed(command));
+        assert!(has(&format!("{command} --utc"), utc), "{command}: {utc}");
+        assert!(printed(&format!("{command} --utc -o json")).contains(time), "{command}: JSON is in UTC");
+    }
+    let victim = fault["victims"][0].to_string();
+    for command in [
+        "status",
+        "get_fault_list",
+        "get_fault_events 1",
+        &format!("get_client_state {victim}"),
+        "get_channel_list",
+        "events",
+        "vault list",
+        "metrics",
+        "doctor",
+    ] {
+        // Doctor's status says what is wrong with the machine.
+        let printed = |form: &str| match command {
+            "doctor" => lab.run(&["doctor", "-o", form], b"").stdout_text(),
+            command => printed(&format!("{command} -o {form}")),
+        };
+        let table = printed("table");
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        let wide = printed("wide");
+        assert!(command != "events" || wide.lines().all(|line| line.starts_with("20")), "a line an event: {wide}");
+        let json = printed("json");
+        let values = serde_json::Deserializer::from_str(&json).into_iter::<Value>();
+        assert!(values.map(|value| value.expect("JSON")).all(|value| value.is_object()), "{command}: {json}");
+    }
+    let page = printed("explain 1");
+    assert!(page.starts_with(&format!("Fault 1, {local}")), "{local}: {page}");
+    assert!(
+        page.contains(&format!("victim  {victim}")) && page.lines().all(|line| line.chars().count() <= 80),
+        "{page}"
+    );
+    assert!(printed("explain 1 --utc").starts_with(&format!("Fault 1, {}", &utc[..19])));
+    let picture = lab.dir().join("fault.svg");
+    let path = picture.to_str().expect("plain");
+    let json: Value = serde_json::from_str(&printed(&format!("explain 1 -o json --svg {path}"))).expect("JSON");
+    assert_eq!((&json["verdict"], &json["fault"]), (fault, &Value::from(1)));
+    let moments = json["timeline"].as_array().expect("a list");
+    let has =
+        |words: &str| moments.iter().any(|moment| moment["what"].as_str().is_some_and(|what| what.contains(words)));
+    assert!(has("verdict 1: ") && has("gets no client any more") && has("tells of a fault"), "{json:#}");
+    let drawn = std::fs::read_to_string(&picture).expect("it was written");
+    assert_eq!(drawn.matches("<circle ").count(), moments.len(), "{drawn}");
+    let nobody = lab.run(&["explain", "99"], b"");
+    assert_eq!((nobody.code, nobody.stdout_text().as_str()), (Some(1), ""));
+    assert!(nobody.stderr_text().contains("no fault 99"), "{nobody:?}");
+    let refused = lab.run(&["doctor", "-o", "yaml"], b"");
+    assert_eq!((refused.code, refused.stdout_text().as_str()), (Some(2), ""));
 }
 
 #[test]
@@ -255,12 +330,12 @@ fn a_daemon_that_finds_no_server_is_alive_and_not_ready() {
         assert!(get(stage, "/livez").starts_with("HTTP/1.1 200 OK\r\n"));
         let ready = get(stage, "/readyz");
         assert!(ready.starts_with("HTTP/1.1 503 ") && ready.contains("/nonexistent/server"), "{ready}");
-        let status = stage.ask("status\n");
+        let status = stage.ask("status --wide\n");
         let told = "\nDegraded:\n  server: MPS_SERVER_BINARY=/nonexistent/server ";
-        assert!(status.contains("not ready: ") && status.contains(told), "{status}");
+        assert!(status.contains("not ready:") && status.contains(told), "{status}");
         let failed = stage.lab().run(&["status", "--exit-code"], b"");
         assert_eq!((failed.code, failed.stderr_text().as_str()), (Some(1), ""));
-        assert!(failed.stdout_text().contains("not ready: "), "{}", failed.stdout_text());
+        assert!(failed.stdout_text().contains("not ready:"), "{}", failed.stdout_text());
     });
 }
 
@@ -272,7 +347,7 @@ fn a_daemon_whose_metrics_nobody_can_ask_for_serves_and_says_so() {
         stage.config(&format!("[observe]\nlisten = \"unix:{}\"\n", path.display()));
         stage.start(&[]);
         let text = format!("{} is in the way", path.display());
-        let status = stage.ask("status\n");
+        let status = stage.ask("status --wide\n");
         let (_, end) = status.split_once("\nDegraded:\n").expect("something is");
         assert!(end.lines().any(|line| line == format!("  metrics: {text}")), "{status}");
         let status: Value = serde_json::from_str(&stage.ask("status --json\n")).expect("one object");

@@ -26,7 +26,7 @@ fn memory_outlives_its_program_and_the_daemon_and_is_adopted_to_the_bit() {
         start(stage);
         let mut second = Program::with_memory(stage, ROOT);
         second.does("list", "1 orphaned, 2 orphaned, 3 orphaned, done 3");
-        assert_eq!(stage.ask("vault list\n").lines().count(), 4, "a heading and three regions");
+        assert_eq!(stage.ask("vault list --wide\n").lines().count(), 4, "a heading and three regions");
         let metrics = stage.ask("metrics\n");
         assert!(metrics.contains("of=\"dead\"} 6291456"), "{metrics}");
         second.does("adopt weights", "1 intact, 2 intact, 3 intact, done 3");

@@ -83,15 +83,23 @@ command_names! {
     Lspart "lspart" V595 "" "List the static SM partitions.";
     Quit "quit" V535 "[-t SECONDS]" "End all servers and the daemon.";
     // These are ReMPS's own, whichever release is played.
-    Status "status" V535 "[--wide] [--json] [--exit-code]" "Show the daemon, its servers and its clients.";
-    GetFaultList "get_fault_list" V535 "[-n COUNT] [--wide] [--json]" "Show who caused the latest faults.";
-    GetClientState "get_client_state" V535 "PID [--json]" "Show what is known of a client.";
-    GetChannelList "get_channel_list" V535 "[PID] [--wide] [--json]" "Show the contexts and channels of clients.";
-    Events "events" V535 "[--follow] [-n COUNT] [--json]" "Show the latest events, with --follow as they come.";
-    Vault "vault" V535 "list [--wide] [--json]" "Show whose GPU memory is kept.";
-    AtRest "at-rest" V535 "PID|--user UID|--server PID [--wait SECONDS] [--json]"
+    Status "status" V535 "[-o table|wide|json] [--utc] [--wide] [--json] [--exit-code]"
+        "Show the daemon, its servers and its clients.";
+    GetFaultList "get_fault_list" V535 "[-n COUNT] [-o table|wide|json] [--utc] [--wide] [--json]"
+        "Show who caused the latest faults.";
+    GetFaultEvents "get_fault_events" V535 "FAULT [-o table|wide|json] [--utc] [--json]"
+        "Show the events of a fault, from its first sign to who was served again.";
+    GetClientState "get_client_state" V535 "PID [-o table|wide|json] [--utc] [--json]"
+        "Show what is known of a client.";
+    GetChannelList "get_channel_list" V535 "[PID] [-o table|wide|json] [--utc] [--wide] [--json]"
+        "Show the contexts and channels of clients.";
+    Events "events" V535 "[--follow] [-n COUNT] [-o table|wide|json] [--utc] [--json]"
+        "Show the latest events, with --follow as they come.";
+    Vault "vault" V535 "list [-o table|wide|json] [--utc] [--wide] [--json]"
+        "Show whose GPU memory is kept.";
+    AtRest "at-rest" V535 "PID|--user UID|--server PID [--wait SECONDS] [-o table|wide|json] [--utc] [--json]"
         "Say whether work can still write to GPU memory, and by what proof not.";
-    Metrics "metrics" V535 "" "Print the metrics for Prometheus.";
+    Metrics "metrics" V535 "[-o table|wide|json] [--utc]" "Print the metrics for Prometheus.";
     // The questions of release 615's third interface.
     Server "server" V535 "list [NAME] [--format FORMAT] | get NAME FIELD" "Show the servers by their names.";
     Client "client" V535 "list [--server NAME] [--all] [--format FORMAT] | get PID FIELD"
@@ -317,6 +325,7 @@ impl Command {
             CommandName::Quit => Self::Quit { timeout_s: if word() == b"-t" { seconds(word()) } else { None } },
             CommandName::Status
             | CommandName::GetFaultList
+            | CommandName::GetFaultEvents
             | CommandName::GetClientState
             | CommandName::GetChannelList
             | CommandName::Events

@@ -5,6 +5,7 @@
 //! taken for something else.
 
 use super::command::CommandName;
+use super::form::{Asked, Output};
 use super::module::Query;
 use super::number::strtol;
 use super::rest::RestQuery;
@@ -12,60 +13,62 @@ use super::rest::RestQuery;
 /// One of ReMPS's own commands with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// `get_fault_list [-n COUNT] [--wide] [--json]`
+    /// `get_fault_list [-n COUNT]`
     Faults {
         /// The newest so many; `None` for all that are remembered.
         count: Option<u32>,
-        /// All columns, and nothing of them cut.
-        wide: bool,
-        /// One JSON object a line in place of a table.
-        json: bool,
+        /// As JSON it is one object a line.
+        output: Output,
     },
-    /// `get_client_state PID [--json]`
+    /// `get_fault_events FAULT`
+    FaultEvents {
+        /// The number of one of its verdicts.
+        fault: u32,
+        /// As JSON it is the lines of the journal.
+        output: Output,
+    },
+    /// `get_client_state PID`
     Client {
         /// The client's process.
         pid: u32,
-        /// A JSON object in place of text.
-        json: bool,
+        /// As JSON it is one object.
+        output: Output,
     },
-    /// `get_channel_list [PID] [--wide] [--json]`
+    /// `get_channel_list [PID]`
     Channels {
         /// One client's process; `None` for all clients.
         pid: Option<u32>,
-        /// Nothing of a column is cut.
-        wide: bool,
-        /// One JSON object a line in place of a table.
-        json: bool,
+        /// As JSON it is one object a line.
+        output: Output,
     },
-    /// `events [--follow] [-n COUNT] [--json]`
+    /// `events [--follow] [-n COUNT]`
     Events {
         /// The newest so many; `None` for all that are remembered, or with `follow` for none.
         count: Option<u32>,
         /// Goes on with events as they come.
         follow: bool,
-        /// The lines of the journal in place of text.
-        json: bool,
+        /// As JSON it is the lines of the journal.
+        output: Output,
     },
-    /// `status [--wide] [--json] [--exit-code]`
+    /// `status [--exit-code]`
     Status {
-        /// Nothing of a column is cut.
-        wide: bool,
-        /// One JSON object in place of text.
-        json: bool,
+        /// As JSON it is one object over several lines.
+        output: Output,
         /// Whether it fails when clients can't be served.
         exit_code: bool,
     },
-    /// `vault list [--wide] [--json]`
+    /// `vault list`
     Vault {
-        /// Nothing of a column is cut.
-        wide: bool,
-        /// One JSON object a line in place of a table.
-        json: bool,
+        /// As JSON it is one object a line.
+        output: Output,
     },
-    /// `at-rest PID|--user UID|--server PID [--wait SECONDS] [--json]`
+    /// `at-rest PID|--user UID|--server PID [--wait SECONDS]`
     AtRest(RestQuery),
     /// `metrics`
-    Metrics,
+    Metrics {
+        /// As JSON it is one object a sample and line; `None` for Prometheus' own format.
+        output: Option<Output>,
+    },
     /// A question of the third interface: `server …`, `client …`
     Module(Query),
     /// One of these with arguments that it does not take.
@@ -84,9 +87,8 @@ struct Words {
     pid: Option<u32>,
     count: Option<u32>,
     follow: bool,
-    wide: bool,
-    json: bool,
     exit_code: bool,
+    asked: Asked,
 }
 
 impl Words {
@@ -98,15 +100,10 @@ impl Words {
         let mut read = Self::default();
         let mut words = words;
         while let Some(word) = words.next() {
+            if read.asked.take(word, &mut words)? {
+                continue;
+            }
             let (place, value, shown) = match word {
-                b"--json" => {
-                    read.json = true;
-                    continue;
-                }
-                b"--wide" => {
-                    read.wide = true;
-                    continue;
-                }
                 b"--follow" => {
                     read.follow = true;
                     continue;
@@ -168,21 +165,25 @@ impl Report {
                 other => return Self::Misused { name, word: other.map(readable) },
             }
         }
-        let Words { pid, count, follow, wide, json, exit_code } = match Words::read(words) {
+        let read = Words::read(words).and_then(|read| Ok((read.asked.output()?, read)));
+        let (asked, Words { pid, count, follow, exit_code, asked: Asked { wide, json, .. } }) = match read {
             Ok(read) => read,
             Err(word) => return Self::Misused { name, word },
         };
+        let output = asked.unwrap_or_default();
         match (name, pid, count, follow, exit_code) {
-            (CommandName::GetClientState | CommandName::Events | CommandName::Metrics, ..) if wide => {
-                Self::Misused { name, word: Some("--wide".to_owned()) }
-            }
-            (CommandName::GetFaultList, None, count, false, false) => Self::Faults { count, wide, json },
-            (CommandName::GetClientState, Some(pid), None, false, false) => Self::Client { pid, json },
-            (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, wide, json },
-            (CommandName::Events, None, count, follow, false) => Self::Events { count, follow, json },
-            (CommandName::Status, None, None, false, exit_code) => Self::Status { wide, json, exit_code },
-            (CommandName::Vault, None, None, false, false) => Self::Vault { wide, json },
-            (CommandName::Metrics, None, None, false, false) if !json => Self::Metrics,
+            (
+                CommandName::GetFaultEvents | CommandName::GetClientState | CommandName::Events | CommandName::Metrics,
+                ..,
+            ) if wide => Self::Misused { name, word: Some("--wide".to_owned()) },
+            (CommandName::GetFaultList, None, count, false, false) => Self::Faults { count, output },
+            (CommandName::GetFaultEvents, Some(fault), None, false, false) => Self::FaultEvents { fault, output },
+            (CommandName::GetClientState, Some(pid), None, false, false) => Self::Client { pid, output },
+            (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, output },
+            (CommandName::Events, None, count, follow, false) => Self::Events { count, follow, output },
+            (CommandName::Status, None, None, false, exit_code) => Self::Status { output, exit_code },
+            (CommandName::Vault, None, None, false, false) => Self::Vault { output },
+            (CommandName::Metrics, None, None, false, false) if !json => Self::Metrics { output: asked },
             (name, ..) => Self::Misused { name, word: None },
         }
     }
@@ -192,13 +193,14 @@ impl Report {
     pub const fn name(&self) -> CommandName {
         match self {
             Self::Faults { .. } => CommandName::GetFaultList,
+            Self::FaultEvents { .. } => CommandName::GetFaultEvents,
             Self::Client { .. } => CommandName::GetClientState,
             Self::Channels { .. } => CommandName::GetChannelList,
             Self::Events { .. } => CommandName::Events,
             Self::Status { .. } => CommandName::Status,
             Self::Vault { .. } => CommandName::Vault,
             Self::AtRest(_) => CommandName::AtRest,
-            Self::Metrics => CommandName::Metrics,
+            Self::Metrics { .. } => CommandName::Metrics,
             Self::Module(query) => query.module(),
             Self::Misused { name, .. } => *name,
         }
@@ -221,7 +223,7 @@ pub fn misused(name: CommandName, word: Option<&str>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Command, Personality};
+    use super::super::{Command, Form, Personality};
     use super::*;
 
     fn parse(line: &str) -> Report {
@@ -231,21 +233,62 @@ mod tests {
         report
     }
 
+    const TABLE: Output = Output { form: Form::Table, utc: false };
+    const WIDE: Output = Output { form: Form::Wide, utc: false };
+    const JSON: Output = Output { form: Form::Json, utc: false };
+
     #[test]
     fn options_come_in_any_order() {
-        assert_eq!(parse("get_fault_list"), Report::Faults { count: None, wide: false, json: false });
-        assert_eq!(parse("get_fault_list --json -n 3"), Report::Faults { count: Some(3), wide: false, json: true });
-        assert_eq!(parse("get_fault_list -n3 --wide"), Report::Faults { count: Some(3), wide: true, json: false });
-        assert_eq!(parse("get_client_state 42"), Report::Client { pid: 42, json: false });
-        assert_eq!(parse("vault list"), Report::Vault { wide: false, json: false });
-        assert_eq!(parse("vault list --json"), Report::Vault { wide: false, json: true });
-        assert_eq!(parse("get_channel_list"), Report::Channels { pid: None, wide: false, json: false });
-        assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), wide: false, json: true });
-        assert_eq!(parse("events"), Report::Events { count: None, follow: false, json: false });
-        assert_eq!(parse("events -n 5 --follow"), Report::Events { count: Some(5), follow: true, json: false });
-        assert_eq!(parse("status --json\n\0"), Report::Status { wide: false, json: true, exit_code: false });
-        assert_eq!(parse("status --exit-code"), Report::Status { wide: false, json: false, exit_code: true });
-        assert_eq!(parse("metrics"), Report::Metrics);
+        assert_eq!(parse("get_fault_list"), Report::Faults { count: None, output: TABLE });
+        assert_eq!(parse("get_fault_list --json -n 3"), Report::Faults { count: Some(3), output: JSON });
+        assert_eq!(parse("get_fault_list -n3 --wide"), Report::Faults { count: Some(3), output: WIDE });
+        assert_eq!(parse("get_client_state 42"), Report::Client { pid: 42, output: TABLE });
+        assert_eq!(parse("vault list"), Report::Vault { output: TABLE });
+        assert_eq!(parse("vault list --json"), Report::Vault { output: JSON });
+        assert_eq!(parse("get_channel_list"), Report::Channels { pid: None, output: TABLE });
+        assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), output: JSON });
+        assert_eq!(parse("events"), Report::Events { count: None, follow: false, output: TABLE });
+        assert_eq!(parse("events -n 5 --follow"), Report::Events { count: Some(5), follow: true, output: TABLE });
+        assert_eq!(parse("status --json\n\0"), Report::Status { output: JSON, exit_code: false });
+        assert_eq!(parse("status --exit-code"), Report::Status { output: TABLE, exit_code: true });
+        assert_eq!(parse("metrics"), Report::Metrics { output: None });
+    }
+
+    #[test]
+    fn every_command_takes_the_three_forms_and_utc() {
+        for command in [
+            "status",
+            "get_fault_list",
+            "get_fault_events 1",
+            "get_client_state 1",
+            "get_channel_list",
+            "events",
+            "vault list",
+            "at-rest 1",
+            "metrics",
+        ] {
+            let output = |options: &str| match parse(&format!("{command} {options}")) {
+                Report::Faults { output, .. }
+                | Report::FaultEvents { output, .. }
+                | Report::Client { output, .. }
+                | Report::Channels { output, .. }
+                | Report::Events { output, .. }
+                | Report::Status { output, .. }
+                | Report::Vault { output }
+                | Report::AtRest(RestQuery { output, .. })
+                | Report::Metrics { output: Some(output) } => output,
+                other @ (Report::Metrics { .. } | Report::Module(_) | Report::Misused { .. }) => {
+                    panic!("{command} {options}: {other:?}")
+                }
+            };
+            assert_eq!(output("-o table"), TABLE);
+            assert_eq!(output("-o wide"), WIDE);
+            assert_eq!(output("-ojson"), JSON);
+            assert_eq!(output("--utc"), Output { utc: true, ..TABLE });
+            assert_eq!(output("--utc -o wide"), Output { utc: true, ..WIDE });
+        }
+        assert_eq!(parse("status -o json --json"), parse("status --json"));
+        assert_eq!(parse("status --wide --json"), parse("status --json"));
     }
 
     #[test]
@@ -256,6 +299,8 @@ mod tests {
             "get_fault_list -n 1 -n 2",
             "get_fault_list -n x",
             "get_fault_list 7",
+            "get_fault_events",
+            "get_fault_events 1 2",
             "get_client_state",
             "get_client_state abc",
             "get_client_state -5",
@@ -273,12 +318,22 @@ mod tests {
             "vault --json",
             "vault lists",
             "vault list 7",
+            "status -o",
+            "status -o yaml",
+            "status -o json -o json",
+            "status -o table --json",
+            "status -o json --wide",
+            "status -oJSON",
+            "server list -o json",
         ] {
             let Report::Misused { name, .. } = parse(line) else { panic!("{line} was understood") };
             assert_eq!(usage(name).split(' ').nth(1), line.split(' ').next(), "{line}");
         }
-        assert_eq!(usage(CommandName::GetClientState), "Usage: get_client_state PID [--json]");
-        assert_eq!(usage(CommandName::Metrics), "Usage: metrics");
+        assert_eq!(
+            usage(CommandName::GetClientState),
+            "Usage: get_client_state PID [-o table|wide|json] [--utc] [--json]"
+        );
+        assert_eq!(usage(CommandName::Metrics), "Usage: metrics [-o table|wide|json] [--utc]");
     }
 
     #[test]
@@ -294,8 +349,11 @@ mod tests {
         assert_eq!(named("vault lists").as_deref(), Some("lists"));
         assert_eq!(named("get_fault_list -n"), None);
         assert_eq!(named("events 7"), None);
-        assert_eq!(misused(CommandName::Metrics, Some("x")), ["metrics: x is not understood", "Usage: metrics"]);
-        assert_eq!(misused(CommandName::Metrics, None), ["Usage: metrics"]);
+        assert_eq!(named("status -o yaml").as_deref(), Some("-o yaml"));
+        assert_eq!(named("status -oyaml").as_deref(), Some("-o yaml"));
+        const USAGE: &str = "Usage: metrics [-o table|wide|json] [--utc]";
+        assert_eq!(misused(CommandName::Metrics, Some("x")), ["metrics: x is not understood", USAGE]);
+        assert_eq!(misused(CommandName::Metrics, None), [USAGE]);
         let long = format!("status {}\x1b", "x".repeat(1000));
         assert_eq!(named(&long).map(|word| word.chars().count()), Some(41));
         assert_eq!(named("status a\x1bb").as_deref(), Some("a\u{fffd}b"));

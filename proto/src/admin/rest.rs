@@ -1,5 +1,6 @@
 //! The grammar of `at-rest`: whether work can still write to GPU memory.
 
+use super::form::{Asked, Output};
 use super::report::{number, readable};
 
 /// Whose work is asked about.
@@ -13,15 +14,15 @@ pub enum Whose {
     Server(u32),
 }
 
-/// `at-rest PID|--user UID|--server PID [--wait SECONDS] [--json]`
+/// `at-rest PID|--user UID|--server PID [--wait SECONDS]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RestQuery {
     /// Whose work.
     pub whose: Whose,
     /// How long the answer may take while the work is not at rest; `None` is answered at once.
     pub wait_s: Option<u32>,
-    /// A JSON object in place of text.
-    pub json: bool,
+    /// As JSON it is one object.
+    pub output: Output,
 }
 
 impl RestQuery {
@@ -30,14 +31,13 @@ impl RestQuery {
     /// # Errors
     /// The first word that is not understood or comes once more than it may; `None` where one is missing.
     pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Option<String>> {
-        let (mut whose, mut wait_s, mut json) = (None, None, false);
+        let (mut whose, mut wait_s, mut asked) = (None, None, Asked::default());
         while let Some(word) = words.next() {
+            if word != b"--wide" && asked.take(word, &mut words)? {
+                continue;
+            }
             let wrong = |word: &[u8]| Some(readable(word));
             let twice = match word {
-                b"--json" => {
-                    json = true;
-                    false
-                }
                 b"--wait" => {
                     let value = words.next().ok_or(None)?;
                     wait_s.replace(number(value).ok_or_else(|| wrong(value))?).is_some()
@@ -58,12 +58,14 @@ impl RestQuery {
                 return Err(wrong(word));
             }
         }
-        Ok(Self { whose: whose.ok_or(None)?, wait_s, json })
+        let output = asked.output()?.unwrap_or_default();
+        Ok(Self { whose: whose.ok_or(None)?, wait_s, output })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::form::Form;
     use super::*;
 
     fn parse(line: &str) -> Result<RestQuery, Option<String>> {
@@ -72,13 +74,15 @@ mod tests {
 
     #[test]
     fn a_process_a_user_or_a_server_is_named() {
-        let plain = |whose| Ok(RestQuery { whose, wait_s: None, json: false });
+        let plain = |whose| Ok(RestQuery { whose, wait_s: None, output: Output::default() });
         assert_eq!(parse("42"), plain(Whose::Process(42)));
         assert_eq!(parse("--user 0"), plain(Whose::User(0)));
         assert_eq!(parse("--server 7"), plain(Whose::Server(7)));
-        let patient = RestQuery { whose: Whose::Process(42), wait_s: Some(5), json: true };
+        let output = Output { form: Form::Json, utc: false };
+        let patient = RestQuery { whose: Whose::Process(42), wait_s: Some(5), output };
         assert_eq!(parse("--json --wait 5 42"), Ok(patient));
         assert_eq!(parse("42 --wait 5 --json"), Ok(patient));
+        assert_eq!(parse("42 -o json --wait 5"), Ok(patient));
     }
 
     #[test]
@@ -97,6 +101,8 @@ mod tests {
             ("42 --wait 0", Some("0")),
             ("42 --wait 1 --wait 2", Some("--wait")),
             ("42 --forever", Some("--forever")),
+            ("42 --wide", Some("--wide")),
+            ("42 -o xml", Some("-o xml")),
             ("99999999999", Some("99999999999")),
         ] {
             assert_eq!(parse(line), Err(word.map(str::to_owned)), "{line}");

@@ -5,6 +5,7 @@ use crate::doctor::gather::parse_gpus;
 use crate::doctor::machine::Gpu;
 use crate::doctor::report::{json, table};
 use crate::doctor::{Finding, Severity, examine};
+use remps_proto::admin::Form;
 
 const PAGE: &str = include_str!("../../../../man/nvidia-cuda-mps-control-doctor.1");
 
@@ -25,13 +26,18 @@ fn findings() -> Vec<Finding> {
 
 #[test]
 fn the_table_is_aligned_wrapped_and_summed_up() {
-    let text = table(&findings());
+    let text = table(&findings(), Form::Table);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "ok      driver     580.159.04");
     assert_eq!(lines[1], "PROBLEM uvm-tools  missing?[2J here", "a file's name can't write on the terminal");
     assert_eq!(lines[2], "                   costs: a lot");
     assert_eq!(lines[3], "                   do:    make it");
-    assert!(lines.iter().all(|line| line.len() <= 110), "{text}");
+    assert!(lines.iter().all(|line| line.len() <= 80), "{text}");
+    assert!(table(&findings(), Form::Wide).lines().any(|line| line.len() > 200), "nothing is wrapped");
+    let what = "/folder".repeat(30);
+    let long = Finding { id: "paths", severity: Severity::Note, what, costs: String::new(), advice: String::new() };
+    let text_of_long = table(&[long], Form::Table);
+    assert!(text_of_long.lines().all(|line| line.len() <= 80), "{text_of_long}");
     assert!(lines[5].starts_with("                   word"), "{text}");
     assert_eq!(lines.last(), Some(&"1 problem, 0 warnings, 1 note, 1 ok"));
 }

@@ -8,6 +8,7 @@
 
 use super::recent::Remembered;
 use crate::report::Viewer;
+use remps_proto::admin::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
@@ -28,7 +29,7 @@ const MOST_FOLLOWERS_PER_USER: usize = 4;
 #[derive(Debug)]
 struct Follower {
     viewer: Viewer,
-    json: bool,
+    output: Output,
     queued: Arc<AtomicUsize>,
     /// recorder --lines--> session
     lines_tx: mpsc::UnboundedSender<String>,
@@ -60,7 +61,7 @@ pub(crate) struct Followers {
 
 impl Followers {
     /// One more follower; `None` when there are too many.
-    pub(crate) fn add(&mut self, viewer: Viewer, json: bool) -> Option<Following> {
+    pub(crate) fn add(&mut self, viewer: Viewer, output: Output) -> Option<Following> {
         self.followers.retain(|follower| !follower.lines_tx.is_closed());
         let of_user = self.followers.iter().filter(|follower| follower.viewer.uid == viewer.uid).count();
         if self.followers.len() >= MOST_FOLLOWERS || (!viewer.privileged && of_user >= MOST_FOLLOWERS_PER_USER) {
@@ -69,22 +70,22 @@ impl Followers {
         // recorder --lines--> session. Bounded by the bytes that are counted beside it.
         let (lines_tx, lines_rx) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
-        self.followers.push(Follower { viewer, json, queued: queued.clone(), lines_tx });
+        self.followers.push(Follower { viewer, output, queued: queued.clone(), lines_tx });
         Some(Following { queued, lines_rx })
     }
 
     /// Gives an event to all whom it concerns, and cuts off those whose queue is full.
     pub(crate) fn tell(&mut self, event: &Remembered) {
         self.followers.retain(|follower| {
-            let Some(line) = event.shown(follower.viewer, follower.json) else {
+            let Some(lines) = event.shown(follower.viewer, follower.output) else {
                 return !follower.lines_tx.is_closed();
             };
-            let length = line.len();
+            let length = lines.iter().map(String::len).sum::<usize>();
             if follower.queued.load(Ordering::Relaxed) + length > MOST_QUEUED {
                 return false;
             }
             follower.queued.fetch_add(length, Ordering::Relaxed);
-            follower.lines_tx.send(line).is_ok()
+            lines.into_iter().all(|line| follower.lines_tx.send(line).is_ok())
         });
     }
 

@@ -5,8 +5,11 @@
 
 use super::Stamp;
 use crate::core::JournalEvent;
+use crate::report::text::wrapped;
 use crate::report::{Viewer, event_line};
+use remps_proto::admin::{Form, Output};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Events that are remembered at most.
 const MOST_EVENTS: usize = 1000;
@@ -33,34 +36,45 @@ impl Remembered {
     }
 
     /// The memory that it takes, about: what an event has on the heap is in its line too, with its names.
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let own = if self.event.is_some() { self.line.len() + size_of::<(Stamp, JournalEvent)>() } else { 0 };
         size_of::<Self>() + self.line.len() + own
     }
 
-    /// What `viewer` may see of it, as the journal's line or as text; `None` when it does not concern him.
-    pub(crate) fn shown(&self, viewer: Viewer, json: bool) -> Option<String> {
+    /// The journal's line of it.
+    pub(crate) fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// What `viewer` may see of it, as the journal's line or as lines of text; `None` when it does not concern him.
+    pub(crate) fn shown(&self, viewer: Viewer, output: Output) -> Option<Vec<String>> {
+        /// Blanks before what goes on of an event.
+        const INDENT: usize = 4;
         let line = if viewer.privileged {
             self.line.clone()
         } else {
             let (stamp, event) = &**self.event.as_ref()?;
             stamp.line(&event.seen_by(viewer.uid)?)
         };
+        if output.form == Form::Json {
+            return Some(vec![line]);
+        }
         // What is no JSON has been left out when it was read.
-        Some(if json { line } else { event_line(&serde_json::from_str(&line).unwrap_or_default()) })
+        let text = event_line(&serde_json::from_str(&line).unwrap_or_default(), output.utc);
+        Some(wrapped(&text, INDENT, output.form))
     }
 }
 
 /// The newest events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    events: VecDeque<Remembered>,
+    events: VecDeque<Arc<Remembered>>,
     bytes: usize,
 }
 
 impl Recent {
     /// Remembers an event and forgets the oldest ones beyond the bounds.
-    pub(crate) fn push(&mut self, event: Remembered) {
+    pub(crate) fn push(&mut self, event: Arc<Remembered>) {
         self.bytes += event.bytes();
         self.events.push_back(event);
         while self.events.len() > MOST_EVENTS || self.bytes > MOST_BYTES {
@@ -70,11 +84,11 @@ impl Recent {
     }
 
     /// The newest `count` of those that `viewer` may see, oldest first.
-    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, json: bool) -> Vec<String> {
+    pub(crate) fn list(&self, viewer: Viewer, count: Option<u32>, output: Output) -> Vec<String> {
         let count = count.map_or(MOST_EVENTS, |count| usize::try_from(count).unwrap_or(MOST_EVENTS));
-        let shown = self.events.iter().rev().filter_map(|event| event.shown(viewer, json));
-        let mut newest: Vec<String> = shown.take(count).collect();
+        let shown = self.events.iter().rev().filter_map(|event| event.shown(viewer, output));
+        let mut newest: Vec<Vec<String>> = shown.take(count).collect();
         newest.reverse();
-        newest
+        newest.concat()
     }
 }

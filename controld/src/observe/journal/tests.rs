@@ -5,11 +5,15 @@ use super::recent::{Recent, Remembered};
 use super::*;
 use crate::core::JournalEvent;
 use crate::report::Viewer;
+use remps_proto::admin::{Form, Output};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+const WIDE: Output = Output { form: Form::Wide, utc: false };
+const JSON: Output = Output { form: Form::Json, utc: false };
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
 const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
 const CAP: u64 = 4096;
@@ -178,10 +182,10 @@ fn a_line_that_would_be_too_long_is_cut_and_whole() {
     );
 }
 
-fn remembered(number: u64, event: JournalEvent) -> Remembered {
+fn remembered(number: u64, event: JournalEvent) -> Arc<Remembered> {
     let stamp = Stamp { seq: number, time: timestamp(moment()) };
     let line = stamp.line(&event);
-    Remembered::own(stamp, event, line)
+    Arc::new(Remembered::own(stamp, event, line))
 }
 
 fn of_user(uid: u32) -> JournalEvent {
@@ -191,15 +195,15 @@ fn of_user(uid: u32) -> JournalEvent {
 #[test]
 fn what_is_remembered_is_bounded_and_shown_to_those_whom_it_concerns() {
     let mut recent = Recent::default();
-    recent.push(Remembered::earlier("{\"seq\":1,\"time\":\"t\",\"event\":\"daemon-ended\"}".to_owned()));
-    assert_eq!(recent.list(OWNER, None, false), ["t daemon-ended"]);
-    assert!(recent.list(SOMEBODY, None, false).is_empty());
+    recent.push(Arc::new(Remembered::earlier("{\"seq\":1,\"time\":\"t\",\"event\":\"daemon-ended\"}".to_owned())));
+    assert_eq!(recent.list(OWNER, None, WIDE), ["t daemon-ended"]);
+    assert!(recent.list(SOMEBODY, None, WIDE).is_empty());
     for number in 2..2000 {
         recent.push(remembered(number, of_user(1000 + u32::from(number % 2 == 0))));
     }
-    let all = recent.list(OWNER, None, true);
+    let all = recent.list(OWNER, None, JSON);
     assert!(all.iter().map(String::len).sum::<usize>() <= 192 << 10 && all.len() > 100, "{}", all.len());
-    let mine = recent.list(SOMEBODY, Some(3), true);
+    let mine = recent.list(SOMEBODY, Some(3), JSON);
     let numbers: Vec<Value> =
         mine.iter().map(|line| serde_json::from_str::<Value>(line).unwrap()["seq"].clone()).collect();
     assert_eq!(numbers, [1995, 1997, 1999]);
@@ -208,8 +212,8 @@ fn what_is_remembered_is_bounded_and_shown_to_those_whom_it_concerns() {
 #[tokio::test]
 async fn a_follower_that_does_not_read_is_cut_off_and_the_others_go_on() {
     let mut followers = Followers::default();
-    let mut stuck = followers.add(OWNER, true).expect("room");
-    let mut reader = followers.add(SOMEBODY, true).expect("room");
+    let mut stuck = followers.add(OWNER, JSON).expect("room");
+    let mut reader = followers.add(SOMEBODY, JSON).expect("room");
     for number in 1..=400 {
         followers.tell(&remembered(number, of_user(1000)));
         assert!(reader.next().await.is_some());
@@ -225,13 +229,13 @@ async fn a_follower_that_does_not_read_is_cut_off_and_the_others_go_on() {
 #[tokio::test]
 async fn a_user_sees_his_own_events_and_may_not_take_every_place() {
     let mut followers = Followers::default();
-    let mut mine: Vec<_> = std::iter::from_fn(|| followers.add(SOMEBODY, false)).collect();
+    let mut mine: Vec<_> = std::iter::from_fn(|| followers.add(SOMEBODY, WIDE)).collect();
     assert_eq!(mine.len(), 4);
-    let owners: Vec<_> = std::iter::from_fn(|| followers.add(OWNER, false)).collect();
+    let owners: Vec<_> = std::iter::from_fn(|| followers.add(OWNER, WIDE)).collect();
     assert_eq!(owners.len(), 28);
     drop(owners);
     followers.tell(&remembered(1, of_user(1001)));
     followers.tell(&remembered(2, JournalEvent::DaemonEnded { status: 3 }));
     assert_eq!(mine[0].next().await.as_deref(), Some("2026-11-20T16:23:03.123456Z daemon-ended status=3"));
-    assert!(followers.add(OWNER, false).is_some(), "the place of one that has gone is free again");
+    assert!(followers.add(OWNER, WIDE).is_some(), "the place of one that has gone is free again");
 }

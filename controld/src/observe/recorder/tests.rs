@@ -4,7 +4,10 @@ mod memory;
 
 use super::*;
 use crate::core::picture::DaemonFacts;
+use remps_proto::admin::{Form, Output};
 
+const WIDE: Output = Output { form: Form::Wide, utc: false };
+const JSON: Output = Output { form: Form::Json, utc: false };
 const OWNER: Viewer = Viewer { uid: 0, privileged: true };
 const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
 
@@ -50,14 +53,14 @@ fn events_and_faults_of_an_earlier_daemon_are_still_known() {
     std::fs::write(&path, before + verdict).unwrap();
 
     let mut second = Recorder::new(Some((folder.path(), u64::MAX)), false);
-    let faults = answer(&second, OWNER, Report::Faults { count: None, wide: false, json: false });
+    let faults = answer(&second, OWNER, Report::Faults { count: None, output: Output::default() });
     assert!(faults.len() == 2 && faults[1].starts_with("7 ") && faults[1].contains("trap"), "{faults:?}");
-    let events = answer(&second, OWNER, Report::Events { count: None, follow: false, json: true });
+    let events = answer(&second, OWNER, Report::Events { count: None, follow: false, output: JSON });
     assert_eq!(events.len(), 2);
     let _ = second.record(&JournalEvent::DaemonEnded { status: 0 }, SystemTime::now());
-    let newest = answer(&second, OWNER, Report::Events { count: Some(1), follow: false, json: true });
+    let newest = answer(&second, OWNER, Report::Events { count: Some(1), follow: false, output: JSON });
     assert!(newest[0].starts_with("{\"seq\":3,"), "{newest:?}");
-    let others = answer(&second, SOMEBODY, Report::Events { count: None, follow: false, json: true });
+    let others = answer(&second, SOMEBODY, Report::Events { count: None, follow: false, output: JSON });
     assert_eq!(others, newest, "somebody else sees what this daemon can say that he may see");
 }
 
@@ -99,8 +102,8 @@ fn a_flood_of_one_users_clients_pushes_nothing_out_and_every_event_is_counted() 
 fn without_a_journal_everything_else_works() {
     let mut recorder = Recorder::new(None, false);
     assert_eq!(recorder.record(&JournalEvent::DaemonEnded { status: 0 }, SystemTime::now()), None);
-    assert_eq!(answer(&recorder, OWNER, Report::Events { count: None, follow: false, json: false }).len(), 1);
-    let metrics = answer(&recorder, OWNER, Report::Metrics).join("\n");
+    assert_eq!(answer(&recorder, OWNER, Report::Events { count: None, follow: false, output: WIDE }).len(), 1);
+    let metrics = answer(&recorder, OWNER, Report::Metrics { output: None }).join("\n");
     assert!(metrics.contains("mps_journal_lost_total 0") && metrics.contains("event=\"daemon-ended\"} 1"));
 }
 
@@ -108,12 +111,12 @@ fn without_a_journal_everything_else_works() {
 fn the_metrics_of_everybody_are_for_the_owner() {
     let recorder = Recorder::new(None, false);
     let refused = |report| recorder.answer(&report, SOMEBODY, empty(), Extras::default()).unwrap_err();
-    assert_eq!(refused(Report::Metrics), ["Insufficient privileges for UID 1000"]);
-    assert_eq!(refused(Report::Client { pid: 7, json: true }), ["Client 7 not found"]);
-    assert_eq!(refused(Report::Channels { pid: Some(7), wide: false, json: false }), ["Client 7 not found"]);
+    assert_eq!(refused(Report::Metrics { output: None }), ["Insufficient privileges for UID 1000"]);
+    assert_eq!(refused(Report::Client { pid: 7, output: JSON }), ["Client 7 not found"]);
+    assert_eq!(refused(Report::Channels { pid: Some(7), output: Output::default() }), ["Client 7 not found"]);
     let misused = Report::Misused { name: CommandName::Metrics, word: Some("x".to_owned()) };
-    assert_eq!(refused(misused), ["metrics: x is not understood", "Usage: metrics"]);
-    assert!(recorder.answer(&Report::Metrics, OWNER, empty(), Extras::default()).is_ok());
+    assert_eq!(refused(misused), ["metrics: x is not understood", "Usage: metrics [-o table|wide|json] [--utc]"]);
+    assert!(recorder.answer(&Report::Metrics { output: None }, OWNER, empty(), Extras::default()).is_ok());
 }
 
 #[test]
@@ -145,11 +148,11 @@ async fn a_follower_gets_what_it_asked_for_and_then_what_comes() {
     for status in 0..3 {
         let _ = recorder.record(&JournalEvent::DaemonEnded { status }, SystemTime::now());
     }
-    let mut followed = recorder.follow(SOMEBODY, Some(1), true);
+    let mut followed = recorder.follow(SOMEBODY, Some(1), JSON);
     assert!(followed.lines.len() == 1 && followed.lines[0].contains("\"status\":2"), "{:?}", followed.lines);
     let _ = recorder.record(&JournalEvent::DaemonEnded { status: 9 }, SystemTime::now());
     let next = followed.following.as_mut().expect("room").next().await.expect("a line");
     assert!(next.contains("\"seq\":4") && next.contains("\"status\":9"), "{next}");
-    let from_now_on = recorder.follow(SOMEBODY, None, true);
+    let from_now_on = recorder.follow(SOMEBODY, None, JSON);
     assert!(from_now_on.lines.is_empty() && from_now_on.following.is_some());
 }

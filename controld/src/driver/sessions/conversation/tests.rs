@@ -7,6 +7,7 @@ use crate::observe::journal::followers::Followers;
 use crate::observe::journal::recent::Remembered;
 use crate::observe::journal::{Stamp, timestamp};
 use crate::report::Viewer;
+use remps_proto::admin::{Form, Output};
 use std::time::SystemTime;
 use tokio::task::JoinHandle;
 
@@ -33,7 +34,7 @@ impl CommandLine {
         });
         let mut line = Self { socket, answers_tx, events_rx, followers: Followers::default(), session };
         line.command(b"events --follow\0").await;
-        let following = line.followers.add(OWNER, true).expect("room");
+        let following = line.followers.add(OWNER, Output { form: Form::Json, utc: false }).expect("room");
         line.answers_tx.send(ToSession::Follow(vec!["before".to_owned()], following)).unwrap();
         assert_eq!(line.output().await, "before");
         line

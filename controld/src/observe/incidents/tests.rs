@@ -1,0 +1,104 @@
+//! Which events belong to a fault, how long, and how many.
+
+use super::*;
+use remps_proto::admin::Form;
+use serde_json::json;
+
+const OWNER: Viewer = Viewer { uid: 0, privileged: true };
+const JSON: Output = Output { form: Form::Json, utc: false };
+
+/// Events as the journal has them, a second apart.
+#[derive(Default)]
+struct Told {
+    incidents: Incidents,
+    seconds: u64,
+}
+
+impl Told {
+    fn event(&mut self, event: Value) {
+        let mut event = event;
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + self.seconds);
+        event["time"] = Value::String(humantime::format_rfc3339_micros(time).to_string());
+        self.seconds += 1;
+        self.incidents.push(&Arc::new(Remembered::earlier(event.to_string())));
+    }
+
+    fn fault(&mut self, incident: u64, number: u64, server: u64) {
+        let domain = format!("user {server}");
+        self.event(json!({"event": "fault-sign", "incident": incident, "server": server, "domain": domain}));
+        self.event(json!({"event": "verdict", "verdict": {"number": number, "incident": incident, "server": server,
+            "domain": domain, "culprit": {"pid": 42}, "victims": [43]}}));
+    }
+
+    fn admission(&mut self, pid: u64, server: u64) {
+        self.event(json!({"event": "client-admitted", "process": {"pid": pid}, "server": server}));
+    }
+
+    fn words(&self, fault: u32) -> Option<Vec<String>> {
+        let lines = self.incidents.list(OWNER, fault, JSON)?;
+        let word = |line: &String| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned();
+        Some(lines.iter().map(word).collect())
+    }
+}
+
+#[test]
+fn a_fault_has_its_own_events_and_those_of_whom_it_concerns() {
+    let mut told = Told::default();
+    told.admission(42, 7);
+    told.fault(1, 5, 7);
+    for event in [
+        json!({"event": "culprit-sanctioned", "verdict": 5, "process": {"pid": 42}}),
+        json!({"event": "culprit-sanctioned", "verdict": 6, "process": {"pid": 42}}),
+        json!({"event": "server-started", "server": 8, "domain": "user 7"}),
+        json!({"event": "server-started", "server": 9, "domain": "user 1"}),
+        json!({"event": "server-swapped", "incident": 1, "from": 7, "to": 8}),
+        json!({"event": "client-ended", "process": {"pid": 43}, "incident": 1}),
+        json!({"event": "client-ended", "process": {"pid": 99}, "incident": null}),
+        json!({"event": "server-exited", "server": 7}),
+        json!({"event": "server-exited", "server": 9}),
+    ] {
+        told.event(event);
+    }
+    told.admission(42, 8);
+    told.admission(77, 7);
+    let own = ["fault-sign", "verdict", "culprit-sanctioned", "server-started", "server-swapped", "client-ended"];
+    assert_eq!(told.words(5).unwrap(), [&own[..], &["server-exited", "client-admitted"]].concat());
+    assert_eq!(told.words(6), None);
+    let stranger = Viewer { uid: 7, privileged: false };
+    assert_eq!(told.incidents.list(stranger, 5, JSON), None, "an earlier daemon's are the owner's");
+}
+
+#[test]
+fn newcomers_and_time_are_bounded_and_another_daemon_has_incidents_of_its_own() {
+    let mut told = Told::default();
+    told.fault(1, 1, 7);
+    told.event(json!({"event": "server-swapped", "incident": 1, "from": 7, "to": 8}));
+    for pid in 100..1000 {
+        told.admission(pid, 8);
+    }
+    let admitted =
+        |told: &Told, fault| told.words(fault).unwrap().iter().filter(|word| *word == "client-admitted").count();
+    assert_eq!(admitted(&told, 1), 4);
+    told.event(json!({"event": "server-exited", "server": 7}));
+    assert!(!told.words(1).unwrap().contains(&"server-exited".to_owned()), "that was much later");
+    told.fault(2, 2, 9);
+    told.event(json!({"event": "daemon-started"}));
+    told.fault(2, 1, 9);
+    told.event(json!({"event": "client-ended", "process": {"pid": 43}, "incident": 2}));
+    assert_eq!(told.words(1).unwrap(), ["fault-sign", "verdict", "client-ended"], "the newest with that number");
+    assert_eq!(told.words(2).unwrap(), ["fault-sign", "verdict"]);
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut told = Told::default();
+    for fault in 1..1000 {
+        told.fault(fault, fault, 7);
+        for _ in 0..100 {
+            told.event(json!({"event": "client-ended", "incident": fault, "text": "x".repeat(100)}));
+        }
+    }
+    assert!(told.incidents.bytes <= MOST_BYTES && told.incidents.incidents.len() > 3);
+    assert_eq!(told.words(999).unwrap().len(), MOST_EVENTS);
+    assert_eq!(told.words(1), None);
+}
