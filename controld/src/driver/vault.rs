@@ -119,6 +119,11 @@ impl Keeper {
             Ask::Fate { pid } => reply.answer(vec![(self.fate_of_ended(turn, caller, pid), None)]),
             Ask::Watch { server, state, wait_ms } => self.asks_for_news(turn, client, (server, state), wait_ms, reply),
             Ask::Subscribe { server } => self.subscribe(caller.process, server, line, reply),
+            // No spare copy has a place here, as the capabilities say.
+            Ask::Spare { .. } => reply.done(Err(Failure::NO_SPARE_SERVER)),
+            Ask::SpareStands { .. } | Ask::SpareLives { .. } | Ask::SpareGone { .. } => {
+                reply.done(Err(Failure::NOT_FOUND));
+            }
             // The session answers the first itself, and the others are not the vault's.
             Ask::Hello { .. } | Ask::Follow { .. } | Ask::Renewed => reply.done(Err(Failure::NOT_GREETED)),
         }
