@@ -18,6 +18,7 @@ mod quarantine;
 mod rules;
 mod scene;
 mod silence;
+mod spares;
 mod suspicion;
 mod whereabouts;
 mod world;

@@ -2,7 +2,7 @@
 
 use super::table::{NOTHING, harmless, or_nothing, span};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientFacts, Snapshot};
+use crate::core::picture::{ClientFacts, Snapshot, SpareFacts};
 use crate::core::{End, Gpu, Pid};
 
 /// The answer for a process that is no client, or none that the asker may see.
@@ -35,7 +35,7 @@ pub(crate) fn client_state(
 
 type Row = (&'static str, fn(&ClientFacts) -> String);
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     ("pid", |client| client.process.pid.to_string()),
     ("start time", |client| client.process.start_time.to_string()),
     ("uid", |client| client.uid.to_string()),
@@ -48,6 +48,7 @@ const ROWS: [Row; 17] = [
         let names = |gpus: &Vec<Gpu>| gpus.iter().map(Gpu::to_string).collect::<Vec<_>>().join(" ");
         or_nothing(client.gpus.as_ref().map(names).filter(|names| !names.is_empty()))
     }),
+    ("spare", |client| or_nothing(client.spare.as_ref().map(spare))),
     ("waited", |client| or_nothing(client.waited.map(span))),
     ("command", |client| harmless(&client.identity.command)),
     ("cgroup", |client| harmless(&client.identity.cgroup)),
@@ -60,6 +61,13 @@ const ROWS: [Row; 17] = [
         if numbers.is_empty() { NOTHING.to_owned() } else { format!("fault {}", numbers.join(", ")) }
     }),
 ];
+
+/// How far the second copy of the driver is, in words.
+fn spare(spare: &SpareFacts) -> String {
+    let server = spare.server.map(|pid| format!(" on server {pid}")).unwrap_or_default();
+    let behind = if spare.behind > 0 { format!(", {} behind", spare.behind) } else { String::new() };
+    format!("{}{server}{behind}", spare.word())
+}
 
 /// How a process ended, in words.
 fn end(end: End) -> String {

@@ -41,8 +41,11 @@
 //! Spare asks for that server; it is answered when it serves, or with [`Failure::NOT_YET`] when the time is over, or at once
 //! with [`Failure::NO_SPARE_SERVER`]. A process has one grant at most: who asks again gets the one that it has. The spare
 //! copy's connections to the socket `control` show the grant's token as the address that they are bound to
-//! ([`SpareName`]). A SpareVoid, which the daemon sends where news is sent, ends a grant, as a SpareGone does. After a
-//! SpareLives the grant is over too: the spare copy is the program's own.
+//! ([`SpareName`]), and those that come when it is the program's own copy go on to do so.
+//!
+//! A SpareVoid ends a grant, as SpareGone and SpareLives do. The daemon sends it with request number 0 on each connection
+//! on which the process has sent a Spare or a SpareStands. Who has lost such a connection sends a SpareStands on the next
+//! one, which fails with [`Failure::NOT_FOUND`] when the grant is over.
 //!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a

@@ -10,6 +10,7 @@
 //! | [`questions`] | what servers are asked, and what an answer is for |
 //! | [`health`], [`silence`] | whether one is sound, and what becomes of one that says nothing |
 //! | [`replacement`] | what takes the place of one that is spoilt |
+//! | [`standby`] | which one spare copies stand on |
 
 pub(super) mod backoff;
 pub(super) mod domain;
@@ -22,6 +23,7 @@ pub(super) mod replacement;
 mod restored;
 pub(super) mod server;
 pub(super) mod silence;
+pub(super) mod standby;
 pub(super) mod start;
 
 use crate::core::ids::{DomainId, Pid, RequestId, ServerEpoch, Uid};

@@ -4,20 +4,24 @@ use super::scene::*;
 use super::*;
 use crate::core::picture::DaemonFacts;
 
-fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {
-    let daemon = DaemonFacts {
+/// A daemon of which nothing matters.
+pub(super) fn daemon() -> DaemonFacts {
+    DaemonFacts {
         pid: 1,
         version: "",
         personality: String::new(),
         owner: 0,
-        uptime: scene.now,
+        uptime: Duration::ZERO,
         quitting: false,
         obstacles: vec![],
         degraded: vec![],
         driver: None,
         pipe_directory: String::new(),
-    };
-    let picture = scene.core.picture(scene.now, daemon, vec![]);
+    }
+}
+
+fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {
+    let picture = scene.core.picture(scene.now, daemon(), vec![]);
     picture.clients.iter().map(|client| (client.process.pid, client.contexts)).collect()
 }
 
