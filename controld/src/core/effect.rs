@@ -150,6 +150,12 @@ pub(crate) enum Effect {
     },
     /// Tell everything that has come by now, what this server has said above all; then `CaughtUp`, once.
     CatchUp { server: ServerEpoch },
+    /// Tell a process that its spare copy of the driver has no place any more.
+    SpareVoid {
+        process: ProcessKey,
+        /// The grant's token.
+        token: u64,
+    },
     /// Close the copies of a dead client's UVM descriptors.
     ReleaseCopies { process: ProcessKey },
     /// End the daemon.

@@ -175,6 +175,24 @@ impl ClientPhase {
     }
 }
 
+/// A spare copy of the driver in a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SpareFacts {
+    /// The server that it stands on.
+    pub server: Option<Pid>,
+    /// Whether the program could go on with it, as it says; else it is being made.
+    pub ready: bool,
+    /// How many things that the program has it lacks, as the program says.
+    pub behind: u64,
+}
+
+impl SpareFacts {
+    /// The word for how far it is.
+    pub(crate) const fn word(&self) -> &'static str {
+        if self.ready { "ready" } else { "making" }
+    }
+}
+
 /// A client's process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ClientFacts {
@@ -204,6 +222,8 @@ pub(crate) struct ClientFacts {
     pub end: Option<End>,
     /// The GPUs that it can have contexts on; `None` when nobody knows, which is all of its server's.
     pub gpus: Option<Vec<Gpu>>,
+    /// The second copy of the driver that stands by in it, if one does or is to.
+    pub spare: Option<SpareFacts>,
 }
 
 /// One channel or context of a client.

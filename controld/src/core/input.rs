@@ -11,6 +11,7 @@ use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId};
 use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
 use crate::core::Device;
+use core::time::Duration;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
 
@@ -24,6 +25,22 @@ pub(crate) enum Input {
         /// What is known of its process at once; the rest may follow with [`Input::IdentityKnown`].
         identity: Arc<Identity>,
     },
+    /// The same of a connection that shows a token, as a spare copy's do.
+    SpareArrived { connection: ConnectionId, peer: Peer, identity: Arc<Identity>, token: u64 },
+    /// A process wants a place for a spare copy of the driver.
+    SpareWanted {
+        process: ProcessKey,
+        /// Random, and not 0: what the copy's connections are to show.
+        token: u64,
+        /// For how long it waits for that, from now.
+        patience: Duration,
+    },
+    /// A program says how far its spare copy is.
+    SpareStands { process: ProcessKey, token: u64, is_ready: bool, behind: u64 },
+    /// A program goes on with its spare copy.
+    SpareLives { process: ProcessKey, token: u64 },
+    /// A program has given its spare copy up.
+    SpareGone { process: ProcessKey, token: u64 },
     /// More is known of a client's process than when it came.
     IdentityKnown {
         pid: Pid,

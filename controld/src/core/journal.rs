@@ -11,7 +11,7 @@ mod reasons;
 mod seen;
 mod words;
 
-pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, StartReason};
+pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
 
 use super::evidence::{End, ProcessKey};
 use super::gpu::{ComputeMode, Gpu};
@@ -160,6 +160,37 @@ pub(crate) enum JournalEvent {
         /// The incident it was lost in, as culprit or as victim.
         incident: Option<u64>,
     },
+    /// A client has a place for a spare copy of the driver.
+    SpareGranted {
+        process: ProcessKey,
+        uid: Uid,
+        domain: String,
+        /// The server that it may stand on.
+        server: Pid,
+    },
+    /// The spare copy is ready to be gone on with, for the first time.
+    SpareReady {
+        process: ProcessKey,
+        uid: Uid,
+        domain: String,
+        server: Pid,
+        /// Since it was granted.
+        #[serde(serialize_with = "milliseconds", rename = "after_ms")]
+        after: Duration,
+    },
+    /// The program goes on with its spare copy.
+    SpareLives {
+        process: ProcessKey,
+        uid: Uid,
+        domain: String,
+        /// The server that it was on, unless that is gone.
+        from: Option<Pid>,
+        to: Pid,
+        /// Whether the program had said so.
+        ready: bool,
+    },
+    /// There is no spare copy any more, and none lives.
+    SpareEnded { process: ProcessKey, uid: Uid, domain: String, server: Pid, reason: SpareEnd },
     /// A witness has said something that may be a fault.
     FaultSign {
         incident: u64,

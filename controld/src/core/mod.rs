@@ -62,6 +62,7 @@ pub(crate) use catalogue::{Remedy, Severity};
 pub(crate) use clients::channels::{Channel, Facts as ChannelFacts, HardwareChannel, HardwareFacts};
 pub(crate) use clients::fate::{Fate, Part};
 pub(crate) use clients::rest::{Awaited, RestFacts};
+pub(crate) use clients::spares::SparePlace;
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
 pub(crate) use evidence::Isolation;
@@ -95,6 +96,7 @@ pub(crate) use {
 
 use crate::core::servers::Clientele as _;
 use clients::Clients;
+use clients::spares::Wish;
 use commands::{Asker, Commands};
 use core::time::Duration;
 use effect::Turn;
@@ -143,6 +145,18 @@ impl Core {
             Input::ClientArrived { connection, peer, identity } => {
                 self.client_arrived(connection, peer, identity);
             }
+            Input::SpareArrived { connection, peer, identity, token } => {
+                self.spare_arrived(connection, peer, identity, token);
+            }
+            Input::SpareWanted { process, token, patience } => {
+                let until = now.saturating_add(patience);
+                self.spare_wanted(process, Wish { token, until });
+            }
+            Input::SpareStands { process, token, is_ready, behind } => {
+                self.spare_stands(process, token, is_ready, behind);
+            }
+            Input::SpareLives { process, token } => self.spare_lives(process, token),
+            Input::SpareGone { process, token } => self.spare_gone(process, token),
             Input::IdentityKnown { pid, identity } => {
                 self.clients.identity_known(pid, &identity);
                 self.faults.identity_known(pid, &identity);
@@ -218,8 +232,12 @@ impl Core {
         };
         let standbys = self.servers.domains().filter_map(wants_standby);
         let rooms = [self.commands.deadline(), self.clients.deadline(), self.faults.deadline(), self.gpus.deadline()];
-        let across =
-            [self.servers.silence_deadline(&self.turn, &self.clients), self.settle_deadline(), self.spared_deadline()];
+        let across = [
+            self.servers.silence_deadline(&self.turn, &self.clients),
+            self.settle_deadline(),
+            self.spared_deadline(),
+            self.spares_deadline(),
+        ];
         let ends = [self.servers.idle_deadline(&self.turn, &self.clients), self.servers.quit_deadline(&self.turn)];
         let others = rooms.into_iter().chain(across).chain(ends).flatten();
         servers.chain(retries).chain(standbys).chain(others).min()
@@ -280,6 +298,7 @@ impl Core {
         self.faults.end_funerals_of(&mut self.turn, epoch, reason);
         self.faults.server_gone(epoch);
         self.gpus.forget_devices_of(epoch);
+        self.spares_live_after(epoch);
         for (pid, process) in self.clients.server_gone(epoch) {
             // The process lives on, or its end comes later; its copies are of use no more, and a new context of it
             // brings new ones.
@@ -335,6 +354,7 @@ impl Core {
             self.faults.advance_endings(&mut self.turn);
             self.clients.offenders_mut().advance(now);
             self.servers.advance_idle(&mut self.turn, &self.clients);
+            self.advance_spares();
             self.advance_domains();
             self.advance_settling();
             self.advance_servers();

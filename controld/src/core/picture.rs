@@ -5,7 +5,7 @@ use super::clients::client::{Client, Process};
 use super::evidence::{End, ProcessKey};
 pub(crate) use super::facts::{
     ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, RegionFacts,
-    ServerFacts, ServerPhase, Snapshot, WitnessFacts,
+    ServerFacts, ServerPhase, Snapshot, SpareFacts, WitnessFacts,
 };
 #[cfg(test)]
 pub(crate) use super::facts::{FuneralFacts, GpuFacts};
@@ -113,7 +113,7 @@ impl Core {
     /// The living by pid, then the dead that are remembered.
     fn client_facts(&self, now: Duration) -> Vec<ClientFacts> {
         let mut of_pid: BTreeMap<Pid, Vec<&Client>> = BTreeMap::new();
-        for client in self.clients.iter() {
+        for client in self.clients.iter().filter(|client| client.spare.is_none()) {
             of_pid.entry(client.peer.pid).or_default().push(client);
         }
         let mut all = Vec::new();
@@ -133,7 +133,12 @@ impl Core {
             let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
             let facts = self.process_facts(process.key(pid), process, phase, None);
             let gpus = self.gpus_of(pid, process).map(|gpus| gpus.into_iter().collect());
-            all.push(ClientFacts { contexts, waited, gpus, ..facts });
+            let spare = self.clients.spares().shown_of(process.key(pid)).map(|grant| SpareFacts {
+                server: self.servers.get(grant.server).and_then(|server| server.pid),
+                ready: grant.is_ready,
+                behind: grant.behind,
+            });
+            all.push(ClientFacts { contexts, waited, gpus, spare, ..facts });
         }
         for connections in of_pid.into_values() {
             let Some(client) = connections.iter().min_by_key(|client| client.came_at) else { continue };
@@ -218,5 +223,6 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         verdicts: Vec::new(),
         end: None,
         gpus: None,
+        spare: None,
     }
 }

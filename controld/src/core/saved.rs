@@ -90,6 +90,35 @@ pub(crate) struct SavedGroup {
     pub quarantine: u64,
 }
 
+/// A spare copy of the driver in a process.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct SavedSpare {
+    /// Its process, as `PID START`.
+    #[prost(string, tag = "1")]
+    pub process: String,
+    /// The grant's token; 0 when that is over and the copy may still be on the server.
+    #[prost(uint64, tag = "2")]
+    pub token: u64,
+    /// The epoch of the server that it stands on.
+    #[prost(uint64, tag = "3")]
+    pub server: u64,
+    /// The user of the process.
+    #[prost(uint32, tag = "4")]
+    pub uid: u32,
+    /// Whether the program could go on with it.
+    #[prost(bool, tag = "5")]
+    pub ready: bool,
+    /// How many things it lacked.
+    #[prost(uint64, tag = "6")]
+    pub behind: u64,
+    /// Its connections that the server has accepted.
+    #[prost(uint32, tag = "7")]
+    pub connections: u32,
+    /// Whether the process works with it now, and nothing is left of the grant but the token.
+    #[prost(bool, tag = "8")]
+    pub lived: bool,
+}
+
 /// The daemon.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Saved {
@@ -123,6 +152,9 @@ pub(crate) struct Saved {
     /// The next quarantine's number.
     #[prost(uint64, tag = "10")]
     pub next_quarantine: u64,
+    /// Spare copies of the driver.
+    #[prost(message, repeated, tag = "11")]
+    pub spares: Vec<SavedSpare>,
 }
 
 impl Saved {

@@ -48,6 +48,7 @@ impl Core {
             next_epoch: self.servers.next_epoch(),
             servers,
             next_quarantine: self.clients.offenders().next_quarantine(),
+            spares: self.clients.spares().saved(),
             ..self.faults.saved()
         }
     }
@@ -63,6 +64,7 @@ impl Core {
         core.turn.now = now;
         core.servers.begin_at(saved.next_epoch);
         core.clients.offenders_mut().restore(saved, alive);
+        core.clients.spares_mut().restore(now, &saved.spares);
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);

@@ -19,6 +19,7 @@ mod rest;
 mod rules;
 mod scene;
 mod silence;
+mod spares;
 mod suspicion;
 mod whereabouts;
 mod world;

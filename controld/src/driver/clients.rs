@@ -11,6 +11,7 @@ use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
 use nix::sys::signal::Signal;
 use remps_proto::admin::reply::{ClientRow, ps_table};
+use remps_proto::shim::SpareName;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,11 @@ impl Driver {
     /// first.
     pub(super) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer) {
         let identity = known_at_once(peer.pid);
+        let socket = self.connections.socket(connection);
+        if let Some(SpareName { token, .. }) = socket.and_then(|socket| SpareName::read(&socket.peer_name()?)) {
+            self.feed(Input::SpareArrived { connection, peer, identity, token });
+            return;
+        }
         if !self.core.must_know_clients() {
             self.feed(Input::ClientArrived { connection, peer, identity });
             return;

@@ -61,6 +61,7 @@ impl Driver {
         self.vault(|vault, turn| {
             vault.succeed(turn);
             vault.tell_watchers(turn);
+            vault.answer_about_spares(turn);
         });
         self.look_after_waiters();
         self.tell_of_unheard();

@@ -73,6 +73,9 @@ impl Driver {
             Effect::ReleaseCopies { process } => {
                 self.following(|following, turn| following.release_copies(turn, process));
             }
+            Effect::SpareVoid { process, token } => {
+                self.vault(|vault, turn| vault.spare_is_void(turn, process, token));
+            }
             Effect::Exit { status } => {
                 self.record(&JournalEvent::DaemonEnded { status });
                 self.exit = Some(status);

@@ -1,7 +1,8 @@
 //! Keeps the vault: does with the descriptors what [`crate::core::vault`] says, and lets the holder keep them too
 //! ([`holding`]).
 //!
-//! A release is answered when the memory is free: [`names`] has what goes on about names.
+//! A release is answered when the memory is free: [`names`] has what goes on about names, and [`spares`] what programs ask
+//! about spare copies of the driver.
 //!
 //! # After the daemon's death
 //! | killed | found by the successor |
@@ -19,6 +20,7 @@ mod names;
 mod namespaces;
 mod notices;
 mod restoring;
+mod spares;
 
 pub(super) use keeper::{Keeper, VaultNews};
 
@@ -119,6 +121,12 @@ impl Keeper {
             Ask::Fate { pid } => reply.answer(vec![(self.fate_of_ended(turn, caller, pid), None)]),
             Ask::Watch { server, state, wait_ms } => self.asks_for_news(turn, client, (server, state), wait_ms, reply),
             Ask::Subscribe { server } => self.subscribe(caller.process, server, line, reply),
+            Ask::Spare { wait_ms } => self.wants_spare(turn, client, wait_ms, &line, reply),
+            Ask::SpareStands { token, is_ready, behind } => {
+                self.spare_stands(turn, (caller.process, token), (is_ready, behind), &line, reply);
+            }
+            Ask::SpareLives { token } => self.spare_lives(turn, (caller.process, token), reply),
+            Ask::SpareGone { token } => self.spare_gone(turn, (caller.process, token), reply),
             // The session answers the first itself, and the others are not the vault's.
             Ask::Hello { .. } | Ask::Follow { .. } | Ask::Renewed => reply.done(Err(Failure::NOT_GREETED)),
         }
@@ -197,6 +205,7 @@ impl Keeper {
         self.watched.remove(&process);
         self.claims.forget(process);
         self.watchers.forget(process);
+        self.spares.forget(process);
         let (orphaned, closed) = self.rules.ended(turn.now, process);
         self.note_entries(turn);
         self.note_regions(turn, &orphaned);

@@ -10,7 +10,7 @@ use super::packets::{CREDENTIALS_WORDS, Received, peer, receive_with, send, word
 use crate::core::Peer;
 use crate::sys::polled::register;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, getsockopt, setsockopt, shutdown, sockopt};
+use nix::sys::socket::{MsgFlags, Shutdown, UnixAddr, getpeername, getsockopt, setsockopt, shutdown, sockopt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::Interest;
@@ -95,6 +95,12 @@ impl SeqPacket {
     /// Before Linux 6.5, or when the process is gone.
     pub(crate) fn peer_pidfd(&self) -> io::Result<OwnedFd> {
         Ok(getsockopt(&self.fd, sockopt::PeerPidfd)?)
+    }
+
+    /// The abstract name that the peer's socket is bound to, without the NUL before it.
+    pub(crate) fn peer_name(&self) -> Option<Vec<u8>> {
+        let name = getpeername::<UnixAddr>(self.fd.as_raw_fd()).ok()?;
+        name.as_abstract().map(<[u8]>::to_vec)
     }
 
     /// The next packet, or `None` at the connection's end.

@@ -225,6 +225,10 @@ fn bucket(event: &JournalEvent) -> Option<Bucket> {
         JournalEvent::ClientAdmitted { uid, .. }
         | JournalEvent::ClientRefused { uid, .. }
         | JournalEvent::ClientEnded { uid, incident: None, .. }
+        | JournalEvent::SpareGranted { uid, .. }
+        | JournalEvent::SpareReady { uid, .. }
+        | JournalEvent::SpareLives { uid, .. }
+        | JournalEvent::SpareEnded { uid, .. }
         | JournalEvent::FuneralBegun { uid, .. }
         | JournalEvent::FuneralMeasured { uid, .. }
         | JournalEvent::FuneralEnded { uid, .. }

@@ -2,7 +2,7 @@
 
 use super::text::{NOTHING, harmless, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientFacts, Snapshot};
+use crate::core::picture::{ClientFacts, Snapshot, SpareFacts};
 use crate::core::{End, Gpu, Pid};
 use remps_proto::admin::Form;
 
@@ -37,7 +37,7 @@ pub(crate) fn client_state(
 
 type Row = (&'static str, fn(&ClientFacts) -> String);
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     ("pid", |client| client.process.pid.to_string()),
     ("start time", |client| client.process.start_time.to_string()),
     ("uid", |client| client.uid.to_string()),
@@ -50,6 +50,7 @@ const ROWS: [Row; 17] = [
         let names = |gpus: &Vec<Gpu>| gpus.iter().map(Gpu::to_string).collect::<Vec<_>>().join(" ");
         or_nothing(client.gpus.as_ref().map(names).filter(|names| !names.is_empty()))
     }),
+    ("spare", |client| or_nothing(client.spare.as_ref().map(spare))),
     ("waited", |client| or_nothing(client.waited.map(span))),
     ("command", |client| harmless(&client.identity.command)),
     ("cgroup", |client| harmless(&client.identity.cgroup)),
@@ -62,6 +63,13 @@ const ROWS: [Row; 17] = [
         if numbers.is_empty() { NOTHING.to_owned() } else { format!("fault {}", numbers.join(", ")) }
     }),
 ];
+
+/// How far the second copy of the driver is, in words.
+fn spare(spare: &SpareFacts) -> String {
+    let server = spare.server.map(|pid| format!(" on server {pid}")).unwrap_or_default();
+    let behind = if spare.behind > 0 { format!(", {} behind", spare.behind) } else { String::new() };
+    format!("{}{server}{behind}", spare.word())
+}
 
 /// How a process ended, in words.
 fn end(end: End) -> String {

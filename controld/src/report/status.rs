@@ -3,7 +3,7 @@
 use super::table::aligned;
 use super::text::{harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
-use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, WitnessFacts};
+use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, SpareFacts, WitnessFacts};
 use remps_proto::admin::Form;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ const NOTICE: &str = "notice";
 
 const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
 const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY FOR", "MEMORY"];
-const CLIENTS: [&str; 7] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "WAITED", "COMMAND"];
+const CLIENTS: [&str; 8] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "WAITED", "COMMAND"];
 const FUNERALS: [&str; 6] = ["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"];
 const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"];
 
@@ -200,11 +200,17 @@ fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {
             harmless(&client.domain),
             client.phase.word().to_owned(),
             or_nothing(client.server),
+            or_nothing(client.spare.as_ref().map(spare)),
             or_nothing(client.waited.map(span)),
             harmless(&client.identity.command),
         ]
     });
     clients.collect()
+}
+
+/// How far a client's second copy of the driver is.
+fn spare(spare: &SpareFacts) -> String {
+    if spare.behind > 0 { format!("{}, {} behind", spare.word(), spare.behind) } else { spare.word().to_owned() }
 }
 
 fn funerals(snapshot: &Snapshot) -> Vec<Vec<String>> {

@@ -73,6 +73,7 @@ use crate::core::{Pid, Uid};
 
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
+        spare: None,
         gpus: None,
         process: ProcessKey { pid, start_time: 77 },
         uid,

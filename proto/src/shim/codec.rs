@@ -9,6 +9,10 @@ use super::{
     MAX_RANGES, Part, Rest, ServerState,
 };
 
+fn is_token(token: u64) -> Result<(), DecodeError> {
+    if token == 0 { Err(DecodeError::Value("a spare copy has no token")) } else { Ok(()) }
+}
+
 /// Why a packet is not a message, or a message cannot be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -130,6 +134,9 @@ impl Ask {
             }
             Self::Adopt { name: text } | Self::Discard { name: text } | Self::Succeed { name: text, .. } => name(text),
             Self::Commit { name: text, commit } => name(text).and_then(|()| commit.check()),
+            Self::SpareStands { token, .. } | Self::SpareLives { token } | Self::SpareGone { token } => {
+                is_token(*token)
+            }
             Self::Hello { .. }
             | Self::Release { .. }
             | Self::HandBack
@@ -139,7 +146,8 @@ impl Ask {
             | Self::Watch { .. }
             | Self::Subscribe { .. }
             | Self::Renewed
-            | Self::Follow { .. } => Ok(()),
+            | Self::Follow { .. }
+            | Self::Spare { .. } => Ok(()),
         }
     }
 }
@@ -177,6 +185,12 @@ impl FromShim {
             Asked::Subscribe(wire::Subscribe { server }) => Ask::Subscribe { server },
             Asked::Renewed(wire::Renewed {}) => Ask::Renewed,
             Asked::Follow(wire::Follow { more }) => Ask::Follow { more },
+            Asked::Spare(wire::Spare { wait_ms }) => Ask::Spare { wait_ms },
+            Asked::SpareStands(wire::SpareStands { token, is_ready, behind }) => {
+                Ask::SpareStands { token, is_ready, behind }
+            }
+            Asked::SpareLives(wire::SpareLives { token }) => Ask::SpareLives { token },
+            Asked::SpareGone(wire::SpareGone { token }) => Ask::SpareGone { token },
         };
         ask.check()?;
         Ok(Self { request, ask })
@@ -210,6 +224,12 @@ impl FromShim {
             Ask::Subscribe { server } => Asked::Subscribe(wire::Subscribe { server }),
             Ask::Renewed => Asked::Renewed(wire::Renewed {}),
             Ask::Follow { more } => Asked::Follow(wire::Follow { more }),
+            Ask::Spare { wait_ms } => Asked::Spare(wire::Spare { wait_ms }),
+            Ask::SpareStands { token, is_ready, behind } => {
+                Asked::SpareStands(wire::SpareStands { token, is_ready, behind })
+            }
+            Ask::SpareLives { token } => Asked::SpareLives(wire::SpareLives { token }),
+            Ask::SpareGone { token } => Asked::SpareGone(wire::SpareGone { token }),
         };
         encoded(&wire::FromShim { request: self.request, content: Some(content) })
     }
@@ -238,6 +258,14 @@ impl ToShim {
                 Answer::Epoch { server, state: ServerState(state), part: Part(part) }
             }
             Answered::Inherited(inherited) => Answer::Inherited(Inherited::read(inherited)?),
+            Answered::SpareGranted(wire::SpareGranted { token, server }) => {
+                is_token(token)?;
+                Answer::Spare { token, server }
+            }
+            Answered::SpareVoid(wire::SpareVoid { token }) => {
+                is_token(token)?;
+                Answer::SpareVoid { token }
+            }
         };
         Ok(Self { request, answer })
     }
@@ -267,6 +295,14 @@ impl ToShim {
             Answer::Inherited(inherited) => {
                 inherited.commit.as_ref().map_or(Ok(()), Commit::check)?;
                 Answered::Inherited(inherited.write())
+            }
+            Answer::Spare { token, server } => {
+                is_token(token)?;
+                Answered::SpareGranted(wire::SpareGranted { token, server })
+            }
+            Answer::SpareVoid { token } => {
+                is_token(token)?;
+                Answered::SpareVoid(wire::SpareVoid { token })
             }
         };
         encoded(&wire::ToShim { request: self.request, content: Some(content) })

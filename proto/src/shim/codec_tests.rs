@@ -70,6 +70,14 @@ fn any_ask() -> impl Strategy<Value = Ask> {
         any::<u64>().prop_map(|server| Ask::Subscribe { server }),
         Just(Ask::Renewed),
         any::<bool>().prop_map(|more| Ask::Follow { more }),
+        any::<u64>().prop_map(|wait_ms| Ask::Spare { wait_ms }),
+        (1..=u64::MAX, any::<bool>(), any::<u64>()).prop_map(|(token, is_ready, behind)| Ask::SpareStands {
+            token,
+            is_ready,
+            behind
+        }),
+        (1..=u64::MAX).prop_map(|token| Ask::SpareLives { token }),
+        (1..=u64::MAX).prop_map(|token| Ask::SpareGone { token }),
     ]
 }
 
@@ -100,6 +108,8 @@ fn any_answer() -> impl Strategy<Value = Answer> {
                 rest: Rest(rest)
             })
         ),
+        (1..=u64::MAX, any::<u64>()).prop_map(|(token, server)| Answer::Spare { token, server }),
+        (1..=u64::MAX).prop_map(|token| Answer::SpareVoid { token }),
     ]
 }
 
@@ -148,6 +158,49 @@ fn a_message_has_these_bytes() {
     let news = Answer::Epoch { server: 7, state: ServerState::TAINTED, part: Part::BYSTANDER };
     let bytes = ToShim { request: 0, answer: news }.encode().unwrap();
     assert_eq!(bytes, [0x32, 6, 0x08, 7, 0x10, 2, 0x18, 1]);
+}
+
+#[test]
+fn a_message_about_a_spare_has_these_bytes() {
+    let bytes = |ask| FromShim { request: 3, ask }.encode().unwrap();
+    assert_eq!(bytes(Ask::Spare { wait_ms: 7 }), [0x08, 3, 0x92, 1, 2, 0x08, 7]);
+    let stands = Ask::SpareStands { token: 5, is_ready: true, behind: 7 };
+    assert_eq!(bytes(stands), [0x08, 3, 0x9a, 1, 6, 0x08, 5, 0x10, 1, 0x18, 7]);
+    assert_eq!(bytes(Ask::SpareLives { token: 5 }), [0x08, 3, 0xa2, 1, 2, 0x08, 5]);
+    assert_eq!(bytes(Ask::SpareGone { token: 5 }), [0x08, 3, 0xaa, 1, 2, 0x08, 5]);
+    let bytes = |request, answer| ToShim { request, answer }.encode().unwrap();
+    assert_eq!(bytes(3, Answer::Spare { token: 5, server: 7 }), [0x08, 3, 0x42, 4, 0x08, 5, 0x10, 7]);
+    assert_eq!(bytes(0, Answer::SpareVoid { token: 5 }), [0x4a, 2, 0x08, 5]);
+    assert_eq!(bytes(3, Answer::Failed(Failure::NO_SPARE_SERVER)), [0x08, 3, 0x2a, 2, 0x08, 19]);
+}
+
+#[test]
+fn no_spare_is_without_a_token() {
+    for ask in [
+        Ask::SpareStands { token: 0, is_ready: true, behind: 0 },
+        Ask::SpareLives { token: 0 },
+        Ask::SpareGone { token: 0 },
+    ] {
+        assert!(matches!(FromShim { request: 1, ask }.encode(), Err(DecodeError::Value(_))));
+    }
+    for content in [
+        Asked::SpareStands(wire::SpareStands { token: 0, is_ready: true, behind: 0 }),
+        Asked::SpareLives(wire::SpareLives { token: 0 }),
+        Asked::SpareGone(wire::SpareGone { token: 0 }),
+    ] {
+        let packet = wire::FromShim { request: 1, content: Some(content) }.encode_to_vec();
+        assert!(matches!(FromShim::decode(&packet), Err(DecodeError::Value(_))));
+    }
+    for answer in [Answer::Spare { token: 0, server: 7 }, Answer::SpareVoid { token: 0 }] {
+        assert!(matches!(ToShim { request: 1, answer }.encode(), Err(DecodeError::Value(_))));
+    }
+    for content in [
+        Answered::SpareGranted(wire::SpareGranted { token: 0, server: 7 }),
+        Answered::SpareVoid(wire::SpareVoid { token: 0 }),
+    ] {
+        let packet = wire::ToShim { request: 1, content: Some(content) }.encode_to_vec();
+        assert!(matches!(ToShim::decode(&packet), Err(DecodeError::Value(_))));
+    }
 }
 
 #[test]

@@ -150,6 +150,30 @@ pub enum Ask {
         /// Whether more of them come with the next request. The process is looked at when there are none.
         more: bool,
     },
+    /// Give this process a server on which a spare copy of the driver may stand.
+    Spare {
+        /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
+        wait_ms: u64,
+    },
+    /// Tell how far the spare copy is. Replaces what was said before.
+    SpareStands {
+        /// The grant's token, not 0.
+        token: u64,
+        /// Whether the program could go on with it.
+        is_ready: bool,
+        /// How many things that the program has are not, or not as they are now, in the spare copy.
+        behind: u64,
+    },
+    /// This process goes on with the spare copy, whose server is its server from now on.
+    SpareLives {
+        /// The grant's token, not 0.
+        token: u64,
+    },
+    /// The spare copy is given up.
+    SpareGone {
+        /// The grant's token, not 0.
+        token: u64,
+    },
 }
 
 /// A request of the library.
@@ -201,6 +225,18 @@ pub enum Answer {
     },
     /// What a predecessor left; its regions follow, and [`Done`](Self::Done).
     Inherited(Inherited),
+    /// Where the spare copy may stand.
+    Spare {
+        /// Random, not 0: the spare copy's connections show it to the daemon ([`SpareName`](super::SpareName)).
+        token: u64,
+        /// The server's number, which no other server has had.
+        server: u64,
+    },
+    /// The spare copy of this grant is of no use any more: its server is tainted, gone or being replaced. Unasked.
+    SpareVoid {
+        /// The grant's token, not 0.
+        token: u64,
+    },
 }
 
 /// A message of the daemon.

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! library -> daemon   Hello, Escrow, Release, List, HandBack, Adopt, Discard, Report, Where,
-//!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow                     FromShim
-//! daemon -> library   Welcome, Inherited, Region …, Done or Failed; Epoch                        ToShim
+//!                     Commit, Succeed, Fate, Watch, Subscribe, Renewed, Follow,
+//!                     Spare, SpareStands, SpareLives, SpareGone                                      FromShim
+//! daemon -> library   Welcome, Inherited, Region …, Spare, Done or Failed; Epoch, SpareVoid          ToShim
 //! ```
 //! One message is one packet on the socket [`SOCKET_NAME`]; a descriptor travels beside an Escrow and a Follow, and beside each Region
 //! that answers a HandBack or an Adopt. Every request gets exactly one last answer ([`Answer::is_last`]), in order. Who
@@ -35,12 +36,24 @@
 //! sudden death harmless. It says so ([`Capabilities::FOLLOWS`]), and the library of such a client gives it its UVM
 //! descriptors, each with a Follow, at most [`MOST_FOLLOWED`] at a time.
 //!
+//! # Spare copies
+//! A second copy of the driver may stand by in a process, on another server than the one that the program works with. A
+//! Spare asks for that server; it is answered when it serves, or with [`Failure::NOT_YET`] when the time is over, or at once
+//! with [`Failure::NO_SPARE_SERVER`]. A process has one grant at most: who asks again gets the one that it has. The spare
+//! copy's connections to the socket `control` show the grant's token as the address that they are bound to
+//! ([`SpareName`]), and those that come when it is the program's own copy go on to do so.
+//!
+//! A SpareVoid ends a grant, as SpareGone and SpareLives do. The daemon sends it with request number 0 on each connection
+//! on which the process has sent a Spare or a SpareStands. Who has lost such a connection sends a SpareStands on the next
+//! one, which fails with [`Failure::NOT_FOUND`] when the grant is over.
+//!
 //! # After a lost connection
 //! The daemon may be killed between doing and answering. Each request may be sent again: an escrow alike replaces, a
 //! release of what is not there fails with [`Failure::NOT_FOUND`], and who adopts what it has already gets it again.
 
 mod codec;
 mod message;
+mod spare;
 
 /// The types generated from `shim.proto`; `proto/tests/bootstrap.rs` keeps them equal to it.
 pub mod wire {
@@ -49,6 +62,7 @@ pub mod wire {
 
 pub use codec::DecodeError;
 pub use message::{Answer, Ask, Commit, FromShim, Inherited, Range, Region, ToShim, Welcome};
+pub use spare::SpareName;
 
 /// Version of the protocol that this code speaks. Both sides go on with the lower one.
 pub const VERSION: u32 = 1;
@@ -88,6 +102,8 @@ impl Capabilities {
     pub const FOLLOWS: Self = Self(1 << 5);
     /// It is told unasked whenever it changes: Subscribe.
     pub const SUBSCRIPTIONS: Self = Self(1 << 6);
+    /// It lets a spare copy of the driver stand by on another server: Spare, SpareStands, SpareLives and SpareGone.
+    pub const SPARES: Self = Self(1 << 7);
 
     /// Whether all of these are among them.
     #[must_use]
@@ -141,6 +157,8 @@ crate::open_enum! {
         NAME_TAKEN = 17,
         /// The caller is itself on the server that must be gone before the name is given: end, and come again.
         OWN_SERVER_LOST = 18,
+        /// There is no server on which a spare copy of this process could stand, and none is on its way.
+        NO_SPARE_SERVER = 19,
     }
 }
 

@@ -29,6 +29,8 @@ pub(in crate::core) struct Client {
     pub(in crate::core) stage: Stage,
     /// The server that it was taken back from on a mere suspicion, which happens once.
     pub(in crate::core) recalled_from: Option<ServerEpoch>,
+    /// The token that it shows as a spare copy's: it goes to the server of its grant, and counts nowhere.
+    pub(in crate::core) spare: Option<u64>,
 }
 
 impl Client {
@@ -39,7 +41,7 @@ impl Client {
         domain: DomainId,
         stage: Stage,
     ) -> Self {
-        Self { peer, identity, domain, came_at: now, stage, recalled_from: None }
+        Self { peer, identity, domain, came_at: now, stage, recalled_from: None, spare: None }
     }
 
     pub(in crate::core) fn process(&self) -> ProcessKey {

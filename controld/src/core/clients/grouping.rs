@@ -64,7 +64,8 @@ impl Core {
             .processes()
             .filter(|(_, process)| self.servers.get(process.server).is_some_and(is_sound))
             .map(|(pid, _)| pid);
-        let waits = |client: &&Client| client.domain == domain && client.stage == Stage::Waiting;
+        let waits =
+            |client: &&Client| client.domain == domain && client.stage == Stage::Waiting && client.spare.is_none();
         served.chain(self.clients.iter().filter(waits).map(|client| client.peer.pid)).collect()
     }
 

@@ -66,6 +66,9 @@ impl Core {
                 self.servers.progress(&mut self.turn, server);
             }
         }
+        if client.spare.is_some() {
+            return self.spare_is_done(&client, server, status);
+        }
         let (process, uid) = (client.process(), client.peer.uid);
         match (server, status) {
             (None, _) => {
@@ -141,6 +144,10 @@ impl Core {
         let mut domain = client.domain;
         let (peer, identity) = (client.peer, Arc::clone(&client.identity));
         self.servers.handshake_over(server, stage.has_end());
+        // It has no queue: whether it still has a place is looked at next.
+        if client.spare.is_some() {
+            return;
+        }
         // A domain is forgotten whose only clients are on another one's server.
         if self.servers.domain(domain).is_none() {
             domain = self.domain_of_client(peer, &identity);

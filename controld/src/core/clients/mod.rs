@@ -8,6 +8,7 @@
 //! | [`fate`] | what a process, or one that was a client, is told of its server |
 //! | [`channels`] | which channel belongs to which client |
 //! | [`offenders`] | who is refused or set apart, since his like has caused faults |
+//! | [`spares`] | who has a second copy of the driver, on which other server |
 //! | [`whereabouts`] | on which GPUs each client has contexts |
 //!
 //! # A client's way
@@ -26,6 +27,7 @@ pub(super) mod grouping;
 pub(super) mod handshakes;
 pub(super) mod offenders;
 pub(super) mod rest;
+pub(super) mod spares;
 pub(super) mod whereabouts;
 
 use crate::core::Peer;
@@ -38,6 +40,7 @@ use client::{Client, Process, Stage, UNCOUNTED};
 use core::time::Duration;
 use fate::FormerHomes;
 use offenders::Offenders;
+use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use whereabouts::Looks;
@@ -53,6 +56,7 @@ pub(super) struct Clients {
     channels: Channels,
     offenders: Offenders,
     looks: Looks,
+    spares: Spares,
 }
 
 impl Clients {
@@ -82,6 +86,11 @@ impl Clients {
 
     pub(super) fn insert(&mut self, connection: ConnectionId, client: Client) {
         self.connections.insert(connection, client);
+    }
+
+    /// A connection is over that nobody has heard of.
+    pub(super) fn forget_connection(&mut self, connection: ConnectionId) {
+        self.connections.remove(&connection);
     }
 
     /// A client has come further on its way; who it is.
@@ -147,6 +156,7 @@ impl Clients {
 
     pub(super) fn insert_process(&mut self, pid: Pid, process: Process) {
         let server = process.server;
+        self.spares.is_client_of(server, pid);
         if let Some(before) = self.processes.insert(pid, process).filter(|before| before.server != server) {
             self.former_homes.note(pid, &before);
         }

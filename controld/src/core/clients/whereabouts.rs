@@ -12,7 +12,7 @@
 //! with one GPU without instances there is nothing to find out, and nobody is asked.
 
 use super::channels::Channel;
-use super::client::{BEFORE_CONTEXTS, Process};
+use super::client::{BEFORE_CONTEXTS, Client, Process};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::{Gpu, GpuSet, are_apart};
 use crate::core::gpus::GpuPlace;
@@ -150,7 +150,8 @@ impl Core {
 
     /// Connections of a process that it has the end of, and that its server has not accepted yet.
     fn connections_under_way(&self, pid: Pid) -> usize {
-        self.clients.iter().filter(|client| client.peer.pid == pid && client.stage.has_end()).count()
+        let is_own = |client: &&Client| client.peer.pid == pid && client.spare.is_none() && client.stage.has_end();
+        self.clients.iter().filter(is_own).count()
     }
 
     /// On which GPUs a client can have contexts; `None` when nobody knows, which is all of them.

@@ -262,7 +262,9 @@ impl Core {
     fn waiting_rows(&self, of: Option<Uid>) -> Vec<PsRow> {
         self.clients
             .iter()
-            .filter(|client| client.stage == Stage::Waiting && of.is_none_or(|uid| uid == client.peer.uid))
+            .filter(|client| {
+                client.stage == Stage::Waiting && client.spare.is_none() && of.is_none_or(|uid| uid == client.peer.uid)
+            })
             .map(|client| {
                 let server = self.servers.active(client.domain).and_then(|server| server.pid).unwrap_or_default();
                 PsRow(ClientRow {

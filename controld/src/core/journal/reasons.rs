@@ -38,6 +38,22 @@ pub(crate) enum ExitReason {
     Crash,
 }
 
+/// Why a spare copy of the driver is no longer one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SpareEnd {
+    /// Its program has given it up.
+    GivenUp,
+    /// Its server is tainted, is to end, or is gone.
+    ServerLost,
+    /// Its program is on that server with another copy.
+    Moved,
+    /// Its program is no client any more.
+    NoClient,
+    /// The daemon ends.
+    Quitting,
+}
+
 /// Who has changed a compute mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -26,6 +26,10 @@ impl JournalEvent {
             | Self::ClientAdmitted { uid: of, .. }
             | Self::ClientRefused { uid: of, .. }
             | Self::ClientEnded { uid: of, .. }
+            | Self::SpareGranted { uid: of, .. }
+            | Self::SpareReady { uid: of, .. }
+            | Self::SpareLives { uid: of, .. }
+            | Self::SpareEnded { uid: of, .. }
             | Self::FaultSign { uid: of, .. }
             | Self::CulpritSanctioned { uid: of, .. }
             | Self::CulpritGone { uid: of, .. }

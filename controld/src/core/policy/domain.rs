@@ -113,11 +113,14 @@ pub(crate) struct GroupPolicy {
     pub max_clients: Option<usize>,
     /// Whether a second server, initialised and idle, stands beside the active one.
     pub standby: bool,
+    /// Whether programs may have a spare copy of the driver on that server, which is started for them where `standby` is
+    /// false.
+    pub spares: bool,
 }
 
 impl Default for GroupPolicy {
     fn default() -> Self {
-        Self { by: Grouping::Uid, by_gpu: false, max_clients: None, standby: false }
+        Self { by: Grouping::Uid, by_gpu: false, max_clients: None, standby: false, spares: true }
     }
 }
 

@@ -7,6 +7,7 @@
 use super::Servers;
 use super::backoff::Backoff;
 use super::quarantine::{self, Offender};
+use super::standby::SpareUse;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{DomainId, Pid, Uid};
 use crate::core::policy::DomainPolicy;
@@ -97,6 +98,8 @@ pub(in crate::core) struct Domain {
     pub(in crate::core) failures: VecDeque<Duration>,
     pub(in crate::core) breaker_open: bool,
     pub(in crate::core) swap: Option<Swap>,
+    /// Whether its programs have spare copies of the driver.
+    pub(super) spares: SpareUse,
 }
 
 impl Domain {
@@ -115,6 +118,7 @@ impl Domain {
             failures: VecDeque::new(),
             breaker_open: false,
             swap: None,
+            spares: SpareUse::None,
         }
     }
 

@@ -11,6 +11,7 @@
 //! | [`health`], [`silence`] | whether one is sound, and what becomes of one that says nothing |
 //! | [`reaped`] | which servers were, by their pids |
 //! | [`replacement`] | what takes the place of one that is spoilt |
+//! | [`standby`] | which one spare copies stand on |
 
 pub(super) mod backoff;
 pub(super) mod domain;
@@ -24,6 +25,7 @@ pub(super) mod replacement;
 mod restored;
 pub(super) mod server;
 pub(super) mod silence;
+pub(super) mod standby;
 pub(super) mod start;
 
 use crate::core::ids::{DomainId, Pid, RequestId, ServerEpoch, Uid};

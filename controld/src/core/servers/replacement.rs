@@ -1,6 +1,6 @@
 //! What takes the place of a server that is spoilt: one that stands by, or a new one.
 
-use super::domain::Swap;
+use super::domain::{Domain, Swap};
 use super::server::{Role, Server, ServerState};
 use super::{Clientele, Servers};
 use crate::core::effect::Turn;
@@ -96,7 +96,7 @@ impl Servers {
 
     /// Where a domain wants a server that stands by, and none is under way, one is started.
     pub(in crate::core) fn wants_standby(&self, turn: &Turn, one_fits: bool, domain: DomainId) -> bool {
-        let wanted = self.domains.get(domain).is_some_and(|domain| domain.policy.group.standby);
+        let wanted = self.domains.get(domain).is_some_and(Domain::wants_standby);
         let mut own = self.all.values().filter(|server: &&Server| server.domain == domain && server.is_up());
         wanted
             && turn.quit.is_none()

@@ -21,7 +21,7 @@ impl Servers {
     }
 
     /// Whether the user for whom a domain was made may have another server.
-    fn has_room(&self, policy: &Policy, id: DomainId, role: Role) -> bool {
+    pub(super) fn has_room(&self, policy: &Policy, id: DomainId, role: Role) -> bool {
         let founder = self.domains.get(id).and_then(|domain| domain.founder);
         let (Some(most), Some(founder)) = (policy.max_servers_per_user, founder) else {
             return true;

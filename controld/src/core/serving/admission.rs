@@ -62,7 +62,8 @@ impl Core {
             return;
         }
         let domain = self.domain_of_client(peer, &identity);
-        let waits = |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting;
+        let waits =
+            |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting && client.spare.is_none();
         let most = self.turn.policy.constants.max_waiting_per_user;
         if self.clients.iter().filter(waits).count() >= most {
             let words = format!("{most} clients wait already");
@@ -92,6 +93,7 @@ impl Core {
             return;
         };
         self.servers.client_left(self.turn.now, process.server, !self.clients.are_on(process.server));
+        self.spares_process_gone(pid);
         self.client_died(pid, &process, end);
     }
 
@@ -172,6 +174,7 @@ impl Core {
             let (server, uid) = (epoch, peer.uid);
             let process = Process { server, uid, identity, copies, tracked, condemned, connections, gpus };
             self.clients.insert_process(peer.pid, process);
+            self.void_grants(false);
             if !is_watched {
                 self.turn.push(Effect::WatchProcess { pid: peer.pid, connection: Some(connection) });
             }

@@ -46,7 +46,14 @@ impl Core {
         let domain = self.servers.get(server)?.domain;
         self.servers.handshake_begins(server);
         self.servers.client_has_end(server);
-        let entry = Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server });
+        let process = ProcessKey { pid: client.pid, start_time: identity.start_time };
+        let grant = self.clients.spares().grant_of(process).filter(|grant| grant.server == server);
+        let spare = grant.map(|grant| grant.token);
+        if spare.is_some() {
+            self.clients.spares_mut().comes_to(server, client.pid);
+        }
+        let entry =
+            Client { spare, ..Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server }) };
         self.clients.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })
@@ -55,6 +62,10 @@ impl Core {
     /// Notes that a process was found on this server, and says whether nobody knew it yet. One that is known stays what
     /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
+        // The process is on the other server that names it, or was.
+        if self.clients.spares().stands_on(epoch, pid) {
+            return false;
+        }
         if let Some(home) = self.clients.process(pid).map(|process| process.server) {
             let is_later = self.went_from_to(home, epoch);
             let is_spared =

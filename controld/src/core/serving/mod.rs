@@ -3,9 +3,11 @@
 //! | part | decides |
 //! |---|---|
 //! | [`admission`] | which server a client goes to, and who waits |
+//! | [`spares`] | where programs' spare copies stand, until when, and when a program goes on with its own |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 
 mod admission;
 mod census;
 mod settle;
+mod spares;

@@ -4,20 +4,24 @@ use super::scene::*;
 use super::*;
 use crate::core::picture::{DaemonFacts, Snapshot};
 
-fn picture(scene: &Scene) -> Snapshot {
-    let daemon = DaemonFacts {
+/// A daemon of which nothing matters.
+pub(super) fn daemon() -> DaemonFacts {
+    DaemonFacts {
         pid: 1,
         version: "",
         personality: String::new(),
         owner: 0,
-        uptime: scene.now,
+        uptime: Duration::ZERO,
         quitting: false,
         obstacles: vec![],
         degraded: vec![],
         driver: None,
         pipe_directory: String::new(),
-    };
-    scene.core.picture(scene.now, daemon, vec![])
+    }
+}
+
+fn picture(scene: &Scene) -> Snapshot {
+    scene.core.picture(scene.now, daemon(), vec![])
 }
 
 fn contexts(scene: &Scene) -> Vec<(Pid, usize)> {

@@ -69,6 +69,12 @@ impl Scene {
         (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
     }
 
+    /// A connection that nobody has had.
+    pub(super) fn new_connection(&mut self) -> ConnectionId {
+        self.next += 1;
+        ConnectionId(self.next)
+    }
+
     /// Lets the time pass that a newcomer waits where there is a sign of trouble, and the server say that it is sound.
     pub(super) fn settle(&mut self) -> Vec<Effect> {
         let effects = self.pass(SETTLE);

@@ -3,6 +3,7 @@
 use super::holding::{BARRIER_PATIENCE, Deferred, Files};
 use super::names::Claims;
 use super::notices::Watchers;
+use super::spares::Spares;
 use crate::core::ProcessKey;
 use crate::core::picture::RegionFacts;
 use crate::core::vault::{Caller, Kept, RegionId, Vault};
@@ -40,6 +41,7 @@ pub(in crate::driver) struct Keeper {
     pub(in crate::driver) rules: Vault,
     pub(super) claims: Claims,
     pub(super) watchers: Watchers,
+    pub(super) spares: Spares,
     pub(super) files: HashMap<RegionId, Files>,
     pub(super) watched: HashMap<ProcessKey, AbortHandle>,
     /// User namespaces by their numbers, of those who own something.
@@ -75,6 +77,7 @@ impl Keeper {
             rules: Vault::new(settings.file.vault.within(most_open_files())),
             claims: Claims::default(),
             watchers: Watchers::default(),
+            spares: Spares::default(),
             files: HashMap::new(),
             watched: HashMap::new(),
             namespaces: BTreeMap::new(),
@@ -103,8 +106,8 @@ impl Keeper {
 
     pub(in crate::driver) fn next_deadline(&self) -> Option<Duration> {
         let overdue = self.in_flight.map(|(_, sent)| sent + BARRIER_PATIENCE);
-        let watchers = self.watchers.next_deadline();
-        self.rules.next_deadline().into_iter().chain(overdue).chain(self.claims.next_deadline()).chain(watchers).min()
+        let others = self.watchers.next_deadline().into_iter().chain(self.spares.next_deadline());
+        self.rules.next_deadline().into_iter().chain(overdue).chain(self.claims.next_deadline()).chain(others).min()
     }
 
     /// What reports and metrics say.
@@ -175,6 +178,7 @@ impl Keeper {
         if !self.rules.has(process)
             && !self.claims.has(process)
             && !self.watchers.has(process)
+            && !self.spares.has(process)
             && let Some(watch) = self.watched.remove(&process)
         {
             watch.abort();

@@ -154,6 +154,10 @@ impl EventMetrics {
             | JournalEvent::ServerStarted { .. }
             | JournalEvent::ServerTainted { .. }
             | JournalEvent::HardwareSuspected { .. }
+            | JournalEvent::SpareGranted { .. }
+            | JournalEvent::SpareReady { .. }
+            | JournalEvent::SpareLives { .. }
+            | JournalEvent::SpareEnded { .. }
             | JournalEvent::CulpritGone { .. }
             | JournalEvent::FuneralBegun { .. }
             | JournalEvent::FuneralMeasured { .. }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 
 /// Domains that have series of their own; the sums of the rest have [`OTHER`].
@@ -72,6 +72,7 @@ pub(super) fn registry(snapshot: &Snapshot, extras: Extras, with_pids: bool) -> 
     daemon(&mut gauges, snapshot, extras);
     let domains = Domains::of(snapshot);
     of_domains(&mut gauges, snapshot, &domains);
+    spares(&mut gauges, snapshot, &domains);
     of_servers(&mut gauges, snapshot, &domains, with_pids);
     funerals(&mut gauges, snapshot, &domains);
     vault(&mut gauges, snapshot);
@@ -136,6 +137,24 @@ fn of_domains(gauges: &mut Gauges, snapshot: &Snapshot, domains: &Domains<'_>) {
         }
         recovering.get_or_create(&labels).inc_by(i64::from(domain.phase == DomainPhase::Recovering));
         broken.get_or_create(&labels).inc_by(i64::from(domain.phase == DomainPhase::Broken));
+    }
+}
+
+fn spares(gauges: &mut Gauges, snapshot: &Snapshot, domains: &Domains<'_>) {
+    let spares = gauges.gauge("spares", "Clients in which a second copy of the driver stands by, or is being made");
+    let mut counts: HashMap<&str, [usize; 2]> = HashMap::new();
+    for client in &snapshot.clients {
+        if let Some(spare) = &client.spare {
+            counts.entry(&client.domain).or_default()[usize::from(spare.ready)] += 1;
+        }
+    }
+    for domain in &snapshot.domains {
+        let counts = counts.remove(domain.name.as_str()).unwrap_or_default();
+        for (state, count) in ["making", "ready"].into_iter().zip(counts) {
+            let mut labels = domains.labels(&domain.name, domain.uid);
+            labels.push(("state", state.into()));
+            spares.get_or_create(&labels).inc_by(signed(count));
+        }
     }
 }
 

@@ -72,6 +72,7 @@ fn full() -> Snapshot {
         memory_bytes: Some(69 << 20),
     });
     snapshot.clients.push(ClientFacts {
+        spare: None,
         gpus: None,
         process,
         uid,

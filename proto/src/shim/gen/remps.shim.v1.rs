@@ -8,7 +8,7 @@ pub struct FromShim {
     /// The request; one that the daemon does not know is answered with UNKNOWN_REQUEST.
     #[prost(
         oneof = "from_shim::Content",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21"
     )]
     pub content: ::core::option::Option<from_shim::Content>,
 }
@@ -65,6 +65,18 @@ pub mod from_shim {
         /// Tell how the calling process's server is, now and whenever that is another matter.
         #[prost(message, tag = "17")]
         Subscribe(super::Subscribe),
+        /// Give the calling process a server on which a spare copy of the driver may stand.
+        #[prost(message, tag = "18")]
+        Spare(super::Spare),
+        /// Tell how far the spare copy is.
+        #[prost(message, tag = "19")]
+        SpareStands(super::SpareStands),
+        /// The program goes on with the spare copy.
+        #[prost(message, tag = "20")]
+        SpareLives(super::SpareLives),
+        /// The spare copy is given up.
+        #[prost(message, tag = "21")]
+        SpareGone(super::SpareGone),
     }
 }
 /// What the daemon answers, or tells by itself.
@@ -74,7 +86,7 @@ pub struct ToShim {
     #[prost(uint64, tag = "1")]
     pub request: u64,
     /// The answer; the library skips one it does not know.
-    #[prost(oneof = "to_shim::Content", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "to_shim::Content", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
     pub content: ::core::option::Option<to_shim::Content>,
 }
 /// Nested message and enum types in `ToShim`.
@@ -100,6 +112,12 @@ pub mod to_shim {
         /// What a predecessor left; its regions follow, and Done.
         #[prost(message, tag = "7")]
         Inherited(super::Inherited),
+        /// Where the spare copy may stand.
+        #[prost(message, tag = "8")]
+        SpareGranted(super::SpareGranted),
+        /// The spare copy is of no use any more. Unasked.
+        #[prost(message, tag = "9")]
+        SpareVoid(super::SpareVoid),
     }
 }
 /// Who connects.
@@ -243,6 +261,40 @@ pub struct Follow {
     #[prost(bool, tag = "1")]
     pub more: bool,
 }
+/// Ask for a server on which a second copy of the driver may stand by in the calling process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Spare {
+    /// How long the answer may take, in milliseconds; the daemon has a limit of its own.
+    #[prost(uint64, tag = "1")]
+    pub wait_ms: u64,
+}
+/// How far the spare copy is. Replaces what was said before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareStands {
+    /// The grant's token.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
+    /// Whether the program could go on with it.
+    #[prost(bool, tag = "2")]
+    pub is_ready: bool,
+    /// How many things that the program has are not, or not as they are now, in the spare copy.
+    #[prost(uint64, tag = "3")]
+    pub behind: u64,
+}
+/// The program goes on with the spare copy, whose server is its server from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareLives {
+    /// The grant's token.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
+}
+/// The spare copy is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareGone {
+    /// The grant's token.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
+}
 /// A part of kept memory that has a label.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Range {
@@ -349,4 +401,21 @@ pub struct Epoch {
     /// What the process has to do with the fault that the server has met: one of the constants of `Part`.
     #[prost(uint32, tag = "3")]
     pub part: u32,
+}
+/// Where the spare copy may stand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareGranted {
+    /// Random, not 0: the spare copy's connections show it to the daemon.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
+    /// The server's number, which no other server has had.
+    #[prost(uint64, tag = "2")]
+    pub server: u64,
+}
+/// The server of a grant is tainted, gone or being replaced, or the grant is over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SpareVoid {
+    /// The grant's token.
+    #[prost(uint64, tag = "1")]
+    pub token: u64,
 }

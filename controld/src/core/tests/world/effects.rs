@@ -95,6 +95,8 @@ impl World {
                 self.feed_later_devices(session);
             }
             Effect::CloseSessions => {}
+            // Nobody asks for a place here.
+            Effect::SpareVoid { .. } => panic!("nobody has a spare copy"),
             Effect::Exit { status } => self.exit = Some(status),
         }
     }

@@ -1,0 +1,300 @@
+//! Spare copies of the driver: a program may have a second one, which stands by on another server than its own.
+//!
+//! The program asks for a place, and gets a *grant*: a server and a token that its spare copy's connections show. A spare
+//! copy is no client of the server that it stands on. It is not counted, listed or blamed there, and nothing waits for it.
+//! It becomes what the program works with when the program says so, or when the program's own server is gone; until then
+//! the program is a client of its own server alone.
+//!
+//! Where it may stand is [`servers`](crate::core::servers)' to say, when a grant is made and ends `serving`'s.
+
+use super::Clients;
+use super::client::{BEFORE_CONTEXTS, Client, Process, UNCOUNTED};
+use crate::core::Core;
+use crate::core::evidence::ProcessKey;
+use crate::core::gpu::Whereabouts;
+use crate::core::identity::Identity;
+use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
+use crate::core::saved::{SavedSpare, read, written};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Connections of one spare copy. A program that has more contexts than that has no spare.
+pub(in crate::core) const MOST_CONNECTIONS: usize = 256;
+
+/// A place for a spare copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::core) struct Grant {
+    pub(in crate::core) token: u64,
+    pub(in crate::core) server: ServerEpoch,
+    pub(in crate::core) uid: Uid,
+    pub(in crate::core) identity: Arc<Identity>,
+    pub(in crate::core) since: Duration,
+    /// Whether the program could go on with it, as it says.
+    pub(in crate::core) is_ready: bool,
+    /// Whether it ever was.
+    pub(in crate::core) was_ready: bool,
+    /// How many things the spare copy lacks, as the program says.
+    pub(in crate::core) behind: u64,
+    /// How many of its connections the server has accepted.
+    pub(in crate::core) connections: usize,
+}
+
+/// A process that has asked for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::core) struct Wish {
+    /// What the grant is to be known by.
+    pub(in crate::core) token: u64,
+    /// Until when it waits.
+    pub(in crate::core) until: Duration,
+}
+
+/// What a process has of a spare's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SparePlace {
+    /// Nothing.
+    None,
+    /// It waits for a server.
+    Wanted,
+    /// This server, for connections that show this token.
+    Granted {
+        /// What they show.
+        token: u64,
+        /// Where they go.
+        server: ServerEpoch,
+    },
+}
+
+/// All grants, and who waits for one. A process has one of both at most.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Spares {
+    grants: BTreeMap<ProcessKey, Grant>,
+    wishes: BTreeMap<ProcessKey, Wish>,
+    /// By which token the copy once stood by that each process works with now. Its further connections still show it.
+    lived: BTreeMap<ProcessKey, u64>,
+    /// The processes of which a server may have a spare copy as a client.
+    guests: BTreeSet<(ServerEpoch, Pid)>,
+    /// When servers on which nobody but spare copies are were first seen to be on their way out.
+    pub(in crate::core) ousted: BTreeMap<ServerEpoch, Duration>,
+}
+
+impl Spares {
+    pub(in crate::core) fn grant_of(&self, process: ProcessKey) -> Option<&Grant> {
+        self.grants.get(&process)
+    }
+
+    /// The same for reports: of a process whose start nobody knows yet too.
+    pub(in crate::core) fn shown_of(&self, process: ProcessKey) -> Option<&Grant> {
+        let of_pid = || self.grants.iter().find(|(known, _)| known.pid == process.pid).map(|(_, grant)| grant);
+        if process.start_time == 0 { of_pid() } else { self.grant_of(process) }
+    }
+
+    pub(in crate::core) fn grant_mut(&mut self, process: ProcessKey, token: u64) -> Option<&mut Grant> {
+        self.grants.get_mut(&process).filter(|grant| grant.token == token)
+    }
+
+    pub(in crate::core) fn grants(&self) -> impl Iterator<Item = (ProcessKey, &Grant)> {
+        self.grants.iter().map(|(process, grant)| (*process, grant))
+    }
+
+    pub(in crate::core) fn wishes(&self) -> impl Iterator<Item = (ProcessKey, Wish)> {
+        self.wishes.iter().map(|(process, wish)| (*process, *wish))
+    }
+
+    /// A process wants a place; who asks again waits for as long as it says then.
+    pub(in crate::core) fn wish(&mut self, process: ProcessKey, wish: Wish) {
+        let known = self.wishes.entry(process).or_insert(wish);
+        known.until = wish.until;
+    }
+
+    pub(in crate::core) fn forget_wish(&mut self, process: ProcessKey) {
+        self.wishes.remove(&process);
+    }
+
+    pub(in crate::core) fn grant(&mut self, process: ProcessKey, grant: Grant) {
+        self.wishes.remove(&process);
+        self.grants.insert(process, grant);
+    }
+
+    /// A grant is over.
+    pub(in crate::core) fn take(&mut self, process: ProcessKey, token: u64) -> Option<Grant> {
+        self.grants.get(&process).filter(|grant| grant.token == token)?;
+        self.grants.remove(&process)
+    }
+
+    /// Whether a connection of this process that shows this token is one of the copy that it works with now.
+    pub(in crate::core) fn has_lived(&self, process: ProcessKey, token: u64) -> bool {
+        self.lived.get(&process) == Some(&token)
+    }
+
+    /// A server was told of a spare copy's connection.
+    pub(in crate::core) fn comes_to(&mut self, server: ServerEpoch, pid: Pid) {
+        self.guests.insert((server, pid));
+    }
+
+    /// A process is a client of this server by itself.
+    pub(in crate::core) fn is_client_of(&mut self, server: ServerEpoch, pid: Pid) {
+        self.guests.remove(&(server, pid));
+    }
+
+    /// Whether what a server calls its client of this pid is a spare copy.
+    pub(in crate::core) fn stands_on(&self, server: ServerEpoch, pid: Pid) -> bool {
+        self.guests.contains(&(server, pid))
+    }
+
+    /// The servers that may have spare copies as clients.
+    pub(in crate::core) fn hosts(&self) -> BTreeSet<ServerEpoch> {
+        self.guests.iter().map(|(server, _)| *server).collect()
+    }
+
+    /// A process has ended; where its spare copy was.
+    pub(in crate::core) fn process_gone(&mut self, pid: Pid) -> Vec<ServerEpoch> {
+        self.grants.retain(|process, _| process.pid != pid);
+        self.wishes.retain(|process, _| process.pid != pid);
+        self.lived.retain(|process, _| process.pid != pid);
+        self.guests.extract_if(.., |(_, guest)| *guest == pid).map(|(server, _)| server).collect()
+    }
+
+    /// A server is gone, and what stood on it.
+    pub(in crate::core) fn server_gone(&mut self, server: ServerEpoch) {
+        self.guests.retain(|(host, _)| *host != server);
+        self.ousted.remove(&server);
+    }
+
+    /// What a successor must know.
+    pub(in crate::core) fn saved(&self) -> Vec<SavedSpare> {
+        let granted = self.grants.iter().map(|(process, grant)| SavedSpare {
+            process: written(*process),
+            token: grant.token,
+            server: grant.server.0,
+            uid: grant.uid,
+            ready: grant.is_ready,
+            behind: grant.behind,
+            connections: u32::try_from(grant.connections).unwrap_or(u32::MAX),
+            lived: false,
+        });
+        let lived = self.lived.iter().map(|(process, token)| SavedSpare {
+            process: written(*process),
+            token: *token,
+            lived: true,
+            ..SavedSpare::default()
+        });
+        let is_granted = |server: ServerEpoch, pid: Pid| {
+            self.grants.iter().any(|(process, grant)| process.pid == pid && grant.server == server)
+        };
+        let left = self.guests.iter().filter(|(server, pid)| !is_granted(*server, *pid));
+        let left = left.map(|(server, pid)| SavedSpare {
+            process: written(ProcessKey { pid: *pid, start_time: 0 }),
+            server: server.0,
+            ..SavedSpare::default()
+        });
+        granted.chain(lived).chain(left).collect()
+    }
+
+    /// Goes on with what an earlier daemon knew.
+    pub(in crate::core) fn restore(&mut self, now: Duration, saved: &[SavedSpare]) {
+        for old in saved {
+            let (process, server) = (read(&old.process), ServerEpoch(old.server));
+            if old.lived {
+                self.lived.insert(process, old.token);
+                continue;
+            }
+            if old.token == 0 || old.connections > 0 {
+                self.guests.insert((server, process.pid));
+            }
+            if old.token != 0 {
+                let identity = Identity { start_time: process.start_time, ..Identity::default() };
+                let grant = Grant {
+                    token: old.token,
+                    server,
+                    uid: old.uid,
+                    identity: Arc::new(identity),
+                    since: now,
+                    is_ready: old.ready,
+                    was_ready: old.ready,
+                    behind: old.behind,
+                    connections: usize::try_from(old.connections).unwrap_or(MOST_CONNECTIONS),
+                };
+                self.grants.insert(process, grant);
+            }
+        }
+    }
+}
+
+impl Clients {
+    pub(in crate::core) fn spares(&self) -> &Spares {
+        &self.spares
+    }
+
+    pub(in crate::core) fn spares_mut(&mut self) -> &mut Spares {
+        &mut self.spares
+    }
+
+    /// The connections of spare copies that wait for the server of their grant, in the order in which they came.
+    pub(in crate::core) fn waiting_spares(&self) -> impl Iterator<Item = (ConnectionId, &Client)> {
+        let is_waiting = |client: &&Client| client.spare.is_some() && client.stage.server().is_none();
+        self.connections.iter().filter(move |(_, client)| is_waiting(client)).map(|(id, client)| (*id, client))
+    }
+
+    /// A process works with its spare copy from now on; the server that it was on, and whether it was a client at all.
+    pub(in crate::core) fn goes_on_with(&mut self, key: ProcessKey, grant: &Grant) -> (Option<ServerEpoch>, bool) {
+        let connections = grant.connections.max(BEFORE_CONTEXTS);
+        self.spares.is_client_of(grant.server, key.pid);
+        self.spares.lived.insert(key, grant.token);
+        if let Some(process) = self.known_mut(key) {
+            let former = core::mem::replace(&mut process.server, grant.server);
+            (process.connections, process.gpus) = (connections, Whereabouts::default());
+            return (Some(former), true);
+        }
+        let process = Process {
+            server: grant.server,
+            uid: grant.uid,
+            identity: Arc::clone(&grant.identity),
+            copies: 0,
+            tracked: false,
+            condemned: false,
+            connections: if grant.connections > BEFORE_CONTEXTS { UNCOUNTED } else { connections },
+            gpus: Whereabouts::default(),
+        };
+        self.insert_process(key.pid, process);
+        (None, false)
+    }
+}
+
+impl Core {
+    /// What a process has of a place for a spare copy.
+    pub(crate) fn spare_of(&self, process: ProcessKey) -> SparePlace {
+        let spares = &self.clients.spares;
+        match (spares.grants.get(&process), spares.wishes.contains_key(&process)) {
+            (Some(grant), _) => SparePlace::Granted { token: grant.token, server: grant.server },
+            (None, true) => SparePlace::Wanted,
+            (None, false) => SparePlace::None,
+        }
+    }
+
+    /// Whether a process works with the copy that stood by under this token.
+    pub(crate) fn spare_has_lived(&self, process: ProcessKey, token: u64) -> bool {
+        self.clients.spares.has_lived(process, token)
+    }
+
+    /// A spare copy's handshake is over.
+    pub(in crate::core) fn spare_is_done(&mut self, client: &Client, server: Option<ServerEpoch>, status: Option<u32>) {
+        let (Some(token), Some(server)) = (client.spare, server) else {
+            return;
+        };
+        let pid = client.peer.pid;
+        match status {
+            Some(0) => {
+                let grant = self.clients.spares.grant_mut(client.process(), token);
+                if let Some(grant) = grant.filter(|grant| grant.server == server) {
+                    grant.connections += 1;
+                    self.turn.save();
+                }
+            }
+            Some(status) => {
+                self.turn.log(format!("A spare copy of client {pid} was not accepted by its server, status {status}"));
+            }
+            None => self.turn.log(format!("A spare copy of client {pid} left during its handshake")),
+        }
+    }
+}
