@@ -1,6 +1,6 @@
 //! The program from its first to its last line: which of its parts this call is, and how the daemon comes up.
 
-use crate::cli::{self, DaemonOptions, Invocation, LocalCommand, Print};
+use crate::cli::{self, DaemonOptions, Invocation, LocalCommand, Print, Protocol, protocol};
 use crate::devices;
 use crate::doctor;
 use crate::driver::{Driver, StartError};
@@ -136,6 +136,14 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
             return show(&Report { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
         }
     };
+    let variable = std::env::var_os(protocol::VARIABLE).map(|value| value.to_string_lossy().into_owned());
+    let protocol = match Protocol::chosen(options.protocol, variable.as_deref()) {
+        Ok(protocol) => protocol,
+        Err(error) => {
+            return show(&Report { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
+        }
+    };
+    let options = DaemonOptions { protocol: Some(protocol), ..options };
     if options.foreground {
         return serve(options, personality, settings, None);
     }
@@ -182,7 +190,8 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
             return report.status;
         }
     };
-    let stdout = warning.map(|warning| format!("{warning}\n")).unwrap_or_default();
+    let greeting = options.protocol.unwrap_or_default().greeting(&settings.pipe_directory.to_string_lossy());
+    let stdout = warning.map(|warning| format!("{warning}\n")).into_iter().chain(greeting).collect();
     // What nobody would look for where everything seems to work. Scripts that swap the binary find nothing on standard
     // output that the vendor's does not say.
     let stderr = driver.obstacles().iter().map(|text| format!("Warning: {text}\n")).collect();

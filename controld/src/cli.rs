@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod help;
 pub(crate) mod local;
 pub(crate) mod options;
+pub(crate) mod protocol;
 pub(crate) mod text;
 
 pub(crate) use checks::CHECKS;
@@ -15,6 +16,7 @@ pub use local::LOCAL_COMMANDS;
 pub(crate) use local::{ExplainRequest, LocalCommand, RunRequest, StopRequest, Whom};
 pub(crate) use options::Flag;
 pub use options::OPTIONS;
+pub(crate) use protocol::Protocol;
 
 use remps_proto::admin::Personality;
 use remps_proto::admin::personality::UnknownOption;
@@ -50,6 +52,8 @@ pub(crate) struct DaemonOptions {
     pub ready_devices: bool,
     /// Clients must name a static SM partition.
     pub static_partitioning: bool,
+    /// The interface that is expected; `None` without the option.
+    pub protocol: Option<Protocol>,
 }
 
 /// Texts for the two outputs and the exit status.
@@ -82,6 +86,7 @@ impl DaemonOptions {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut flags = Vec::new();
+    let mut protocol = None;
     let mut rest = arguments.as_slice();
     while let Some((argument, tail)) = rest.split_first() {
         let bytes = argument.as_bytes();
@@ -92,16 +97,31 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: 
         if bytes.len() < 2 || bytes[0] != b'-' {
             break;
         }
-        let Some(mut known) = argument.to_str().and_then(options::flags_of) else {
-            return unknown_option(&argument.to_string_lossy(), personality);
-        };
-        flags.append(&mut known);
         rest = tail;
+        let (mut known, value) = match argument.to_str().and_then(protocol::with_value) {
+            Some((known, value)) => (known, Some(value.to_owned())),
+            None => match argument.to_str().and_then(options::flags_of) {
+                Some(known) => (known, None),
+                None => return unknown_option(&argument.to_string_lossy(), personality),
+            },
+        };
+        if known.contains(&Flag::Protocol) {
+            let value = value.unwrap_or_else(|| {
+                let (value, behind) = rest.split_first().map_or((None, rest), |(value, tail)| (Some(value), tail));
+                rest = behind;
+                value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+            });
+            match Protocol::of_option(&value) {
+                Ok(wanted) => protocol = Some(wanted),
+                Err(error) => return usage(format!("{error}\n")),
+            }
+        }
+        flags.append(&mut known);
     }
-    interpret(&flags, rest, personality)
+    interpret(&flags, protocol, rest, personality)
 }
 
-fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> Invocation {
+fn interpret(flags: &[Flag], protocol: Option<Protocol>, words: &[OsString], personality: Personality) -> Invocation {
     let has = |flag: Flag| flags.contains(&flag);
     if has(Flag::Help) {
         return print(help::whole(personality));
@@ -121,6 +141,7 @@ fn interpret(flags: &[Flag], words: &[OsString], personality: Personality) -> In
         multiuser: has(Flag::Multiuser),
         ready_devices: has(Flag::QuitOrReadyDevices) || has(Flag::ReadyDevices),
         static_partitioning: has(Flag::StaticPartitioning),
+        protocol,
     };
     // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
     if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {

@@ -96,11 +96,28 @@ struct Topic {
     repeats: bool,
 }
 
+/// What follows an option without a command.
+fn value_of(flag: Flag) -> Option<Value> {
+    match flag {
+        Flag::CheckConfig => Some(Value::File),
+        Flag::Protocol => Some(Value::OneOf(vec!["2", "3"])),
+        Flag::Daemon
+        | Flag::Foreground
+        | Flag::Help
+        | Flag::Version
+        | Flag::Multiuser
+        | Flag::StaticPartitioning
+        | Flag::ReadyDevices
+        | Flag::Quit
+        | Flag::QuitOrReadyDevices => None,
+    }
+}
+
 /// The options without a command, each spelling as one.
 fn options() -> impl Iterator<Item = (String, &'static str, Option<Value>)> {
     OPTIONS.iter().flat_map(|spec| {
         let letters = spec.letters.iter().map(|letter| format!("-{letter}"));
-        let value = (spec.flag == Flag::CheckConfig).then_some(Value::File);
+        let value = value_of(spec.flag);
         let spellings = letters.chain(spec.words.iter().map(|word| (*word).to_owned()));
         spellings.map(move |spelling| (spelling, spec.help, value.clone()))
     })

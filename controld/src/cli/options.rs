@@ -25,6 +25,8 @@ pub enum Flag {
     QuitOrReadyDevices,
     /// Check the configuration file.
     CheckConfig,
+    /// Which interface the daemon is started for; its value follows.
+    Protocol,
 }
 
 /// An option and its spellings.
@@ -107,6 +109,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         words: &["--static-partitioning"],
         since: Personality::V595,
         help: "Clients must name a static SM partition.",
+    },
+    OptionSpec {
+        flag: Flag::Protocol,
+        letters: &['p'],
+        words: &["--protocol"],
+        // Release 615's, with any driver.
+        since: Personality::V535,
+        help: "With -d or -f: start for protocol 2, the default, or 3; commands of both are understood in either.",
     },
     OptionSpec {
         flag: Flag::CheckConfig,

@@ -60,6 +60,26 @@ fn the_daemon_is_asked_for_in_every_spelling_and_order() {
 }
 
 #[test]
+fn a_daemon_is_told_its_protocol_in_every_spelling() {
+    for arguments in ["-d -p 3", "-dp 3", "-dp3", "-p3 -d", "--protocol 3 --daemon", "-d --protocol=3", "-d -p 2 -p 3"]
+    {
+        let want = DaemonOptions { protocol: Some(Protocol::Three), ..DaemonOptions::default() };
+        assert_eq!(daemon(arguments), want, "{arguments}");
+    }
+    assert_eq!(daemon("-f -p 2").protocol, Some(Protocol::Two));
+    assert_eq!(daemon("-d").protocol, None);
+    // A command line follows the daemon that runs.
+    assert_eq!(call("-p 3 server list", Personality::V580), Invocation::Command(b"server list".to_vec()));
+    assert_eq!(call("-p 3", Personality::V580), Invocation::Ui);
+    assert_eq!(call("-q -p 3", Personality::V580), Invocation::Command(b"quit".to_vec()));
+    for (arguments, value) in [("-d -p 4", "4"), ("-d -p", ""), ("-pd", "d"), ("--protocol=", ""), ("-p3x -d", "3x")] {
+        let refused = printed(arguments, Personality::V580);
+        let says = format!("--protocol: {value:?} is no protocol, those are 2 and 3\n");
+        assert_eq!((refused.stderr, refused.status), (says, 2), "{arguments}");
+    }
+}
+
+#[test]
 fn words_are_one_command_however_they_are_quoted() {
     for words in [&["get_client_list 7"][..], &["get_client_list", "7"][..], &["--", "get_client_list", "7"][..]] {
         let sent = parse(words.iter().map(OsString::from), Personality::V550);

@@ -103,6 +103,13 @@ pub(crate) enum Effect {
     Signal { server: ServerEpoch, signal: ServerSignal },
     /// The whole answer to a session's command; the session may send the next one.
     Answer { session: SessionId, lines: Vec<String> },
+    /// The answer to a command that fails without one.
+    AnswerFailure {
+        /// Whose command.
+        session: SessionId,
+        /// Why.
+        reason: Vec<String>,
+    },
     /// The answer to `ps`.
     AnswerPs { session: SessionId, rows: Vec<PsRow> },
     /// The answer to one of ReMPS's own commands, from what is known.

@@ -46,6 +46,7 @@ impl Driver {
             Effect::Close { connection } => self.close(connection),
             Effect::Signal { server, signal } => self.servers.signal(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),
+            Effect::AnswerFailure { session, reason } => self.answer_failure(session, vec![], reason),
             Effect::AnswerPs { session, rows } => self.describe(session, rows),
             Effect::Report { session, peer, report } => self.report(session, peer, report),
             Effect::ListDevices { session } => {

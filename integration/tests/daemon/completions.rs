@@ -96,6 +96,8 @@ fn bash_completes_every_option_every_command_and_what_follows_it() {
     assert_eq!(offered(&["stop-client", "--timeout", "5", "21", ""]), ["21", "22"]);
     assert_eq!(offered(&["stop-client", "--all-of", ""]), ["self"]);
     assert_eq!(offered(&["ps", "-p", ""]), ["11", "12"]);
+    assert_eq!(offered(&["-d", "-p", ""]), ["2", "3"]);
+    assert_eq!(offered(&["-p", "3", "vau"]), ["vault"]);
     assert_eq!(offered(&["--check-config", &script[..script.len() - 1]]), [script]);
     assert_eq!(offered(&["run", "--", "nvidia-cuda-mps-contro"]), [PROGRAM]);
 }

@@ -61,12 +61,53 @@ fn a_question_about_what_is_not_there_fails_and_says_so_on_standard_error() {
             assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}: {arguments:?}");
             assert_eq!(failed.stderr_text(), reason, "{subject}: {arguments:?}");
         }
-        // What would change something is refused, and not taken for done.
+        // What would change a server is refused, and not taken for done.
         let failed = sim.lab.run(&["server", "create", "training"], b"");
         assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}");
         assert!(failed.stderr_text().starts_with("server: create is not understood\nUsage: server list"), "{subject}");
         let known = sim.lab.run(&["server", "list", "--format=csv"], b"");
         let header = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n";
         assert_eq!((known.code, known.stdout_text().as_str()), (Some(0), header), "{subject}");
+    });
+}
+
+#[test]
+fn a_client_is_ended_by_its_pid_with_the_answer_of_terminate_client() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::started(subject, &[]);
+        let (ended, other) = (sim.start("mps-bystander", &[], "ready"), sim.start("mps-bystander", &[], "ready"));
+        assert_eq!(sim.lab.ask(&format!("client terminate {}\n", ended.pid())), "0\n", "{subject}");
+        let requested = format!("MPS server requesting client {{PID: {}, Context ID: 1}} to exit", ended.pid());
+        sim.lab.wait_log("server.log", &requested);
+        sim.lab.wait_log("server.log", "Client termination succeeded.");
+        assert!(sim.lab.ask("client list --format=csv,noheader\n").contains(&format!("{},", other.pid())), "{subject}");
+        let failed = sim.lab.run(&["client", "terminate", "1"], b"");
+        assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}");
+        assert_eq!(failed.stderr_text(), "Client 1 not found\n", "{subject}");
+    });
+}
+
+/// The line is the manual's (docs.nvidia.com, MPS 615, mpsv3-interface).
+#[test]
+fn a_start_with_the_third_protocol_says_where_to_connect_and_both_interfaces_answer() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let says = format!(
+            "To connect CUDA applications to this daemon, set CUDA_MPS_PIPE_DIRECTORY={}\n",
+            sim.lab.pipe_dir().display()
+        );
+        let refused = sim.lab.finish(sim.lab.command(&["-d", "-p", "3"]).env("CUDA_MPS_PROTOCOL_VERSION", "4"), b"");
+        let reason = "CUDA_MPS_PROTOCOL_VERSION: \"4\" is no protocol, those are 2 and 3\n";
+        assert_eq!((refused.code, refused.stderr_text().as_str()), (Some(1), reason), "{subject}");
+        assert_eq!(sim.lab.daemon(), None, "{subject}");
+        let second = sim.lab.finish(sim.lab.command(&["-d", "-p", "3"]).env("CUDA_MPS_PROTOCOL_VERSION", "2"), b"");
+        assert_eq!((second.code, second.stdout_text().as_str()), (Some(0), ""), "{subject}: the variable goes first");
+        assert_eq!(sim.lab.run(&["--quit"], b"").code, Some(0), "{subject}");
+        let third = sim.lab.finish(sim.lab.command(&["-d"]).env("CUDA_MPS_PROTOCOL_VERSION", "3"), b"");
+        assert_eq!((third.code, third.stdout_text()), (Some(0), says), "{subject}");
+        // A command line with another protocol follows the daemon.
+        let header = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n";
+        assert_eq!(sim.lab.run(&["-p", "2", "server", "list", "--format=csv"], b"").stdout_text(), header, "{subject}");
+        assert_eq!(sim.lab.ask("get_server_list\nserver list --format=csv,noheader\n"), "", "{subject}");
     });
 }

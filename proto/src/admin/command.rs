@@ -8,6 +8,7 @@ mod arguments;
 use super::limits::{
     DeviceKey, InvalidDevice, InvalidMemLimit, InvalidPercentage, InvalidPriority, MemLimit, Percentage, Priority,
 };
+use super::module::Module;
 use super::number::{atoi, int_prefix, is_space};
 use super::personality::Personality;
 use super::report::Report;
@@ -100,10 +101,10 @@ command_names! {
     AtRest "at-rest" V535 "PID|--user UID|--server PID [--wait SECONDS] [-o table|wide|json] [--utc] [--json]"
         "Say whether work can still write to GPU memory, and by what proof not.";
     Metrics "metrics" V535 "[-o table|wide|json] [--utc]" "Print the metrics for Prometheus.";
-    // The questions of release 615's third interface.
+    // Of release 615's third interface.
     Server "server" V535 "list [NAME] [--format FORMAT] | get NAME FIELD" "Show the servers by their names.";
-    Client "client" V535 "list [--server NAME] [--all] [--format FORMAT] | get PID FIELD"
-        "Show the clients of servers.";
+    Client "client" V535 "list [--server NAME] [--all] [--format FORMAT] | get PID FIELD | terminate PID"
+        "Show the clients of servers, or end the work of one on the GPU.";
 }
 
 impl std::fmt::Display for CommandName {
@@ -249,6 +250,11 @@ pub enum Command {
         /// Seconds after which servers are forced; `None` waits for their clients.
         timeout_s: Option<u32>,
     },
+    /// `client terminate PID`
+    EndClient {
+        /// The client.
+        client: u32,
+    },
     /// One of ReMPS's own commands.
     Report(Report),
     /// Anything else: the first word, bytes that are no UTF-8 replaced.
@@ -331,9 +337,12 @@ impl Command {
             | CommandName::Events
             | CommandName::Vault
             | CommandName::AtRest
-            | CommandName::Metrics
-            | CommandName::Server
-            | CommandName::Client => Self::Report(Report::parse(name, words)),
+            | CommandName::Metrics => Self::Report(Report::parse(name, words)),
+            CommandName::Server | CommandName::Client => match Module::parse(name, words) {
+                Ok(Module::Question(query)) => Self::Report(Report::Module(query)),
+                Ok(Module::Terminate { client }) => Self::EndClient { client },
+                Err(word) => Self::Report(Report::Misused { name, word }),
+            },
         }
     }
 
@@ -363,6 +372,7 @@ impl Command {
             Self::SmPartition(_) => CommandName::SmPartition,
             Self::Lspart => CommandName::Lspart,
             Self::Quit { .. } => CommandName::Quit,
+            Self::EndClient { .. } => CommandName::Client,
             Self::Report(report) => report.name(),
             Self::Unknown(_) => return None,
         })

@@ -132,6 +132,7 @@ impl Defaults {
             | Command::SmPartition(_)
             | Command::Lspart
             | Command::Quit { .. }
+            | Command::EndClient { .. }
             | Command::Report(_)
             | Command::Unknown(_) => return None,
         };
@@ -191,6 +192,7 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
         Command::Unknown(word) => Some(vec![reply::unknown_command(word)]),
         Command::Report(Report::Misused { name, word }) => Some(report::misused(*name, word.as_deref())),
         Command::StartServer { uid: Some(_), .. }
+        | Command::EndClient { .. }
         | Command::SetDefaultActiveThreadPercentage { .. }
         | Command::GetDefaultActiveThreadPercentage
         | Command::SetDefaultDevicePinnedMemLimit { .. }

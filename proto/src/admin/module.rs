@@ -1,5 +1,5 @@
-//! The grammar of release 615's third interface, as far as it asks only what there is: `MODULE VERB`, positional words,
-//! `--key=value` or `key=value`, and flags. `--key value` is understood, too, as all other options here are written.
+//! The grammar of release 615's third interface, as far as it asks what there is or ends a client: `MODULE VERB`,
+//! positional words, `--key=value` or `key=value`, and flags. `--key value` is understood, too, as all other options here are written.
 //!
 //! No release before has these words, so a daemon understands both interfaces at once. Like ReMPS's own commands, and
 //! unlike the vendor's former ones, they are read strictly: a word that is not understood is an error and never passed
@@ -119,6 +119,18 @@ pub enum Query {
     Help(CommandName),
 }
 
+/// What is said in the third interface.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Module {
+    /// A question.
+    Question(Query),
+    /// `client terminate PID`
+    Terminate {
+        /// The client's process.
+        client: u32,
+    },
+}
+
 /// The words after a verb.
 #[derive(Default)]
 struct Words<'a> {
@@ -190,7 +202,7 @@ fn name(word: &[u8]) -> Result<String, Misused> {
     text.map(str::to_owned).ok_or_else(|| Some(readable(word)))
 }
 
-impl Query {
+impl Module {
     /// Reads the words after a module's name.
     ///
     /// # Errors
@@ -198,14 +210,26 @@ impl Query {
     pub(super) fn parse<'a>(module: CommandName, words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Misused> {
         let mut words = words.peekable();
         let verb = words.next().ok_or(None)?;
-        let knows = [b"list".as_slice(), b"get"].contains(&verb);
+        let is_end = module == CommandName::Client && verb == b"terminate";
+        let knows = is_end || [b"list".as_slice(), b"get"].contains(&verb);
         if verb == b"help" || knows && words.peek().is_some_and(|word| *word == b"help") {
-            return Ok(Self::Help(module));
+            return Ok(Self::Question(Query::Help(module)));
         }
         if !knows {
             return Err(Some(readable(verb)));
         }
         let words = Words::read(words)?;
+        if is_end {
+            let words = words.only(false, false, false, 1)?;
+            let pid = words.positional.first().ok_or(None)?;
+            return Ok(Self::Terminate { client: number(pid).ok_or_else(|| Some(readable(pid)))? });
+        }
+        Query::read(module, verb, words).map(Self::Question)
+    }
+}
+
+impl Query {
+    fn read(module: CommandName, verb: &[u8], words: Words<'_>) -> Result<Self, Misused> {
         match (module, verb) {
             (CommandName::Server, b"list") => {
                 let words = words.only(false, false, true, 1)?;
@@ -285,6 +309,26 @@ mod tests {
         }
         for format in ["table", "table,noheader", "csv"] {
             assert!(matches!(parse(&format!("client list --format={format}")), Report::Module(_)), "{format}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_ended_by_its_pid_alone() {
+        let command = Command::parse(b"client terminate 51023\n\0", Personality::V535);
+        assert_eq!(command, Command::EndClient { client: 51023 });
+        assert_eq!(command.name(), Some(CommandName::Client));
+        assert_eq!(parse("client terminate help"), Report::Module(Query::Help(CommandName::Client)));
+        for (line, named) in [
+            ("client terminate", None),
+            ("client terminate 0", Some("0")),
+            ("client terminate -1", Some("-1")),
+            ("client terminate 7x", Some("7x")),
+            ("client terminate 7 8", Some("8")),
+            ("client terminate 7 --server=a", Some("--server")),
+            ("server terminate 7", Some("terminate")),
+        ] {
+            let Report::Misused { word, .. } = parse(line) else { panic!("{line} was understood") };
+            assert_eq!(word.as_deref(), named, "{line}");
         }
     }
 

@@ -155,6 +155,7 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
             since_550(". Only the root user may terminate clients on another user's server.")
         }
         Command::GetServerList
+        | Command::EndClient { .. }
         | Command::GetServerStatus { .. }
         | Command::GetClientList { .. }
         | Command::GetDeviceClientList { .. }

@@ -153,9 +153,6 @@ impl Report {
     #[must_use]
     pub fn parse<'a>(name: CommandName, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut words = words;
-        if matches!(name, CommandName::Server | CommandName::Client) {
-            return Query::parse(name, words).map_or_else(|word| Self::Misused { name, word }, Self::Module);
-        }
         if name == CommandName::AtRest {
             return RestQuery::parse(words).map_or_else(|word| Self::Misused { name, word }, Self::AtRest);
         }

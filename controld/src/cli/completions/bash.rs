@@ -66,22 +66,24 @@ pub(super) fn script(topics: &[Topic]) -> String {
     );
     let names: Vec<&str> = topics.iter().map(|topic| topic.name).collect();
     text.push_str(&array("commands", "    ", &names));
-    text.push_str(
-        "    for ((at = 1; at < COMP_CWORD; at++)); do\n        [[ ${COMP_WORDS[at]} == -* ]] || { \
-         command=${COMP_WORDS[at]}; break; }\n    done\n    case $command in\n",
-    );
-    let spellings: Vec<String> = options().map(|(spelling, ..)| spelling).collect();
-    let spellings: Vec<&str> = spellings.iter().map(String::as_str).collect();
-    let files: Vec<String> = options().filter(|(.., value)| value.is_some()).map(|(spelling, ..)| spelling).collect();
-    text.push_str("        '')\n");
-    text.push_str(&array("options", "            ", &spellings));
-    let files = files.join(" | ");
+    let valued: Vec<(String, Value)> = options().filter_map(|(spelling, _, value)| Some((spelling, value?))).collect();
+    let names: Vec<&str> = valued.iter().map(|(spelling, _)| spelling.as_str()).collect();
     writeln!(
         text,
-        "            case $prev in\n                {files}) kind='file' ;;\n                *) kind='topics' ;;"
+        "    for ((at = 1; at < COMP_CWORD; at++)); do\n        [[ ${{COMP_WORDS[at]}} == -* || ${{COMP_WORDS[at - 1]}} \
+         == @({}) ]] || {{ command=${{COMP_WORDS[at]}}; break; }}\n    done\n    case $command in",
+        names.join("|")
     )
     .expect("a String takes every text");
-    text.push_str("            esac\n            [[ $cur != -* ]] || kind=''\n            ;;\n");
+    let spellings: Vec<String> = options().map(|(spelling, ..)| spelling).collect();
+    let spellings: Vec<&str> = spellings.iter().map(String::as_str).collect();
+    text.push_str("        '')\n");
+    text.push_str(&array("options", "            ", &spellings));
+    text.push_str("            case $prev in\n");
+    for (spelling, value) in &valued {
+        writeln!(text, "                {spelling}) kind='{}' ;;", kind(value)).expect("a String takes every text");
+    }
+    text.push_str("                *) kind='topics' ;;\n            esac\n            [[ $cur != -* ]] || kind=''\n            ;;\n");
     for topic in topics {
         write_topic(&mut text, topic);
     }

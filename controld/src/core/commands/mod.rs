@@ -80,6 +80,13 @@ impl Core {
         self.servers.iter().find(|server| server.pid == Some(pid))
     }
 
+    /// The server of a client that `asker` may see.
+    fn server_of_client(&self, asker: &Asker, client: Pid) -> Option<i32> {
+        let of = self.only_own(asker);
+        let process = self.clients.process(client).filter(|process| of.is_none_or(|uid| uid == process.uid))?;
+        self.servers.get(process.server)?.pid.and_then(|pid| i32::try_from(pid).ok())
+    }
+
     fn perform(&mut self, session: SessionId, asker: &Asker, command: Command) {
         let peer = asker.peer;
         if !self.is_permitted(asker, &command) {
@@ -140,6 +147,16 @@ impl Core {
                 let servers = self.connected_servers();
                 self.gather(session, GatherKind::DeviceQuery { csv }, &servers);
             }
+            Command::EndClient { client } => match self.server_of_client(asker, client) {
+                Some(server) => {
+                    let client = i32::try_from(client).unwrap_or_default();
+                    self.perform(session, asker, Command::TerminateClient { server, client });
+                }
+                None => {
+                    let reason = vec![format!("Client {client} not found")];
+                    self.turn.push(Effect::AnswerFailure { session, reason });
+                }
+            },
             Command::Lspart => self.turn.push(Effect::ListDevices { session }),
             Command::Report(report) => self.turn.push(Effect::Report { session, peer, report }),
             Command::SmPartition(SmPartition::Add { chunks, .. }) => {

@@ -72,7 +72,9 @@ impl Core {
                     || self.may_change(asker, *server)
                     || client.is_some_and(|client| asker.may_end(client))
             }
-            Command::GetServerList
+            // Becomes a `terminate_client` with the client's server, which is asked about then.
+            Command::EndClient { .. }
+            | Command::GetServerList
             | Command::GetServerStatus { .. }
             | Command::StartServer { uid: None, .. }
             | Command::GetClientList { .. }

@@ -98,6 +98,33 @@ fn a_user_of_a_container_changes_what_is_of_his_container_and_nothing_else() {
 }
 
 #[test]
+fn a_client_is_ended_by_its_pid_by_whom_terminate_client_obeys_and_another_users_is_not_there() {
+    let mut story = Story::new(Policy::default());
+    let (_, effects) = story.arrive(USER);
+    story.serve(&effects, 501);
+    story.knows(USER, &from_pod(4));
+    let line = format!("client terminate {}", USER.pid);
+    let failure = |effects: &[Effect]| {
+        effects.iter().find_map(|effect| match effect {
+            Effect::AnswerFailure { reason, .. } => Some(reason.clone()),
+            _ => None,
+        })
+    };
+    let not_found = Some(vec![format!("Client {} not found", USER.pid)]);
+    assert_eq!(failure(&story.command(OTHER, &line)), not_found, "another user's");
+    assert_eq!(failure(&story.command(ROOT, "client terminate 4294967295")).map(|lines| lines.len()), Some(1));
+    // The same user's number in another container sees it in no list that it could end it from.
+    let refused = answer(&story.command_from(USER, from_pod(5), &line)).expect("at once");
+    assert!(refused[0].contains("Insufficient privileges"), "{refused:?}");
+    for (asker, rights) in [(USER, from_pod(4)), (ROOT, Rights::beside_the_daemon())] {
+        let effects = story.command_from(asker, rights, &line);
+        let request = asked(&effects, &Request::Clients).expect("its server is asked whether it has it");
+        let effects = story.feed(Input::Replied { request, reply: Ok(Reply::Clients(vec![USER.pid])) });
+        assert!(asked(&effects, &Request::TerminateClient(USER.pid)).is_some(), "{effects:?}");
+    }
+}
+
+#[test]
 fn ps_shows_a_user_his_own_clients_and_root_everybodys() {
     for (sharing, asker, shown) in [
         (Sharing::PerUser, ROOT, &[USER.pid, OTHER.pid][..]),

@@ -84,7 +84,9 @@ impl World {
                     process.signalled = true;
                 }
             }
-            Effect::Answer { session, .. } | Effect::AnswerPs { session, .. } => {
+            Effect::Answer { session, .. }
+            | Effect::AnswerFailure { session, .. }
+            | Effect::AnswerPs { session, .. } => {
                 assert!(self.unanswered.remove(&session), "a command is answered once");
             }
             Effect::Report { session, .. } => {
