@@ -59,7 +59,8 @@ static int client_setup(int *uvm, int *mm, uint32_t gr, uint32_t ce, bool sharin
 
 static void leave(int uvm, uint32_t gpu, uint32_t gr, uint32_t ce)
 {
-	UVM_UNREGISTER_CHANNEL_PARAMS channel = { .gpuUuid = uuids[gpu], .hClient = gpu };
+	/* Of no GPU: up to 580 the driver does not look at the field, and since 590 there is none. */
+	UVM_UNREGISTER_CHANNEL_PARAMS channel = { .hClient = gpu };
 	UVM_UNREGISTER_GPU_VASPACE_PARAMS space = { .gpuUuid = uuids[gpu] };
 	UVM_UNREGISTER_GPU_PARAMS reg = { .gpu_uuid = uuids[gpu] };
 

@@ -50,7 +50,7 @@ void the_self_test_passes(void)
 	{
 		struct uvm_mps_record *recs = notices_read(&n);
 
-		CHECK(notices_count(recs, n, UVM_MPS_FATAL_FAULT, a.pid) == 5 + 3);
+		CHECK(notices_count(recs, n, UVM_MPS_FATAL_FAULT, a.pid) == 5 + 4);
 		CHECK(notices_count(recs, n, UVM_MPS_ZOMBIE_FAULT, 0) == 1);
 		CHECK(notices_count(recs, n, UVM_MPS_REFUSED, a.pid) == 2);
 	}

@@ -149,7 +149,7 @@ static void untried(UVM_TEST_MPS_SELF_PARAMS *params, struct uvm_mps_client *cli
 	uvm_parent_gpu_t *parent = gpu_va_space->gpu->parent;
 	struct uvm_mps_channel *channel = list_first_entry_or_null(&client->channels, struct uvm_mps_channel, node);
 	unsigned int sinks = client->num_sinks, allowed = uvm_mps_untested;
-	bool mig = parent->smc.enabled;
+	bool mig = parent->smc.enabled, ats = g_uvm_global.ats.enabled;
 
 	uvm_mps_untested = UVM_MPS_UNTRIED_HMM;
 	newer.num_va_bits = more_va_bits;
@@ -175,6 +175,10 @@ static void untried(UVM_TEST_MPS_SELF_PARAMS *params, struct uvm_mps_client *cli
 		CHECK(!uvm_mps_untried(client, gpu_va_space));
 		channel->rec.gpu_uuid[0] ^= 1;
 	}
+	/* No key opens this one: the GPU would ask the CPU's page tables. */
+	g_uvm_global.ats.enabled = true;
+	CHECK(!uvm_mps_replayable_fault(gpu_va_space, &entry));
+	g_uvm_global.ats.enabled = ats;
 	uvm_mps_untested = allowed;
 	CHECK(client->num_sinks == sinks);
 }
