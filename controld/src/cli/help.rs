@@ -18,7 +18,7 @@ const WIDTH: usize = 80;
 
 /// What the options of our commands to the daemon do.
 pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
-    ("-o FORM", "table for 80 columns, wide for all there is, or json for programs."),
+    ("-o table|wide|json", "For 80 columns, with all there is, or for programs."),
     ("--utc", "Times in UTC and not the local ones; JSON has them always so."),
     ("--json", "The same as -o json."),
     ("--follow", "Go on with events as they come."),
@@ -107,7 +107,8 @@ fn of_command(name: &str) -> Help {
 
 /// Whether an option is among the arguments of a synopsis.
 pub(super) fn takes(arguments: &str, option: &str) -> bool {
-    arguments.split(['[', ']', '|']).any(|argument| argument.trim() == option)
+    let is_alone = arguments.contains(&format!("[{option}]"));
+    is_alone || arguments.split(['[', ']', '|']).any(|argument| argument.trim() == option)
 }
 
 /// An option, and what it does in a column beside it.

@@ -103,7 +103,7 @@ pub struct LocalSpec {
 }
 
 /// Options that commands have in common.
-const FORM: (&str, &str) = ("-o FORM", "table for 80 columns, wide for all there is, or json.");
+const FORM: (&str, &str) = ("-o table|wide|json", "For 80 columns, with all there is, or for programs.");
 const UTC: (&str, &str) = ("--utc", "Times in UTC and not the local ones; JSON has them always so.");
 const JSON: (&str, &str) = ("--json", "The same as -o json.");
 

@@ -13,6 +13,8 @@ const NOTICE: &str = "notice";
 const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
 const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY FOR", "MEMORY"];
 const CLIENTS: [&str; 8] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "WAITED", "COMMAND"];
+/// The column that is there only when some client has something in it.
+const SPARE: usize = 5;
 const FUNERALS: [&str; 6] = ["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"];
 const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"];
 
@@ -95,7 +97,12 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         }
     }
     lines.extend(section(&SERVERS, &servers(snapshot), form));
-    lines.extend(section(&CLIENTS, &clients(snapshot), form));
+    let (mut heading, mut clients) = (CLIENTS.to_vec(), clients(snapshot));
+    if snapshot.clients.iter().all(|client| client.spare.is_none()) {
+        heading.remove(SPARE);
+        clients.iter_mut().for_each(|row| drop(row.remove(SPARE)));
+    }
+    lines.extend(section(&heading, &clients, form));
     lines.extend(section(&FUNERALS, &funerals(snapshot), form));
     lines.extend(section(&STRANGERS, &strangers(snapshot), form));
     if !daemon.degraded.is_empty() {

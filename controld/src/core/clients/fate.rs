@@ -21,8 +21,8 @@ pub(crate) enum Fate {
     Ending,
 }
 
-/// How many former clients are remembered with their servers; the oldest makes room. MPS has 60 clients on a GPU.
-const MOST_HOMES: usize = 1024;
+/// How many former clients are remembered with their servers; the oldest makes room. MPS has 60 clients on a GPU, and a machine has 8.
+const MOST_HOMES: usize = 512;
 
 /// A process that was a client.
 #[derive(Debug, Clone, Copy)]
