@@ -26,8 +26,8 @@ use remps_proto::shim::{
     Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
 };
 
-use super::{listener::may_be_the_daemon, news};
-use crate::process::descriptors::Held;
+use super::{listener::may_be_the_daemon, news, spare};
+use crate::process::{descriptors::Held, settings};
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -92,6 +92,8 @@ impl Connection {
         let mut connection = Self { socket, requests: 0, welcome };
         let capabilities =
             Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS).and(Capabilities::SUBSCRIPTIONS);
+        let capabilities =
+            if settings::is_with_spare() { capabilities.and(Capabilities::SPARES) } else { capabilities };
         match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
             Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
             Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
@@ -173,6 +175,10 @@ impl Connection {
         match self.receive(deadline) {
             Ok((ToShim { request: 0, answer: Answer::Epoch { server, state, .. } }, _)) => {
                 news::hear((server, state));
+                Ok(None)
+            }
+            Ok((ToShim { request: 0, answer: Answer::SpareVoid { token } }, _)) => {
+                spare::hear(token);
                 Ok(None)
             }
             // A word to all at the door.
