@@ -1,11 +1,12 @@
 //! A peer of the daemon that is no CUDA program: connects, greets, and can play a client up to its first context.
 
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, bind,
     connect, recvmsg, send, sendmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 use remps_proto::mps::handshake::{CREDENTIALS, DESCRIPTOR, GREETING, Role};
+use remps_proto::shim::SpareName;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
@@ -51,6 +52,18 @@ impl Connection {
             connect(connection.0.as_raw_fd(), &UnixAddr::new(path)?)?;
             Ok(connection)
         })
+    }
+
+    /// Connects with a socket that is bound to this name of the abstract namespace.
+    ///
+    /// # Errors
+    /// When nobody listens, or another socket has the name.
+    pub fn named(path: &Path, name: &str) -> io::Result<Self> {
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+        bind(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+        let connection = Self::adopt(socket)?;
+        connect(connection.0.as_raw_fd(), &UnixAddr::new(path)?)?;
+        Ok(connection)
     }
 
     fn adopt(socket: OwnedFd) -> io::Result<Self> {
@@ -189,15 +202,30 @@ impl Client {
         // The process's connection has no priority of its own.
         const PROCESS: [u32; 2] = [0, 0xff];
         const FIRST_CONTEXT: [u32; 2] = [1, 0];
-        let contexts = [PROCESS, FIRST_CONTEXT].map(|[id, priority]| Context::attach(pipe_dir, id, priority));
+        let contexts = [PROCESS, FIRST_CONTEXT].map(|[id, priority]| {
+            let daemon = Connection::greeted(&pipe_dir.join("control"), Role::CLIENT)?;
+            Context::attach(&daemon, id, priority)
+        });
         Ok(Self { _contexts: contexts.into_iter().collect::<io::Result<_>>()? })
+    }
+
+    /// The same with connections that show that they are a spare copy's; the first of them has this number.
+    ///
+    /// # Errors
+    /// When the daemon or the server refuses.
+    pub fn attach_spare(pipe_dir: &Path, token: u64, number: u32) -> io::Result<Self> {
+        let contexts = [[0, 0xff], [1, 0]].into_iter().zip(number..).map(|([id, priority], number)| {
+            let name = SpareName { token, number }.to_string();
+            let daemon = Connection::named(&pipe_dir.join("control"), &name)?.greets(Role::CLIENT)?;
+            Context::attach(&daemon, id, priority)
+        });
+        Ok(Self { _contexts: contexts.collect::<io::Result<_>>()? })
     }
 }
 
 impl Context {
-    fn attach(pipe_dir: &Path, id: u32, priority: u32) -> io::Result<Self> {
+    fn attach(daemon: &Connection, id: u32, priority: u32) -> io::Result<Self> {
         const PIPES: usize = 4;
-        let daemon = Connection::greeted(&pipe_dir.join("control"), Role::CLIENT)?;
         let server = Connection::adopt(daemon.receive_descriptor()?)?;
         let pipes = (0..PIPES).map(|_| server.receive_descriptor()).collect::<io::Result<Vec<_>>>()?;
         server.receive()?;

@@ -5,6 +5,7 @@ mod commands;
 mod holder;
 mod inheritance;
 mod kept_memory;
+mod spares;
 mod vault;
 mod vault_scope;
 mod vault_succession;

@@ -14,7 +14,6 @@ use crate::door::ReplyTo;
 use crate::door::client::Client;
 use crate::door::line::{Line, Said};
 use crate::driver::turn::Turn;
-use crate::failpoint::reached;
 use crate::patience::patient;
 use remps_proto::shim::{Answer, Failure};
 use std::fs::File;
@@ -105,7 +104,6 @@ impl Keeper {
         line: &Weak<Line>,
         reply: ReplyTo,
     ) {
-        reached("spare-asked");
         let (process, patience) = (client.caller.process, Duration::from_millis(wait_ms).min(MOST_WAIT));
         self.spares.listens(process, line);
         // Who asks again has given up its first request, or lost the connection that it was made on.
@@ -177,7 +175,6 @@ impl Keeper {
             let process = client.caller.process;
             match turn.core.spare_of(process) {
                 SparePlace::Granted { token, server } => {
-                    reached("spare-granted");
                     reply.answer(vec![(Answer::Spare { token, server: server.0 }, None)]);
                 }
                 SparePlace::None if until > turn.now => reply.done(Err(Failure::NO_SPARE_SERVER)),

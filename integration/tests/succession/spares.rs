@@ -1,0 +1,104 @@
+//! Spare copies of the driver as the daemon sees them: a process asks for a place, connects a second time, and goes on with
+//! that when its server is lost; through the daemon's death, and whatever others do with its token.
+
+use crate::kept_memory::start;
+use integration::lab::client::Client;
+use integration::lab::escrow::Shim;
+use integration::lab::stage::Stage;
+use nix::sys::signal::{Signal, kill};
+use remps_proto::shim::{Answer, Ask, Capabilities, Failure, ServerState};
+
+/// How long a server of the simulation may take to stand by.
+const WAIT_MS: u64 = 20_000;
+
+fn door(stage: &Stage) -> Shim {
+    let (shim, welcome) = Shim::greeted(stage.pipe_dir()).expect("a welcome");
+    assert!(welcome.capabilities.has(Capabilities::SPARES));
+    shim
+}
+
+fn asks(shim: &mut Shim, ask: Ask) -> Answer {
+    shim.ask(ask, None).expect("an answer").pop().expect("one").0
+}
+
+/// A place for a spare copy of this process: its token, and its server's number.
+fn place(shim: &mut Shim) -> (u64, u64) {
+    match asks(shim, Ask::Spare { wait_ms: WAIT_MS }) {
+        Answer::Spare { token, server } => (token, server),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn server_of(shim: &mut Shim) -> (u64, ServerState) {
+    match asks(shim, Ask::Where) {
+        Answer::Epoch { server, state, .. } => (server, state),
+        other => panic!("{other:?}"),
+    }
+}
+
+const DONE: Answer = Answer::Done { regions: 0 };
+
+#[test]
+fn a_program_goes_on_with_its_spare_copy_when_its_server_dies() {
+    Stage::run(|stage| {
+        start(stage);
+        let mut shim = door(stage);
+        let refused = asks(&mut shim, Ask::Spare { wait_ms: WAIT_MS });
+        assert_eq!(refused, Answer::Failed(Failure::NO_SPARE_SERVER), "it is no client");
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let first = stage.servers();
+        let (own, _) = server_of(&mut shim);
+        let (token, server) = place(&mut shim);
+        assert_ne!(server, own);
+        assert_eq!(place(&mut shim), (token, server), "asked again, it is the same");
+        let spare = Client::attach_spare(stage.pipe_dir(), token, 1).expect("the spare copy's server");
+        assert_eq!(asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 3 }), DONE);
+        let (servers, status) = (stage.servers(), stage.ask("status\n"));
+        assert_eq!(servers.len(), 2, "{status}");
+        assert!(status.contains("ready, 3 behind"), "{status}");
+        let standby = servers.into_iter().find(|pid| !first.contains(pid)).expect("another one");
+        assert_eq!(stage.ask(&format!("get_client_list {standby}\n")), "", "it is no client there");
+        assert_eq!(server_of(&mut shim), (own, ServerState::HEALTHY));
+        // A new daemon knows all of it, and hears how far the spare copy is.
+        stage.kill_daemon();
+        start(stage);
+        let mut shim = door(stage);
+        assert_eq!(asks(&mut shim, Ask::SpareStands { token, is_ready: true, behind: 0 }), DONE);
+        assert_eq!(place(&mut shim), (token, server));
+        stage.wait_for("its own server", || server_of(&mut door(stage)) == (own, ServerState::HEALTHY));
+        kill(first[0], Signal::SIGKILL).expect("it is our server");
+        stage.wait_for("the spare's server", || server_of(&mut door(stage)) == (server, ServerState::HEALTHY));
+        // What it says late is known already, and its next context is an ordinary one that shows the name.
+        assert_eq!(asks(&mut shim, Ask::SpareLives { token }), DONE);
+        let more = Client::attach_spare(stage.pipe_dir(), token, 3).expect("its own server");
+        assert_eq!(stage.ask(&format!("get_client_list {standby}\n")), format!("{}\n", std::process::id()));
+        drop((spare, more));
+    });
+}
+
+#[test]
+fn a_spare_copy_without_a_place_is_sent_away_and_told_when_it_loses_one() {
+    Stage::run(|stage| {
+        start(stage);
+        let mut shim = door(stage);
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let first = stage.servers();
+        let (own, _) = server_of(&mut shim);
+        assert!(Client::attach_spare(stage.pipe_dir(), 7, 1).is_err(), "nobody was given that");
+        assert_eq!(
+            asks(&mut shim, Ask::SpareStands { token: 7, is_ready: true, behind: 0 }),
+            Answer::Failed(Failure::NOT_FOUND)
+        );
+        let (token, server) = place(&mut shim);
+        let _spare = Client::attach_spare(stage.pipe_dir(), token, 2).expect("the spare copy's server");
+        let standby = stage.servers().into_iter().find(|pid| !first.contains(pid)).expect("another one");
+        kill(standby, Signal::SIGKILL).expect("it is our server");
+        assert_eq!(shim.news().expect("news"), Answer::SpareVoid { token });
+        assert!(Client::attach_spare(stage.pipe_dir(), token, 4).is_err(), "never to another server");
+        assert_eq!(server_of(&mut shim), (own, ServerState::HEALTHY));
+        let (next_token, next) = place(&mut shim);
+        assert!(next_token != token && next != server && next != own, "{next_token:x} on {next}");
+        assert_eq!(asks(&mut shim, Ask::SpareGone { token: next_token }), DONE);
+        assert_eq!(asks(&mut shim, Ask::SpareLives { token: next_token }), Answer::Failed(Failure::NOT_FOUND));
+    });
+}
