@@ -36,7 +36,7 @@ use crate::{
         resources::{self, Owner},
         second,
     },
-    process::{glibc, imports},
+    process::{glibc, imports, silent},
 };
 
 /// The file of the copy that the program has loaded.
@@ -212,10 +212,7 @@ impl Dead {
         if owner.end_threads(code.as_ptr()).is_err() {
             return;
         }
-        for number in self.descriptors {
-            // SAFETY: the dead copy's number, for a file that is never ready.
-            unsafe { libc::close(number) };
-        }
+        self.descriptors.into_iter().for_each(silent::close);
         owner.delete_keys();
         // SAFETY: the handle is open.
         if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {

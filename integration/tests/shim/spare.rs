@@ -90,10 +90,38 @@ fn a_program_with_work_on_its_way_is_told_and_goes_on_with_its_spare_copy() {
     faults(&["--busy"]);
 }
 
+/// On the servers of one daemon, which gives the copies their places: one fault after the other, each when a copy stands.
+fn with_one_daemon(count: usize, arguments: &[&str]) {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let recoveries = count.to_string();
+        let arguments = [&["--recoveries", &recoveries, "--seconds", "600"], arguments].concat();
+        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+        let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
+        sim.wait_event(&program, "ready");
+        for done in 0..count {
+            wait(&sim, "a spare copy", || program.errors().matches(STANDS).count() > done);
+            wait(&sim, "the daemon knows", || sim.lab.ask("status\n").contains("ready"));
+            assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+            wait(&sim, "a recovery", || recovered(&program) > done);
+        }
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, count as u64, &format!("{subject}: {arguments:?}"));
+        assert_eq!(ways(&finished), vec![BY_THE_SPARE; count], "{subject}: {arguments:?}: {finished:?}");
+    });
+}
+
+#[test]
+fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers() {
+    with_one_daemon(3, &[]);
+}
+
 #[test]
 fn without_a_daemon_that_gives_servers_for_spares_a_program_is_recovered_without() {
     once(|subject| {
-        let sim = Sim::started(subject, &[]);
+        let sim = Sim::new(subject, &[]);
+        sim.config("[domains]\nspares = false\n");
+        sim.lab.start(&[]);
         let mut command = shim::recording(sim.command("mps-replay-probe", &["--recoveries", "1", "--seconds", "600"]));
         let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare"));
         sim.wait_event(&program, "ready");
