@@ -13,6 +13,8 @@
 //! | a pipe of which this process has one end: the other one is a server's | the driver's |
 //! | anything else | nobody's, and stays open |
 //!
+//! What a spare copy opens is its own, whenever that is, and nobody else's.
+//!
 //! A descriptor is remembered with its file, and is not touched once another file has its number. None of them goes to a
 //! program that this one begins, and none to a forked child ([`children`]).
 #![expect(unsafe_code, reason = "descriptors of the process are looked at by number")]
@@ -47,6 +49,13 @@ pub(crate) struct Belongings {
     pub(crate) descriptors: BTreeMap<c_int, Identity>,
     /// Threads that there were when it had last opened something: its own, and one of the program's.
     threads: BTreeSet<c_int>,
+}
+
+impl Belongings {
+    /// What a spare copy has.
+    pub(crate) fn of(descriptors: BTreeMap<c_int, Identity>) -> Self {
+        Self { descriptors, threads: BTreeSet::new() }
+    }
 }
 
 /// Threads of this library, which open nothing in passing but what they move up at once
@@ -171,9 +180,12 @@ impl Interval {
             .filter(|(number, open)| self.before.get(number).is_none_or(|before| before.identity != open.identity))
             .map(|(number, open)| (*number, open))
             .collect();
-        let opened = resources::opened();
+        let (opened, others) = (resources::opened(), resources::opened_by_others());
         let mut living = living();
         for (number, open) in &new {
+            if others.get(number) == Some(&open.identity) {
+                continue;
+            }
             let ends = || after.values().filter(|other| other.identity == open.identity).count();
             let is_opened = match &opened {
                 Some(opened) => opened.get(number) == Some(&open.identity),
@@ -227,6 +239,13 @@ pub(crate) fn take() -> Belongings {
     let mut living = living();
     living.dead = living.living.descriptors.clone();
     mem::take(&mut living.living)
+}
+
+/// The spare copy lives from now on, with what it has opened; what the one before had.
+pub(crate) fn exchange(spare: BTreeMap<c_int, Identity>) -> Belongings {
+    let before = take();
+    living().living.descriptors = spare;
+    before
 }
 
 /// The copy of before lives on.

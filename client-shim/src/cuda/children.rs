@@ -28,6 +28,7 @@ struct Held {
     mappings: MutexGuard<'static, All>,
     living: MutexGuard<'static, Living>,
     opened: Option<MutexGuard<'static, Opened>>,
+    of_the_spare: Option<MutexGuard<'static, Opened>>,
 }
 
 /// Of the thread that forks now: it has the locks.
@@ -50,7 +51,7 @@ pub(crate) fn have_nothing() {
 extern "C" fn before() {
     // In this order everywhere.
     let (mappings, living) = (All::lock(), belongings::living());
-    let held = Held { mappings, living, opened: resources::noted() };
+    let held = Held { mappings, living, opened: resources::noted(), of_the_spare: resources::of_the_spare() };
     // SAFETY: this thread has the locks.
     unsafe { *PLACE.0.get() = Some(held) };
 }
@@ -78,6 +79,7 @@ extern "C" fn in_a_child() {
     if held.living.is_in_an_interval() {
         held.opened.iter().flat_map(|of| of.iter()).for_each(|(number, identity)| exchange(*number, *identity));
     }
+    held.of_the_spare.iter().flat_map(|of| of.iter()).for_each(|(number, identity)| exchange(*number, *identity));
     for (start, end) in held.mappings.all_files() {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let place = ptr::with_exposed_provenance_mut(start);

@@ -21,10 +21,10 @@ use std::{
         unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
-    ptr,
+    ptr::{self, NonNull},
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
 };
@@ -34,8 +34,9 @@ use crate::{
         functions::{self, lookup::cuInit},
         library,
         resources::{self, Owner},
+        second,
     },
-    process::{glibc, imports},
+    process::{glibc, imports, silent},
 };
 
 /// The file of the copy that the program has loaded.
@@ -58,6 +59,29 @@ pub(crate) fn learn() -> bool {
 
 /// Has what a dead copy had given back, and a file for the next copy made.
 pub(crate) fn prepare(dead: Option<Dead>) {
+    on_a_thread(move || {
+        if let Some(dead) = dead {
+            dead.give_back();
+        }
+    });
+}
+
+/// The same for one that is not cut off yet: `amputate` does so, and says which descriptors are there still. `dead` is
+/// `None` for one that stays.
+pub(crate) fn bury(dead: Option<Dead>, amputate: impl FnOnce() -> Vec<c_int> + Send + 'static) {
+    on_a_thread(move || {
+        let descriptors = {
+            let _others_wait = locked(&GIVING_BACK);
+            amputate()
+        };
+        if let Some(dead) = dead {
+            Dead { descriptors, ..dead }.give_back();
+        }
+    });
+}
+
+/// Does this, and makes a file for the next copy, by a thread that takes none of the program's signals.
+fn on_a_thread(work: impl FnOnce() + Send + 'static) {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: fills the set.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
@@ -66,10 +90,9 @@ pub(crate) fn prepare(dead: Option<Dead>) {
     // SAFETY: the set was filled, and there is room for the other.
     let is_blocked = unsafe { libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let made = thread::Builder::new().name("mps-shim-copy".into()).spawn(move || {
-        if let Some(dead) = dead {
-            dead.give_back();
-        }
-        if let Ok(file) = make() {
+        work();
+        let is_there = next().is_some();
+        if !is_there && let Ok(file) = make() {
             *next() = Some(file);
         }
     });
@@ -189,10 +212,7 @@ impl Dead {
         if owner.end_threads(code.as_ptr()).is_err() {
             return;
         }
-        for number in self.descriptors {
-            // SAFETY: the dead copy's number, for a file that is never ready.
-            unsafe { libc::close(number) };
-        }
+        self.descriptors.into_iter().for_each(silent::close);
         owner.delete_keys();
         // SAFETY: the handle is open.
         if let Some(library) = unsafe { imports::Library::of(self.copy.handle) } {
@@ -219,8 +239,10 @@ pub(crate) fn file() -> io::Result<(File, bool)> {
     }
 }
 
-/// Loads copy number `number`.
-pub(crate) fn load(file: &File, number: u64) -> Result<Copy, String> {
+/// Loads another copy.
+pub(crate) fn load(file: &File) -> Result<Copy, String> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     let steps = "./".repeat(usize::try_from(number).unwrap_or_default());
     let path = CString::new(format!("/proc/self/{steps}fd/{}", file.as_raw_fd())).map_err(|error| error.to_string())?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
@@ -254,6 +276,31 @@ impl Copy {
         let addresses =
             functions::all().map(|function| function.exchange(|| library::find(self.handle, function.name))).collect();
         Before { addresses, library, noted }
+    }
+
+    /// Has the spare copy's functions found by threads that choose them, and what it opens noted as its own.
+    pub(crate) fn is_spare(self) {
+        resources::note_spare(self.owner);
+        let find = |name| library::find(self.handle, name).map_or(ptr::null_mut(), NonNull::as_ptr);
+        functions::all().for_each(|function| function.set_spare(find(function.name)));
+    }
+
+    /// Has every function found in this copy, which was spare until now. The gate is closed and nobody is inside.
+    pub(crate) fn takes_the_place(self) -> Before {
+        let (library, noted) = (library::exchange_library(self.handle), resources::note(self.owner));
+        let addresses = functions::all().map(|function| function.exchange(|| function.spare())).collect();
+        Before { addresses, library, noted }
+    }
+
+    /// It is spare no more.
+    pub(crate) fn is_spare_no_more(self) {
+        resources::note_spare(None);
+        second::forget();
+    }
+
+    /// What it has, if that is known.
+    pub(crate) fn owner(self) -> Option<Owner> {
+        self.owner
     }
 
     /// It has everything that the one before had.

@@ -34,6 +34,7 @@ pub(crate) mod names;
 pub(crate) mod piece;
 pub(crate) mod resources;
 pub(crate) mod result;
+pub(crate) mod second;
 pub(crate) mod socket_name;
 pub(crate) mod texts;
 pub(crate) mod threads;

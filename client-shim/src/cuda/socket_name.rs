@@ -3,7 +3,7 @@
 //! Each copy of the driver binds it in `cuInit` and answers 304 if the name is taken. The dead copy has a thread that
 //! waits on its own. So another file is put in that descriptor's place: a pipe that can be read, so that the thread,
 //! woken by one last connection, finds nothing to accept; once it sleeps again on the pipe the name is free, and the
-//! pipe is emptied (`recovery-findings` 4).
+//! pipe is emptied (`recovery-findings` 4). A spare copy has bound another name of that kind.
 #![expect(unsafe_code, reason = "a descriptor of the driver's is exchanged by number")]
 
 use std::{
@@ -16,10 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::resources::is_drivers_name;
 use crate::process::descriptors::Held;
 
-/// How the name begins.
-const PREFIX: &[u8] = b"cuda-uvmfd-";
 /// How long it may take to become free.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks.
@@ -42,8 +41,7 @@ pub(crate) fn of(number: c_int) -> Option<Name> {
         return None;
     }
     let bytes = address.sun_path.map(i8::cast_unsigned);
-    let is_drivers =
-        c_int::from(address.sun_family) == libc::AF_UNIX && bytes[0] == 0 && bytes[1..].starts_with(PREFIX);
+    let is_drivers = c_int::from(address.sun_family) == libc::AF_UNIX && bytes[0] == 0 && is_drivers_name(&bytes[1..]);
     is_drivers.then_some(Name { address, length })
 }
 
@@ -61,9 +59,16 @@ pub(crate) struct Exchanged {
 /// # Errors
 /// The system's, or a name that does not become free.
 pub(crate) fn free() -> io::Result<Vec<Exchanged>> {
+    let all = fs::read_dir("/proc/self/fd")?.flatten();
+    free_of(all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// Frees the names that any of these descriptors has.
+///
+/// # Errors
+/// As of [`free`].
+pub(crate) fn free_of(numbers: Vec<c_int>) -> io::Result<Vec<Exchanged>> {
     let mut exchanged = Vec::new();
-    let numbers: Vec<c_int> =
-        fs::read_dir("/proc/self/fd")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers {
         if let Some(name) = of(number) {
             exchanged.push(exchange(number, name)?);

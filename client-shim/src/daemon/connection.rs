@@ -16,10 +16,11 @@ use remps_proto::shim::{
     Answer, Ask, Capabilities, DecodeError, Failure, FromShim, MAX_MESSAGE_BYTES, ToShim, VERSION, Welcome,
 };
 
-use super::{listener::may_be_the_daemon, news};
+use super::{listener::may_be_the_daemon, news, spare};
 use crate::process::{
     descriptors::Held,
     packets::{self, borrowed},
+    settings,
 };
 
 /// How long the daemon may take for one packet of a request that it need not wait for.
@@ -83,6 +84,8 @@ impl Connection {
         let mut connection = Self { socket, requests: 0, welcome };
         let capabilities =
             Capabilities::VAULT.and(Capabilities::STATE).and(Capabilities::NEWS).and(Capabilities::SUBSCRIPTIONS);
+        let capabilities =
+            if settings::is_with_spare() { capabilities.and(Capabilities::SPARES) } else { capabilities };
         match connection.ask(Ask::Hello { version: VERSION, capabilities }, None)?.pop() {
             Some((Answer::Welcome(welcome), None)) => connection.welcome = welcome,
             Some((Answer::Failed(failure), None)) => return Err(Lost::Refused(failure)),
@@ -157,6 +160,10 @@ impl Connection {
         match self.receive(deadline) {
             Ok((ToShim { request: 0, answer: Answer::Epoch { server, state, .. } }, _)) => {
                 news::hear((server, state));
+                Ok(None)
+            }
+            Ok((ToShim { request: 0, answer: Answer::SpareVoid { token } }, _)) => {
+                spare::hear(token);
                 Ok(None)
             }
             // A word to all at the door.

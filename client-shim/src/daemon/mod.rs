@@ -11,6 +11,7 @@
 //! | `ledger` | what is to be given and released; pure |
 //! | [`news`] | what the daemon says of this process's server, and who is told |
 //! | [`evidence`] | what is told to the daemon of faults |
+//! | [`spare`] | where a spare copy of the driver may stand |
 
 pub(crate) mod connection;
 mod escrow;
@@ -20,6 +21,7 @@ mod ledger;
 pub(crate) mod link;
 mod listener;
 pub(crate) mod news;
+pub(crate) mod spare;
 mod worker;
 
 use crate::process::settings::succession;

@@ -73,7 +73,10 @@ fn call(driver: &mut Driver<cuInit::Signature>) -> CUresult {
     if answer.is_success() && settings::is_keeping() {
         let surroundings = kept::Surroundings {
             has_context: evidence::offer,
-            is_short: state::settle,
+            is_short: || {
+                recovery::spare::give_way();
+                state::settle();
+            },
             report: state::report,
             private: recovery::private::report,
         };

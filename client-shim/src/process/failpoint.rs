@@ -51,6 +51,18 @@ pub(crate) const POINTS: &[&str] = &[
     "generation-known",
     "gate-open",
     "renewal-told",
+    // A spare copy, and the switch to it.
+    "spare-file",
+    "spare-loaded",
+    "spare-cleared",
+    "spare-initialised",
+    "spare-contexts",
+    "spare-memory",
+    "spare-objects",
+    "spare-memory-again",
+    "spare-objects-again",
+    "spare-leads",
+    "spare-former-cut",
 ];
 
 #[cfg(debug_assertions)]

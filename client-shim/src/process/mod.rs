@@ -13,6 +13,7 @@
 //! | [`passing`] | descriptors that other processes of the user ask for |
 //! | [`peek`] | memory by addresses that may be none |
 //! | [`settings`] | the environment variables, read when they are needed |
+//! | [`silent`] | what stands in the place of a dead driver's descriptors |
 //! | [`signals`] | a signal that must end nobody meanwhile |
 //! | [`window`] | moments in which nobody forks |
 //! | [`failpoint`] | steps at which a test ends or stops the process |
@@ -31,4 +32,5 @@ pub(crate) mod passing;
 pub(crate) mod peek;
 pub(crate) mod settings;
 pub(crate) mod signals;
+pub(crate) mod silent;
 pub(crate) mod window;

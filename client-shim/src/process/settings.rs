@@ -132,6 +132,7 @@ fn parse_keep(value: &OsStr) -> Option<Keep> {
 /// The values of `MPS_SHIM_REPLAY`.
 const IN_PLACE: &str = "in-place";
 const BYSTANDER: &str = "bystander";
+const SPARE: &str = "spare";
 
 /// Who is recovered, as a number that an atomic holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,8 @@ enum Replay {
     Everybody = 2,
     /// The same, but not who has caused the fault itself.
     Bystanders = 3,
+    /// Whoever has lost its context, by a spare copy of the driver where one is ready.
+    BySpare = 4,
 }
 
 /// Whether `MPS_SHIM_REPLAY` asks for recoveries.
@@ -153,6 +156,11 @@ pub(crate) fn is_replaying() -> bool {
 /// Whether it asks for none where the fault is the process's own.
 pub(crate) fn is_sparing_culprits() -> bool {
     replay() == Replay::Bystanders as u8
+}
+
+/// Whether it asks for a spare copy of the driver.
+pub(crate) fn is_with_spare() -> bool {
+    replay() == Replay::BySpare as u8
 }
 
 /// Who is recovered. The environment is looked at once. A value that is not known, and one without the state that it
@@ -173,7 +181,8 @@ fn replay() -> u8 {
                 }
                 None => {
                     log::complain(format_args!(
-                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\" or \"{BYSTANDER}\" but {value:?}: nothing is recovered"
+                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\", \"{SPARE}\" or \"{BYSTANDER}\" but {value:?}: nothing is \
+                         recovered"
                     ));
                     Replay::Nobody
                 }
@@ -191,6 +200,7 @@ fn parse_replay(value: &OsStr) -> Option<Replay> {
         Some("" | "0") => Some(Replay::Nobody),
         Some(IN_PLACE) => Some(Replay::Everybody),
         Some(BYSTANDER) => Some(Replay::Bystanders),
+        Some(SPARE) => Some(Replay::BySpare),
         _ => None,
     }
 }
@@ -323,6 +333,7 @@ mod tests {
         let parse = |text: &str| parse_replay(OsStr::new(text));
         assert_eq!([parse(""), parse("0")], [Some(Replay::Nobody); 2]);
         assert_eq!([parse("in-place"), parse("bystander")], [Some(Replay::Everybody), Some(Replay::Bystanders)]);
+        assert_eq!(parse("spare"), Some(Replay::BySpare));
         assert_eq!([parse("1"), parse("inplace"), parse("culprit")], [None; 3]);
     }
 

@@ -5,11 +5,7 @@
 //! what it had on the GPU, and its server hears that it has gone. What others have of the GPU, EGL or Vulkan, stays.
 #![expect(unsafe_code, reason = "descriptors and mappings of the dead copy are exchanged by number and address")]
 
-use std::{
-    ffi::c_int,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-    ptr,
-};
+use std::{ffi::c_int, ptr};
 
 use crate::cuda::{
     belongings::Belongings,
@@ -19,6 +15,7 @@ use crate::cuda::{
 use crate::process::{
     descriptors::identity_of,
     maps::{self, Range},
+    silent::Silent,
 };
 
 /// What the driver's files are called.
@@ -68,15 +65,11 @@ fn seen() -> Vec<Range> {
 /// Cuts a dead copy off. What lies in one of the ranges `kept`, address and size, is the other copy's by now.
 pub(super) fn perform(dead: &Belongings, listeners: Vec<Exchanged>, mapped: &Mapped, kept: &[(u64, u64)]) -> Cut {
     let mut cut = Cut::default();
-    // SAFETY: makes a descriptor.
-    let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if number >= 0 {
-        // SAFETY: the kernel has just made it for us.
-        let silent = unsafe { OwnedFd::from_raw_fd(number) };
+    if let Some(silent) = Silent::new() {
         let own = dead.descriptors.iter().filter(|(number, identity)| identity_of(**number) == Some(**identity));
         let own = own.map(|(number, _)| *number).chain(listeners.iter().map(|exchanged| exchanged.listener));
         for number in own.collect::<Vec<_>>() {
-            cut.descriptors.extend(is_exchanged(&silent, number).then_some(number));
+            cut.descriptors.extend(silent.takes_the_place(number).then_some(number));
         }
     }
     // Only now: until then a pipe without its other end would keep a thread of the dead copy busy.
@@ -87,11 +80,6 @@ pub(super) fn perform(dead: &Belongings, listeners: Vec<Exchanged>, mapped: &Map
         }
     }
     cut
-}
-
-fn is_exchanged(silent: &OwnedFd, number: c_int) -> bool {
-    // SAFETY: the number is the dead copy's.
-    unsafe { libc::dup3(silent.as_raw_fd(), number, libc::O_CLOEXEC) == number }
 }
 
 /// Whether two ranges have an address in common: each by where it begins, and its bytes.

@@ -12,7 +12,10 @@ use crate::{
         self,
         memory::{
             arena,
-            own::survey::{OwnAllocation, OwnMapping},
+            own::{
+                Id,
+                survey::{OwnAllocation, OwnMapping},
+            },
             region::{self, DESCRIPTOR, NotReserved},
             slabs::survey::SlabRange,
         },
@@ -40,10 +43,10 @@ pub(super) const ADDRESS_TAKEN: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 /// Everything that has an address, as it was.
 #[derive(Debug)]
 pub(super) struct Memory {
-    slabs: Vec<SlabRange>,
-    peers: Vec<(CUdevice, CUdevice)>,
-    allocations: Vec<OwnAllocation>,
-    mappings: Vec<OwnMapping>,
+    pub(super) slabs: Vec<SlabRange>,
+    pub(super) peers: Vec<(CUdevice, CUdevice)>,
+    pub(super) allocations: Vec<OwnAllocation>,
+    pub(super) mappings: Vec<OwnMapping>,
     reservations: Vec<(u64, u64)>,
     /// By device.
     pub(super) contexts: Vec<(CUdevice, Retained)>,
@@ -162,6 +165,16 @@ impl Memory {
                 checked("cuMemSetAccess", driver!(mapping::cuMemSetAccess(base, size, list, count)))?;
             }
         }
+        self.hold(&imported, &mut renamed)?;
+        Ok(renamed)
+    }
+
+    /// Has each allocation held as often as the program does, and renames its handles.
+    pub(super) fn hold(
+        &self,
+        imported: &BTreeMap<Id, CUmemGenericAllocationHandle>,
+        renamed: &mut Renamed,
+    ) -> Result<(), Failed> {
         for allocation in &self.allocations {
             let handle = imported[&allocation.id];
             let mapped = self.mappings.iter().find(|mapping| mapping.id == Some(allocation.id)).map(|of| of.base);
@@ -183,7 +196,7 @@ impl Memory {
                 }
             }
         }
-        Ok(renamed)
+        Ok(())
     }
 
     /// Access to slabs, for each run of slabs of one device that touch in one call, since a call is what costs.
@@ -213,20 +226,20 @@ impl Memory {
         Ok(())
     }
 
-    fn users(&self, device: CUdevice) -> Vec<CUdevice> {
+    pub(super) fn users(&self, device: CUdevice) -> Vec<CUdevice> {
         let peers = self.peers.iter().filter(|(owner, _)| *owner == device).map(|(_, user)| *user);
         std::iter::once(device).chain(peers).collect()
     }
 }
 
-fn reserve(base: u64, size: u64) -> Result<(), Failed> {
+pub(super) fn reserve(base: u64, size: u64) -> Result<(), Failed> {
     region::reserve_at(base, size).map_err(|why| match why {
         NotReserved::Driver(answer) => Failed { call: "cuMemAddressReserve", answer },
         NotReserved::Elsewhere => Failed { call: "cuMemAddressReserve at the same address", answer: ADDRESS_TAKEN },
     })
 }
 
-fn import(descriptor: Option<c_int>) -> Result<CUmemGenericAllocationHandle, Failed> {
+pub(super) fn import(descriptor: Option<c_int>) -> Result<CUmemGenericAllocationHandle, Failed> {
     let mut handle = CUmemGenericAllocationHandle(0);
     let number = usize::try_from(descriptor.unwrap_or(-1)).unwrap_or(usize::MAX);
     let place = ptr::without_provenance_mut(number);

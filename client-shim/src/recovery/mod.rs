@@ -31,6 +31,7 @@ mod refusal;
 mod report;
 mod rest;
 mod set_again;
+pub(crate) mod spare;
 mod steps;
 mod told;
 mod variables;
@@ -80,6 +81,7 @@ pub(crate) fn arm(constant_ranges: ConstantRanges) {
     gate::arm();
     announced::listen();
     variables::watch();
+    spare::begin();
 }
 
 /// Runs in a forked child before anything else does.

@@ -46,7 +46,9 @@ impl Options {
 
 /// Objects that are made again, by their handles of before.
 pub(super) struct Objects {
-    recipes: Vec<(usize, Recipe)>,
+    pub(super) recipes: Vec<(usize, Recipe)>,
+    /// Of each recipe: no other one has it, or had.
+    pub(super) numbers: Vec<u64>,
     settings: Vec<(usize, Setting, u64)>,
     /// What variables have had written to them: addresses and bytes.
     written: Vec<(usize, Vec<u8>)>,
@@ -61,10 +63,18 @@ impl Objects {
         let given = progress::given();
         let found = kept::recipes(|recipes| {
             let still = recipes.still(given).cloned();
-            (recipes.in_order(), recipes.all_settings(), recipes.all_written(), still)
+            (recipes.in_order(), recipes.numbers(), recipes.all_settings(), recipes.all_written(), still)
         });
-        let (recipes, settings, written, still) = found.unwrap_or_default();
-        Self { recipes, settings, written, still, graphs: Graphs::survey() }
+        let (recipes, numbers, settings, written, still) = found.unwrap_or_default();
+        Self { recipes, numbers, settings, written, still, graphs: Graphs::survey() }
+    }
+
+    /// Those alone that are made by a recipe, with nothing that was set on them.
+    pub(super) fn of_recipes() -> Self {
+        let found = kept::recipes(|recipes| (recipes.in_order(), recipes.numbers()));
+        let (recipes, numbers) = found.unwrap_or_default();
+        let (settings, written) = (Vec::new(), Vec::new());
+        Self { recipes, numbers, settings, written, still: None, graphs: Graphs::default() }
     }
 
     /// How many there are.
@@ -94,6 +104,11 @@ impl Objects {
                 renamed.insert(*handle, made);
             }
         }
+        self.finish(renamed)
+    }
+
+    /// What is done when each object of a recipe is there, and made of such: settings, variables, graphs.
+    pub(super) fn finish(&self, renamed: &mut Renamed) -> Result<(), Failed> {
         set_again::apply(&self.settings, &self.recipes, renamed)?;
         self.write(renamed)?;
         self.write_still(renamed)?;
@@ -171,7 +186,7 @@ pub(super) fn enter(context: usize) -> Result<(), Failed> {
 }
 
 /// Makes one object; its handle.
-fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Failed> {
+pub(super) fn make(handle: usize, recipe: &Recipe, renamed: &Renamed) -> Result<usize, Failed> {
     let missing = |call| Failed { call, answer: CUresult(400) };
     let of = |call, handle: &usize| renamed.get(handle).copied().ok_or(missing(call));
     match recipe {

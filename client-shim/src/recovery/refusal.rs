@@ -31,6 +31,9 @@ pub(super) enum Refusal {
     /// It can be asked again: the work may end.
     #[error("the GPU of number {0} has work of this process that does not end")]
     Working(c_int),
+    /// It can be asked again when it has.
+    #[error("the making of a spare copy of the driver does not end")]
+    SpareBusy,
     #[error("the fault is this process's own, and MPS_SHIM_REPLAY spares only bystanders")]
     OwnFault,
 }
@@ -51,7 +54,7 @@ impl Refusal {
     /// Whether nothing was changed, and it may succeed later.
     pub(super) fn is_for_now(&self) -> bool {
         match self {
-            Self::Obstacle(_) | Self::Stuck(_) | Self::NotQuiet(_) | Self::Working(_) => true,
+            Self::Obstacle(_) | Self::Stuck(_) | Self::NotQuiet(_) | Self::Working(_) | Self::SpareBusy => true,
             Self::System(..) | Self::Driver(_) | Self::OwnFault => false,
         }
     }

@@ -55,6 +55,35 @@ pub(super) struct Recovery {
     pub(super) part: u32,
     /// Pieces of work that are not known to have been done.
     pub(super) lost_work: u64,
+    /// In which way: one of [`Way`].
+    pub(super) way: u32,
+    /// How many things a spare copy had not, or not as they were by then.
+    pub(super) behind: u32,
+}
+
+/// In which way the last recovery was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// With a copy that was made then, as no spare was asked for.
+    Cold = 0,
+    /// By the spare copy.
+    Spare = 1,
+    /// As the first, since no spare copy was ready.
+    NoSpare = 2,
+    /// As the first, since the spare copy failed.
+    SpareFailed = 3,
+}
+
+impl Way {
+    /// In words, behind "recovered"; nothing where there is nothing to say.
+    pub(super) const fn text(of: u32) -> &'static str {
+        match of {
+            1 => " by the spare copy",
+            2 => " without a spare copy, as none was ready",
+            3 => " without the spare copy, which failed",
+            _ => "",
+        }
+    }
 }
 
 /// The steps in their order.
@@ -100,6 +129,8 @@ impl Recovery {
             begun: 0,
             part: 0,
             lost_work: 0,
+            way: Way::Cold as u32,
+            behind: 0,
         }
     }
 
@@ -178,7 +209,10 @@ mod tests {
         let order = STEPS.join(", ");
         assert!(header.contains(&order), "{order}");
         assert_eq!(Step::Amputate as usize, STEPS.len() - 1);
-        assert_eq!(size_of::<Recovery>(), 8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8);
+        assert_eq!(
+            size_of::<Recovery>(),
+            8 * 2 + 4 * 2 + 8 * 4 + 8 * (1 + STEPS.len()) + 4 * 6 + REASON + 4 * 2 + 8 + 4 * 2
+        );
         let mut recovery = Recovery::none();
         recovery.set_reason(&"x".repeat(1000));
         assert_eq!(recovery.reason[REASON - 2..], *b"x\0");

@@ -13,6 +13,9 @@
 //! | objects | everything else, by its recipe | refused |
 //! | amputate | the dead copy is cut off | |
 //!
+//! With a spare copy that is ready ([`spare`]) all from "unmap" to "amputate" is done before: what it lacks is made, it takes
+//! the place, and the dead copy is cut off when the gate is open.
+//!
 //! A program that was refused has what it would have had without this library: a dead driver that answers each call with
 //! the error. After the first step that changes something nothing is tried again.
 //!
@@ -37,6 +40,7 @@ use super::{
     refusal::{Refusal, obstacles},
     report::{self, Clock, Recovery, Step},
     rest,
+    spare::{self, Switched},
     told::{self, Verdict},
     word,
 };
@@ -74,7 +78,7 @@ const MORE_PATIENCE: Duration = others::PATIENCE;
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 /// Answers of a server that is not ready yet.
-const NOT_READY: [u32; 3] = [805, 806, 807];
+pub(super) const NOT_READY: [u32; 3] = [805, 806, 807];
 /// What is only touched by whoever recovers.
 #[derive(Debug)]
 struct Attempts {
@@ -183,10 +187,11 @@ fn refuse(attempts: &mut Attempts, answer: CUresult, refusal: &Refusal) {
 /// `anew` has the modules that have begun anew, each with why.
 fn tell(recovery: &Recovery, anew: &BTreeMap<usize, String>) {
     let Recovery { count, error, total, lost_streams, modules_anew, .. } = recovery;
+    let way = report::Way::text(recovery.way);
     let steps =
         report::STEPS.iter().zip(recovery.steps).map(|(name, time)| format!(" {name} {time}")).collect::<String>();
     log::complain(format_args!(
-        "recovered from CUDA error {error} in {total} us, number {count}; streams with lost work: {lost_streams}, modules \
+        "recovered from CUDA error {error} in {total} us, number {count}{way}; streams with lost work: {lost_streams}, modules \
          begun anew: {modules_anew};{steps}"
     ));
     let mut reasons = BTreeMap::<&str, usize>::new();
@@ -239,7 +244,20 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     recovery.objects = u64::try_from(objects.count()).unwrap_or(u64::MAX);
 
     let _no_broken_pipe = NoBrokenPipe::begin();
-    let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
+    let (switched, held) = match spare::hold()? {
+        Some(held) => {
+            let (switched, held) = held.switch(&memory, &objects, &mut clock, &mut recovery);
+            (switched, Some(held))
+        }
+        None => (None, None),
+    };
+    let (renamed, fresh, cut, alive) = match switched {
+        Some(Switched { renamed, fresh, former }) => (renamed, fresh, Cut::default(), Some(former)),
+        None => {
+            let Exchanged { renamed, fresh, cut } = exchange(&memory, &objects, &mut clock, &mut recovery)?;
+            (renamed, fresh, cut, None)
+        }
+    };
     let dead = copies::Dead::take(cut.descriptors, rename(&renamed, &objects));
     fresh.lives();
     reached("handles-renamed");
@@ -268,7 +286,11 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     reached("generation-known");
     drop((closed, former));
     reached("gate-open");
-    copies::prepare(dead);
+    match alive {
+        Some(alive) => copies::bury(dead, move || alive.cut_off()),
+        None => copies::prepare(dead),
+    }
+    drop(held);
     Ok((recovery, anew))
 }
 
@@ -306,7 +328,7 @@ fn exchange(
     let mapped = Mapped::now();
     let dead = belongings::take();
     let interval = belongings::Interval::begin_anyway();
-    let loaded = copies::load(&file, recovery.count);
+    let loaded = copies::load(&file);
     clock.ended(Step::Load, recovery);
     let fresh = match loaded {
         Ok(fresh) => fresh,

@@ -10,6 +10,7 @@ mod private;
 mod python_state;
 mod replay;
 mod scenes;
+mod spare;
 mod steps;
 mod survivor;
 mod vault;

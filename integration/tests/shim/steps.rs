@@ -69,7 +69,7 @@ const REPLAY: [&str; 17] = [
 
 /// Who is killed when the program has come to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Victim {
+pub(super) enum Victim {
     Program,
     Servers,
     Daemon,
@@ -86,7 +86,7 @@ fn wait(sim: &Sim, what: &str, fact: impl Fn() -> bool) {
 }
 
 /// Has the step taken: the variables for the program.
-fn armed(victim: Victim, step: &str, time: u32) -> [(&'static str, String); 2] {
+pub(super) fn armed(victim: Victim, step: &str, time: u32) -> [(&'static str, String); 2] {
     let action = if victim == Victim::Program { "kill" } else { "stop" };
     let library = shim::with_steps().to_str().expect("a plain path").to_owned();
     [("LD_PRELOAD", library), ("MPS_SHIM_TEST_AT", format!("{action}:{step}:{time}"))]
@@ -98,7 +98,7 @@ fn is_stopped(pid: Pid) -> bool {
 }
 
 /// The program has come to its step; whoever is to die there has died, and who is left goes on.
-fn strike(sim: &Sim, pid: Pid, victim: Victim, step: &str) {
+pub(super) fn strike(sim: &Sim, pid: Pid, victim: Victim, step: &str) {
     if victim == Victim::Program {
         assert!(ended_within(pid, LIMIT), "it does not come to {step}");
         return;
@@ -353,7 +353,7 @@ fn every_step_is_taken_by_a_test() {
     let named: BTreeSet<&str> =
         list.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\",")).collect();
     let counted = ALLOCATION.iter().chain(&ADOPTION).chain(&SHADOW).map(|(step, _)| *step);
-    let taken: BTreeSet<&str> = counted.chain(REPLAY).collect();
+    let taken: BTreeSet<&str> = counted.chain(REPLAY).chain(super::spare::MAKING).chain(super::spare::SWITCH).collect();
     assert!(!named.is_empty());
     assert_eq!(named, taken);
 }

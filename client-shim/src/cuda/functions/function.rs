@@ -1,4 +1,4 @@
-//! One function of the driver: its description, and where the copy of the driver that lives has it.
+//! One function of the driver: its description, and where the copy of the driver that lives has it, and a spare one.
 
 use std::{
     ffi::{CStr, c_void},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Class, Effect};
-use crate::cuda::{call::Bypass, library};
+use crate::cuda::{call::Bypass, library, second};
 use crate::process::settings;
 
 /// One function of the driver.
@@ -23,6 +23,8 @@ pub(crate) struct Function {
     /// The driver's own function, or [`MISSING`]. Its library is never unloaded. Once known it changes only when
     /// another copy of the driver takes over, while nobody is inside one.
     driver: AtomicPtr<c_void>,
+    /// The spare copy's, null without one: for threads that have [chosen](second) it.
+    spare: AtomicPtr<c_void>,
 }
 
 /// Whether a name, which ends in NUL, is that of a function whose default stream is the thread's own.
@@ -41,7 +43,14 @@ impl Function {
         let Ok(name) = CStr::from_bytes_with_nul(name.as_bytes()) else {
             panic!("the rows' macro ends every name in NUL");
         };
-        Self { name, class, effect, is_per_thread, driver: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            name,
+            class,
+            effect,
+            is_per_thread,
+            driver: AtomicPtr::new(ptr::null_mut()),
+            spare: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// Whether our function does more in this process than to pass calls on.
@@ -88,14 +97,27 @@ impl Function {
         known
     }
 
+    /// The spare copy's function.
+    pub(crate) fn spare(&self) -> Option<NonNull<c_void>> {
+        NonNull::new(self.spare.load(Ordering::Acquire))
+    }
+
+    /// Notes where the spare copy has it; null without one.
+    pub(crate) fn set_spare(&self, address: *mut c_void) {
+        self.spare.store(address, Ordering::Release);
+    }
+
     /// Puts an address back that [`Self::exchange`] has given.
     pub(crate) fn restore(&self, address: *mut c_void) {
         self.driver.store(address, Ordering::Release);
     }
 
     /// The driver's own function, looked for among the loaded libraries if need be; `None` if no driver is loaded, or
-    /// if it has no such function.
+    /// if it has no such function. For a thread that has chosen the spare copy it is that one's.
     pub(crate) fn driver(&self) -> Option<NonNull<c_void>> {
+        if second::is_chosen() {
+            return self.spare();
+        }
         let known = self.driver.load(Ordering::Acquire);
         if known == MISSING {
             return None;

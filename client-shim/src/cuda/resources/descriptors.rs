@@ -44,9 +44,23 @@ pub(crate) fn noted() -> Option<MutexGuard<'static, Opened>> {
     super::noting().map(|owner| locked(&owner.resources().descriptors))
 }
 
-/// From now on only what is opened now is of interest.
+/// What the spare copy has opened, which nobody changes as long as it is held.
+pub(crate) fn of_the_spare() -> Option<MutexGuard<'static, Opened>> {
+    super::spare().map(|owner| locked(&owner.resources().descriptors))
+}
+
+/// What copies have opened that are not the one that lives.
+pub(crate) fn opened_by_others() -> Opened {
+    let living = super::noting();
+    let others = RESOURCES.iter().enumerate().filter(|(at, _)| living != Some(super::Owner(*at)));
+    others.flat_map(|(_, of)| locked(&of.descriptors).clone()).collect()
+}
+
+/// From now on only what is opened now is of interest, but for a spare copy: all that it opens is its own.
 pub(crate) fn forget_opened() {
-    RESOURCES.iter().for_each(|of| locked(&of.descriptors).clear());
+    let spare = super::spare();
+    let others = RESOURCES.iter().enumerate().filter(|(at, _)| spare != Some(super::Owner(*at)));
+    others.for_each(|(_, of)| locked(&of.descriptors).clear());
 }
 
 /// Functions that give a new descriptor.

@@ -8,7 +8,7 @@
 //! | [`heap`] | from a heap of its own | the pages go, and no other copy gets the addresses |
 //! | [`mappings`] | where the system puts them, noted | unmapped, but for what a name of the program's lies in |
 //! | [`threads`] | noted | ended where they wait, and joined |
-//! | [`descriptors`] | noted | cut off with the rest, and closed |
+//! | [`descriptors`] | noted; a spare copy's [`sockets`] are named | cut off with the rest, and closed |
 //! | [`keys`] of threads' own data | called by way of here | deleted: no destructor is called |
 //! | [`exits`]: functions for the process's end | called then | forgotten |
 //!
@@ -24,6 +24,7 @@ mod heap;
 mod keys;
 mod lookups;
 mod mappings;
+mod sockets;
 mod threads;
 
 use std::{
@@ -34,8 +35,9 @@ use std::{
     },
 };
 
-pub(crate) use descriptors::{Opened, forget_opened, noted, opened};
+pub(crate) use descriptors::{Opened, forget_opened, noted, of_the_spare, opened, opened_by_others};
 pub(crate) use mappings::{All, is_plain, is_unmapped};
+pub(crate) use sockets::is_drivers_name;
 pub(crate) use threads::NotEnded;
 
 use super::library;
@@ -93,6 +95,19 @@ pub(crate) fn note(owner: Option<Owner>) -> Option<Owner> {
     NOTING.swap(owner.map_or(0, |owner| owner.0 + 1), Ordering::AcqRel).checked_sub(1).map(Owner)
 }
 
+/// Which copy is spare: a place and 1, or 0 for none.
+static SPARE: AtomicUsize = AtomicUsize::new(0);
+
+/// The spare copy, if there is one.
+pub(crate) fn spare() -> Option<Owner> {
+    SPARE.load(Ordering::Acquire).checked_sub(1).map(Owner)
+}
+
+/// From now on this copy is spare, and what it opens is nobody's else.
+pub(crate) fn note_spare(owner: Option<Owner>) {
+    SPARE.store(owner.map_or(0, |owner| owner.0 + 1), Ordering::Release);
+}
+
 /// Has the copy that the program has loaded itself called here for what it opens and maps. Its heap, threads and keys stay
 /// its own, since it has some already.
 pub(crate) fn lead_first() {
@@ -123,6 +138,7 @@ fn leads<const OWNER: usize>() -> Vec<Lead> {
         &keys::leads::<OWNER>(),
         &exits::leads::<OWNER>(),
         &lookups::all::<OWNER>(),
+        &sockets::leads::<OWNER>(),
     ]
     .concat()
 }
@@ -160,6 +176,22 @@ impl Owner {
         &RESOURCES[self.0]
     }
 
+    /// What it has opened and not closed: all of it for a spare copy, for another one since that was forgotten last.
+    pub(crate) fn opened(self) -> Opened {
+        locked(&self.resources().descriptors).clone()
+    }
+
+    /// Its sockets have names from now on: the one that each copy binds another than its own, and those that lead to the
+    /// daemon one with this token.
+    pub(crate) fn names_sockets(self, token: u64) {
+        sockets::name(self.0, token);
+    }
+
+    /// Connections that it makes from now on have no names.
+    pub(crate) fn is_spare_no_more(self) {
+        sockets::unname(self.0);
+    }
+
     /// What it has mapped of files, but for code: where each range begins, and its end.
     pub(crate) fn mapped_files(self) -> Vec<(usize, usize)> {
         All::lock().files(self.0)
@@ -193,6 +225,7 @@ impl Owner {
     pub(crate) unsafe fn release(self, kept: &[usize]) {
         let of = self.resources();
         locked(&of.descriptors).clear();
+        sockets::forget(self.0);
         // SAFETY: by the contract nobody uses them.
         unsafe { mappings::unmap(self.0, kept) };
         if let Some(heap) = locked(&of.heap).take() {

@@ -54,6 +54,11 @@ fn around(address: u64, size: u64) -> Option<u64> {
     (size <= start + LENGTH - address).then_some(start)
 }
 
+/// Whether a range lies where nobody but this library and what it has reserved for the program puts anything.
+pub(crate) fn is_apart(address: u64, size: u64) -> bool {
+    (FIRST..PROGRAMS_END).contains(&address) && size <= PROGRAMS_END - address
+}
+
 /// Whether a range lies in an arena that is reserved.
 pub(crate) fn holds(address: u64, size: u64) -> bool {
     around(address, size).is_some_and(|start| ARENAS.with(|arenas| arenas.get(&start) == Some(&true)))

@@ -32,6 +32,8 @@ pub(super) struct Recovery {
     begun_by: u32,
     part: u32,
     lost_work: u64,
+    way: u32,
+    behind: u32,
 }
 
 /// What it says; `None` if it is not preloaded.
@@ -111,7 +113,7 @@ impl Recovery {
             "descriptors": self.descriptors, "mappings": self.mappings, "unmapped": self.unmapped,
             "not_unmapped": self.not_unmapped, "tries": self.tries, "was_prepared": self.was_prepared,
             "reason": String::from_utf8_lossy(&self.reason[..end]), "begun_by": self.begun_by, "part": self.part,
-            "lost_work": self.lost_work, "in_doubt": count_in_doubt(),
+            "lost_work": self.lost_work, "way": self.way, "behind": self.behind, "in_doubt": count_in_doubt(),
         })
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct SlabRange {
     pub(crate) device: CUdevice,
     /// What keeps it, unless the program has closed that.
     pub(crate) descriptor: Option<i32>,
+    /// A number that no other piece of memory has, or had.
+    pub(crate) serial: u64,
 }
 
 impl Slabs {
@@ -21,7 +23,13 @@ impl Slabs {
     pub(crate) fn all(&self) -> Vec<SlabRange> {
         let ranges = self.slabs.values().map(|slab| {
             let Region { base, size, device, descriptor } = &slab.region;
-            SlabRange { base: *base, size: *size, device: *device, descriptor: descriptor.number() }
+            SlabRange {
+                base: *base,
+                size: *size,
+                device: *device,
+                descriptor: descriptor.number(),
+                serial: descriptor.serial(),
+            }
         });
         ranges.collect()
     }

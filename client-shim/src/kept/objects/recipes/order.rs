@@ -37,6 +37,13 @@ impl Recipes {
         all.into_iter().map(|(handle, kept)| (*handle, kept.recipe.clone())).collect()
     }
 
+    /// The numbers of all objects in that order: no other recipe has such a number, or had.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let mut all: Vec<_> = self.by_handle.values().map(|kept| kept.number).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// What was set on objects and contexts.
     pub(crate) fn all_settings(&self) -> Vec<(usize, Setting, u64)> {
         self.settings.iter().map(|(&(object, setting), &value)| (object, setting, value)).collect()

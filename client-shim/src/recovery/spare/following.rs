@@ -1,0 +1,298 @@
+//! What a spare copy of the driver has of the program's, and how it gets the rest.
+//!
+//! Each thing has a number that no other one has, or had: what is freed and allocated again at the same address, or given
+//! out again under the same handle, is another one and is made anew. So nothing of what is no more is left in the copy.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    ptr,
+};
+
+use super::super::{
+    memory::{ADDRESS_TAKEN, Failed, Memory, Renamed, checked, import, length, reserve},
+    objects::{self, Objects, enter},
+    rest,
+};
+use crate::{
+    cuda::{
+        result::CUresult,
+        types::{
+            CUcontext, CUdevice, CUevent, CUlibrary, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream,
+        },
+    },
+    kept::{
+        memory::{
+            arena,
+            own::{Id, survey::OwnMapping},
+            region,
+            slabs::survey::SlabRange,
+        },
+        objects::{primary::Retained, recipes::Recipe},
+    },
+};
+
+/// What must be called when an object is no more.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Stream,
+    Event,
+    Module,
+    Library,
+    Pool,
+    Host,
+    /// It goes with something else, or stays.
+    Nothing,
+}
+
+impl End {
+    fn of(recipe: &Recipe) -> Self {
+        match recipe {
+            Recipe::Stream { .. } => Self::Stream,
+            Recipe::Event { .. } => Self::Event,
+            Recipe::Module { .. } => Self::Module,
+            Recipe::Library { .. } => Self::Library,
+            Recipe::Pool { properties: Some(_), .. } => Self::Pool,
+            Recipe::HostRange { .. } | Recipe::HostMemory { .. } => Self::Host,
+            Recipe::Pool { properties: None, .. }
+            | Recipe::Function { .. }
+            | Recipe::Kernel { .. }
+            | Recipe::LibraryModule { .. }
+            | Recipe::KernelFunction { .. }
+            | Recipe::Variable { .. } => Self::Nothing,
+        }
+    }
+
+    fn call(self, handle: usize) {
+        let _gone_anyway = match self {
+            Self::Stream => driver!(stream::cuStreamDestroy_v2(CUstream(handle))),
+            Self::Event => driver!(event::cuEventDestroy_v2(CUevent(handle))),
+            Self::Module => driver!(module::cuModuleUnload(CUmodule(handle))),
+            Self::Library => driver!(library::cuLibraryUnload(CUlibrary(handle))),
+            Self::Pool => driver!(pool::cuMemPoolDestroy(CUmemoryPool(handle))),
+            Self::Host => driver!(host::cuMemHostUnregister(ptr::with_exposed_provenance_mut(handle))),
+            Self::Nothing => CUresult::CUDA_SUCCESS,
+        };
+    }
+}
+
+/// An object that was made.
+#[derive(Clone, Copy, Debug)]
+struct Object {
+    /// Of its recipe.
+    number: u64,
+    handle: usize,
+    end: End,
+}
+
+/// All that the copy has.
+#[derive(Debug)]
+pub(super) struct Made {
+    contexts: Vec<(CUdevice, Retained)>,
+    peers: Vec<(CUdevice, CUdevice)>,
+    of_contexts: Renamed,
+    reserved: BTreeSet<(u64, u64)>,
+    slabs: BTreeMap<u64, SlabRange>,
+    allocations: BTreeMap<Id, CUmemGenericAllocationHandle>,
+    /// By address.
+    mappings: BTreeMap<u64, OwnMapping>,
+    /// By the program's handle.
+    objects: BTreeMap<usize, Object>,
+}
+
+impl Made {
+    /// Nothing but contexts.
+    pub(super) fn new(memory: &Memory, of_contexts: Renamed) -> Self {
+        Self {
+            contexts: memory.contexts.clone(),
+            peers: memory.peers.clone(),
+            of_contexts,
+            reserved: BTreeSet::new(),
+            slabs: BTreeMap::new(),
+            allocations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            objects: BTreeMap::new(),
+        }
+    }
+
+    /// The copy's contexts.
+    pub(super) fn contexts(&self) -> impl Iterator<Item = usize> {
+        self.of_contexts.values().copied()
+    }
+
+    /// Devices that the program has a context of.
+    pub(super) fn devices(&self) -> impl Iterator<Item = CUdevice> {
+        self.contexts.iter().map(|(device, _)| *device)
+    }
+
+    /// Makes the copy have the same memory as the program, at the same addresses; how many things were otherwise.
+    ///
+    /// # Errors
+    /// It cannot have it, or its contexts are no longer those of the program: then it is of no use.
+    pub(super) fn follow_memory(&mut self, memory: &Memory) -> Result<u64, Failed> {
+        let sameness = |(device, of): &(CUdevice, Retained)| (*device, of.context, of.count > 0);
+        let are_the_same = memory.contexts.iter().map(sameness).eq(self.contexts.iter().map(sameness));
+        if !are_the_same || memory.peers != self.peers {
+            return Err(Failed { call: "a look at the same contexts", answer: CUresult(201) });
+        }
+        self.retain_and_set(memory)?;
+        let Some(first) = self.of_contexts.values().next() else { return Ok(0) };
+        enter(*first)?;
+        Ok(self.let_go(memory)? + self.map(memory)?)
+    }
+
+    /// Has each context retained as often as the program has, with the same flags.
+    fn retain_and_set(&mut self, memory: &Memory) -> Result<(), Failed> {
+        for ((device, of), (_, wanted)) in self.contexts.iter_mut().zip(&memory.contexts) {
+            if let Some(flags) = wanted.flags.filter(|_| of.flags != wanted.flags) {
+                let answer = driver!(context::cuDevicePrimaryCtxSetFlags_v2(*device, flags));
+                checked("cuDevicePrimaryCtxSetFlags", answer)?;
+                of.flags = wanted.flags;
+            }
+            while of.count < wanted.count {
+                let mut context = CUcontext(0);
+                let answer = driver!(context::cuDevicePrimaryCtxRetain(&raw mut context, *device));
+                checked("cuDevicePrimaryCtxRetain", answer)?;
+                of.count += 1;
+            }
+            while of.count > wanted.count {
+                let answer = driver!(context::cuDevicePrimaryCtxRelease_v2(*device));
+                checked("cuDevicePrimaryCtxRelease", answer)?;
+                of.count -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the program has no longer.
+    fn let_go(&mut self, memory: &Memory) -> Result<u64, Failed> {
+        let mut count = 0;
+        let unmap = |base, size| checked("cuMemUnmap", driver!(mapping::cuMemUnmap(base, length(size))));
+        let mappings: BTreeMap<u64, &OwnMapping> = memory.mappings.iter().map(|of| (of.base, of)).collect();
+        for (base, gone) in self.mappings.extract_if(.., |base, of| mappings.get(base) != Some(&&*of)) {
+            unmap(base, gone.size)?;
+            count += 1;
+        }
+        let slabs: BTreeSet<u64> = memory.slabs.iter().map(|slab| slab.serial).collect();
+        for (_, gone) in self.slabs.extract_if(.., |serial, _| !slabs.contains(serial)) {
+            unmap(gone.base, gone.size)?;
+            count += 1;
+        }
+        let allocations: BTreeSet<Id> = memory.allocations.iter().map(|of| of.id).collect();
+        for (_, gone) in self.allocations.extract_if(.., |id, _| !allocations.contains(id)) {
+            checked("cuMemRelease", driver!(mapping::cuMemRelease(gone)))?;
+            count += 1;
+        }
+        let reserved: BTreeSet<(u64, u64)> = memory.reserved().into_iter().collect();
+        for (base, size) in self.reserved.extract_if(.., |range| !reserved.contains(range)) {
+            checked("cuMemAddressFree", driver!(mapping::cuMemAddressFree(base, length(size))))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// What it has besides.
+    fn map(&mut self, memory: &Memory) -> Result<u64, Failed> {
+        let mut count = 0;
+        let new: Vec<_> = memory.reserved().into_iter().filter(|range| !self.reserved.contains(range)).collect();
+        if new.iter().any(|(base, size)| !arena::is_apart(*base, *size)) {
+            // There the kernel may put something else as soon as it is taken out of the maps.
+            return Err(Failed { call: "memory in the places of this library", answer: ADDRESS_TAKEN });
+        }
+        if !new.is_empty() {
+            rest::clear(&new);
+        }
+        for (base, size) in new {
+            reserve(base, size)?;
+            self.reserved.insert((base, size));
+            count += 1;
+        }
+        for slab in memory.slabs.iter().filter(|slab| !self.slabs.contains_key(&slab.serial)).collect::<Vec<_>>() {
+            let handle = import(slab.descriptor)?;
+            let mapped = checked("cuMemMap", driver!(mapping::cuMemMap(slab.base, length(slab.size), 0, handle, 0)));
+            // The mapping and the descriptor hold it.
+            let _nothing_to_do = driver!(mapping::cuMemRelease(handle));
+            mapped?;
+            self.slabs.insert(slab.serial, *slab);
+            region::allow(slab.base, slab.size, &memory.users(slab.device))
+                .map_err(|answer| Failed { call: "cuMemSetAccess", answer })?;
+            count += 1;
+        }
+        for allocation in &memory.allocations {
+            if let Entry::Vacant(place) = self.allocations.entry(allocation.id) {
+                place.insert(import(allocation.descriptor)?);
+                count += 1;
+            }
+        }
+        for of in memory.mappings.iter().filter(|of| !self.mappings.contains_key(&of.base)).collect::<Vec<_>>() {
+            let handle = of.id.and_then(|id| self.allocations.get(&id)).copied();
+            let handle = handle.unwrap_or(CUmemGenericAllocationHandle(0));
+            let (base, size, offset) = (of.base, length(of.size), length(of.offset));
+            checked("cuMemMap", driver!(mapping::cuMemMap(base, size, offset, handle, 0)))?;
+            self.mappings.insert(of.base, of.clone());
+            if !of.access.is_empty() {
+                let (list, length) = (of.access.as_ptr(), of.access.len());
+                checked("cuMemSetAccess", driver!(mapping::cuMemSetAccess(base, size, list, length)))?;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Makes the copy have an object for each recipe; how many things were otherwise.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub(super) fn follow_objects(&mut self, wanted: &Objects) -> Result<u64, Failed> {
+        let mut count = 0;
+        let all = || wanted.recipes.iter().zip(&wanted.numbers);
+        let numbers: BTreeMap<usize, u64> = all().map(|((handle, _), number)| (*handle, *number)).collect();
+        let is_gone = |handle: &usize, of: &mut Object| numbers.get(handle) != Some(&of.number);
+        let mut gone: Vec<Object> = self.objects.extract_if(.., is_gone).map(|(_, of)| of).collect();
+        // What was made of something goes before it.
+        gone.sort_unstable_by_key(|of| std::cmp::Reverse(of.number));
+        for object in gone {
+            object.end.call(object.handle);
+            count += 1;
+        }
+        let mut renamed = self.renamed();
+        for ((handle, recipe), number) in all() {
+            if self.objects.contains_key(handle) {
+                continue;
+            }
+            let made = objects::make(*handle, recipe, &renamed)?;
+            if !recipe.has_address() {
+                renamed.insert(*handle, made);
+            }
+            self.objects.insert(*handle, Object { number: *number, handle: made, end: End::of(recipe) });
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Handles of contexts and objects, by the program's.
+    fn renamed(&self) -> Renamed {
+        let mut renamed = self.of_contexts.clone();
+        // What has an address is not in the way: nothing is called as one of these.
+        let objects = self.objects.iter().filter(|(_, of)| !matches!(of.end, End::Host));
+        renamed.extend(objects.map(|(handle, of)| (*handle, of.handle)));
+        renamed
+    }
+
+    /// The program is to go on with the copy: everything that it has there is held and set as it is, and called by the
+    /// handles of today.
+    pub(super) fn hand_over(&self, memory: &Memory, wanted: &Objects) -> Result<Renamed, Failed> {
+        let mut renamed = self.renamed();
+        memory.hold(&self.allocations, &mut renamed)?;
+        wanted.finish(&mut renamed)?;
+        Ok(renamed)
+    }
+
+    /// Whether every context lives.
+    pub(super) fn lives(&self) -> Result<(), Failed> {
+        self.contexts().try_for_each(|context| {
+            enter(context)?;
+            checked("cuStreamQuery", driver!(stream::cuStreamQuery(CUstream(0))))
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! The making of a spare copy of the driver, beside the program's way.
+//!
+//! A copy of the driver notes at its start which addresses are taken, and never gives those. So what keeps others out of the
+//! program's ranges is taken out of the maps before; the copy that lives goes on with them all the same (measured with
+//! 580.159.04 on an H200). Its sockets have names of their own ([`resources`](crate::cuda::resources)).
+#![expect(unsafe_code, reason = "calls the driver and marks descriptors")]
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        amputation::{self, Mapped},
+        memory::{Failed, Memory, checked},
+        objects::{Objects, enter},
+        rest,
+    },
+    following::Made,
+    is_stopped,
+};
+use crate::{
+    cuda::{
+        belongings::Belongings,
+        copies::{self, Copy},
+        library,
+        result::CUresult,
+        second::Chosen,
+        types::{CUcontext, CUdevice},
+    },
+    daemon::spare::Grant,
+    process::failpoint::reached,
+};
+
+/// How long its server may not be ready, and the time between two questions.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// `CU_LIMIT_STACK_SIZE`, and what a copy has of it that runs nothing: its context takes 257 MiB of the GPU and not 517
+/// (measured with 580.159.04 on an H200).
+const STACK_SIZE: u32 = 0;
+const SMALL: usize = 16;
+
+/// Why there is no spare copy.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotMade {
+    #[error("{} answers {}", .0.call, .0.answer.0)]
+    Driver(Failed),
+    #[error("{0}")]
+    System(String),
+    #[error("a recovery is under way")]
+    Stopped,
+}
+
+impl From<Failed> for NotMade {
+    fn from(failed: Failed) -> Self {
+        Self::Driver(failed)
+    }
+}
+
+/// A spare copy that stands.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub(super) copy: Copy,
+    pub(super) grant: Grant,
+    /// Beside which copy it stands.
+    pub(super) generation: u64,
+    pub(super) made: Made,
+    /// Contexts whose stacks are small, and how large they were.
+    stacks: Vec<(usize, usize)>,
+}
+
+impl Spare {
+    /// Makes one on the server of this grant.
+    pub(super) fn make(grant: Grant) -> Result<Self, NotMade> {
+        let generation = library::generation();
+        let (file, _) = copies::file().map_err(|error| NotMade::System(error.to_string()))?;
+        reached("spare-file");
+        let copy = copies::load(&file).map_err(NotMade::System)?;
+        drop(file);
+        // Another one, for the way without a spare.
+        copies::prepare(None);
+        let Some(owner) = copy.owner() else {
+            // It was never initialised, so it has nothing.
+            return Err(NotMade::System("what the copy takes cannot be noted".to_owned()));
+        };
+        owner.names_sockets(grant.token);
+        copy.is_spare();
+        reached("spare-loaded");
+        let chosen = Chosen::begin();
+        let made = build();
+        drop(chosen);
+        match made {
+            Ok((made, stacks)) => Ok(Self { copy, grant, generation, made, stacks }),
+            Err(why) => {
+                discard(copy);
+                Err(why)
+            }
+        }
+    }
+
+    /// Gives it as large a stack as it had.
+    pub(super) fn has_its_stack(&self) -> Result<(), Failed> {
+        self.stacks.iter().try_for_each(|(context, size)| {
+            enter(*context)?;
+            checked("cuCtxSetLimit", driver!(context::cuCtxSetLimit(STACK_SIZE, *size)))
+        })
+    }
+
+    /// Follows the program; how many things it was behind.
+    pub(super) fn follow(&mut self, memory: &Memory, objects: Option<&Objects>) -> Result<u64, Failed> {
+        let of_memory = self.made.follow_memory(memory)?;
+        Ok(of_memory + objects.map_or(Ok(0), |objects| self.made.follow_objects(objects))?)
+    }
+
+    /// Gives it up: the GPU's memory is free when this returns, and the rest is given back beside.
+    pub(super) fn discard(self) {
+        let chosen = Chosen::begin();
+        for device in self.made.devices() {
+            // One whose server is gone has nothing there.
+            let _nothing_to_do = driver!(context::cuDevicePrimaryCtxReset_v2(device));
+        }
+        drop(chosen);
+        discard(self.copy);
+    }
+}
+
+/// What was made, and how large stacks were.
+type Built = (Made, Vec<(usize, usize)>);
+
+fn build() -> Result<Built, NotMade> {
+    let (Some(memory), obstacles) = Memory::survey() else {
+        return Err(NotMade::System("nothing is kept".to_owned()));
+    };
+    if let Some(obstacle) = obstacles.into_iter().next() {
+        return Err(NotMade::System(obstacle));
+    }
+    rest::clear(&memory.reserved());
+    reached("spare-cleared");
+    patiently("cuInit", || driver!(lookup::cuInit(0)))?;
+    reached("spare-initialised");
+    let contexts = memory.make_contexts(|device| {
+        let mut context = CUcontext(0);
+        let retain = |device: CUdevice, context: &mut CUcontext| {
+            driver!(context::cuDevicePrimaryCtxRetain(std::ptr::from_mut(context), device))
+        };
+        patiently("cuDevicePrimaryCtxRetain", || retain(device, &mut context)).map_err(|why| match why {
+            NotMade::Driver(failed) => failed,
+            NotMade::System(_) | NotMade::Stopped => {
+                Failed { call: "cuDevicePrimaryCtxRetain", answer: CUresult::CUDA_ERROR_UNKNOWN }
+            }
+        })?;
+        Ok(context)
+    })?;
+    reached("spare-contexts");
+    let mut stacks = Vec::new();
+    for context in contexts.values() {
+        enter(*context)?;
+        let mut size = 0;
+        let has_one = driver!(context::cuCtxGetLimit(&raw mut size, STACK_SIZE)).is_success();
+        if has_one && driver!(context::cuCtxSetLimit(STACK_SIZE, SMALL)).is_success() {
+            stacks.push((*context, size));
+        }
+    }
+    let mut made = Made::new(&memory, contexts);
+    made.follow_memory(&memory)?;
+    reached("spare-memory");
+    if is_stopped() {
+        return Err(NotMade::Stopped);
+    }
+    made.follow_objects(&Objects::of_recipes())?;
+    reached("spare-objects");
+    Ok((made, stacks))
+}
+
+/// Asks again as long as a server is not ready, and nobody needs the program to be left alone.
+fn patiently(call: &'static str, mut ask: impl FnMut() -> CUresult) -> Result<(), NotMade> {
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    loop {
+        if is_stopped() {
+            return Err(NotMade::Stopped);
+        }
+        let answer = ask();
+        if !super::super::steps::NOT_READY.contains(&answer.0) || Instant::now() > deadline {
+            return Ok(checked(call, answer)?);
+        }
+        thread::park_timeout(BETWEEN_TRIES);
+    }
+}
+
+/// Cuts a spare copy off that is of no use, and has it given back.
+fn discard(copy: Copy) {
+    let Some(owner) = copy.owner() else { return };
+    let of = Belongings::of(owner.opened());
+    let cut = amputation::perform(&of, Vec::new(), &Mapped::Noted(owner), &[]);
+    copy.is_spare_no_more();
+    copies::prepare(Some(copy.discarded(cut.descriptors)));
+}

@@ -1,0 +1,132 @@
+//! The program goes on with the spare copy: what it lacks is made, and it takes the dead one's place.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    super::{
+        amputation::{self, Mapped},
+        memory::{Failed, Memory, Renamed, checked},
+        objects::Objects,
+        report::{Clock, Recovery, Step, Way},
+    },
+    GONE, Held, LIVES,
+    making::Spare,
+};
+use crate::{
+    cuda::{
+        belongings::{self, Belongings},
+        copies::Copy,
+        library, names, second, socket_name,
+        types::CUcontext,
+    },
+    daemon::spare::is_void,
+    process::{failpoint::reached, log},
+    recovery::private,
+};
+
+/// The spare copy in the dead one's place.
+#[derive(Debug)]
+pub(in super::super) struct Switched {
+    pub(in super::super) renamed: Renamed,
+    pub(in super::super) fresh: Copy,
+    pub(in super::super) former: Former,
+}
+
+/// The dead copy, which is cut off when the program goes on.
+#[derive(Debug)]
+pub(in super::super) struct Former {
+    belongings: Belongings,
+    mapped: Mapped,
+    /// Ranges that are the other copy's by now.
+    reserved: Vec<(u64, u64)>,
+}
+
+impl Former {
+    /// Cuts it off; descriptors, which are there still.
+    pub(in super::super) fn cut_off(self) -> Vec<libc::c_int> {
+        let numbers = self.belongings.descriptors.keys().copied().collect();
+        let listeners = socket_name::free_of(numbers).unwrap_or_default();
+        let cut = amputation::perform(&self.belongings, listeners, &self.mapped, &self.reserved);
+        reached("spare-former-cut");
+        cut.descriptors
+    }
+}
+
+impl Held {
+    /// Goes on with the spare copy, if there is one that can. The gate is closed and nobody is inside. Where there is none,
+    /// nothing of it is left that another copy could meet.
+    pub(in super::super) fn switch(
+        mut self,
+        memory: &Memory,
+        objects: &Objects,
+        clock: &mut Clock,
+        recovery: &mut Recovery,
+    ) -> (Option<Switched>, Self) {
+        recovery.way = Way::NoSpare as u32;
+        let Some(mut spare) = self.work.spare.take() else { return (None, self) };
+        let grant = spare.grant;
+        let switched = if is_void(grant) || spare.generation != library::generation() {
+            Err(Failed { call: "a server that is sound", answer: crate::cuda::result::CUresult(806) })
+        } else {
+            exchange(&mut spare, memory, objects, clock, recovery)
+        };
+        match switched {
+            Ok(switched) => {
+                recovery.way = Way::Spare as u32;
+                LIVES.store(grant.token, Ordering::Release);
+                (self.work.next, self.work.pause) = (None, super::FIRST_PAUSE);
+                (Some(switched), self)
+            }
+            Err(Failed { call, answer }) => {
+                recovery.way = Way::SpareFailed as u32;
+                log::complain(format_args!("the spare copy of the driver is of no use: {call} answers {}", answer.0));
+                spare.discard();
+                GONE.store(grant.token, Ordering::Release);
+                (None, self)
+            }
+        }
+    }
+}
+
+fn exchange(
+    spare: &mut Spare,
+    memory: &Memory,
+    objects: &Objects,
+    clock: &mut Clock,
+    recovery: &mut Recovery,
+) -> Result<Switched, Failed> {
+    let chosen = second::Chosen::begin();
+    spare.made.lives()?;
+    let of_memory = spare.made.follow_memory(memory)?;
+    reached("spare-memory-again");
+    clock.ended(Step::Map, recovery);
+    let of_objects = spare.made.follow_objects(objects)?;
+    spare.has_its_stack()?;
+    let renamed = spare.made.hand_over(memory, objects)?;
+    recovery.behind = u32::try_from(of_memory + of_objects).unwrap_or(u32::MAX);
+    reached("spare-objects-again");
+    drop(chosen);
+    let mapped = Mapped::now();
+    let before = spare.copy.takes_the_place();
+    let led = private::targets();
+    let current = |name: CUcontext| CUcontext(renamed.get(&names::current_of(name.0)).copied().unwrap_or(0));
+    let led_over = private::lead(current).map_err(|(call, answer)| Failed { call, answer });
+    // This thread's own stack is put in place when it goes in again.
+    let led_over = led_over.and_then(|()| checked("cuCtxSetCurrent", driver!(context::cuCtxSetCurrent(CUcontext(0)))));
+    if let Err(failed) = led_over {
+        before.restore();
+        private::restore(&led);
+        return Err(failed);
+    }
+    private::ended(library::generation(), &led);
+    reached("spare-leads");
+    let opened = spare.copy.owner().map(|owner| {
+        owner.is_spare_no_more();
+        owner.opened()
+    });
+    let belongings = belongings::exchange(opened.unwrap_or_default());
+    spare.copy.is_spare_no_more();
+    clock.ended(Step::Objects, recovery);
+    Ok(Switched { renamed, fresh: spare.copy, former: Former { belongings, mapped, reserved: memory.reserved() } })
+}
