@@ -23,17 +23,15 @@ fn asks(shim: &mut Shim, ask: Ask) -> Answer {
 
 /// A place for a spare copy of this process: its token, and its server's number.
 fn place(shim: &mut Shim) -> (u64, u64) {
-    match asks(shim, Ask::Spare { wait_ms: WAIT_MS }) {
-        Answer::Spare { token, server } => (token, server),
-        other => panic!("{other:?}"),
-    }
+    let answer = asks(shim, Ask::Spare { wait_ms: WAIT_MS });
+    let Answer::Spare { token, server } = answer else { panic!("{answer:?}") };
+    (token, server)
 }
 
 fn server_of(shim: &mut Shim) -> (u64, ServerState) {
-    match asks(shim, Ask::Where) {
-        Answer::Epoch { server, state, .. } => (server, state),
-        other => panic!("{other:?}"),
-    }
+    let answer = asks(shim, Ask::Where);
+    let Answer::Epoch { server, state, .. } = answer else { panic!("{answer:?}") };
+    (server, state)
 }
 
 const DONE: Answer = Answer::Done { regions: 0 };
