@@ -38,7 +38,7 @@ pub(super) fn reason(finished: &Finished) -> String {
 }
 
 pub(super) fn is_whole(finished: &Finished, recoveries: u64, context: &str) {
-    assert_eq!(error_of(finished), None, "{context}: {}", finished.stderr_text());
+    assert_eq!(error_of(finished), None, "{context}: {}\n{}", finished.stdout_text(), finished.stderr_text());
     let ends = events(finished, "end");
     let [end] = ends.as_slice() else {
         panic!("{context}: {}\n{}", finished.stdout_text(), finished.stderr_text());

@@ -18,6 +18,11 @@
 //! has a graph, a setting or a variable's contents is put there when the program goes on with the copy, since only then
 //! they are what they will be.
 //!
+//! In the making: builds for tests alone know the setting. Left are: why with the simulated driver words that lost work
+//! counts were once 10 in place of 2 after a switch (2 runs of 80), the checker with spares, everything that a program may
+//! have made when the copy stands, freed memory let go at once, a thousand switches, and the stack's limit, which takes
+//! nearly all of a switch's time on an H200.
+//!
 //! Without a ready one the recovery is as without the setting, and says so. When memory is short the spare is given up
 //! first. A forked child has nothing of it.
 #![expect(unsafe_code, reason = "asks what to do at the end of the process")]
