@@ -19,7 +19,8 @@
 //! they are what they will be.
 //!
 //! In the making: builds for tests alone know the setting. Left are: why with the simulated driver words that lost work
-//! counts were once 10 in place of 2 after a switch (2 runs of 80), the checker with spares, everything that a program may
+//! counts were once 10 in place of 2 after a switch (2 runs of 80), the servers' deaths at each step (1 run of 8 did not
+//! come to its step), the checker with spares, everything that a program may
 //! have made when the copy stands, freed memory let go at once, a thousand switches, and the stack's limit, which takes
 //! nearly all of a switch's time on an H200.
 //!
