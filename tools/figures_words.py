@@ -40,6 +40,11 @@ SUITES = {
         "compares all its values with its own undisturbed run. The report has the whole table, and what each word "
         "means is in the header of `integration/gpu/programs.py`.",
     ),
+    "replicas": (
+        "Replicas of a model server",
+        "`integration/gpu/run --suite replicas`: four servers of a language model on one GPU, asked without end; one makes "
+        "a fault by a bad request, and who has ended is started again. Each answer is compared with those before.",
+    ),
     "cost": (
         "Price of being ready",
         "`integration/gpu/run --suite cost`: what a call costs that programs make all the time, without MPS: the least "
@@ -123,6 +128,10 @@ FIGURES = {
         "culprits": "Faults of each program's own, one after the other in one process, without MPS.",
         "bystanders": "The programs together as clients of one daemon, beside a culprit.",
         "profiler": "PyTorch's profiler in programs that nothing happens to, without the library and in each of its ways.",
+    },
+    "replicas": {
+        "replicas_oob": "A memory fault of one of four replicas.",
+        "replicas_trap": "A trap of one of four replicas.",
     },
     "replay": {
         "own faults, base": "Faults of the program's own, without MPS.",
