@@ -40,6 +40,11 @@ SUITES = {
         "compares all its values with its own undisturbed run. The report has the whole table, and what each word "
         "means is in the header of `integration/gpu/programs.py`.",
     ),
+    "samples": (
+        "NVIDIA's cuda-samples",
+        "`integration/gpu/run --suite samples`: each sample that CUDA alone compiles, with the preload library and without "
+        "it, when nothing goes wrong.",
+    ),
     "replicas": (
         "Replicas of a model server",
         "`integration/gpu/run --suite replicas`: four servers of a language model on one GPU, asked without end; one makes "
