@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -96,8 +97,9 @@ def compared(sample, program, library):
     return (f"{words}, status 0" if first[0] == 0 else "ends with the same error or status"), str(first[0])
 
 
-def works(ours, library, quick, folder):
-    """The suite: every sample, with --quick those of the introduction."""
+def works(ours, library, quick, folder, seconds):
+    """The suite: every sample, with --quick those of the introduction; no sample is begun after these seconds."""
+    end = time.monotonic() + seconds
 
     def samples():
         if folder is None:
@@ -108,11 +110,17 @@ def works(ours, library, quick, folder):
         if not all_of_them:
             raise Failed(f"{folder} has no samples")
         common = folder / "Common"
+
+        def one(name):
+            if time.monotonic() > end:
+                return "not tried", "there was no more time"
+            return compared((name, all_of_them[name]), runnable[name], library)
+
         with ThreadPoolExecutor(BUILDS) as pool:
             programs = dict(zip(all_of_them, pool.map(lambda one: built(one, ours.root, common), all_of_them.items())))
         runnable = {name: made for name, made in programs.items() if not isinstance(made, str)}
         with ThreadPoolExecutor(RUNS) as pool:
-            seen = dict(zip(runnable, pool.map(lambda name: compared((name, all_of_them[name]), runnable[name], library), runnable)))
+            seen = dict(zip(runnable, pool.map(one, runnable)))
         result = {
             "samples": len(all_of_them),
             "compiled": len(runnable),
