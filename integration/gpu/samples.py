@@ -61,7 +61,7 @@ def built(sample, root, common):
         return "the compiler does not come to its end"
     if done.returncode != 0:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line or "cannot find" in line]
-        return (lines or ["nvcc fails without a word"])[0].replace(str(folder), name)[:160]
+        return (lines or ["nvcc fails without a word"])[0].replace(f"{common.parent}/", "").replace(str(folder), name)[:160]
     return program
 
 
