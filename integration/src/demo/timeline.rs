@@ -78,7 +78,7 @@ impl Picture {
         let end = story.events.last().map_or(0.0, |event| event.ms);
         for lane in lanes {
             self.put(format_args!("<g class=\"lane\" data-lane=\"{}\">\n", escaped(&lane.to_string())));
-            self.text(10.0, self.y + BAR - 2.0, &name(lane), "fill=\"#222\"");
+            self.text(10.0, self.y + BAR - 2.0, &name(lane, story.side), "fill=\"#222\"");
             self.bars(story, lane, end);
             self.marks(story, lane);
             self.put(format_args!("</g>\n"));
@@ -94,20 +94,31 @@ impl Picture {
             (FAULT, story.fault(), "a fault"),
             (DEATH, killed, "killed in a kernel"),
             (KILL, daemon(What::Killed), "daemon killed"),
-            (UPGRADE, daemon(What::Upgraded), "daemon upgraded"),
+            (UPGRADE, daemon(What::Upgraded), "upgraded"),
         ];
-        let mut free = 0.0;
-        for (act, at, text) in moments {
-            let Some(x) = at.map(|at| self.x(at)) else { continue };
+        let moments: Vec<(u8, f64, &str)> =
+            moments.into_iter().filter_map(|(act, at, text)| Some((act, self.x(at?), text))).collect();
+        // Where words end in the first row, and the line before.
+        let (mut free, mut before) = (0.0, 0.0);
+        for (index, &(act, x, text)) in moments.iter().enumerate() {
             let y = self.y;
             self.put(format_args!(
                 "<line class=\"act\" data-act=\"{act}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{y:.1}\" y2=\"{bottom:.1}\" \
                  stroke=\"{HARM}\" stroke-dasharray=\"3 3\"/>\n"
             ));
-            // Words that would run into those before stand in the second row.
-            let row = if x < free { 20.0 } else { 8.0 };
-            free = x + 10.0 + text.len() as f64 * (LETTER + 1.0);
-            self.text(x + 3.0, y + row, text, &format!("fill=\"{HARM}\""));
+            // Words stand right of their line, or left of it where they would run into the next one; those that would
+            // run into words before stand in the second row.
+            let length = 6.0 + text.len() as f64 * (LETTER + 1.2);
+            let next = moments.get(index + 1).map_or(WIDTH, |(_, x, _)| *x);
+            let is_left = x + length > next && x - length > before;
+            let begin = if is_left { x - length } else { x };
+            let row = if begin < free { 20.0 } else { 8.0 };
+            if begin >= free {
+                free = begin + length;
+            }
+            before = x;
+            let (at, anchor) = if is_left { (x - 3.0, "text-anchor=\"end\" ") } else { (x + 3.0, "") };
+            self.text(at, y + row, text, &format!("{anchor}fill=\"{HARM}\""));
         }
     }
 
