@@ -21,7 +21,7 @@
 //! and the others reach that by its methods alone. A decision that takes more than one room is a method of [`Core`], in
 //! the folder of the uppermost of them; what several of them must be told of is passed on here. Below the rooms is what
 //! they tell each other: [`ids`], [`gpu`], [`peer`], [`place`], [`identity`], [`evidence`], [`verdict`], [`policy`], [`saved`],
-//! [`journal`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
+//! [`events`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
 //! input, whether the daemon ends, and the effects that the input has so far.
 //!
 //! # Invariants
@@ -34,6 +34,7 @@ pub(crate) mod catalogue;
 mod clients;
 mod commands;
 mod effect;
+mod events;
 mod evidence;
 mod facts;
 mod faults;
@@ -42,7 +43,6 @@ mod gpus;
 mod identity;
 mod ids;
 mod input;
-mod journal;
 mod peer;
 pub(crate) mod picture;
 mod place;
@@ -65,6 +65,7 @@ pub(crate) use clients::rest::{Awaited, RestFacts};
 pub(crate) use clients::spares::SparePlace;
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
+pub(crate) use events::{ExitReason, FuneralEnd, JournalEvent};
 pub(crate) use evidence::Isolation;
 pub use evidence::{Access, MemoryFault, ProcessKey};
 pub(crate) use evidence::{End, Evidence, XidClass};
@@ -76,7 +77,6 @@ pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::{Identity, PodNames};
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
-pub(crate) use journal::{ExitReason, FuneralEnd, JournalEvent};
 pub use peer::ExitCause;
 pub(crate) use peer::{NoReply, Peer};
 pub(crate) use place::Place;
@@ -88,7 +88,7 @@ pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    journal::{ModeCause, RefusalReason, Sanction},
+    events::{ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
     verdict::Testimony,
