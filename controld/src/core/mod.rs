@@ -25,9 +25,16 @@
 //! input, whether the daemon ends, and the effects that the input has so far.
 //!
 //! # Invariants
-//! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
-//! request to a server has one purpose and is answered once. After `quit` nothing is spawned. Nothing is routed to a
-//! server that has decided to end. An input that names a server of an earlier epoch is dropped.
+//! A domain has at most one active server, and at most one start of a server under way. A client is in exactly one of:
+//! waiting, dispatched, forgotten. Every request to a server has one purpose and is answered once. After `quit` nothing
+//! is spawned. Nothing is routed to a server that has decided to end, or that is tainted. An input that names a server of
+//! an earlier epoch is dropped. No culprit is ended, set apart or refused for a verdict that is less than certain. No
+//! server is ended for a fault while a client of it lives that is known to have nothing on the GPUs that the fault
+//! reaches. Copies of a client's descriptors live no longer than the client and its funeral, and memory that is kept has
+//! an owner that lives or a deadline.
+//!
+//! The driver adds two: a descriptor is held before its other end is given away, and a connection ends for its peer only
+//! when the daemon has closed it and the holder released it.
 
 mod announcement;
 pub(crate) mod catalogue;
