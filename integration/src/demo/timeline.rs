@@ -19,6 +19,9 @@ const WORDS: f64 = 26.0;
 /// What a letter takes, to keep words inside the picture.
 const LETTER: f64 = 5.4;
 
+/// What keeps words apart from a line or a bar behind them.
+const HALO: &str = "stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\"";
+
 /// The colours of what is drawn; each is explained in the legend.
 const WAITS: &str = "#c4c4c4";
 const WORKS: &str = "#2a9d6f";
@@ -98,14 +101,16 @@ impl Picture {
         ];
         let moments: Vec<(u8, f64, &str)> =
             moments.into_iter().filter_map(|(act, at, text)| Some((act, self.x(at?), text))).collect();
-        // Where words end in the first row, and the line before.
-        let (mut free, mut before) = (0.0, 0.0);
-        for (index, &(act, x, text)) in moments.iter().enumerate() {
+        for &(act, x, _) in &moments {
             let y = self.y;
             self.put(format_args!(
                 "<line class=\"act\" data-act=\"{act}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{y:.1}\" y2=\"{bottom:.1}\" \
                  stroke=\"{HARM}\" stroke-dasharray=\"3 3\"/>\n"
             ));
+        }
+        // Where words end in the first row, and the line before.
+        let (mut free, mut before) = (0.0, 0.0);
+        for (index, &(_, x, text)) in moments.iter().enumerate() {
             // Words stand right of their line, or left of it where they would run into the next one; those that would
             // run into words before stand in the second row.
             let length = 6.0 + text.len() as f64 * (LETTER + 1.2);
@@ -118,7 +123,7 @@ impl Picture {
             }
             before = x;
             let (at, anchor) = if is_left { (x - 3.0, "text-anchor=\"end\" ") } else { (x + 3.0, "") };
-            self.text(at, y + row, text, &format!("{anchor}fill=\"{HARM}\""));
+            self.text(at, self.y + row, text, &format!("{anchor}fill=\"{HARM}\" {HALO}"));
         }
     }
 
@@ -181,10 +186,7 @@ impl Picture {
             let begin = x + 7.0;
             let begin = if begin + length > WIDTH - 4.0 { x - 7.0 - length } else { begin };
             if begin >= free && begin + length <= next.max(x) {
-                let style = format!(
-                    "fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\" font-size=\"10\""
-                );
-                self.text(begin, y + 3.5, text, &style);
+                self.text(begin, y + 3.5, text, &format!("fill=\"{colour}\" {HALO} font-size=\"10\""));
                 free = begin + length;
             }
         }
