@@ -17,6 +17,11 @@ pub mod devices {
     pub use crate::devices::{PROBE_ARGUMENT, ProbedDevice};
 }
 
+/// What the door of the preload library notes with the holder.
+pub mod door {
+    pub use crate::door::note::{NameNote, RegionNote};
+}
+
 /// The holder and the daemon's link to it.
 pub mod holder {
     pub use crate::holder::{
@@ -70,11 +75,6 @@ pub mod sys {
     pub mod uvm {
         pub use crate::sys::uvm::get_descriptor;
     }
-}
-
-/// What the vault notes with the holder.
-pub mod vault {
-    pub use crate::door::note::{NameNote, RegionNote};
 }
 
 /// The tools queue and the patched module's notices.

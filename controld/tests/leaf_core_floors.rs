@@ -25,7 +25,7 @@ const ROOMS: [&str; 25] = [
     "catalogue",
     "announcement",
     "saved",
-    "journal",
+    "events",
     "facts",
     "effect",
     "vault",

@@ -70,6 +70,28 @@ fn no_room_of_the_daemon_knows_one_above() {
     assert!(seen["driver"].contains("core") && seen["witness"].contains("core"), "a reader that finds nothing is none");
 }
 
+/// The literals of a text that are paths there; one that speaks of it has a blank.
+fn paths_of_proc(text: &str) -> impl Iterator<Item = &str> {
+    let literals = text.match_indices("\"/proc").filter_map(|(at, _)| text[at + 1..].split('"').next());
+    literals.filter(|literal| {
+        !literal.contains(' ') && ["", "/"].contains(&literal["/proc".len()..].get(..1).unwrap_or(""))
+    })
+}
+
+#[test]
+fn only_sys_has_paths_of_proc() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeMap::<&str, Vec<String>>::new();
+    for room in ROOMS.into_iter().chain(LISTS) {
+        for (path, text) in texts(&root, room) {
+            found.entry(room).or_default().extend(paths_of_proc(&text).map(|literal| format!("{path}: {literal}")));
+        }
+    }
+    assert!(found.remove("sys").is_some_and(|found| found.len() > 10), "a reader that finds nothing is none");
+    let elsewhere: Vec<String> = found.into_values().flatten().collect();
+    assert!(elsewhere.is_empty(), "{}", elsewhere.join("\n"));
+}
+
 #[test]
 fn every_room_of_the_daemon_has_its_floor() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,4 +1,4 @@
-//! A recovery that the control daemon announces: its word that the server of this process is spoilt or gone, and whose
+//! A recovery that the control daemon announces: it says that the server of this process is spoilt or gone, and whose
 //! fault it was.
 //!
 //! The thread that speaks to the daemon ([`news`]) tells when the server is no longer as it was. So a program that waits
@@ -9,12 +9,12 @@
 //! | the server has met a fault that its clients share, or it is reaped | the driver is asked about each context until it answers with an error that stays; then the recovery begins |
 //! | anything else | noted |
 //!
-//! The word alone begins nothing: only the driver's own answer shows that this context is dead, and asking one that is
+//! What it says alone begins nothing: only the driver's own answer shows that this context is dead, and asking one that is
 //! sound harms nothing. The other way round the driver never knows that a server's process is reaped, which is what
 //! proves that none of its channels is left, and nor whose fault it was: that is the daemon's to say.
 //!
 //! Asking and recovering may take long, and ask the daemon too, so they have a thread that ends with them. Without a
-//! daemon, or with one that does not know of this, there is no word and everything else is as ever.
+//! daemon, or with one that does not know of this, nothing is announced and everything else is as ever.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},

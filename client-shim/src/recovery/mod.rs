@@ -52,8 +52,6 @@ use crate::{
     kept::{self, work::progress},
     process::{log, settings},
 };
-// As `steps` calls it.
-use announced as word;
 use told::Verdict;
 
 /// How long a call waits while another thread recovers: longer than any recovery takes.

@@ -48,7 +48,7 @@ pub(super) struct Recovery {
     pub(super) was_prepared: u32,
     /// Why the last one was refused, or empty.
     pub(super) reason: [u8; REASON],
-    /// What has begun it: 0 for a call of the program's, 1 for the daemon's word.
+    /// What has begun it: 0 for a call of the program's, 1 for the daemon's announcement.
     pub(super) begun: u32,
     /// What the daemon says that the process has to do with the fault: one of the constants of
     /// [`Part`](remps_proto::shim::Part).

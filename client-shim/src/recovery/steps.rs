@@ -19,8 +19,8 @@
 //! A program that was refused has what it would have had without this library: a dead driver that answers each call with
 //! the error. After the first step that changes something nothing is tried again.
 //!
-//! It begins with an answer to a call of the program's, or, where the control daemon has a word ([`word`](super::word)),
-//! before any call: a program that waits for nothing finds everything in its place.
+//! It begins with an answer to a call of the program's, or, where the control daemon has announced it
+//! ([`announced`](super::announced)), before any call: a program that waits for nothing finds everything in its place.
 //!
 //! What the program is told of it is in [`told`](super::told).
 
@@ -34,6 +34,7 @@ use std::{
 use super::{
     CONSTANT_RANGES,
     amputation::{self, Cut, Mapped},
+    announced,
     memory::{Failed, Memory, Renamed, checked},
     objects::Objects,
     others,
@@ -42,7 +43,6 @@ use super::{
     rest,
     spare::{self, Switched},
     told::{self, Verdict},
-    word,
 };
 use crate::cuda::{
     belongings, copies,
@@ -112,8 +112,8 @@ pub(super) fn after(answer: CUresult, meaning: Meaning, effect: Effect, seen: u6
 enum Begun {
     /// A call of the program's.
     ByCall = 0,
-    /// The daemon's word, confirmed by the driver.
-    ByWord = 1,
+    /// The daemon's announcement, confirmed by the driver.
+    ByDaemon = 1,
 }
 
 /// The daemon has said that the server is spoilt or gone, and the driver of copy `seen` has confirmed it with this
@@ -121,7 +121,7 @@ enum Begun {
 pub(super) fn on_the_daemons_word(answer: CUresult, meaning: Meaning, seen: u64) {
     let mut attempts = ATTEMPTS.lock().unwrap_or_else(PoisonError::into_inner);
     if library::generation() == seen && !attempts.is_given_up {
-        let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByWord);
+        let _told = is_recovered(&mut attempts, answer, meaning, Begun::ByDaemon);
     }
 }
 
@@ -208,7 +208,7 @@ fn recover(error: CUresult, begun: Begun) -> Result<(Recovery, BTreeMap<usize, S
     let mut clock = Clock::begin();
     obstacles(Memory::survey().1)?;
     recovery.part = news::part().0;
-    if settings::is_sparing_culprits() && word::is_own_fault(error.0, recovery.part) {
+    if settings::is_sparing_culprits() && announced::is_own_fault(error.0, recovery.part) {
         return Err(Refusal::OwnFault);
     }
     let closed = gate::close();

@@ -1,10 +1,10 @@
 //! Everything that the core can ask for. The driver performs effects in order.
 
 use super::announcement::Announcement;
+use super::events::JournalEvent;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-use super::journal::JournalEvent;
 use super::peer::Peer;
 use super::policy::Policy;
 use core::time::Duration;

@@ -21,19 +21,27 @@
 //! and the others reach that by its methods alone. A decision that takes more than one room is a method of [`Core`], in
 //! the folder of the uppermost of them; what several of them must be told of is passed on here. Below the rooms is what
 //! they tell each other: [`ids`], [`gpu`], [`peer`], [`place`], [`identity`], [`evidence`], [`verdict`], [`policy`], [`saved`],
-//! [`journal`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
+//! [`events`], [`facts`], and [`effect`] with the [`Turn`] that all are passed: the operator's policy, the time of the
 //! input, whether the daemon ends, and the effects that the input has so far.
 //!
 //! # Invariants
-//! A domain has at most one active server. A client is in exactly one of: waiting, dispatched, forgotten. Every
-//! request to a server has one purpose and is answered once. After `quit` nothing is spawned. Nothing is routed to a
-//! server that has decided to end. An input that names a server of an earlier epoch is dropped.
+//! A domain has at most one active server, and at most one start of a server under way. A client is in exactly one of:
+//! waiting, dispatched, forgotten. Every request to a server has one purpose and is answered once. After `quit` nothing
+//! is spawned. Nothing is routed to a server that has decided to end, or that is tainted. An input that names a server of
+//! an earlier epoch is dropped. No culprit is ended, set apart or refused for a verdict that is less than certain. No
+//! server is ended for a fault while a client of it lives that is known to have nothing on the GPUs that the fault
+//! reaches. Copies of a client's descriptors live no longer than the client and its funeral, and memory that is kept has
+//! an owner that lives or a deadline.
+//!
+//! The driver adds two: a descriptor is held before its other end is given away, and a connection ends for its peer only
+//! when the daemon has closed it and the holder released it.
 
 mod announcement;
 pub(crate) mod catalogue;
 mod clients;
 mod commands;
 mod effect;
+mod events;
 mod evidence;
 mod facts;
 mod faults;
@@ -42,7 +50,6 @@ mod gpus;
 mod identity;
 mod ids;
 mod input;
-mod journal;
 mod peer;
 pub(crate) mod picture;
 mod place;
@@ -65,6 +72,7 @@ pub(crate) use clients::rest::{Awaited, RestFacts};
 pub(crate) use clients::spares::SparePlace;
 pub(crate) use effect::Effect;
 pub(crate) use effect::{PsRow, ServerSignal};
+pub(crate) use events::{ExitReason, FuneralEnd, JournalEvent};
 pub(crate) use evidence::Isolation;
 pub use evidence::{Access, MemoryFault, ProcessKey};
 pub(crate) use evidence::{End, Evidence, XidClass};
@@ -76,7 +84,6 @@ pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::{Identity, PodNames};
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
-pub(crate) use journal::{ExitReason, FuneralEnd, JournalEvent};
 pub use peer::ExitCause;
 pub(crate) use peer::{NoReply, Peer};
 pub(crate) use place::Place;
@@ -88,7 +95,7 @@ pub(crate) use servers::server::{Server, ServerState};
 pub(crate) use verdict::{Confidence, Suspect, SuspectIdentity, Suspicion, Verdict};
 #[cfg(test)]
 pub(crate) use {
-    journal::{ModeCause, RefusalReason, Sanction},
+    events::{ModeCause, RefusalReason, Sanction},
     policy::{ComputeModeAction, CulpritAction, DomainPolicies, FuneralPolicy, StrangerAction, VictimAction},
     servers::server::Role,
     verdict::Testimony,

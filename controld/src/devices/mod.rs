@@ -11,6 +11,7 @@ pub(crate) mod probe;
 pub(crate) mod usage;
 
 use crate::core::Device;
+use crate::sys::proc::{NOWHERE, OWN_PROGRAM};
 use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
@@ -180,10 +181,10 @@ fn print_rows<Row: Serialize>(rows: Result<Vec<Row>, nvml::NvmlError>) -> u8 {
 async fn probed<Row: serde::de::DeserializeOwned>(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Vec<Row>, ListError> {
-    let mut child = tokio::process::Command::new(crate::io::proc_dir::OWN_PROGRAM)
+    let mut child = tokio::process::Command::new(OWN_PROGRAM)
         .args(arguments.into_iter().map(Into::into))
         // Without this the probe would be a client of this daemon and wait for a server.
-        .env("CUDA_MPS_PIPE_DIRECTORY", "/proc/self/no-mps")
+        .env("CUDA_MPS_PIPE_DIRECTORY", NOWHERE)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -5,6 +5,7 @@ use crate::devices::gpus::{LOOK_ARGUMENT, ProbedGpu};
 use crate::io::runtime_dir::{CONTROL, CONTROL_LOCK, PID_FILE};
 use crate::io::server_version;
 use crate::settings::Settings;
+use crate::sys::proc;
 use crate::ui::{self, Unanswered};
 use crate::witness::notice::{DeviceFile, NoticeSource};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -104,7 +105,7 @@ fn daemon_pid(pipe_directory: &Path) -> Option<u32> {
     // A process of another pid namespace has none here, and the kernel says 0 or less.
     let pid =
         holds_lock(pipe_directory).and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0).or_else(of_file)?;
-    Path::new("/proc").join(pid.to_string()).exists().then_some(pid)
+    Path::new(&proc::of(pid)).exists().then_some(pid)
 }
 
 fn holds_lock(pipe_directory: &Path) -> Option<i32> {
@@ -182,7 +183,7 @@ fn nvidia_smi() -> Result<Vec<Gpu>, String> {
 /// Compute modes, and who is on the GPUs outside MPS: a child of this program loads the management library.
 fn look() -> Result<Vec<ProbedGpu>, String> {
     const LIBRARY: &str = "the management library";
-    let mut child = Command::new(crate::io::proc_dir::OWN_PROGRAM);
+    let mut child = Command::new(proc::OWN_PROGRAM);
     let (text, _) = answer(LIBRARY, child.arg(LOOK_ARGUMENT))?;
     let gpus: Result<Vec<ProbedGpu>, _> = text.lines().map(serde_json::from_str).collect();
     match gpus {

@@ -63,14 +63,14 @@ impl Drop for Descriptor {
 #[cfg(debug_assertions)]
 mod simulated {
     use nix::fcntl::{FcntlArg, fcntl};
-    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::os::fd::BorrowedFd;
     use std::sync::LazyLock;
 
     static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| std::env::var_os("MPS_TEST_VAULT_MEMFD").is_some());
 
     /// Whether it is a memory file. Its name is made up by the kernel, and only a file in memory has seals.
     pub(super) fn is_memory(descriptor: BorrowedFd<'_>) -> bool {
-        let name = || std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+        let name = || std::fs::read_link(crate::sys::proc::path_of(descriptor));
         *IS_TAKEN
             && name().is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
             && fcntl(descriptor, FcntlArg::F_GET_SEALS).is_ok()

@@ -9,6 +9,7 @@
 //! the simulated one, is not held; the region says so in `vault list`.
 
 use super::descriptor::Descriptor;
+use crate::sys::proc::NVIDIA_GPUS;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,8 +17,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// Where the driver lists its GPUs.
-const LISTING: &str = "/proc/driver/nvidia/gpus";
 /// Where the device files are.
 const FOLDER: &str = "/dev";
 /// GPUs that are remembered; no machine has as many.
@@ -51,7 +50,7 @@ pub(crate) struct Devices {
 
 impl Default for Devices {
     fn default() -> Self {
-        Self::of(Path::new(LISTING), Path::new(FOLDER))
+        Self::of(Path::new(NVIDIA_GPUS), Path::new(FOLDER))
     }
 }
 

@@ -15,9 +15,9 @@ use crate::devices::gpus::{Change, ProbedChange, ProbedGpu, ProbedMemory, Probed
 use crate::failpoint::reached;
 use crate::holder::{self, Kind, ModeNote, ModesNote};
 use crate::io::mode_records::ModeRecords;
-use crate::io::proc_dir::is_in_first_pid_namespace;
 use crate::io::process::{name_of, open_same, program_of, start_time, uid_of};
 use crate::io::server_process::SERVER_NAME;
+use crate::sys::proc::is_in_first_pid_namespace;
 use nix::sys::signal::Signal;
 use prost::Message as _;
 use std::os::fd::OwnedFd;

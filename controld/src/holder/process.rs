@@ -23,6 +23,7 @@ use remps_proto::holder::SOCKET_NAME;
 
 use super::place::Named;
 use super::serve::Holder;
+use crate::sys::proc::OWN_DESCRIPTORS;
 
 /// Daemons that wait to attach; there is never more than one, and somebody who tries.
 pub(super) const ATTACH_BACKLOG: i32 = 16;
@@ -103,7 +104,7 @@ fn take_signals() -> io::Result<SignalFd> {
 /// Closes everything but the standard streams and the given ones: whatever started the daemon may have leaked more.
 fn keep_only(kept: &[RawFd]) -> io::Result<()> {
     let mut leaked: Vec<RawFd> = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd")? {
+    for entry in std::fs::read_dir(OWN_DESCRIPTORS)? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
         leaked.extend(number.filter(|fd| *fd > libc::STDERR_FILENO && !kept.contains(fd)));
     }

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use remps_proto::holder::{ModeNote, ModesNote};
 
 use crate::devices::gpus::{Change, change_arguments};
-use crate::io::proc_dir::OWN_PROGRAM;
 use crate::patience::patient;
 use crate::sys::child::unblock_signals;
+use crate::sys::proc::OWN_PROGRAM;
 
 /// How long the child may take: without persistence mode it first wakes every GPU up.
 const LIMIT: Duration = Duration::from_secs(30);

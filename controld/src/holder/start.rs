@@ -20,7 +20,7 @@ use super::process::ATTACH_BACKLOG;
 use super::trust::Peer;
 use super::{ARGUMENT, HolderError, PROGRAM};
 use crate::io::folder::Kind;
-use crate::io::proc_dir::OWN_PROGRAM;
+use crate::sys::proc::OWN_PROGRAM;
 
 /// Only the daemon's user and root may attach.
 const SOCKET_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);

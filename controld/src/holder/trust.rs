@@ -18,9 +18,9 @@ use nix::unistd::{Pid, geteuid};
 
 use super::{ARGUMENT, PROGRAM};
 use crate::io::folder::{Folder, Identity};
-use crate::io::proc_dir::ProcDir;
 use crate::io::process::start_time;
 use crate::sys::pidfd;
+use crate::sys::proc::ProcDir;
 
 /// A process that may be believed to be a daemon's or its holder's.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use nix::sys::stat::{Mode, SFlag, fchmod, fstat};
 
 use super::folder::Folder;
 use super::folder::way::{self, Way};
-use super::proc_dir::path_of;
+use crate::sys::proc::path_of;
 
 /// How often a name may be made or removed by somebody else while it is opened.
 const TURNS: u32 = 10;

@@ -17,9 +17,9 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bin
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
-use super::proc_dir::path_of;
 use super::umask;
 use crate::sys::passed;
+use crate::sys::proc::path_of;
 
 /// Names tried before there is no free one.
 const TEMPORARY_NAMES: u32 = 100;

@@ -13,7 +13,6 @@ pub mod log_fifo;
 pub(crate) mod mode_records;
 pub(crate) mod notify;
 pub(crate) mod packets;
-pub(crate) mod proc_dir;
 pub(crate) mod process;
 pub mod reaper;
 pub mod runtime_dir;

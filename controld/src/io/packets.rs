@@ -53,6 +53,13 @@ pub(crate) fn send(socket: BorrowedFd<'_>, packet: &[u8], fds: &[BorrowedFd<'_>]
     sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(packet)], ancillary, flags, None).map(drop)
 }
 
+/// Sends one packet with this process's pid, uid and gid, and waits while the peer's queue is full.
+pub(crate) fn send_with_credentials(socket: BorrowedFd<'_>, packet: &[u8]) -> nix::Result<()> {
+    let own = UnixCredentials::new();
+    let ancillary = [ControlMessage::ScmCredentials(&own)];
+    sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(packet)], &ancillary, MsgFlags::MSG_NOSIGNAL, None).map(drop)
+}
+
 /// Receives one packet of ours and never waits. No bytes and no descriptors: the peer closed, or the packet was empty.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
     let mut room = [0; words_for(MAX_DESCRIPTORS) + CREDENTIALS_WORDS];

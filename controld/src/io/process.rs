@@ -15,9 +15,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::proc_dir::Stat;
 use crate::sys::pidfd;
 use crate::sys::polled::register;
+use crate::sys::proc::{Stat, path_in};
 
 /// How often a process is looked at where the kernel has no process descriptors (before Linux 5.3).
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -168,16 +168,16 @@ pub fn uid_of(pid: Pid) -> Option<u32> {
 /// process, so a daemon that is not root sees only its own user's.
 #[must_use]
 pub fn pid_namespace_inode(pid: Pid) -> Option<u64> {
-    std::fs::metadata(format!("/proc/{pid}/ns/pid")).ok().map(|namespace| namespace.ino())
+    std::fs::metadata(path_in(pid, "ns/pid")).ok().map(|namespace| namespace.ino())
 }
 
 /// The file of the process's program. Needs the right to trace the process.
 pub(crate) fn program_of(pid: Pid) -> Option<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+    std::fs::read_link(path_in(pid, "exe")).ok()
 }
 
 fn read_proc(pid: Pid, file: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/{file}")).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;
+    File::open(path_in(pid, file)).ok()?.take(MOST_PROC_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }

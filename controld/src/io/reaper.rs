@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::process::ExitCause;
+use crate::sys::proc::OWN_THREADS;
 
 /// An orphan that was reaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +85,7 @@ fn reap(pid: Pid) -> Option<Orphan> {
 /// All children, ended or not. On a kernel without `/proc/PID/task/TID/children` none: then orphans behind an ended
 /// server wait until that server has been reaped and the next child ends.
 fn children() -> Vec<Pid> {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let Ok(threads) = std::fs::read_dir(OWN_THREADS) else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     lists
         .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-const KERNEL_MODULE: &str = "/proc/driver/nvidia/version";
+use crate::sys::proc::NVIDIA_VERSION;
+
 const LIBRARY: &str = "libcuda.so.1";
 /// What precedes the version in the library's real file name.
 const LIBRARY_STEM: &str = "libcuda.so.";
@@ -46,7 +47,7 @@ impl std::fmt::Display for VersionSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Override => f.write_str("MPS_PERSONALITY"),
-            Self::KernelModule => f.write_str(KERNEL_MODULE),
+            Self::KernelModule => f.write_str(NVIDIA_VERSION),
             Self::Library(path) => write!(f, "{}", path.display()),
         }
     }
@@ -68,7 +69,7 @@ pub(crate) fn find(chosen: Option<&str>, library_path: Option<&OsStr>) -> Option
         return Some(ServerVersion { version: chosen.to_owned(), source: VersionSource::Override });
     }
     let of_kernel = || {
-        let version = of_kernel_module(Path::new(KERNEL_MODULE))?;
+        let version = of_kernel_module(Path::new(NVIDIA_VERSION))?;
         Some(ServerVersion { version, source: VersionSource::KernelModule })
     };
     of_kernel().or_else(|| of_library(library_folders(library_path).into_iter()))

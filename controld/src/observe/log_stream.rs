@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::io::proc_dir::path_of;
+use crate::sys::proc::path_of;
 
 /// Bytes that a pipe takes without blocking whenever it polls writable (`PIPE_BUF`).
 const PIECE: usize = 4096;

@@ -6,12 +6,11 @@
 use super::Settings;
 use super::check::UNIX_PREFIX;
 use crate::observe::cluster::{ApiServer, Config};
+use crate::sys::proc::HOST_NAME;
 use std::path::PathBuf;
 
 /// The API server's name in every cluster.
 const USUAL_HOST: &str = "kubernetes.default.svc";
-/// Where the kernel says what the host is called.
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 const SCHEME: &str = "https://";
 const HTTPS_PORT: u16 = 443;
 

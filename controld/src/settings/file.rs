@@ -6,6 +6,7 @@
 
 use crate::core::vault::VaultPolicy;
 use crate::core::{Policy, forms};
+use crate::sys::proc;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -112,12 +113,7 @@ impl Default for Cluster {
 
 impl Default for Witness {
     fn default() -> Self {
-        Self {
-            uvm: true,
-            kmsg: "/dev/kmsg".into(),
-            notices: "/dev/nvidia-uvm-mps".into(),
-            gpus: "/proc/driver/nvidia".into(),
-        }
+        Self { uvm: true, kmsg: "/dev/kmsg".into(), notices: "/dev/nvidia-uvm-mps".into(), gpus: proc::NVIDIA.into() }
     }
 }
 

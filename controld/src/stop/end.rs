@@ -1,8 +1,8 @@
 //! Signals for one certain process, and waiting for its end.
 
-use super::PROC;
 use super::view::handles_sigterm;
 use crate::sys::pidfd;
+use crate::sys::proc::FOLDER;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -60,7 +60,7 @@ impl Process {
 /// Asks a process that handles SIGTERM to end by itself; how long that took, or `None` when it does not handle it or is
 /// still there after `grace`.
 pub(super) fn let_it_end(process: &Process, grace: Duration) -> Option<Duration> {
-    if grace.is_zero() || !handles_sigterm(Path::new(PROC), process.pid) {
+    if grace.is_zero() || !handles_sigterm(Path::new(FOLDER), process.pid) {
         return None;
     }
     let begun = Instant::now();

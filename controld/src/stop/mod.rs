@@ -29,6 +29,7 @@ mod view;
 
 use crate::cli::StopRequest;
 use crate::report::text::wrapped;
+use crate::sys::proc::FOLDER;
 use clients::Clients;
 use remps_proto::admin::Form;
 use serde_json::json;
@@ -42,13 +43,11 @@ const DONE: u8 = 0;
 const NOT_DONE: u8 = 1;
 /// Blanks before what goes on of a line.
 const INDENT: usize = 4;
-/// Where the kernel tells of processes.
-const PROC: &str = "/proc";
 
 /// Stops whom `request` names, with the daemon of `pipe_dir`; prints a line for each and returns the exit status.
 #[must_use]
 pub(crate) fn run(pipe_dir: &Path, request: &StopRequest) -> u8 {
-    let proc = Path::new(PROC);
+    let proc = Path::new(FOLDER);
     let mut warnings = Vec::new();
     let targets = targets::name(proc, &request.whom).and_then(|named| {
         let clients = Clients::ask(pipe_dir).unwrap_or_else(|error| {

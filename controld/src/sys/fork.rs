@@ -20,7 +20,7 @@ pub enum Side {
 /// [`io::ErrorKind::Unsupported`] when the process has another thread, whose locks the child could never release;
 /// else what the kernel says.
 pub fn single_threaded() -> io::Result<Side> {
-    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count);
+    let threads = std::fs::read_dir(super::proc::OWN_THREADS).map(Iterator::count);
     // Without /proc the count is unknown; the only caller runs first thing in `main`.
     if threads.is_ok_and(|count| count > 1) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the process has several threads"));

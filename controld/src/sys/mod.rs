@@ -11,5 +11,6 @@ pub(crate) mod ioctl;
 pub(crate) mod passed;
 pub mod pidfd;
 pub mod polled;
+pub(crate) mod proc;
 pub(crate) mod uvm;
 pub(crate) mod uvm_abi;

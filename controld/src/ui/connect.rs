@@ -2,16 +2,16 @@
 
 use super::Broken;
 use crate::io::listener_owner::may_be_the_daemon;
+use crate::io::packets::send_with_credentials;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, UnixCredentials, connect as connect_to,
-    recv, send, sendmsg, setsockopt, socket, sockopt::PassCred,
+    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect as connect_to, recv, send, setsockopt, socket,
+    sockopt::PassCred,
 };
 use nix::sys::stat::Mode;
 use remps_proto::mps::handshake::{CREDENTIALS, GREETING, Role};
-use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -124,11 +124,8 @@ fn greet(socket: BorrowedFd<'_>, pipe_dir: &Path, deadline: Instant) -> Result<(
         return Err(Broken::NotFound("not the greeting of a daemon"));
     }
     // Two small packets always fit the socket's buffer.
-    let own = UnixCredentials::new();
-    let credentials = [ControlMessage::ScmCredentials(&own)];
-    let text = [IoSlice::new(CREDENTIALS)];
-    sendmsg::<()>(socket.as_raw_fd(), &text, &credentials, MsgFlags::MSG_NOSIGNAL, None)
-        .and_then(|_| send(socket.as_raw_fd(), &Role::UI.encode(), MsgFlags::MSG_NOSIGNAL))
+    send_with_credentials(socket, CREDENTIALS)
+        .and_then(|()| send(socket.as_raw_fd(), &Role::UI.encode(), MsgFlags::MSG_NOSIGNAL))
         .map_err(|_| Broken::Lost("it closed after its greeting"))?;
     Ok(())
 }

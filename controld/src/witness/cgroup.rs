@@ -8,6 +8,8 @@ mod names;
 
 use std::path::{Path, PathBuf};
 
+use crate::sys::proc::OWN_MOUNTS;
+
 pub(crate) use names::{Names, Reach};
 
 /// The hierarchies of version 1 that are asked, in this order, before all others.
@@ -108,7 +110,7 @@ impl Mounts {
 
     /// Where they are mounted for this process.
     pub(crate) fn read() -> Self {
-        std::fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text)).unwrap_or_default()
+        std::fs::read_to_string(OWN_MOUNTS).map(|text| Self::parse(&text)).unwrap_or_default()
     }
 }
 

@@ -31,8 +31,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::core::{Identity, Pid, PodNames, Uid};
-use crate::io::proc_dir::ProcDir;
 use crate::patience::patient;
+use crate::sys::proc::ProcDir;
 use crate::witness::cgroup::Cgroups;
 use crate::witness::{place, pod_names};
 

@@ -116,7 +116,7 @@ impl Kmsg {
             return Err(KmsgError::Foreign(name()));
         }
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Self::from_fd(file.into(), crate::io::proc_dir::is_in_first_pid_namespace()).map_err(failed)
+        Self::from_fd(file.into(), crate::sys::proc::is_in_first_pid_namespace()).map_err(failed)
     }
 
     /// Takes an open, non-blocking descriptor that gives one record a read. `pids_are_ours` says whether the pids in its

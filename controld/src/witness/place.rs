@@ -13,7 +13,7 @@
 
 use super::cgroup::{Cgroups, Reach};
 use crate::core::{Namespace, Pid, Place};
-use crate::io::proc_dir::ProcDir;
+use crate::sys::proc::ProcDir;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;

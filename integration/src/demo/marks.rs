@@ -1,6 +1,6 @@
 //! What the picture shows of a story: its lanes, and the marks on them.
 
-use super::story::{Event, Lane, Story, What};
+use super::story::{Event, Lane, Side, Story, What};
 use super::table::{mib, ms};
 
 /// The colour of what goes wrong.
@@ -8,15 +8,20 @@ pub(super) const HARM: &str = "#c62828";
 /// The colour of what is put right.
 pub(super) const GOOD: &str = "#1455b0";
 
-/// What a lane is called in the picture.
-pub(super) fn name(lane: Lane) -> String {
-    match lane {
-        Lane::Plain => "plain program".to_owned(),
-        Lane::InPlace => "under the library".to_owned(),
-        Lane::Culprit => "culprit".to_owned(),
-        Lane::Elsewhere => "in another domain".to_owned(),
-        Lane::Killed => "killed in a kernel".to_owned(),
-        Lane::Daemon | Lane::Server(_) | Lane::Newcomer(_) => lane.to_string(),
+/// The answer of a server that takes nobody: `CUDA_ERROR_MPS_SERVER_NOT_READY`.
+const REFUSED: u32 = 807;
+
+/// What a lane is called in the picture. With NVIDIA's daemon programs have neither library nor domains.
+pub(super) fn name(lane: Lane, side: Side) -> String {
+    match (lane, side) {
+        (Lane::Plain, _) => "plain program".to_owned(),
+        (Lane::InPlace, Side::Remps) => "under the library".to_owned(),
+        (Lane::InPlace, Side::Nvidia) => "(without library)".to_owned(),
+        (Lane::Culprit, _) => "culprit".to_owned(),
+        (Lane::Elsewhere, Side::Remps) => "in another domain".to_owned(),
+        (Lane::Elsewhere, Side::Nvidia) => "(without domains)".to_owned(),
+        (Lane::Killed, _) => "killed in a kernel".to_owned(),
+        (Lane::Daemon | Lane::Server(_) | Lane::Newcomer(_), _) => lane.to_string(),
     }
 }
 
@@ -35,7 +40,8 @@ pub(super) fn mark(event: &Event) -> Option<(&'static str, &'static str, String)
     Some(match &event.what {
         What::Faulted => ("fault", HARM, "faults".to_owned()),
         What::Killed => ("killed", HARM, "kill -9".to_owned()),
-        What::Failed { code, .. } => ("failed", HARM, code.to_string()),
+        What::Failed { code: REFUSED, .. } => ("failed", HARM, format!("is refused: error {REFUSED}")),
+        What::Failed { code, .. } => ("failed", HARM, format!("ends: CUDA error {code}")),
         What::Verdict { pid, confidence, .. } => {
             let who = pid.map_or_else(|| "nobody".to_owned(), |pid| format!("pid {pid}"));
             ("verdict", GOOD, format!("names {who}: {confidence}"))

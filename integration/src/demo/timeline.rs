@@ -19,6 +19,9 @@ const WORDS: f64 = 26.0;
 /// What a letter takes, to keep words inside the picture.
 const LETTER: f64 = 5.4;
 
+/// What keeps words apart from a line or a bar behind them.
+const HALO: &str = "stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\"";
+
 /// The colours of what is drawn; each is explained in the legend.
 const WAITS: &str = "#c4c4c4";
 const WORKS: &str = "#2a9d6f";
@@ -78,7 +81,7 @@ impl Picture {
         let end = story.events.last().map_or(0.0, |event| event.ms);
         for lane in lanes {
             self.put(format_args!("<g class=\"lane\" data-lane=\"{}\">\n", escaped(&lane.to_string())));
-            self.text(10.0, self.y + BAR - 2.0, &name(lane), "fill=\"#222\"");
+            self.text(10.0, self.y + BAR - 2.0, &name(lane, story.side), "fill=\"#222\"");
             self.bars(story, lane, end);
             self.marks(story, lane);
             self.put(format_args!("</g>\n"));
@@ -94,20 +97,33 @@ impl Picture {
             (FAULT, story.fault(), "a fault"),
             (DEATH, killed, "killed in a kernel"),
             (KILL, daemon(What::Killed), "daemon killed"),
-            (UPGRADE, daemon(What::Upgraded), "daemon upgraded"),
+            (UPGRADE, daemon(What::Upgraded), "upgraded"),
         ];
-        let mut free = 0.0;
-        for (act, at, text) in moments {
-            let Some(x) = at.map(|at| self.x(at)) else { continue };
+        let moments: Vec<(u8, f64, &str)> =
+            moments.into_iter().filter_map(|(act, at, text)| Some((act, self.x(at?), text))).collect();
+        for &(act, x, _) in &moments {
             let y = self.y;
             self.put(format_args!(
                 "<line class=\"act\" data-act=\"{act}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{y:.1}\" y2=\"{bottom:.1}\" \
                  stroke=\"{HARM}\" stroke-dasharray=\"3 3\"/>\n"
             ));
-            // Words that would run into those before stand in the second row.
-            let row = if x < free { 20.0 } else { 8.0 };
-            free = x + 10.0 + text.len() as f64 * (LETTER + 1.0);
-            self.text(x + 3.0, y + row, text, &format!("fill=\"{HARM}\""));
+        }
+        // Where words end in the first row, and the line before.
+        let (mut free, mut before) = (0.0, 0.0);
+        for (index, &(_, x, text)) in moments.iter().enumerate() {
+            // Words stand right of their line, or left of it where they would run into the next one; those that would
+            // run into words before stand in the second row.
+            let length = 6.0 + text.len() as f64 * (LETTER + 1.2);
+            let next = moments.get(index + 1).map_or(WIDTH, |(_, x, _)| *x);
+            let is_left = x + length > next && x - length > before;
+            let begin = if is_left { x - length } else { x };
+            let row = if begin < free { 20.0 } else { 8.0 };
+            if begin >= free {
+                free = begin + length;
+            }
+            before = x;
+            let (at, anchor) = if is_left { (x - 3.0, "text-anchor=\"end\" ") } else { (x + 3.0, "") };
+            self.text(at, self.y + row, text, &format!("{anchor}fill=\"{HARM}\" {HALO}"));
         }
     }
 
@@ -170,10 +186,7 @@ impl Picture {
             let begin = x + 7.0;
             let begin = if begin + length > WIDTH - 4.0 { x - 7.0 - length } else { begin };
             if begin >= free && begin + length <= next.max(x) {
-                let style = format!(
-                    "fill=\"{colour}\" stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\" font-size=\"10\""
-                );
-                self.text(begin, y + 3.5, text, &style);
+                self.text(begin, y + 3.5, text, &format!("fill=\"{colour}\" {HALO} font-size=\"10\""));
                 free = begin + length;
             }
         }

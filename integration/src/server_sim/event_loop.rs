@@ -2,7 +2,7 @@
 
 use super::behaviour::{Behaviour, Step, hang};
 use super::connection::{self, Connection, HandshakeError, Identity};
-use super::journal::Journal;
+use super::log::Log;
 use super::{Failure, system};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -45,7 +45,7 @@ pub(super) struct Timer {
 pub(super) struct Server {
     pub(super) control: Seqpacket,
     pub(super) behaviour: Behaviour,
-    pub(super) journal: Journal,
+    pub(super) log: Log,
     pub(super) decoder: RequestDecoder,
     pub(super) is_snapshot_unconfirmed: bool,
     pub(super) thread_percentage: f64,
@@ -78,14 +78,14 @@ impl Server {
     pub(super) fn new(
         control: Seqpacket,
         behaviour: Behaviour,
-        journal: Journal,
+        log: Log,
         configuration: &Configuration,
     ) -> Result<Self, Failure> {
         let (released, release_sender) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(system("make a pipe"))?;
         let mut server = Self {
             control,
             behaviour,
-            journal,
+            log,
             decoder: RequestDecoder::default(),
             is_snapshot_unconfirmed: false,
             thread_percentage: configuration.thread_percentage,
@@ -214,8 +214,8 @@ impl Server {
                 let Some(device) = self.behaviour.devices.iter().find(|device| device.ordinal == ordinal) else {
                     return;
                 };
-                self.journal.say(format!("Device {} (uuid {}) is associated", device.name, device.uuid));
-                self.journal.say(format!("Status of client {identity} is ACTIVE"));
+                self.log.say(format!("Device {} (uuid {}) is associated", device.name, device.uuid));
+                self.log.say(format!("Status of client {identity} is ACTIVE"));
                 let pinned_limit = self.limits.get(&ordinal.to_string()).copied().unwrap_or_default();
                 self.connections[index].device = Some(ordinal);
                 if let Some(process) = self.processes.get_mut(&identity.pid) {
@@ -242,20 +242,20 @@ impl Server {
 
     /// Serves a new client, or refuses it.
     pub(super) fn welcome(&mut self, socket: Seqpacket) {
-        self.journal.say(format!("Received new client request for {}", self.last_seen));
+        self.log.say(format!("Received new client request for {}", self.last_seen));
         self.connections_so_far += 1;
         self.fault_if_at(Step::Told);
         let greeted = match connection::greet(socket, || self.fault_if_at(Step::Greeted)) {
             Ok(greeted) => greeted,
-            Err(HandshakeError::NoCredentials) => return self.journal.say("User did not send valid credentials"),
-            Err(error) => return self.journal.say(format!("Failed to accept client: {error}")),
+            Err(HandshakeError::NoCredentials) => return self.log.say("User did not send valid credentials"),
+            Err(error) => return self.log.say(format!("Failed to accept client: {error}")),
         };
         let identity = greeted.identity;
         self.last_seen = identity;
         self.fault_if_at(Step::Credentials);
         let is_new = !self.processes.contains_key(&identity.pid);
         let status = if !self.faulted.is_empty() {
-            self.journal.say(format!("Server teardown in progress. Refusing to accept new client {identity}"));
+            self.log.say(format!("Server teardown in progress. Refusing to accept new client {identity}"));
             Status::MPS_SERVER_NOT_READY
         } else if is_new && self.processes.len() >= self.behaviour.max_clients {
             Status::MPS_MAX_CLIENTS_REACHED
@@ -263,12 +263,12 @@ impl Server {
             Status::SUCCESS
         };
         if status != Status::SUCCESS {
-            self.journal.say(format!("Failed to accept client {identity} with status {}", status.0));
+            self.log.say(format!("Failed to accept client {identity} with status {}", status.0));
             return greeted.refuse(status);
         }
         self.rebuild();
-        self.journal.say(format!("Client {identity} connected"));
-        self.journal.say(format!("Creating worker thread for client {identity}"));
+        self.log.say(format!("Client {identity} connected"));
+        self.log.say(format!("Creating worker thread for client {identity}"));
         if is_new {
             self.clients_so_far += 1;
             if self.behaviour.crash_at_clients == Some(self.clients_so_far) {
@@ -287,16 +287,16 @@ impl Server {
         let is_it = |connection: &Connection| connection.commands.as_raw_fd() == commands;
         let Some(index) = self.connections.iter().position(is_it) else { return };
         let gone = self.connections.remove(index);
-        self.journal.say(format!("Server failed to recevie command with status 806, assuming client {identity} exit"));
+        self.log.say(format!("Server failed to recevie command with status 806, assuming client {identity} exit"));
         if identity.context == PROCESS_CONTEXT {
             // First, so that who waits for the line may do what would have mattered to it.
             self.bury(identity.pid);
-            self.journal.say(format!("Client process {} disconnected", identity.pid));
+            self.log.say(format!("Client process {} disconnected", identity.pid));
         } else {
             self.finish_termination();
             let left = self.connections.iter().filter(|other| other.identity.context != PROCESS_CONTEXT).count();
             let reset = if gone.is_in_reset { " Worker is in reset." } else { "" };
-            self.journal.say(format!("Client {identity} exiting.{reset} Number of active client contexts is {left}."));
+            self.log.say(format!("Client {identity} exiting.{reset} Number of active client contexts is {left}."));
         }
         // Its connections are closed in any order.
         if !self.connections.iter().any(|other| other.identity.pid == identity.pid) {

@@ -81,25 +81,25 @@ impl Server {
         {
             let text =
                 format!("Client {{PID: {}, Context: {}}} encountered a fatal GPU error.", named.pid, named.context);
-            self.journal.say(text);
+            self.log.say(text);
         }
-        self.journal.say("Server is handling a fatal GPU error.");
+        self.log.say("Server is handling a fatal GPU error.");
         for victim in &victims {
-            self.journal.say(format!("Client {victim} on device {} to be torn down", fault.device));
+            self.log.say(format!("Client {victim} on device {} to be torn down", fault.device));
         }
         let mut pids: Vec<i32> = victims.iter().map(|victim| victim.pid).collect();
         pids.dedup();
         for pid in &pids {
-            self.journal.say(format!("All clients belonging to error trigging process {pid} will be torn down"));
+            self.log.say(format!("All clients belonging to error trigging process {pid} will be torn down"));
             for victim in victims.iter().filter(|victim| victim.pid == *pid) {
-                self.journal.say(format!("Client {victim} on the error-trigging process {pid} to be torn down"));
+                self.log.say(format!("Client {victim} on the error-trigging process {pid} to be torn down"));
             }
         }
-        self.journal.say("The following devices will be reset:");
-        self.journal.say(fault.device.to_string());
-        self.journal.say("The following client process have a sticky error set:");
+        self.log.say("The following devices will be reset:");
+        self.log.say(fault.device.to_string());
+        self.log.say("The following client process have a sticky error set:");
         for pid in &pids {
-            self.journal.say(pid.to_string());
+            self.log.say(pid.to_string());
         }
         self.recover();
     }
@@ -159,7 +159,7 @@ impl Server {
             if !is_occupied {
                 self.faulted.remove(&ordinal);
                 self.without_context.insert(ordinal);
-                self.journal.say(format!("Destroy server context on device {ordinal} ({})", self.name_of(ordinal)));
+                self.log.say(format!("Destroy server context on device {ordinal} ({})", self.name_of(ordinal)));
             }
         }
     }
@@ -167,7 +167,7 @@ impl Server {
     /// Builds the contexts that were given up; a real server does it for the next client and not before.
     pub(super) fn rebuild(&mut self) {
         for ordinal in std::mem::take(&mut self.without_context) {
-            self.journal.say(format!("Creating server context on device {ordinal} ({})", self.name_of(ordinal)));
+            self.log.say(format!("Creating server context on device {ordinal} ({})", self.name_of(ordinal)));
         }
     }
 

@@ -35,11 +35,11 @@ mod behaviour;
 mod connection;
 mod event_loop;
 mod faults;
-pub(crate) mod journal;
+pub(crate) mod log;
 mod requests;
 mod startup;
 
-use journal::Journal;
+use log::Log;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use sim_wire::script::Script;
 use std::io::Write;
@@ -93,8 +93,8 @@ pub fn run() -> ExitCode {
     let directory = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY")
         .filter(|directory| !directory.is_empty())
         .map_or_else(|| PathBuf::from(DEFAULT_PIPE_DIRECTORY), PathBuf::from);
-    let journal = Journal::open(&directory);
-    match startup::start(&directory, behaviour, journal).and_then(event_loop::Server::serve) {
+    let log = Log::open(&directory);
+    match startup::start(&directory, behaviour, log).and_then(event_loop::Server::serve) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(failure) => {
             let cause = std::error::Error::source(&failure).map(|cause| format!(": {cause}")).unwrap_or_default();

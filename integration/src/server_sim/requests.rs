@@ -30,7 +30,7 @@ impl Server {
         let sent = self.answer(&request, packet).map_or(Ok(()), |reply| self.send(&reply));
         if matches!(request, Request::Shutdown) && self.is_ending {
             // The daemon of 535 closes without waiting for the answer.
-            self.journal.say("Exiting");
+            self.log.say("Exiting");
             return Ok(());
         }
         sent
@@ -66,7 +66,7 @@ impl Server {
             }
             Request::SetPriority(priority) => {
                 self.priority = *priority;
-                self.journal.say(format!("Client Priority set to {priority}"));
+                self.log.say(format!("Client Priority set to {priority}"));
                 None
             }
             Request::Status => {
@@ -80,12 +80,12 @@ impl Server {
                 let key = self.canonical(device);
                 self.limits.insert(key, *bytes);
                 let text = format!("Device pinned memory limit for device {} set to {bytes:#x} bytes", device.as_str());
-                self.journal.say(text);
+                self.log.say(text);
                 None
             }
             Request::QueryDevices => {
                 let devices = &self.behaviour.devices;
-                self.journal.say(format!("Received device query command. There are {} devices", devices.len()));
+                self.log.say(format!("Received device query command. There are {} devices", devices.len()));
                 Some(Reply::Devices((0..).zip(devices).map(|(number, device)| device.record(number)).collect()))
             }
         }
@@ -98,13 +98,13 @@ impl Server {
     }
 
     fn shut_down(&mut self) -> Reply {
-        self.journal.say("Server has been notified to shutdown");
+        self.log.say("Server has been notified to shutdown");
         let workers = u32::try_from(self.connections.len()).unwrap_or(u32::MAX);
         if workers == 0 {
-            self.journal.say("Waiting for current clients to finish");
+            self.log.say("Waiting for current clients to finish");
             self.is_ending = true;
         } else {
-            self.journal.say(format!("Server was unable to shutdown due to {workers} active clients"));
+            self.log.say(format!("Server was unable to shutdown due to {workers} active clients"));
         }
         Reply::ActiveWorkers(workers)
     }
@@ -169,7 +169,7 @@ impl Server {
         let Some(first) = contexts.first() else { return Some(Reply::Terminated(INVALID_CONTEXT)) };
         let process = first.identity.pid;
         for connection in contexts {
-            self.journal.say(format!("MPS server requesting client {} to exit", connection.identity));
+            self.log.say(format!("MPS server requesting client {} to exit", connection.identity));
             connection.notify(Notice::Terminate);
         }
         self.terminating = Some(process);
@@ -181,7 +181,7 @@ impl Server {
         let Some(pid) = self.terminating else { return };
         if self.contexts().all(|connection| connection.identity.pid != pid) {
             self.terminating = None;
-            self.journal.say("Client termination succeeded.");
+            self.log.say("Client termination succeeded.");
             if self.send(&Reply::Terminated(0)).is_err() {
                 self.is_ending = true;
             }

@@ -2,7 +2,7 @@
 
 use super::behaviour::{Behaviour, Hang, hang};
 use super::event_loop::Server;
-use super::journal::Journal;
+use super::log::Log;
 use super::{Failure, system};
 use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,17 +16,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Connects, initialises and takes its configuration.
-pub(super) fn start(directory: &Path, behaviour: Behaviour, journal: Journal) -> Result<Server, Failure> {
-    journal.say("Startup");
+pub(super) fn start(directory: &Path, behaviour: Behaviour, log: Log) -> Result<Server, Failure> {
+    log.say("Startup");
     if behaviour.hang == Some(Hang::Start) {
         hang();
     }
     let path = directory.join("control");
-    journal.say(format!("Connecting to control daemon on socket: {}", path.display()));
+    log.say(format!("Connecting to control daemon on socket: {}", path.display()));
     let control = Seqpacket::connect(&path).map_err(system("connect to the daemon"))?;
     expect_fixed("greeting", &receive(&control)?, GREETING)?;
     control.send_with_credentials(CREDENTIALS).map_err(system("send credentials"))?;
-    journal.say("Initializing server process");
+    log.say("Initializing server process");
     if behaviour.hang == Some(Hang::Role) {
         hang();
     }
@@ -36,27 +36,27 @@ pub(super) fn start(directory: &Path, behaviour: Behaviour, journal: Journal) ->
     }
 
     let shared_memory = format!("mps.shm.{}.{}", getuid(), std::process::id());
-    journal.is_server();
+    log.is_server();
     for device in &behaviour.devices {
-        journal.say(format!("Creating server context on device {} ({})", device.ordinal, device.name));
+        log.say(format!("Creating server context on device {} ({})", device.ordinal, device.name));
     }
-    journal.say(format!("Created anonymous shared memory region {shared_memory}"));
-    journal.say(format!("CUDA MPS Server for Linux/Unix. Binary version: {}", behaviour.binary_version));
+    log.say(format!("Created anonymous shared memory region {shared_memory}"));
+    log.say(format!("CUDA MPS Server for Linux/Unix. Binary version: {}", behaviour.binary_version));
     control.send(&Role::SERVER.encode()).map_err(system("send the role"))?;
     if behaviour.hang == Some(Hang::Hello) {
         hang();
     }
     control.send(&Hello { shared_memory, flags: 0 }.encode()).map_err(system("send the hello"))?;
-    journal.say(format!("Display Driver version: {}", behaviour.driver_version));
+    log.say(format!("Display Driver version: {}", behaviour.driver_version));
 
     let configuration = Configuration::decode(|| receive(&control))?;
-    journal.say(format!("Active Threads Percentage set to {:.1}", configuration.thread_percentage));
+    log.say(format!("Active Threads Percentage set to {:.1}", configuration.thread_percentage));
     for (device, bytes) in &configuration.pinned_limits {
-        journal.say(format!("Device pinned memory limit for device {} set to {bytes:#x} bytes", device.as_str()));
+        log.say(format!("Device pinned memory limit for device {} set to {bytes:#x} bytes", device.as_str()));
     }
-    journal.say(format!("Server Priority set to {}", configuration.priority));
-    journal.say("Server has started");
-    Server::new(control, behaviour, journal, &configuration)
+    log.say(format!("Server Priority set to {}", configuration.priority));
+    log.say("Server has started");
+    Server::new(control, behaviour, log, &configuration)
 }
 
 fn receive(control: &Seqpacket) -> Result<Vec<u8>, Failure> {

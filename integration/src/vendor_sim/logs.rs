@@ -1,6 +1,6 @@
 //! The two log files: the daemon's own lines, and those that servers write into the FIFO.
 
-use crate::server_sim::journal::local_time;
+use crate::server_sim::log::local_time;
 use remps_proto::mps::log::{Decoder, Record, Source};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -1,5 +1,6 @@
 //! The preloaded library around programs on the simulated driver: what it keeps, commits, replays and brings back.
 
+mod announced;
 mod checker;
 mod contexts;
 mod cost;
@@ -15,4 +16,3 @@ mod steps;
 mod survivor;
 mod vault;
 mod without_end;
-mod word;

@@ -9,8 +9,8 @@ use integration::lab::stage::{Stage, VAULT_CLIENT};
 use integration::under_test::Skipped;
 use nix::unistd::Pid;
 use prost::Message as _;
+use remps_controld::parts::door::{NameNote, RegionNote};
 use remps_controld::parts::holder::{HolderLink, Kind};
-use remps_controld::parts::vault::{NameNote, RegionNote};
 use std::process::Command;
 
 const POD: &str = "2fc932ce-fdcc-454b-97bd-aadfdeb4c340";

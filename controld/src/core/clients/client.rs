@@ -3,11 +3,11 @@
 use super::Clients;
 use crate::core::Policy;
 use crate::core::effect::Turn;
+use crate::core::events::{JournalEvent, RefusalReason};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
-use crate::core::journal::{JournalEvent, RefusalReason};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Peer};
 use core::time::Duration;

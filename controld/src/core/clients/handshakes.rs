@@ -2,8 +2,8 @@
 
 use super::channels::{Channel, Facts};
 use super::client::{BEFORE_CONTEXTS, Client, Stage};
+use crate::core::events::{JournalEvent, RefusalReason};
 use crate::core::ids::{ConnectionId, ServerEpoch};
-use crate::core::journal::{JournalEvent, RefusalReason};
 use crate::core::{Core, Effect};
 use core::time::Duration;
 use std::sync::Arc;

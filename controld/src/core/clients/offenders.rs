@@ -3,9 +3,9 @@
 //! A culprit is gone after its fault, so what is remembered is its like: the user's processes of the same workload and
 //! program, for as long as a fault of it counts or a sanction lasts.
 
+use crate::core::events::Sanction;
 use crate::core::identity::Identity;
 use crate::core::ids::DomainId;
-use crate::core::journal::Sanction;
 use crate::core::policy::FaultPolicy;
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::servers::quarantine::{Offender, name};

@@ -18,9 +18,9 @@
 use super::Faults;
 use super::incident::Pronounced;
 use crate::core::clients::client::Process;
+use crate::core::events::JournalEvent;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::ids::{Pid, ServerEpoch, Uid};
-use crate::core::journal::JournalEvent;
 use crate::core::verdict::{Confidence, Suspect, Verdict};
 use crate::core::{Core, Effect};
 use core::time::Duration;

@@ -8,8 +8,8 @@
 use super::Faults;
 use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
+use crate::core::events::{JournalEvent, Sanction};
 use crate::core::evidence::ProcessKey;
-use crate::core::journal::{JournalEvent, Sanction};
 use crate::core::policy::{CulpritAction, FaultPolicy};
 use crate::core::servers::quarantine::{self, Offender};
 use crate::core::servers::questions::Purpose;

@@ -8,8 +8,8 @@
 use super::incident::Statement;
 use crate::core::Core;
 use crate::core::clients::client::Process;
+use crate::core::events::JournalEvent;
 use crate::core::ids::{Pid, ServerEpoch};
-use crate::core::journal::JournalEvent;
 use crate::core::policy::VictimAction;
 use crate::core::servers::Clientele as _;
 use crate::core::servers::domain::Swap;

@@ -12,9 +12,9 @@ use super::Faults;
 use crate::core::Core;
 use crate::core::clients::client::Process;
 use crate::core::effect::Turn;
+use crate::core::events::{FuneralEnd, JournalEvent};
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
-use crate::core::journal::{FuneralEnd, JournalEvent};
 use core::time::Duration;
 use std::collections::BTreeMap;
 

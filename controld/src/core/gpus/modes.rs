@@ -7,8 +7,8 @@
 
 use super::{GpuSeen, Gpus};
 use crate::core::effect::Turn;
+use crate::core::events::ModeCause;
 use crate::core::gpu::{ComputeMode, ManagedMode, ModeChange, ModeOutcome, ModeStage};
-use crate::core::journal::ModeCause;
 use crate::core::{Effect, JournalEvent};
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use super::domain::{Domain, Swap};
 use super::server::{Role, Server, ServerState};
 use super::{Clientele, Servers};
 use crate::core::effect::Turn;
+use crate::core::events::{JournalEvent, StartReason};
 use crate::core::ids::{DomainId, ServerEpoch};
-use crate::core::journal::{JournalEvent, StartReason};
 use crate::core::{Policy, Sharing};
 
 impl Servers {

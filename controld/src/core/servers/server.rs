@@ -12,8 +12,8 @@
 
 use super::backoff::Backoff;
 use super::health::Health;
+use crate::core::events::StartReason;
 use crate::core::ids::{DomainId, Pid, ServerEpoch, Uid};
-use crate::core::journal::StartReason;
 use core::time::Duration;
 
 /// First pause of the vendor's daemon between two requests to end when idle.

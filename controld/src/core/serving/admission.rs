@@ -6,11 +6,11 @@
 //! as may wait, or its like has caused too many faults.
 
 use crate::core::clients::client::{BEFORE_CONTEXTS, Client, Process, Stage};
+use crate::core::events::RefusalReason;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
-use crate::core::journal::RefusalReason;
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Grouping, Peer};

@@ -12,10 +12,10 @@
 
 use crate::core::clients::client::{Client, Stage};
 use crate::core::clients::spares::{Grant, MOST_CONNECTIONS, Wish};
+use crate::core::events::{JournalEvent, SpareEnd};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
-use crate::core::journal::{JournalEvent, SpareEnd};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Peer};

@@ -4,7 +4,7 @@ mod ends;
 
 use super::scene::*;
 use super::*;
-use crate::core::journal::SpareEnd;
+use crate::core::events::SpareEnd;
 use crate::core::servers::standby::LINGER;
 use remps_proto::mps::server::{ClientContext, Reply, Request};
 use std::sync::Arc;

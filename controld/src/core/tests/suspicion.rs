@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use super::*;
-use crate::core::journal::JournalEvent;
+use crate::core::events::JournalEvent;
 use remps_proto::mps::server::Reply;
 use std::sync::Arc;
 use world::key;

@@ -148,7 +148,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::io::proc_dir::path_of;
+    use crate::sys::proc::path_of;
 
     fn named(path: &Path) -> PathBuf {
         let way = find(path).unwrap();

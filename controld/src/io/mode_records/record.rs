@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::io::folder::Folder;
 use crate::io::folder::way;
-use crate::io::proc_dir::path_of;
+use crate::sys::proc::{BOOT_ID, path_of};
 
 /// Files of records begin so; the GPU's UUID follows.
 pub(crate) const PREFIX: &str = "compute-mode.";
@@ -24,7 +24,6 @@ const MOST_BYTES: u64 = 4096;
 const MOST_UUID_BYTES: usize = 96;
 /// Modes that a daemon changes, and so gives back: `EXCLUSIVE_THREAD` and `EXCLUSIVE_PROCESS`.
 const CHANGED_MODES: [u32; 2] = [1, 3];
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What a GPU's mode was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

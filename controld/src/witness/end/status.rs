@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use crate::core::ProcessKey;
-use crate::io::proc_dir::ProcDir;
 use crate::sys::ioctl;
+use crate::sys::proc::ProcDir;
 
 /// Bytes of `struct pidfd_info` in its first version.
 const INFO_BYTES: usize = 64;

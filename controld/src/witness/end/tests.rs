@@ -247,7 +247,7 @@ fn the_kernels_log_names_whom_a_limit_killed() {
         };
         let mut child = sh(&format!("echo $$ > {} && exec tail /dev/zero", group.0.join("cgroup.procs").display()));
         let pid = child.id();
-        if !crate::io::proc_dir::is_in_first_pid_namespace() {
+        if !crate::sys::proc::is_in_first_pid_namespace() {
             println!("Skipped(the kernel's pids are not ours)");
         } else {
             while !log.next().await.unwrap().contains(&KernelSign::OutOfMemory(Some(pid))) {}

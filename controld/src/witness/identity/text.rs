@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
 use super::{Memory, Missing};
-use crate::io::proc_dir::{ProcDir, printable};
+use crate::sys::proc::{ProcDir, printable};
 
 /// The variable that names a client's fault domain.
 pub(super) const LABEL_VARIABLE: &str = "MPS_DOMAIN";

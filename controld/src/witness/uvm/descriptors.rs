@@ -47,6 +47,7 @@ use super::closing;
 use super::copies::{Held, MOST_COPIES, OpenFiles, Registry};
 use super::error::AttachError;
 use crate::io::foreign_files::ForeignFile;
+use crate::sys::proc::{DEVICES, OWN_STATUS, path_in};
 use crate::sys::uvm as sys;
 
 /// Entries of `/proc/PID/fd` that are read at most; about a tenth of a second.
@@ -170,7 +171,7 @@ fn each_number(
     if !closing::can_close_foreign() {
         return Err(AttachError::Exhausted);
     }
-    let folder = format!("/proc/{pid}/fd");
+    let folder = path_in(pid, "fd");
     let entries = std::fs::read_dir(&folder).map_err(|error| AttachError::of_process(LOOK, error))?;
     let mut looked_at = 0;
     for entry in entries {
@@ -314,7 +315,7 @@ const CAP_SYS_PTRACE: u32 = 19;
 
 /// Whether this process may look into those of other users and into those that may do more than itself.
 pub(crate) fn may_look() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| has_capability(&status, CAP_SYS_PTRACE))
+    std::fs::read_to_string(OWN_STATUS).is_ok_and(|status| has_capability(&status, CAP_SYS_PTRACE))
 }
 
 fn has_capability(status: &str, number: u32) -> bool {
@@ -324,7 +325,7 @@ fn has_capability(status: &str, number: u32) -> bool {
 
 /// Reads the major number of the driver.
 pub(super) fn read_major() -> io::Result<Option<u32>> {
-    std::fs::read_to_string("/proc/devices").map(|text| find_major(&text))
+    std::fs::read_to_string(DEVICES).map(|text| find_major(&text))
 }
 
 #[cfg(test)]

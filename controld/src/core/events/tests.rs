@@ -5,7 +5,7 @@ use crate::core::{Confidence, Suspect, SuspectIdentity, Testimony};
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../man/nvidia-cuda-mps-control-events.1");
-const WORDS: &str = include_str!("words.rs");
+const WORDS: &str = include_str!("names.rs");
 
 const CULPRIT: Uid = 1000;
 const VICTIM: Uid = 1001;

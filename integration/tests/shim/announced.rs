@@ -17,8 +17,8 @@ use std::process::Command;
 
 const EVERYBODY: &str = "in-place";
 const BYSTANDERS: &str = "bystander";
-/// `begun_by` of a recovery that the daemon's word has begun.
-const BY_WORD: u64 = 1;
+/// `begun_by` of a recovery that the daemon has announced.
+const ANNOUNCED: u64 = 1;
 /// Values of `part`.
 const BYSTANDER: u64 = 1;
 const CULPRIT: u64 = 3;
@@ -82,7 +82,7 @@ fn an_idle_bystander_is_recovered_before_its_next_call_and_sees_nothing() {
         for (line, (_, code)) in recovered.iter().zip(kinds) {
             let recovery = &line["recovery"];
             assert_eq!((&line["told"], &recovery["lost_streams"]), (&Value::Null, &0.into()), "{subject}: {line}");
-            assert_eq!((recovery["begun_by"].as_u64(), recovery["error"].as_u64()), (Some(BY_WORD), Some(code)));
+            assert_eq!((recovery["begun_by"].as_u64(), recovery["error"].as_u64()), (Some(ANNOUNCED), Some(code)));
         }
     });
 }
@@ -104,7 +104,7 @@ fn an_idle_program_is_recovered_from_its_servers_death_and_the_daemons() {
         });
         for line in recovered {
             assert_eq!((&line["told"], line["recovery"]["error"].as_u64()), (&Value::Null, Some(806)), "{line}");
-            assert_eq!(line["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{line}");
+            assert_eq!(line["recovery"]["begun_by"].as_u64(), Some(ANNOUNCED), "{line}");
         }
     });
 }
@@ -121,7 +121,7 @@ fn an_idle_program_that_comes_to_the_daemon_after_its_server_has_ended_hears_of_
             wait(&sim, "the server's end is known", || sim.servers().is_empty());
             fs::rename(&aside, &door).expect("it is where it was put");
         });
-        assert_eq!(recovered[0]["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{subject}");
+        assert_eq!(recovered[0]["recovery"]["begun_by"].as_u64(), Some(ANNOUNCED), "{subject}");
     });
 }
 
@@ -170,7 +170,7 @@ fn a_program_has_one_thread_and_one_socket_for_the_daemon_whatever_they_are_for(
         let finished = probe.finish(LIMIT).expect("it ends");
         is_whole(&finished, 1, &subject.to_string());
         let recovered = &events(&finished.stdout_text(), "recovered")[0];
-        assert_eq!(recovered["recovery"]["begun_by"].as_u64(), Some(BY_WORD), "{subject}: {recovered}");
+        assert_eq!(recovered["recovery"]["begun_by"].as_u64(), Some(ANNOUNCED), "{subject}: {recovered}");
     });
 }
 

@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The FIFO, if it could be opened.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct Log {
     fifo: Option<File>,
     source: Cell<Source>,
 }
 
-impl Journal {
+impl Log {
     /// Opens `log` in the pipe directory. A server without a log serves all the same.
     pub(super) fn open(directory: &Path) -> Self {
         let fifo = OpenOptions::new().write(true).open(directory.join("log")).ok();

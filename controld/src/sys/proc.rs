@@ -1,6 +1,7 @@
-//! One process's directory in `/proc`. It stays that process's: when the process has ended nothing can be read there.
-//! What can be known by its pid alone is in [`process`](super::process).
+//! `/proc`: where its files are, and one process's directory there. The directory stays that process's: when the process
+//! has ended nothing can be read there. Nobody else writes such a path (`tests/leaf_floors.rs`).
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,10 +10,32 @@ use std::sync::Arc;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstatat};
 
-use crate::core::Pid;
-
+/// Where the kernel tells of processes and of itself.
+pub(crate) const FOLDER: &str = "/proc";
 /// This program's file, even when another one has its name by now.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+/// A folder for each descriptor of this process, by its number.
+pub(crate) const OWN_DESCRIPTORS: &str = "/proc/self/fd";
+/// A folder for each thread of this process.
+pub(crate) const OWN_THREADS: &str = "/proc/self/task";
+/// Users, capabilities and more of this process.
+pub(crate) const OWN_STATUS: &str = "/proc/self/status";
+/// What is mounted where for this process.
+pub(crate) const OWN_MOUNTS: &str = "/proc/self/mountinfo";
+/// A path that nobody can make.
+pub(crate) const NOWHERE: &str = "/proc/self/no-mps";
+/// The major numbers of drivers.
+pub(crate) const DEVICES: &str = "/proc/devices";
+/// The driver's own folder.
+pub(crate) const NVIDIA: &str = "/proc/driver/nvidia";
+/// The release of the loaded kernel module.
+pub(crate) const NVIDIA_VERSION: &str = "/proc/driver/nvidia/version";
+/// A folder for each GPU.
+pub(crate) const NVIDIA_GPUS: &str = "/proc/driver/nvidia/gpus";
+/// A number that is another one after each boot.
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// What the host is called.
+pub(crate) const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// The inode of the first PID namespace on every Linux (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`).
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 /// Bytes read of a file that the kernel keeps short.
@@ -28,17 +51,18 @@ pub(crate) struct ProcDir(Arc<OwnedFd>);
 
 impl ProcDir {
     /// Opens it; `None` when there is no such process.
-    pub(crate) fn open(pid: Pid) -> Option<Self> {
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let dir = open(format!("/proc/{pid}").as_str(), flags, Mode::empty()).ok()?;
-        Some(Self(Arc::new(dir)))
+    pub(crate) fn open(pid: u32) -> Option<Self> {
+        Self::at(&of(pid))
     }
 
     /// That of this process, whatever its pid is in the namespace of `/proc`.
     pub(crate) fn own() -> Option<Self> {
+        Self::at("/proc/self")
+    }
+
+    fn at(path: &str) -> Option<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let dir = open("/proc/self", flags, Mode::empty()).ok()?;
-        Some(Self(Arc::new(dir)))
+        Some(Self(Arc::new(open(path, flags, Mode::empty()).ok()?)))
     }
 
     /// Opens a file in it.
@@ -113,7 +137,17 @@ pub(crate) fn is_in_first_pid_namespace() -> bool {
 
 /// The path of an open file, whatever has its name by now; good while it is open.
 pub(crate) fn path_of(file: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+    format!("{OWN_DESCRIPTORS}/{}", file.as_fd().as_raw_fd())
+}
+
+/// The path of a process's directory. Whose pid it is by now is not said: [`ProcDir`] stays with one process.
+pub(crate) fn of(pid: impl Display) -> String {
+    format!("{FOLDER}/{pid}")
+}
+
+/// The path of a file in a process's directory.
+pub(crate) fn path_in(pid: impl Display, name: &str) -> String {
+    format!("{FOLDER}/{pid}/{name}")
 }
 
 /// Fields of `stat`.
@@ -128,7 +162,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    pub(super) fn parse(stat: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(stat: &[u8]) -> Option<Self> {
         // The name is in parentheses and may itself contain blanks and parentheses.
         let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
         let fields: Vec<&str> = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace().collect();

@@ -1,9 +1,9 @@
-//! The word that the journal has for each event.
+//! The name that the journal has for each event.
 
 use super::JournalEvent;
 
 impl JournalEvent {
-    /// The word that the journal has for it.
+    /// The name that the journal has for it.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::DaemonStarted { .. } => "daemon-started",

@@ -7,9 +7,9 @@
 //! An event is written as one JSON object: `{"seq":…,"time":…,"event":"client-admitted","pid":…}`. The names here are
 //! the names there, in kebab-case, and stay what they are: programs read them.
 
+mod names;
 mod reasons;
 mod seen;
-mod words;
 
 pub(crate) use reasons::{ExitReason, FuneralEnd, ModeCause, RefusalReason, Sanction, SpareEnd, StartReason};
 
