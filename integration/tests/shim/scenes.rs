@@ -147,6 +147,15 @@ fn a_program_that_says_nothing_is_looked_at_when_it_gives_no_work() {
 }
 
 #[test]
+fn a_module_does_not_end_while_its_variables_are_read() {
+    once(|subject| {
+        let line = play(subject, "unloaded-while-read", 0, &[("MPS_SIM_COPY_MS", "20")]);
+        assert_eq!(line["heard"]["answers"], json!([0]), "{subject}: {line}");
+        assert!(line["heard"]["met"].as_u64() > Some(0), "{subject}: nobody was in the way: {line}");
+    });
+}
+
+#[test]
 fn variables_that_nobody_can_look_for_are_told() {
     once(|subject| {
         let line = play(subject, "variables-unread", 1, &[]);
