@@ -282,10 +282,14 @@ fn shows(options: &Options, program: &Program) -> Option<Value> {
     }
 }
 
-/// What is known of a process that has ended without a word of its own: how, and where if it was by a signal.
+/// What is known of a process that has ended without a word of its own: how, at which call if it could not begin, and
+/// where if it was by a signal.
 fn died(status: ExitStatus, lines: &[Value]) -> Value {
-    let crash = lines.iter().find(|line| line["event"] == "crash").cloned();
-    let mut line = json!({ "kind": "died", "why": format!("the process has ended: {status}") });
+    let of = |event: &str| lines.iter().find(|line| line["event"] == event);
+    let crash = of("crash").cloned();
+    let failed = of("error").map(|line| format!(", {} answers {}", line["call"], line["code"]));
+    let why = format!("the process has ended: {status}{}", failed.unwrap_or_default());
+    let mut line = json!({ "kind": "died", "why": why });
     if let Some(crash) = crash {
         line["seed"] = crash["seed"].clone();
         line["crash"] = crash;
