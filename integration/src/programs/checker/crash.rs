@@ -67,7 +67,7 @@ fn mappings() -> &'static [u8] {
     let mut length = 0;
     while length < MAPS {
         // SAFETY: so much room is left there.
-        let read = unsafe { libc::read(file, room.add(length).cast(), MAPS - length) };
+        let read = unsafe { libc::read(file, room.wrapping_add(length).cast(), MAPS - length) };
         match usize::try_from(read) {
             Ok(read) if read > 0 => length += read,
             _ => break,
@@ -111,8 +111,8 @@ fn named(line: &mut Line, maps: &[u8], address: usize) -> fmt::Result {
 
 fn tell(line: &mut Line, signal: c_int, address: usize, context: *const libc::ucontext_t) -> fmt::Result {
     let maps = mappings();
-    // SAFETY: ask for this thread's number and the process's.
-    let (pid, thread) = unsafe { (libc::getpid(), libc::gettid()) };
+    // SAFETY: asks for this thread's number.
+    let (pid, thread) = (std::process::id(), unsafe { libc::gettid() });
     write!(
         line,
         "{{\"event\":\"crash\",\"pid\":{pid},\"thread\":{thread},\"signal\":{signal},\"address\":\"{address:#x}\""
@@ -153,8 +153,10 @@ fn tell(line: &mut Line, signal: c_int, address: usize, context: *const libc::uc
 
 extern "C" fn answer(signal: c_int, about: *mut libc::siginfo_t, context: *mut c_void) {
     let mut line = Line { bytes: [0; LINE], length: 0 };
-    // SAFETY: the kernel has filled it in for a fault of memory.
-    let address = unsafe { (*about).si_addr() }.addr();
+    // SAFETY: the kernel has given it to the handler.
+    let about = unsafe { &*about };
+    // SAFETY: it is of a fault of memory, or a number that nobody follows.
+    let address = unsafe { about.si_addr() }.addr();
     if tell(&mut line, signal, address, context.cast()).is_err() {
         line.length = line.length.min(LINE - 1);
         line.bytes[line.length] = b'\n';
