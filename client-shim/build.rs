@@ -12,6 +12,12 @@ const NEWER_AND_OPTIONAL: [&str; 4] = ["__cxa_thread_atexit_impl", "copy_file_ra
 const FORMERLY_SEPARATE: [&str; 2] = ["libdl.so.2", "libpthread.so.0"];
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // Where other programs are built for old machines by ziglang, whose linker has no such arguments, this library is built
+    // along with them and thrown away: the one of a release has a linker of its own (tools/build-release).
+    if std::env::var("RUSTC_LINKER").is_ok_and(|linker| linker.contains("zigcc")) {
+        return;
+    }
     for symbol in NEWER_AND_OPTIONAL {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym={symbol}=0");
     }
@@ -21,5 +27,4 @@ fn main() {
     }
     // Entry points of the library stay in the program's tables for good.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    println!("cargo::rerun-if-changed=build.rs");
 }

@@ -32,6 +32,11 @@ SUITES = {
         "`integration/gpu/run --suite replay`: a program under the preload library goes on in place after faults, "
         "in the same process, and compares every byte.",
     ),
+    "checker": (
+        "Random programs",
+        "`integration/gpu/run --suite checker`: random CUDA programs under the preload library, undisturbed and with faults; "
+        "no value that a call has returned as good may be wrong.",
+    ),
     "programs": (
         "Other people's programs",
         "`integration/gpu/run --suite programs`: what programs under the preload library see of faults of their own, "
@@ -128,6 +133,12 @@ FIGURES = {
         "standby after trap": "The same after a trap of the program's own.",
         "memory_cost": "GPU memory in use for a program of 1 GiB, with and without the vault.",
         "remap": "How long memory takes that comes out of the vault, by the size of its pieces.",
+    },
+    "checker": {
+        "cases": "The programs that are kept, beside a neighbour that does wrong.",
+        "own": "Random programs with faults of their own, without MPS.",
+        "others": "Random programs beside a neighbour that does wrong.",
+        "simulated": "Random programs on the simulated driver, with the machine's cores alone.",
     },
     "programs": {
         "culprits": "Faults of each program's own, one after the other in one process, without MPS.",

@@ -47,8 +47,6 @@ KERNELS = next((p for p in (HERE.parent / "src/programs/kernels.ptx", HERE.paren
 KINDS = ["oob", "trap", "misaligned", "assert"]
 # Each kind while the program is idle and while it is at work, and the table's columns.
 FAULTS = [(kind, is_busy) for is_busy in (False, True) for kind in KINDS]
-# With --quick.
-FEW_FAULTS = [fault for fault in FAULTS if fault not in ((kind, True) for kind in ("misaligned", "assert"))]
 TIMES = 20
 COLUMNS = {(kind, is_busy): f"{kind}, {'busy' if is_busy else 'idle'}" for kind, is_busy in FAULTS}
 # How many programs begin at once: each takes a core or two and about 1 GiB.
@@ -56,8 +54,10 @@ AT_ONCE = 12
 # How many have a fault of their own at once: the kernel's side makes contexts one after the other, and many at once wait
 # for each other for tens of seconds.
 AT_FAULT = 2
-# Seconds for a program to be ready, compilers included, and for one answer.
-TO_BEGIN, TO_ANSWER = 150, 90
+# Seconds for a program to be ready, compilers included, and for one answer; the latter with --quick, too.
+TO_BEGIN, TO_ANSWER, SOON = 150, 90, 45
+# Seconds between two reports of a table that is not whole yet.
+BETWEEN_REPORTS = 5
 # Seconds for which a program waits for a recovery: what does not come by then does not come.
 TO_REACH = 3
 # Seconds for which a program does nothing before a fault that is to find it idle.
@@ -128,15 +128,15 @@ print(json.dumps({"kernels": kernels, "launches": names.get("cudaLaunchKernel", 
 class Suite:
     """What is there on this machine, found once."""
 
-    def __init__(self, ours, library, is_quick, seconds, wanted):
-        self.ours, self.library = ours, library
+    def __init__(self, ours, library, is_quick, seconds, wanted, tell):
+        self.ours, self.library, self.tell = ours, library, tell
         self.begun_at, self.seconds = time.monotonic(), seconds
         self.gpus = len(subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines())
         self.missing, self.is_quick = None, is_quick
         self.wanted = [name for name in ALL if not wanted or any(name.startswith(one) for one in wanted)]
         # With a time, as many as come in it.
-        few = FEW_FAULTS * (1 if math.isinf(seconds) else TIMES)
-        self.faults = few if is_quick else FAULTS * TIMES
+        self.faults = FAULTS * (1 if is_quick and math.isinf(seconds) else TIMES)
+        self.to_answer = SOON if is_quick else TO_ANSWER
         self.lock, self.turns = threading.Lock(), threading.Semaphore(AT_FAULT)
         self.begun = 0
 
@@ -185,7 +185,7 @@ class Program(Client):
     """A program with the library around it, and what it says on standard error."""
 
     def __init__(self, suite, folder, name, pipe="/nowhere"):
-        self.name = name
+        self.name, self.to_answer = name, suite.to_answer
         caches = {"TRITON_CACHE_DIR": str(suite.ours.root / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(suite.ours.root / "inductor")}
         few = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1"}
         self.environment = {**environment(suite.library, pipe), **caches, **few, **ALL[name].get("environment", {})}
@@ -203,7 +203,7 @@ class Program(Client):
         except Failed as failed:
             raise Failed(f"{failed}: {self.said()}") from failed
 
-    def ask(self, line, event, seconds=TO_ANSWER):
+    def ask(self, line, event):
         """Sends a line; the answer."""
         seen = sum(one["event"] == event for one in self.lines)
         try:
@@ -220,7 +220,7 @@ class Program(Client):
             return found
 
         try:
-            until(another, seconds, f"the answer to `{line}`")
+            until(another, self.to_answer, f"the answer to `{line}`")
         except Failed as failed:
             raise Failed(failed if self.process.poll() is not None else f"{failed}: {self.said()}") from failed
         return [one for one in self.lines if one["event"] == event][-1]
@@ -298,14 +298,21 @@ class Program(Client):
 class Table:
     """Cells by program and fault; a cell that failed is told, and fails the figure when all is done."""
 
-    def __init__(self, suite):
-        self.cells, self.failed, self.suite = {}, [], suite
-        self.lock = threading.Lock()
+    def __init__(self, suite, figure):
+        self.cells, self.failed, self.suite, self.figure = {}, [], suite, figure
+        self.lock, self.told_at = threading.Lock(), time.monotonic()
 
     def put(self, name, kind, cell):
         print(f"{name}, {kind}: {cell}", file=sys.stderr, flush=True)
         with self.lock:
             self.cells.setdefault(name, {}).setdefault(kind, Counter())[cell] += 1
+            self.tell()
+
+    def tell(self):
+        """Reports what there is so far: the machine may be taken away before the rest."""
+        if time.monotonic() > self.told_at + BETWEEN_REPORTS:
+            self.suite.tell(self.figure, self.rows())
+            self.told_at = time.monotonic()
 
     def is_not_tried(self, name, kind):
         with self.lock:
@@ -317,6 +324,7 @@ class Table:
         with self.lock:
             self.failed.append(f"{name}, {kind}: {error}")
             self.cells.setdefault(name, {}).setdefault(kind, Counter())["**failed**"] += 1
+            self.tell()
 
     def leaves(self, name, program):
         """Lets a program that is well end by itself. One that waits for ever has lost work that its libraries wait for."""
@@ -332,7 +340,7 @@ class Table:
             return self.fails(name, END, f"ended with {status}: {program.said()}")
         return self.put(name, END, "well")
 
-    def result(self):
+    def rows(self):
         def text(cells):
             return "; ".join(cell if count == 1 and len(cells) == 1 else f"{cell} ({count})" for cell, count in cells.most_common())
 
@@ -342,6 +350,10 @@ class Table:
                 rows[name] = {kind: text(self.cells[name][kind]) for kind in (*COLUMNS.values(), END, SINCE) if kind in self.cells[name]}
             elif name in (self.suite.missing or {}):
                 rows[name] = {kind: self.suite.missing[name] for kind in COLUMNS.values()}
+        return rows
+
+    def result(self):
+        rows = self.rows()
         if self.failed:
             error = Failed("; ".join(self.failed))
             error.result = {**rows, "failures": dict(enumerate(self.failed, 1))}
@@ -369,7 +381,7 @@ def each(names, work, table=None, kind="begins", at_once=AT_ONCE):
 
 def culprits(suite):
     """Faults of each program's own, one after the other in one process, without MPS. One that was refused begins anew."""
-    table = Table(suite)
+    table = Table(suite, "culprits")
 
     def one(name):
         program, is_over = None, False
@@ -406,7 +418,7 @@ def culprits(suite):
 
 def bystanders(suite, share):
     """The programs together as clients of one daemon, beside a culprit; one that was refused begins anew before the next fault."""
-    table = Table(suite)
+    table = Table(suite, "bystanders")
     with configured(suite.ours, NO_QUARANTINE) as daemon:
         programs = {}
         names = [name for name in suite.commands() if name not in NOT_UNDER_MPS]
@@ -490,9 +502,10 @@ def profiler(suite, times):
     return {way: f"{count} of {count}, the same {len(expected['kernels'])} kernels" for way, count in counts.items()}
 
 
-def works(ours, library, quick, seconds, only, wanted):
-    """The suite: 20 faults of each kind, idle and busy; with --quick one of most, or as many as come in the seconds there are."""
-    suite = Suite(ours, library, quick, seconds, wanted)
+def works(ours, library, quick, seconds, only, wanted, tell):
+    """The suite: 20 faults of each kind, idle and busy; with --quick one, or as many as come in the seconds there are, and none
+    of a program that was refused. `tell` takes a table that is not whole yet."""
+    suite = Suite(ours, library, quick, seconds, wanted, tell)
     share = 0.55 if not only or "culprits" in only else 1
     return {
         "bystanders": lambda: bystanders(suite, share),

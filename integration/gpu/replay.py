@@ -33,6 +33,8 @@ BELONGINGS = {
 # told: neighbouring mappings count as one, and the heaps have lists of their own.
 GROWTH = {"descriptors": 0, "threads": 0, "libraries": 0, "mappings": 4, "resident_kib": 64 << 10}
 TOLD_AFTER = (10, 100, 1000)
+# Seconds for which PyTorch does nothing before a fault that is to find it idle: the library reads variables after a tenth.
+IDLE = 1
 STEPS = ("unmap", "load", "init", "context", "map", "objects", "amputate")
 
 
@@ -185,7 +187,7 @@ def torch_round(program):
 
 
 def pytorch(ours, library, kinds):
-    """PyTorch with a captured graph and pinned memory beside a culprit: the same answer, bit for bit, after each fault."""
+    """PyTorch with a captured graph and pinned memory, idle beside a culprit: the same answer, bit for bit, after each fault."""
     if subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode != 0:
         return "Skipped(PyTorch cannot be imported)"
     with configured(ours, NO_QUARANTINE) as daemon:
@@ -199,6 +201,7 @@ def pytorch(ours, library, kinds):
         first = torch_round(program)
         rounds, seconds = [], []
         for number, kind in enumerate(kinds, 1):
+            time.sleep(IDLE)
             daemon.client("mps-aggressor", kind).process.wait(30)
             began = time.monotonic()
             rounds.append(torch_round(program))

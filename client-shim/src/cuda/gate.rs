@@ -18,7 +18,8 @@
 //!
 //! One word says all that a call has to look at: [`healthy`] passes while it says nothing but that recovery is on. A
 //! thread that is inside already, because the driver called back, passes without being counted again, or it would wait
-//! for itself.
+//! for itself. So does one that is in the driver for whoever has closed the gate ([`behind`]): a profiler has the driver
+//! call back in whatever is called.
 #![expect(unsafe_code, reason = "asks the kernel for barriers")]
 
 mod closed;
@@ -80,6 +81,20 @@ pub(crate) fn disarm() {
     STATE.store(0, Ordering::SeqCst);
 }
 
+/// Does something in the driver for whoever has closed the gate, or closes it meanwhile: calls that the driver makes back
+/// on this thread pass. It is outside.
+pub(crate) fn behind<T>(passer: &Passer, work: impl FnOnce() -> T) -> T {
+    struct Behind<'a>(&'a Passer);
+    impl Drop for Behind<'_> {
+        fn drop(&mut self) {
+            self.0.is_inside.set(false);
+        }
+    }
+    passer.is_inside.set(true);
+    let _until_it_is_done = Behind(passer);
+    work()
+}
+
 /// Whether calls pass the gate.
 #[inline(always)]
 pub(crate) fn is_armed() -> bool {
@@ -99,7 +114,7 @@ fn is_closed() -> bool {
 #[derive(Debug)]
 pub(crate) struct Passer {
     seat: Cell<Option<&'static Seat>>,
-    /// It is inside, and went in without a seat or while the gate was not [`healthy`].
+    /// It is inside, and went in without a seat or while the gate was not [`healthy`]; or it is [`behind`] the gate.
     is_inside: Cell<bool>,
 }
 

@@ -3,6 +3,7 @@
 
 use super::{
     account,
+    code::reading,
     graphs::graphs,
     memory::{
         memory,
@@ -69,7 +70,9 @@ pub(crate) fn release(
 
 fn primary(driver: &mut Driver<cuDevicePrimaryCtxReset_v2::Signature>, device: CUdevice) -> Result<CUresult, Bypass> {
     let before = objects(|objects| objects.contexts.primary(device))?.map(CUcontext).or_else(|| primary_of(device));
+    let nobody_reads = reading::ending();
     let answer = driver.pass();
+    drop(nobody_reads);
     if let Some(context) = before.filter(|_| answer.is_success() && !is_active(device)) {
         end(context)?;
     }

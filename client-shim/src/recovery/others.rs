@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::{
-    cuda::{belongings, errors, names, result::CUresult, types::CUcontext},
+    cuda::{belongings, errors, gate, names, result::CUresult, threads, types::CUcontext},
     kept::{self, work::progress},
     process::{glibc, panics::unpanicked},
 };
@@ -43,9 +43,13 @@ impl Waiting {
         let told = Arc::clone(&waiting);
         let ask = move || {
             let _as_long_as_it_takes = belongings::Ours::begin();
-            let set = driver!(context::cuCtxSetCurrent(CUcontext(context)));
-            let answer = if set.is_success() { driver!(context::cuCtxSynchronize()) } else { set };
-            let _left = driver!(context::cuCtxSetCurrent(CUcontext(0)));
+            let wait = || {
+                let set = driver!(context::cuCtxSetCurrent(CUcontext(context)));
+                let answer = if set.is_success() { driver!(context::cuCtxSynchronize()) } else { set };
+                let _left = driver!(context::cuCtxSetCurrent(CUcontext(0)));
+                answer
+            };
+            let answer = threads::here(|here| gate::behind(&here.passer, wait));
             *locked(&told.answer) = Some(answer);
             told.has_come.notify_all();
         };

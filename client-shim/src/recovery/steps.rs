@@ -133,7 +133,7 @@ pub(super) fn while_closed(patience: Duration, work: impl FnOnce()) {
     }
     let closed = gate::close();
     if closed.wait(patience) == 0 {
-        work();
+        threads::here(|here| gate::behind(&here.passer, work));
     }
 }
 
@@ -152,7 +152,7 @@ fn is_recovered(attempts: &mut Attempts, answer: CUresult, meaning: Meaning, beg
         }
         Meaning::Dead | Meaning::Perhaps => match others::still_working() {
             Some(working) => Err(working.into()),
-            None => recover(answer, begun),
+            None => threads::here(|here| gate::behind(&here.passer, || recover(answer, begun))),
         },
     };
     match outcome {

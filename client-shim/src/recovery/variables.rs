@@ -6,7 +6,8 @@
 //! - when the program says itself that it is at rest, by `mps_shim_rest`.
 //!
 //! A look is an ordinary call: it passes the gate and waits for nobody. It uses a stream of its own, which waits for no
-//! other, and breaks nobody's capture. If any work was given meanwhile it has seen nothing. What the program has not
+//! other, and breaks nobody's capture. Modules, libraries and contexts that the program ends meanwhile wait for it
+//! ([`reading`]). If any work was given meanwhile it has seen nothing. What the program has not
 //! waited for may be done all the same: streams are asked, with the gate closed, since a question to a stream whose
 //! capture has just begun would break it.
 #![expect(unsafe_code, reason = "calls the driver, and a C function that is exported")]
@@ -35,7 +36,10 @@ use crate::{
     },
     kept::{
         self,
-        code::still::{MOST_BYTES, Name, Still, Wanted},
+        code::{
+            reading,
+            still::{MOST_BYTES, Name, Still, Wanted},
+        },
         work::progress,
     },
     process::{glibc, log, panics::unpanicked, settings},
@@ -174,6 +178,8 @@ fn look() -> bool {
         if !is_at_rest() {
             return false;
         }
+        // What is found from here on is there until it is read.
+        let Some(_all_stays) = reading::nothing_ends() else { return false };
         let Some((contexts, (known, recipes, changes))) = survey() else { return false };
         // Nothing was given, made or ended since the last look.
         if let Some(is_whole) = known {

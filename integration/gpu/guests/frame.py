@@ -23,8 +23,9 @@ import traceback
 WILD = 0x10
 # How often a program that was told tries again before it is said to have given up.
 TRIES = 5
-# How long work that goes on may take to be right again.
+# How long work that goes on may take to be right again, and what is told of work that does nothing more.
 PATIENCE = 20
+STILL = "it stands still"
 KERNELS = sys.argv[1]
 
 
@@ -104,8 +105,11 @@ class Work:
 
     def end(self):
         before = self.rounds
-        self.until(lambda: self.in_a_row >= 2 and self.rounds >= before + 2, PATIENCE)
-        is_same = self.in_a_row >= 2
+        is_right = lambda: self.in_a_row >= 2 and self.rounds >= before + 2  # noqa: E731
+        self.until(is_right, PATIENCE)
+        is_same = is_right()
+        if not is_same and self.rounds == before and not self.told:
+            self.told.append(STILL)
         self.is_over.set()
         self.thread.join(PATIENCE)
         return {"told": self.told, "is_same": is_same, "wrong": self.wrong, "rounds": self.rounds}

@@ -124,6 +124,14 @@ impl Context {
         }
     }
 
+    /// Whether a point is reached, if the context has not failed: looked at at once, since what a stream passes over after a
+    /// failure counts as done for whoever waits.
+    pub(crate) fn ask(&self, ticket: Ticket) -> Outcome {
+        let state = self.state();
+        Self::verdict(&state)?;
+        if state.has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
     /// Waits until all its streams have done what they have now.
     pub(crate) fn drain(&self) -> Outcome {
         let goal: Vec<Ticket> = self
@@ -232,5 +240,21 @@ impl Context {
             stream.end();
         }
         self.disconnect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_passed_over_after_a_failure_is_not_said_to_be_done() {
+        let context = Context::new(1, 0, 100.0, None);
+        let ticket = Ticket { stream: 0, number: 1 };
+        context.update(|state| state.progress.insert(0, Progress { submitted: 1, ..Progress::default() }));
+        assert_eq!(context.ask(ticket), Err(Code::NOT_READY));
+        context.fail(Code::LAUNCH_FAILED);
+        context.update(|state| state.progress.entry(0).or_default().completed = 1);
+        assert_eq!(context.ask(ticket), Err(Code::LAUNCH_FAILED));
     }
 }

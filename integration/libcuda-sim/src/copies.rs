@@ -124,7 +124,26 @@ pub(crate) fn before(function: &str) -> Outcome {
     if fail.as_ref().is_some_and(|wanted| wanted.is_now(function)) {
         return Err(Code::UNKNOWN);
     }
-    Ok(())
+    call_back(function)
+}
+
+/// What a profiler does in its callback, if the test wants one for this function.
+fn call_back(function: &str) -> Outcome {
+    static SUBSCRIBED: OnceLock<Option<String>> = OnceLock::new();
+    let subscribed = SUBSCRIBED.get_or_init(|| Script::load().text("MPS_SIM_CALLS_BACK"));
+    if subscribed.as_deref() != Some(function) {
+        return Ok(());
+    }
+    type Ask = unsafe extern "C" fn(*mut usize) -> u32;
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuCtxGetCurrent".as_ptr()) };
+    // SAFETY: the function of this name has this type.
+    let ask = unsafe { std::mem::transmute::<*mut libc::c_void, Option<Ask>>(found) }.ok_or(Code::UNKNOWN)?;
+    let mut context = 0;
+    // SAFETY: the result is a variable of ours.
+    let answer = unsafe { ask(&raw mut context) };
+    // A context that is dead, or none yet, is no reason.
+    if answer == Code::UNKNOWN.0 { Err(Code::UNKNOWN) } else { Ok(()) }
 }
 
 /// In the middle of a function that does several things: whether the context dies between them.

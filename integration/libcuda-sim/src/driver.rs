@@ -113,6 +113,8 @@ pub(crate) struct Driver {
     pub(crate) own_memory_fault: Duration,
     /// A FIFO that a kernel opens before it does wrong.
     pub(crate) fault_gate: Option<PathBuf>,
+    /// How long a copy takes before it touches memory.
+    pub(crate) copy_time: Duration,
     /// From a memory fault to the tools device's event.
     pub(crate) fault_event: Duration,
     descriptor: Descriptor,
@@ -174,6 +176,7 @@ pub(crate) fn initialise() -> Outcome {
         own_fault: script.milliseconds("MPS_SIM_OWN_FAULT_MS", fault::OWN),
         own_trap: script.milliseconds("MPS_SIM_OWN_FAULT_MS", own_trap),
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", own_memory_fault),
+        copy_time: script.milliseconds("MPS_SIM_COPY_MS", Duration::ZERO),
         fault_gate: script.text("MPS_SIM_FAULT_GATE").map(PathBuf::from),
         fault_event: script.number("MPS_SIM_UVM_EVENT_US").map_or(fault::EVENT, Duration::from_micros),
         tables: Mutex::new(Tables { used: Used::new(descriptor.space()), ..Tables::default() }),

@@ -12,6 +12,8 @@
 //! | `MPS_SIM_DEVICES` | number or comma-separated names of the GPUs | one `NVIDIA H200` |
 //! | `MPS_SIM_OWN_FAULT_MS` | from a fault to the culprit's own error, but for memory faults | 5; of a trap, if the server has not told it by then, 60000 under MPS |
 //! | `MPS_SIM_OWN_MEMORY_FAULT_MS` | from a memory fault to its culprit's own error, if the server has not told it by then | 60000 under MPS, else 15 |
+//! | `MPS_SIM_CALLS_BACK` | a function that asks first, by the public name, which context is current, as a profiler does that has the driver call it; it answers 999 where that fails | none |
+//! | `MPS_SIM_COPY_MS` | how long a copy takes before it touches memory | 0 |
 //! | `MPS_SIM_FAULT_GATE` | a FIFO: a kernel does wrong when somebody has opened it for writing | at once |
 //! | `MPS_SIM_UVM_DIR` | where tools devices listen for memory faults | nobody is told |
 //! | `MPS_SIM_UVM_EVENT_US` | from a memory fault to their event, in microseconds | 300 |

@@ -147,6 +147,28 @@ fn a_program_that_says_nothing_is_looked_at_when_it_gives_no_work() {
 }
 
 #[test]
+fn a_module_does_not_end_while_its_variables_are_read() {
+    once(|subject| {
+        let line = play(subject, "unloaded-while-read", 0, &[("MPS_SIM_COPY_MS", "20")]);
+        assert_eq!(line["heard"]["answers"], json!([0]), "{subject}: {line}");
+        assert!(line["heard"]["met"].as_u64() > Some(0), "{subject}: nobody was in the way: {line}");
+    });
+}
+
+#[test]
+fn what_a_profiler_asks_when_the_driver_calls_it_waits_for_nobody_who_has_closed_the_gate() {
+    once(|subject| {
+        let line = play(subject, "asked-at-rest", 0, &[("MPS_SIM_CALLS_BACK", "cuStreamQuery")]);
+        assert_eq!(line["heard"]["rest"], true, "{subject}: {line}");
+        // In the copy that dies, in the one that takes its place, and in a thread that waits for another GPU.
+        for (function, devices) in [("cuMemUnmap", "1"), ("cuDevicePrimaryCtxRetain", "1"), ("cuCtxSynchronize", "2")] {
+            let line = play(subject, "finished", 1, &[("MPS_SIM_CALLS_BACK", function), ("MPS_SIM_DEVICES", devices)]);
+            assert_eq!(line["heard"]["told"], json!([0, 0]), "{subject}: {function}: {line}");
+        }
+    });
+}
+
+#[test]
 fn variables_that_nobody_can_look_for_are_told() {
     once(|subject| {
         let line = play(subject, "variables-unread", 1, &[]);

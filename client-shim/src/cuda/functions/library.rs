@@ -37,7 +37,7 @@ macro_rules! library {
                     library_options: *mut CUlibraryOption, library_option_values: *mut *mut c_void,
                     num_library_options: c_uint,
                 ) => kept::code::files::library;
-                fn cuLibraryUnload(library: CUlibrary) => kept::objects::ends;
+                fn cuLibraryUnload(library: CUlibrary) => kept::code::reading::ends;
             }
             elsewhere {
             }

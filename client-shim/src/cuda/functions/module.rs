@@ -44,7 +44,7 @@ macro_rules! module {
                 );
                 fn cuModuleLoadFatBinary(module: *mut CUmodule, fat_cubin: *const c_void)
                     then kept::code::modules::module(written!(module), fat_cubin);
-                fn cuModuleUnload(hmod: CUmodule) => kept::objects::ends;
+                fn cuModuleUnload(hmod: CUmodule) => kept::code::reading::ends;
             }
             elsewhere {
                 fn cuLinkAddData(

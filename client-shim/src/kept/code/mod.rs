@@ -5,6 +5,7 @@ pub(crate) mod files;
 mod image;
 pub(crate) mod libraries;
 pub(crate) mod modules;
+pub(crate) mod reading;
 pub(crate) mod variables;
 
 pub(crate) use super::objects::still;

@@ -165,10 +165,12 @@ inline int serve(int count, char **arguments, const std::function<Values()> &com
         } else if (command == "rest") {
             until([&] { return recoveries() > before; }, atof(first.c_str()));
             int from = rounds;
-            until([&] { return in_a_row >= 2 && rounds >= from + 2; }, PATIENCE);
+            auto is_right = [&] { return in_a_row >= 2 && rounds >= from + 2; };
+            until(is_right, PATIENCE);
+            bool is_same = is_right();
             is_over = true;
             work.join();
-            at_work.is_same = at_work.in_a_row >= 2;
+            at_work.is_same = is_same;
             say("round", codes, at_work);
         } else {
             Seen seen;

@@ -101,10 +101,7 @@ entry_points! {
     fn cuEventQuery(handle: usize) {
         unsafe_call()?;
         let (context, event) = event(handle)?;
-        match ticket(&event) {
-            Some(ticket) if !context.state().has_reached(ticket) => Err(Code::NOT_READY),
-            _ => Ok(()),
-        }
+        ticket(&event).map_or(Ok(()), |ticket| context.ask(ticket))
     }
 
     fn cuEventSynchronize(handle: usize) {

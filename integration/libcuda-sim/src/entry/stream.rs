@@ -77,7 +77,7 @@ fn synchronize(handle: usize) -> Outcome {
 fn query(handle: usize) -> Outcome {
     let (_, context, stream) = stream(handle)?;
     let ticket = stream.ticket(&context);
-    if context.state().has_reached(ticket) { Ok(()) } else { Err(Code::NOT_READY) }
+    context.ask(ticket)
 }
 
 entry_points! {

@@ -102,7 +102,8 @@ pub(super) fn copy_later(
     // The program's own memory is written only while its call lasts, however that ends.
     let is_wanted = Arc::new(Mutex::new(true));
     let wanted = Arc::clone(&is_wanted);
-    let operation = move |_: &Context| {
+    let operation = move |context: &Context| {
+        context.pass_time(Some(driver.copy_time))?;
         // Memory that was freed in the meantime is not touched.
         let tables = driver.tables();
         let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);

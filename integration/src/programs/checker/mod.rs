@@ -19,13 +19,14 @@
 //! on a GPU, where it is the end of `--aggressor mps-aggressor` under the same daemon. Programs follow each other in a
 //! process, so that recoveries do too; each batch is a process of its own.
 //!
-//! Lines: `batch` for each process, `counterexample` with the program, `case` for each that is kept, `end` with counts:
+//! Lines: `batch` for each process, `crash` for one that ends by a signal, with where that was, `counterexample` with the program, `case` for each that is kept, `end` with counts:
 //! programs, operations (of disturbed runs), values that were compared, recoveries and how many of them lost nothing,
 //! errors that were told. Exit status 1 if anything was found, 3 if a program stands still.
 
 mod api;
 mod base;
 mod cases;
+mod crash;
 mod generate;
 mod graphs;
 mod judge;
@@ -187,6 +188,7 @@ static SEED: AtomicU64 = AtomicU64::new(0);
 
 fn base(report: Report, options: &Options) -> Result<Base, ExitCode> {
     watch(report, &SEED);
+    crash::watch();
     Base::new(i32::from(options.devices)).map_err(|failed| {
         report.say("error", json!({ "call": failed.call, "code": failed.code }));
         ExitCode::from(2)
@@ -232,6 +234,7 @@ fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
     let mut sum = Outcome::default();
     for seed in options.seed..options.seed + count {
         SEED.store(seed, Ordering::Relaxed);
+        crash::seed(seed);
         let program = generate::program(seed, base.devices(), options.faults);
         match run::check(&base, &program, &options.neighbours()) {
             Ok(outcome) => {
@@ -270,13 +273,28 @@ fn shows(options: &Options, program: &Program) -> Option<Value> {
     let mut file = tempfile::NamedTempFile::new().ok()?;
     file.write_all(serde_json::to_string(program).ok()?.as_bytes()).ok()?;
     let (status, lines) = child(options, &["--program".to_owned(), file.path().to_string_lossy().into_owned()])?;
-    let found = lines.into_iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
+    let found = lines.iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
     match found {
-        Some(found) => Some(found),
+        Some(found) => Some(found.clone()),
         // A process that has died has shown something, too.
         None if status.success() => None,
-        None => Some(json!({ "kind": "died", "why": format!("the process has ended: {status}") })),
+        None => Some(died(status, &lines)),
     }
+}
+
+/// What is known of a process that has ended without a word of its own: how, at which call if it could not begin, and
+/// where if it was by a signal.
+fn died(status: ExitStatus, lines: &[Value]) -> Value {
+    let of = |event: &str| lines.iter().find(|line| line["event"] == event);
+    let crash = of("crash").cloned();
+    let failed = of("error").map(|line| format!(", {} answers {}", line["call"], line["code"]));
+    let why = format!("the process has ended: {status}{}", failed.unwrap_or_default());
+    let mut line = json!({ "kind": "died", "why": why });
+    if let Some(crash) = crash {
+        line["seed"] = crash["seed"].clone();
+        line["crash"] = crash;
+    }
+    line
 }
 
 /// A counterexample, as short as may be.
@@ -347,10 +365,8 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
             return;
         }
         found.fetch_add(1, Ordering::SeqCst);
-        let line = lines.into_iter().find(|line| line["event"] == "found" || line["event"] == "stuck");
-        let line = line.unwrap_or_else(
-            || json!({ "kind": "died", "why": format!("the process has ended: {status}"), "seed": seed }),
-        );
+        let line = lines.iter().find(|line| line["event"] == "found" || line["event"] == "stuck").cloned();
+        let line = line.unwrap_or_else(|| died(status, &lines));
         let at = line["seed"].as_u64().unwrap_or(seed);
         let program = generate::program(at, options.devices, options.faults);
         let small = shortened(options, &program, &line["kind"]);

@@ -5,6 +5,7 @@
 //! some come to the driver only after a recovery; one is begun by another thread in the middle.
 
 use super::base::{Base, Fate, Neighbours};
+use super::crash;
 use super::judge::Wrong;
 use super::machine::{Machine, Used};
 use super::plan::Plan;
@@ -98,6 +99,7 @@ fn run(machine: Machine<'_>) -> Result<Ran, Found> {
                         let (machine, found) = &mut *shared;
                         for at in range {
                             HEARTBEAT.fetch_add(1, Ordering::Relaxed);
+                            crash::operation(at, machine.expected.is_some());
                             *found = machine.step(at).err().map(|wrong| Found { at, wrong });
                             if found.is_some() {
                                 break;

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 type Scene = fn(&Stage) -> Result<Value, GpuError>;
 
 /// All scenes by name.
-const SCENES: [(&str, Scene); 27] = [
+const SCENES: [(&str, Scene); 29] = [
     ("threads", evidence::threads),
     ("event-again", evidence::event_again),
     ("event-elsewhere", evidence::event_elsewhere),
@@ -51,6 +51,8 @@ const SCENES: [(&str, Scene); 27] = [
     ("variables", memory::variables),
     ("variables-watched", memory::variables_watched),
     ("variables-unread", memory::variables_unread),
+    ("unloaded-while-read", memory::unloaded_while_read),
+    ("asked-at-rest", evidence::asked_at_rest),
     ("host-memory", memory::host_memory),
     ("module-of-a-file", memory::module_of_a_file),
     ("finished", evidence::finished),

@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "the driver's functions are unsafe")]
 
 use super::{
-    Actor, Given, GpuError, Of, Own, Stage, check, code, current, enter, event, function, second_context, stream,
+    Actor, BETWEEN_LOOKS, Given, GpuError, Of, Own, PATIENCE, Stage, check, code, current, enter, event, function,
+    last, second_context, stream,
 };
 use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::Instant;
 
 /// Streams that a program has one after the other, and at once: more than the library has places for.
 const MANY: usize = 1_500;
@@ -207,6 +209,18 @@ pub(super) fn capture(stage: &Stage) -> Result<Value, GpuError> {
     let ask = || code(unsafe { sys::cuStreamQuery(other) });
     let found = std::iter::repeat_with(ask).find(|answer| *answer != 0);
     Ok(json!({ "before": ended, "found": found, "again": ask() }))
+}
+
+/// Nobody has waited for what is done, so the library asks, with the gate closed. There is no fault.
+pub(super) fn asked_at_rest(stage: &Stage) -> Result<Value, GpuError> {
+    stage.count(stream(1)?, stage.others)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut is_at_rest = last::rest();
+    while !is_at_rest && Instant::now() < deadline {
+        std::thread::park_timeout(BETWEEN_LOOKS);
+        is_at_rest = last::rest();
+    }
+    Ok(json!({ "rest": is_at_rest }))
 }
 
 /// Everything is waited for.

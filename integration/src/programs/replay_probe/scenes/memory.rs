@@ -8,7 +8,9 @@ use cudarc::driver::sys;
 use serde_json::{Value, json};
 use std::ffi::CString;
 use std::ptr::null_mut;
-use std::{env, fs, process};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{env, fs, process, thread};
 
 /// A module with constants and nothing else.
 const IMAGE: &str = "\
@@ -82,6 +84,44 @@ pub(super) fn variables_watched(stage: &Stage) -> Result<Value, GpuError> {
     module(VARIABLE)?;
     stage.wait()?;
     found(stage, address)
+}
+
+/// How often a module is unloaded, and how much later each time, while another thread has its variables read.
+const UNLOADED: u32 = 40;
+const LATER: Duration = Duration::from_micros(500);
+
+/// Modules end while the library reads their variables for another thread: what each end and a wait behind it answered, and
+/// how many of them came before the other thread was through. There is no fault.
+pub(super) fn unloaded_while_read(stage: &Stage) -> Result<Value, GpuError> {
+    let (mut answers, mut met) = (Vec::new(), 0);
+    for attempt in 0..UNLOADED {
+        let (module, mut address, mut size) = (module(VARIABLE)?, 0, 0);
+        // SAFETY: the results are variables of ours.
+        let found = unsafe { sys::cuModuleGetGlobal_v2(&raw mut address, &raw mut size, module, c"scale".as_ptr()) };
+        check("cuModuleGetGlobal", found)?;
+        stage.count(null_mut(), address)?;
+        stage.gpu.synchronize()?;
+        let [has_begun, is_over] = [const { AtomicBool::new(false) }; 2];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                has_begun.store(true, Ordering::SeqCst);
+                last::rest();
+                is_over.store(true, Ordering::SeqCst);
+            });
+            while !has_begun.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            thread::park_timeout(attempt * LATER);
+            met += u32::from(!is_over.load(Ordering::SeqCst));
+            // SAFETY: nobody uses it any more.
+            answers.push(code(unsafe { sys::cuModuleUnload(module) }));
+            // SAFETY: waits.
+            answers.push(code(unsafe { sys::cuCtxSynchronize() }));
+        });
+    }
+    answers.sort_unstable();
+    answers.dedup();
+    Ok(json!({ "answers": answers, "met": met }))
 }
 
 /// Nobody has asked where the constants are.
