@@ -32,3 +32,14 @@ identifier fn;
 +{ static struct lock_class_key mps_keys[64]; lockdep_set_class(&spinlock->lock, &mps_keys[lock_order]); }
  ...>
  }
+
+// The kernel says of this function that it might take the lock of the process's
+// memory, which the driver's blocks of HMM are made with. It does for the first
+// notifier of a process alone, and the driver has made that one before.
+@notifier@
+expression r;
+expression list args;
+@@
++lockdep_off();
+ r = mmu_interval_notifier_insert(args);
++lockdep_on();
