@@ -33,9 +33,10 @@ identifier fn;
  ...>
  }
 
-// The kernel says of this function that it might take the lock of the process's
-// memory, which the driver's blocks of HMM are made with. It does for the first
-// notifier of a process alone, and the driver has made that one before.
+// With HMM the stock driver does what lockdep reports, and stops at, in two
+// places. The kernel says of the registration of a notifier that it might take
+// the lock of the process's memory, with which the driver registers a block's: it
+// does for a process's first one alone, and the driver has made that one before.
 @notifier@
 expression r;
 expression list args;
@@ -43,3 +44,16 @@ expression list args;
 +lockdep_off();
  r = mmu_interval_notifier_insert(args);
 +lockdep_on();
+
+// And a block's notifier waits for the block's lock, and for memory, both of which
+// may have to wait for a notifier when the system is short of memory.
+@invalidate@
+@@
+ hmm_invalidate(...)
+ {
++lockdep_off();
+ <...
++lockdep_on();
+ return ...;
+ ...>
+ }
