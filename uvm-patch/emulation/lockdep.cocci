@@ -32,3 +32,28 @@ identifier fn;
 +{ static struct lock_class_key mps_keys[64]; lockdep_set_class(&spinlock->lock, &mps_keys[lock_order]); }
  ...>
  }
+
+// With HMM the stock driver does what lockdep reports, and stops at, in two
+// places. The kernel says of the registration of a notifier that it might take
+// the lock of the process's memory, with which the driver registers a block's: it
+// does for a process's first one alone, and the driver has made that one before.
+@notifier@
+expression r;
+expression list args;
+@@
++lockdep_off();
+ r = mmu_interval_notifier_insert(args);
++lockdep_on();
+
+// And a block's notifier waits for the block's lock, and for memory, both of which
+// may have to wait for a notifier when the system is short of memory.
+@invalidate@
+@@
+ hmm_invalidate(...)
+ {
++lockdep_off();
+ <...
++lockdep_on();
+ return ...;
+ ...>
+ }

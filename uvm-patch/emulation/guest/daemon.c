@@ -45,6 +45,8 @@ static struct program start_daemon(void)
 	setenv("CUDA_MPS_PIPE_DIRECTORY", "/mps", 1);
 	setenv("CUDA_MPS_LOG_DIRECTORY", "/log", 1);
 	setenv("MPS_CONTROL_CONFIG", "/config.toml", 1);
+	/* Its deadlines for peers that are stuck, this many times as long: half a second passes when the host is busy. */
+	setenv("MPS_TEST_PATIENCE", slowness > 1 ? "100" : "20", 1);
 	daemon = program_start(LOG, argv);
 	while (!is_served() && now_ms() < deadline)
 		usleep(5000);
