@@ -150,6 +150,7 @@ impl Driver {
     }
 
     /// A picture without what others have in the vault who merely have the same number. Who is where the daemon is sees
+            memory_unknown: None,
     /// everything of his user, whatever container it is in.
     fn seen_by(&self, session: SessionId, peer: Peer, picture: Snapshot) -> Snapshot {
         let place = self.sessions.rights(session).map_or_else(Place::default, |rights| rights.place.clone());
@@ -184,9 +185,21 @@ impl Driver {
         if let Report::AtRest(query) = report {
             return self.at_rest(session, viewer, query);
         }
-        let picture = self.seen_by(session, peer, self.picture());
+        match report {
+            Report::Status { memory: true, .. } => self.report_memory(session, peer, report),
+            report => self.answer_report(session, peer, &report),
+        }
+    }
+
+    /// Answers from a picture of now.
+    pub(super) fn answer_report(&mut self, session: SessionId, peer: Peer, report: &Report) {
+        let viewer = self.viewer(session, peer.uid);
+        let mut picture = self.seen_by(session, peer, self.picture());
+        if matches!(report, Report::Status { memory: true, .. }) {
+            self.usage.show(&mut picture);
+        }
         let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
-        match self.reports.recorder.answer(&report, viewer, picture, self.logs.extras()) {
+        match self.reports.recorder.answer(report, viewer, picture, self.logs.extras()) {
             Ok(lines) if is_failure => self.answer_failure(session, lines, Vec::new()),
             Ok(lines) => self.answer_quietly(session, lines),
             Err(reason) => self.answer_failure(session, Vec::new(), reason),
