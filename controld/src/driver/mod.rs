@@ -179,7 +179,7 @@ impl Driver {
             }
         }
         let status = self.exit.unwrap_or_default();
-        self.shut_down().await;
+        self.shut_down().await.said().await;
         status
     }
 

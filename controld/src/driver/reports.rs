@@ -70,6 +70,13 @@ impl Reports {
         self.served.next().await
     }
 
+    /// Serves nothing more, and waits until the cluster is told of every verdict, for a while; gives a line for the log, if
+    /// something was not told.
+    pub(super) async fn end(self) -> Option<String> {
+        drop(self.served);
+        self.recorder.end().await
+    }
+
     /// Tells the cluster of a verdict.
     pub(super) fn announce(&mut self, announcement: Announcement) {
         self.recorder.announce(announcement);
@@ -143,6 +150,7 @@ impl Driver {
             obstacles: no_server.clone().into_iter().collect(),
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
+            memory_unknown: None,
             pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
@@ -150,7 +158,6 @@ impl Driver {
     }
 
     /// A picture without what others have in the vault who merely have the same number. Who is where the daemon is sees
-            memory_unknown: None,
     /// everything of his user, whatever container it is in.
     fn seen_by(&self, session: SessionId, peer: Peer, picture: Snapshot) -> Snapshot {
         let place = self.sessions.rights(session).map_or_else(Place::default, |rights| rights.place.clone());
