@@ -192,10 +192,10 @@ impl Driver {
         if let Report::AtRest(query) = report {
             return self.at_rest(session, viewer, query);
         }
-        match report {
-            Report::Status { memory: true, .. } => self.report_memory(session, peer, report),
-            report => self.answer_report(session, peer, &report),
+        if matches!(report, Report::Status { memory: true, .. }) {
+            return self.report_memory(session, peer, report);
         }
+        self.answer_report(session, peer, &report);
     }
 
     /// Answers from a picture of now.

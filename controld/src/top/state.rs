@@ -117,6 +117,7 @@ impl State {
     }
 
     /// A key was pressed.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most keys of a keyboard mean nothing here")]
     pub(super) fn key(&mut self, key: KeyEvent) -> After {
         if key.kind == KeyEventKind::Release {
             return After::On;
@@ -164,6 +165,7 @@ impl State {
         After::On
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most keys of a keyboard mean nothing here")]
     fn edit(&mut self, code: KeyCode, with_control: bool) {
         match code {
             KeyCode::Enter => self.is_editing = false,

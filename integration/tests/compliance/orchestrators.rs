@@ -95,8 +95,10 @@ fn ct_29_a_claim_of_the_dra_driver_comes_up_by_its_shell() {
         assert!(up.exists(), "{subject}: line 55, which the startup probe reads (58)");
         assert!(done.stdout_text().starts_with("50.0\n"), "{subject}: {}", done.stdout_text());
         watch::wait_for(lab.dir(), lab.log_dir(), LIMIT, "the log", || log.exists());
-        let answers =
-            lab.ask(&format!("get_default_active_thread_percentage\nget_default_device_pinned_mem_limit {GPU}\n"));
-        assert_eq!(answers, "50.0\n10G\n", "{subject}");
+        assert_eq!(lab.ask("get_default_active_thread_percentage\n"), "50.0\n", "{subject}");
+        if subject.ours {
+            // Release 535 forgets the limit of a GPU that it has not seen; ours has it for the server that will.
+            assert_eq!(lab.ask(&format!("get_default_device_pinned_mem_limit {GPU}\n")), "10G\n", "{subject}");
+        }
     });
 }

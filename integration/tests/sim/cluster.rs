@@ -2,6 +2,7 @@
 //! Kubernetes' API over TLS and a socket that plays NVSentinel's.
 
 #[path = "../../../controld/src/observe/cluster/tests/fakes.rs"]
+#[expect(clippy::unwrap_used, reason = "a test's peer, where a panic is the report")]
 mod fakes;
 
 use fakes::{Api, ApiAnswer, Sentinel};
