@@ -18,6 +18,7 @@ use crate::run;
 use crate::settings::{self, Settings};
 use crate::stop;
 use crate::sys::allocator;
+use crate::top;
 use crate::ui::{self, Commands};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use remps_proto::admin::Personality;
@@ -60,6 +61,9 @@ pub fn run() -> ExitCode {
         }
         Invocation::Local(LocalCommand::Explain(request)) => {
             explain::run(&Settings::pipe_directory(environment), &request)
+        }
+        Invocation::Local(LocalCommand::Top(request)) => {
+            top::run(&Settings::pipe_directory(environment), &request, environment)
         }
         Invocation::Local(LocalCommand::Run(request)) => {
             run::run(&Settings::pipe_directory(environment), &request, environment)

@@ -13,7 +13,7 @@ pub(crate) mod text;
 
 pub(crate) use checks::CHECKS;
 pub use local::LOCAL_COMMANDS;
-pub(crate) use local::{ExplainRequest, LocalCommand, RunRequest, StopRequest, Whom};
+pub(crate) use local::{ExplainRequest, LocalCommand, RunRequest, StopRequest, TopForm, TopRequest, Whom};
 pub(crate) use options::Flag;
 pub use options::OPTIONS;
 pub(crate) use protocol::Protocol;

@@ -4,6 +4,8 @@
 //! point. The points lie between every two steps that somebody else can see: the holder, a server, a client, the
 //! command line, the file system. The variable is read once.
 //!
+//! `MPS_TEST_PANIC=name` makes a program of this binary panic at a place of its own ([`panics`]).
+//!
 //! The code exists only where `debug_assertions` are on: what is shipped can't be armed, has no branch here, and the
 //! tests run debug builds anyway. A misspelt name would silently test nothing, so the names are a closed list.
 
@@ -125,6 +127,15 @@ mod armed {
 pub(crate) fn reached(name: &'static str) {
     #[cfg(debug_assertions)]
     armed::reached(name);
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
+
+/// Panics where a test asks for that, by this name.
+#[inline]
+pub(crate) fn panics(name: &'static str) {
+    #[cfg(debug_assertions)]
+    assert!(std::env::var_os("MPS_TEST_PANIC").is_none_or(|asked| asked != name), "a test asks for a panic: {name}");
     #[cfg(not(debug_assertions))]
     let _ = name;
 }

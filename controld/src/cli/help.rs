@@ -24,6 +24,7 @@ pub(super) const REPORT_OPTIONS: &[(&str, &str)] = &[
     ("--follow", "Go on with events as they come."),
     ("-n COUNT", "The latest so many."),
     ("--exit-code", "End with status 1 when clients can't be served."),
+    ("--memory", "Ask the driver how much GPU memory each client has."),
     ("--wide", "The same as -o wide."),
     ("--format FORMAT", "table or csv; with ,noheader behind it without the names of the columns."),
     ("--server NAME", "Only the clients of this server."),

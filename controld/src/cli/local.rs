@@ -24,6 +24,8 @@ pub(crate) enum LocalCommand {
     },
     /// Tell all about one fault.
     Explain(ExplainRequest),
+    /// Show domains, servers and clients on a screen.
+    Top(TopRequest),
     /// Run a program whose state outlives it.
     Run(RunRequest),
     /// End clients so that nobody else is harmed.
@@ -41,6 +43,34 @@ pub(crate) struct ExplainRequest {
     pub svg: Option<PathBuf>,
     /// How the page is written.
     pub output: Output,
+}
+
+/// How often `top` looks, unless the call says otherwise.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(2);
+/// The shortest interval: each look is work for the daemon.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// What `top` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TopForm {
+    /// A screen that follows what there is; once as text where there is no terminal.
+    Screen,
+    /// What there is now, as text.
+    Once,
+    /// The same as JSON.
+    Json,
+}
+
+/// How to show what there is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TopRequest {
+    pub form: TopForm,
+    /// Between two looks.
+    pub interval: Duration,
+    /// Whether times are in UTC and not the local ones.
+    pub utc: bool,
 }
 
 /// What to run, and how.
@@ -152,6 +182,18 @@ pub const LOCAL_COMMANDS: &[LocalSpec] = &[
         parse: parse_stop,
     },
     LocalSpec {
+        name: "top",
+        arguments: "[--once] [--json] [--interval SECONDS] [--utc]",
+        help: "Show domains, servers and clients on a screen that follows them.",
+        options: &[
+            ("--once", "Print what there is now as text of 80 columns, and end; so without a terminal."),
+            ("--json", "Print it as one object of JSON, and end."),
+            ("--interval SECONDS", "Look again after so many seconds, 0.1 to 3600; 2 unless said otherwise."),
+            UTC,
+        ],
+        parse: parse_top,
+    },
+    LocalSpec {
         name: "completions",
         arguments: "bash|zsh|fish",
         help: "Print what completes this program in a shell.",
@@ -222,6 +264,41 @@ fn output(words: &[OsString]) -> Result<(Output, Vec<&OsString>), String> {
         }
     }
     Ok((output, others))
+}
+
+fn parse_top(words: &[OsString]) -> Result<LocalCommand, String> {
+    let mut request = TopRequest { form: TopForm::Screen, interval: DEFAULT_INTERVAL, utc: false };
+    let mut interval = None;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let form = match word.as_bytes() {
+            b"--once" => TopForm::Once,
+            b"--json" => TopForm::Json,
+            b"--utc" => {
+                request.utc = true;
+                continue;
+            }
+            b"--interval" => {
+                interval = Some(seconds(words.next().ok_or("--interval needs a number of seconds")?)?);
+                continue;
+            }
+            _ => return Err(unknown(word)),
+        };
+        if request.form != TopForm::Screen && request.form != form {
+            return Err("asks for two forms".to_owned());
+        }
+        request.form = form;
+    }
+    if let Some(interval) = interval {
+        if request.form != TopForm::Screen {
+            return Err("--interval is for the screen; --once and --json look once".to_owned());
+        }
+        if !(SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&interval) {
+            return Err("--interval is from 0.1 to 3600 seconds".to_owned());
+        }
+        request.interval = interval;
+    }
+    Ok(LocalCommand::Top(request))
 }
 
 fn parse_run(words: &[OsString]) -> Result<LocalCommand, String> {

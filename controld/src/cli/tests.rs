@@ -2,6 +2,7 @@
 
 use super::*;
 use remps_proto::admin::{Form, Output};
+use std::time::Duration;
 
 fn call(arguments: &str, personality: Personality) -> Invocation {
     parse(arguments.split_whitespace().map(OsString::from), personality)
@@ -187,8 +188,8 @@ fn commands_of_ours_are_not_sent_to_the_daemon() {
     };
     let stop = |whom| StopRequest {
         whom,
-        timeout: std::time::Duration::from_secs(10),
-        grace: std::time::Duration::ZERO,
+        timeout: Duration::from_secs(10),
+        grace: Duration::ZERO,
         signals: true,
         form: Form::Table,
     };
@@ -212,8 +213,8 @@ fn commands_of_ours_are_not_sent_to_the_daemon() {
     assert_eq!(
         local("stop-client --timeout 2.5 --grace 1 7"),
         LocalCommand::StopClient(StopRequest {
-            timeout: std::time::Duration::from_millis(2500),
-            grace: std::time::Duration::from_secs(1),
+            timeout: Duration::from_millis(2500),
+            grace: Duration::from_secs(1),
             ..stop(Whom::Pids(vec![7]))
         })
     );
@@ -272,6 +273,31 @@ fn no_command_of_ours_takes_one_away_from_the_daemon() {
         let name = spec.name.as_bytes();
         assert!(!remps_proto::admin::CommandName::ALL.iter().any(|command| command.spelling().as_bytes() == name));
         assert!(!MODULES.contains(&spec.name));
+    }
+}
+
+#[test]
+fn a_screen_has_one_form_and_an_interval_of_sense() {
+    let parsed = |text: &str| parse(text.split(' ').map(OsString::from), Personality::V580);
+    let top = |form, seconds, utc| {
+        let interval = Duration::from_secs_f64(seconds);
+        Invocation::Local(LocalCommand::Top(TopRequest { form, interval, utc }))
+    };
+    assert_eq!(parsed("top"), top(TopForm::Screen, 2.0, false));
+    assert_eq!(parsed("top --interval 0.5 --utc"), top(TopForm::Screen, 0.5, true));
+    assert_eq!(parsed("top --once --once"), top(TopForm::Once, 2.0, false));
+    assert_eq!(parsed("top --json"), top(TopForm::Json, 2.0, false));
+    for (line, what) in [
+        ("top --once --json", "two forms"),
+        ("top --interval", "needs a number"),
+        ("top --interval 0.01", "from 0.1 to 3600"),
+        ("top --interval 3601", "from 0.1 to 3600"),
+        ("top --interval x", "no number of seconds"),
+        ("top --json --interval 1", "look once"),
+        ("top 7", "7 is not understood"),
+    ] {
+        let Invocation::Print(Print { stderr, status, .. }) = parsed(line) else { panic!("{line}") };
+        assert!(stderr.contains(what) && status == text::USAGE, "{line}: {stderr}");
     }
 }
 

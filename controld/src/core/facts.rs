@@ -37,6 +37,9 @@ pub(crate) struct DaemonFacts {
     pub degraded: Vec<Degradation>,
     /// Version of the driver, where it is known.
     pub driver: Option<String>,
+    /// Why no client's GPU memory is known, when that was asked and could not be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_unknown: Option<String>,
     /// Where clients connect; `status` says it nowhere, since who asks has found it.
     #[serde(skip)]
     pub pipe_directory: String,
@@ -140,6 +143,9 @@ pub(crate) struct ServerFacts {
     pub ready: Option<Duration>,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
+    /// The share of its GPU's threads that each of its clients may have, in percent; `None` when nobody knows, since an
+    /// earlier daemon that did not note it has set it.
+    pub threads: Option<f64>,
     /// The GPUs that it has, where that is known and the machine has several.
     pub gpus: Vec<Gpu>,
     /// Those of them that a fault has spoilt; none is all that it has, when a fault has tainted it.
@@ -222,6 +228,11 @@ pub(crate) struct ClientFacts {
     pub end: Option<End>,
     /// The GPUs that it can have contexts on; `None` when nobody knows, which is all of its server's.
     pub gpus: Option<Vec<Gpu>>,
+    /// The share of the GPU's threads that it may have, in percent: its server's, or less where its own environment says
+    /// so; `None` when nobody knows.
+    pub threads: Option<f64>,
+    /// Its GPU memory in bytes by the driver's account; `None` when it was not asked, or does not know.
+    pub memory_bytes: Option<u64>,
     /// The second copy of the driver that stands by in it, if one does or is to.
     pub spare: Option<SpareFacts>,
 }

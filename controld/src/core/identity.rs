@@ -13,6 +13,26 @@ pub(crate) struct PodNames {
     pub container_name: String,
 }
 
+/// A share of a GPU's threads in percent, above 0 and up to 100.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Threads(f64);
+
+impl Threads {
+    /// This share, if it is one.
+    pub(crate) fn new(percent: f64) -> Option<Self> {
+        (percent > 0.0 && percent <= 100.0).then_some(Self(percent))
+    }
+
+    /// In percent.
+    pub(crate) const fn percent(self) -> f64 {
+        self.0
+    }
+}
+
+// A share is never NaN.
+impl Eq for Threads {}
+
 /// What is known of a client's process besides its pid: read from `/proc` when it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Identity {
@@ -31,6 +51,8 @@ pub(crate) struct Identity {
     pub label: Option<String>,
     /// `CUDA_VISIBLE_DEVICES` of its environment, which it can have made up.
     pub visible: Option<String>,
+    /// `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` of its environment, where that is a share in percent.
+    pub threads: Option<Threads>,
     /// Its command line, cut at 256 bytes; its name in brackets when the line is empty.
     pub command: String,
     /// The first word of its command line, as `ps` shows it; empty when that could not be read.

@@ -81,7 +81,7 @@ pub(crate) use faults::held::GpuMemory;
 pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, ModeStage};
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
-pub(crate) use identity::{Identity, PodNames};
+pub(crate) use identity::{Identity, PodNames, Threads};
 pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub use peer::ExitCause;

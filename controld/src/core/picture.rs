@@ -9,7 +9,7 @@ pub(crate) use super::facts::{
 };
 #[cfg(test)]
 pub(crate) use super::facts::{FuneralFacts, GpuFacts};
-use super::identity::Identity;
+use super::identity::{Identity, Threads};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};
@@ -105,6 +105,7 @@ impl Core {
             clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
             memory_bytes: server.memory_bytes,
+            threads: server.threads,
             gpus: self.gpus.known().of_server(server.epoch).into_iter().collect(),
             spoilt_gpus: self.faults.spoilt_gpus(server.epoch).cloned().collect(),
         }
@@ -161,7 +162,9 @@ impl Core {
         // What is held for the dead is told with their funerals.
         let descriptors = if end.is_none() { process.copies } else { 0 };
         let tracked = process.tracked && end.is_none();
-        ClientFacts { server: server.and_then(|server| server.pid), tracked, descriptors, end, ..facts }
+        let own = process.identity.threads.map(Threads::percent);
+        let threads = server.and_then(|server| server.threads).map(|most| own.map_or(most, |own| own.min(most)));
+        ClientFacts { server: server.and_then(|server| server.pid), tracked, descriptors, threads, end, ..facts }
     }
 
     /// The contexts of a process that are known one by one.
@@ -223,6 +226,8 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         verdicts: Vec::new(),
         end: None,
         gpus: None,
+        threads: None,
+        memory_bytes: None,
         spare: None,
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct SavedLimit {
 }
 
 /// A server.
-#[derive(Clone, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct SavedServer {
     /// Its epoch.
     #[prost(uint64, tag = "1")]
@@ -67,6 +67,9 @@ pub(crate) struct SavedServer {
     /// Whether nobody has given a verdict on the incident.
     #[prost(bool, tag = "15")]
     pub unjudged: bool,
+    /// The share of threads that its clients were last given, in percent.
+    #[prost(double, optional, tag = "16")]
+    pub threads: Option<f64>,
 }
 
 /// What the clients of a domain have in common.

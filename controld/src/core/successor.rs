@@ -34,6 +34,7 @@ impl Core {
                 gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
                 spared: self.clients.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.faults.is_unjudged(server.epoch),
+                threads: server.threads,
             })
             .collect();
         Saved {

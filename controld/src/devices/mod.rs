@@ -16,7 +16,7 @@ use gpus::{Change, LOOK_ARGUMENT, ProbedChange, ProbedGpu, change_arguments};
 use parking_lot::Mutex;
 use remps_proto::admin::reply::{DeviceRow, PciAddress};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ pub(crate) enum ListError {
     #[error("the probe can't be run: {0}")]
     Run(#[from] io::Error),
     /// It did not end in time.
-    #[error("the probe did not end in {} s", PROBE_TIMEOUT.as_secs())]
-    TimedOut,
+    #[error("the probe did not end in {} s", .0.as_secs())]
+    TimedOut(Duration),
     /// It says why.
     #[error("{0}")]
     Probe(String),
@@ -121,6 +121,20 @@ pub(crate) async fn list() -> Result<Vec<Device>, ListError> {
 pub(crate) async fn memory_of(pid: u32) -> Result<u64, ListError> {
     let usage: Vec<ProbedUsage> = probed([USAGE_ARGUMENT]).await?;
     Ok(usage.iter().filter(|row| row.pid == pid).map(|row| row.bytes).sum())
+}
+
+/// The GPU memory of every process that has any, in bytes by pid, by the driver's own account. Takes `limit` at the most.
+///
+/// # Errors
+/// [`ListError`] when there is no account.
+pub(crate) async fn memory_of_all(limit: Duration) -> Result<BTreeMap<u32, u64>, ListError> {
+    let probed = tokio::time::timeout(limit, probed::<ProbedUsage>([USAGE_ARGUMENT]));
+    let usage = probed.await.map_err(|_| ListError::TimedOut(limit))??;
+    let mut memory = BTreeMap::new();
+    for row in usage {
+        *memory.entry(row.pid).or_default() += row.bytes;
+    }
+    Ok(memory)
 }
 
 /// The compute modes of the GPUs that this process's servers see, and who is on them outside MPS.
@@ -201,7 +215,7 @@ async fn probed<Row: serde::de::DeserializeOwned>(
         BufReader::new(stderr).take(MAX_OUTPUT).read_to_string(&mut err).await?;
         child.wait().await
     };
-    let status = tokio::time::timeout(PROBE_TIMEOUT, whole).await.map_err(|_| ListError::TimedOut)??;
+    let status = tokio::time::timeout(PROBE_TIMEOUT, whole).await.map_err(|_| ListError::TimedOut(PROBE_TIMEOUT))??;
     if !status.success() {
         return Err(ListError::Probe(err.lines().next().unwrap_or("the probe gave no reason").to_owned()));
     }

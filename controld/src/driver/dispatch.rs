@@ -192,6 +192,7 @@ impl Driver {
                 seen.into_iter().for_each(|input| self.feed(input));
             }
             Event::MemorySeen(memory) => self.feed(Input::MemorySeen { memory, asked: true }),
+            Event::UsageSeen(memory) => self.usage_seen(memory),
             Event::ModesChanged(changed) => {
                 let changed = self.gpus.changed(changed, &self.successor);
                 self.feed(changed);

@@ -1,5 +1,6 @@
 //! What the tasks that wait for peers and processes tell the driver.
 
+use super::usage::Memory;
 use crate::core::Device;
 use crate::core::{
     ConnectionId, End, ExitCause, GpuMemory, GpuPlace, MemoryFault, ModeOutcome, Peer, Pid, ProcessKey, ServerEpoch,
@@ -125,6 +126,8 @@ pub(super) enum Event {
     GpusSeen(Result<Vec<ProbedGpu>, String>),
     /// Their memory was, or why nothing can be told of it.
     MemorySeen(Result<Vec<GpuMemory>, String>),
+    /// How much GPU memory each process has, or why nothing can be told of it.
+    UsageSeen(Memory),
     /// What came of changes of compute modes.
     ModesChanged(Result<Vec<ModeOutcome>, String>),
     /// The devices are listed, for a session or in advance.

@@ -47,6 +47,7 @@ mod shutdown;
 mod start;
 mod successor;
 mod turn;
+mod usage;
 mod vault;
 mod watching;
 mod witnesses;
@@ -76,6 +77,7 @@ use successor::keys;
 use successor::notes::{ConnectionNote, Stage};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use usage::Usage;
 use vault::Keeper;
 use witnesses::Witnesses;
 
@@ -107,6 +109,7 @@ pub(crate) struct Driver {
     reports: Reports,
     gpus: Gpus,
     resting: Resting,
+    usage: Usage,
     watchdog: Option<Watchdog>,
     exit: Option<u8>,
 }
@@ -176,7 +179,7 @@ impl Driver {
             }
         }
         let status = self.exit.unwrap_or_default();
-        self.shut_down().await;
+        self.shut_down().await.said().await;
         status
     }
 

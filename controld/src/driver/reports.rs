@@ -70,6 +70,13 @@ impl Reports {
         self.served.next().await
     }
 
+    /// Serves nothing more, and waits until the cluster is told of every verdict, for a while; gives a line for the log, if
+    /// something was not told.
+    pub(super) async fn end(self) -> Option<String> {
+        drop(self.served);
+        self.recorder.end().await
+    }
+
     /// Tells the cluster of a verdict.
     pub(super) fn announce(&mut self, announcement: Announcement) {
         self.recorder.announce(announcement);
@@ -143,6 +150,7 @@ impl Driver {
             obstacles: no_server.clone().into_iter().collect(),
             degraded: self.degradations(no_server),
             driver: self.reports.driver.clone(),
+            memory_unknown: None,
             pipe_directory: self.directory.path().to_string_lossy().into_owned(),
         };
         let picture = self.core.picture(self.now(), daemon, self.witnesses.facts());
@@ -184,9 +192,21 @@ impl Driver {
         if let Report::AtRest(query) = report {
             return self.at_rest(session, viewer, query);
         }
-        let picture = self.seen_by(session, peer, self.picture());
+        if matches!(report, Report::Status { memory: true, .. }) {
+            return self.report_memory(session, peer, report);
+        }
+        self.answer_report(session, peer, &report);
+    }
+
+    /// Answers from a picture of now.
+    pub(super) fn answer_report(&mut self, session: SessionId, peer: Peer, report: &Report) {
+        let viewer = self.viewer(session, peer.uid);
+        let mut picture = self.seen_by(session, peer, self.picture());
+        if matches!(report, Report::Status { memory: true, .. }) {
+            self.usage.show(&mut picture);
+        }
         let is_failure = matches!(report, Report::Status { exit_code: true, .. }) && !picture.obstacles().is_empty();
-        match self.reports.recorder.answer(&report, viewer, picture, self.logs.extras()) {
+        match self.reports.recorder.answer(report, viewer, picture, self.logs.extras()) {
             Ok(lines) if is_failure => self.answer_failure(session, lines, Vec::new()),
             Ok(lines) => self.answer_quietly(session, lines),
             Err(reason) => self.answer_failure(session, Vec::new(), reason),

@@ -161,6 +161,7 @@ impl Driver {
 
     pub(super) fn session_ended(&mut self, session: SessionId) {
         self.resting.forget(session);
+        self.usage.forget(session);
         if self.sessions.ended(session) {
             self.logs.chatter("UI closed");
         }

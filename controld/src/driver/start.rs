@@ -13,6 +13,7 @@ use super::servers::Servers;
 use super::sessions::Sessions;
 use super::successor::restore::Found;
 use super::successor::{Successor, keys};
+use super::usage::Usage;
 use super::vault::Keeper;
 use super::{Driver, Signals, Witnesses};
 use crate::core::{Core, Policy};
@@ -177,6 +178,7 @@ impl Driver {
             reports,
             gpus,
             resting: Resting::default(),
+            usage: Usage::default(),
             watchdog: Watchdog::wanted(|name| std::env::var_os(name), started),
             exit: None,
         };

@@ -13,7 +13,7 @@
 //! the journal says how many events are missing. The driver gives the recorder each command with [`Recorder::command`]; and it answers a [`Report`] with [`Recorder::answer`]
 //! or, for `events --follow`, [`Recorder::follow`].
 
-use super::cluster::{Cluster, Config};
+use super::cluster::{self, Cluster, Config};
 use super::incidents::Incidents;
 use super::journal::followers::{Followers, Following, TOO_MANY};
 use super::journal::recent::{Recent, Remembered};
@@ -88,10 +88,27 @@ impl Recorder {
         Ok(())
     }
 
+    /// Tells it by way of a test's own.
+    #[cfg(test)]
+    pub(in crate::observe) fn tell_these(&mut self, cluster: Cluster) {
+        self.cluster = cluster;
+    }
+
     /// Tells the cluster of a verdict, and counts it for the pods that it concerns.
     pub(crate) fn announce(&mut self, announcement: Announcement) {
         self.metrics.announce(&announcement);
         self.cluster.tell(announcement);
+    }
+
+    /// Waits until the cluster is told of every verdict, for a while ([`cluster::FAREWELL`]); gives a line for `control.log`,
+    /// if something was not told.
+    pub(crate) async fn end(self) -> Option<String> {
+        self.end_within(cluster::FAREWELL).await
+    }
+
+    /// The same for as long as this at the most.
+    pub(in crate::observe) async fn end_within(self, limit: Duration) -> Option<String> {
+        self.cluster.end(limit).await
     }
 
     /// Takes an event in; gives a line for `control.log`, if there is something to say about the journal itself.

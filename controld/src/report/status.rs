@@ -1,7 +1,7 @@
 //! `status`: the daemon, its domains, servers, clients, witnesses and funerals at a glance.
 
 use super::table::aligned;
-use super::text::{harmless, mebibytes, or_nothing, span, wrapped};
+use super::text::{NOTHING, harmless, mebibytes, or_nothing, span, wrapped};
 use super::{Viewer, fitted};
 use crate::core::picture::{ClientPhase, DomainFacts, DomainPhase, ServerFacts, Snapshot, SpareFacts, WitnessFacts};
 use remps_proto::admin::Form;
@@ -12,9 +12,9 @@ const NOTICE: &str = "notice";
 
 const DOMAINS: [&str; 7] = ["DOMAIN", "UID", "STATE", "SERVER", "STANDBY", "CLIENTS", "WAITING"];
 const SERVERS: [&str; 7] = ["SERVER", "UID", "DOMAIN", "STATE", "CLIENTS", "READY FOR", "MEMORY"];
-const CLIENTS: [&str; 8] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "WAITED", "COMMAND"];
-/// The column that is there only when some client has something in it.
-const SPARE: usize = 5;
+const CLIENTS: [&str; 9] = ["CLIENT", "UID", "DOMAIN", "STATE", "SERVER", "SPARE", "MEMORY", "WAITED", "COMMAND"];
+/// The columns that are there only when some client has something in them, the last one first.
+const SOMETIMES: [usize; 2] = [6, 5];
 const FUNERALS: [&str; 6] = ["FUNERAL", "UID", "DOMAIN", "DESCRIPTORS", "PINNED", "HELD"];
 const STRANGERS: [&str; 6] = ["STRANGER", "UID", "MEMORY", "SINCE", "GPU", "COMMAND"];
 
@@ -87,6 +87,9 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
         let back = gpu.restored.map(|mode| format!(", {mode} again when the daemon ends")).unwrap_or_default();
         lines.push(format!("GPU {} {}: compute mode {mode}{back}", gpu.index, harmless(&gpu.uuid)));
     }
+    if let Some(reason) = &daemon.memory_unknown {
+        lines.push(format!("GPU memory of clients: unknown, {}", harmless(reason)));
+    }
     lines.extend(snapshot.suspicions.iter().map(|suspicion| harmless(&suspicion.to_string())));
     let mut lines: Vec<String> = lines.iter().flat_map(|line| wrapped(line, INDENT, form)).collect();
     lines.extend(section(&DOMAINS, &domains(snapshot), form));
@@ -98,9 +101,11 @@ fn as_text(snapshot: &Snapshot, obstacles: &[String], form: Form) -> Vec<String>
     }
     lines.extend(section(&SERVERS, &servers(snapshot), form));
     let (mut heading, mut clients) = (CLIENTS.to_vec(), clients(snapshot));
-    if snapshot.clients.iter().all(|client| client.spare.is_none()) {
-        heading.remove(SPARE);
-        clients.iter_mut().for_each(|row| drop(row.remove(SPARE)));
+    for column in SOMETIMES {
+        if clients.iter().all(|row| row[column] == NOTHING) {
+            heading.remove(column);
+            clients.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
     }
     lines.extend(section(&heading, &clients, form));
     lines.extend(section(&FUNERALS, &funerals(snapshot), form));
@@ -208,6 +213,7 @@ fn clients(snapshot: &Snapshot) -> Vec<Vec<String>> {
             client.phase.word().to_owned(),
             or_nothing(client.server),
             or_nothing(client.spare.as_ref().map(spare)),
+            or_nothing(client.memory_bytes.map(mebibytes)),
             or_nothing(client.waited.map(span)),
             harmless(&client.identity.command),
         ]

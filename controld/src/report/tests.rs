@@ -74,6 +74,8 @@ use crate::core::{Pid, Uid};
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
         spare: None,
+        threads: Some(100.0),
+        memory_bytes: None,
         gpus: None,
         process: ProcessKey { pid, start_time: 77 },
         uid,
@@ -107,6 +109,7 @@ fn snapshot() -> Snapshot {
     };
     Snapshot {
         daemon: DaemonFacts {
+            memory_unknown: None,
             pid: 7,
             version: "0.1.0",
             personality: "580".to_owned(),
@@ -120,6 +123,7 @@ fn snapshot() -> Snapshot {
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {
+            threads: Some(100.0),
             gpus: vec![],
             spoilt_gpus: vec![],
             epoch: ServerEpoch(1),
@@ -208,6 +212,19 @@ fn tables_of_status_fit_a_terminal_and_names_differ_in_their_ends() {
     assert!(narrow.contains("x/pod-a ") && narrow.contains("x/pod-b "), "{narrow}");
     assert!(narrow.contains("job-of-1000"), "{narrow}");
     assert!(wide.contains(&long("pod-a")) && wide.contains(&long("pod-b")), "{wide}");
+}
+
+#[test]
+fn memory_of_clients_is_a_column_where_it_is_known() {
+    let mut snapshot = snapshot();
+    let headings = |snapshot: &Snapshot| status(snapshot.clone(), OWNER, Form::Table).join("\n");
+    assert!(!headings(&snapshot).contains("SERVER  MEMORY"), "{}", headings(&snapshot));
+    snapshot.clients[0].memory_bytes = Some(512 << 20);
+    let text = headings(&snapshot);
+    assert!(text.contains("SERVER  MEMORY   WAITED") && text.contains("519     512 MiB  1h02m"), "{text}");
+    snapshot.daemon.memory_unknown = Some("no \u{1b}library".to_owned());
+    let text = headings(&snapshot);
+    assert!(text.contains("GPU memory of clients: unknown, no \\u{1b}library"), "{text}");
 }
 
 #[test]

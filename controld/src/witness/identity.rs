@@ -30,7 +30,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::core::{Identity, Pid, PodNames, Uid};
+use crate::core::{Identity, Pid, PodNames, Threads, Uid};
 use crate::patience::patient;
 use crate::sys::proc::ProcDir;
 use crate::witness::cgroup::Cgroups;
@@ -97,6 +97,7 @@ struct Memory {
     program: String,
     label: Option<String>,
     visible: Option<String>,
+    threads: Option<Threads>,
     /// Of no process's memory, but read by the same thread: a folder may be of a slow file system.
     names: Option<Box<PodNames>>,
     missing: Option<Missing>,
@@ -166,8 +167,9 @@ impl Identities {
         };
         let command = if memory.command.is_empty() { name.unwrap_or_default() } else { memory.command };
         let (container, pod, label, program) = (names.container, names.pod, memory.label, memory.program);
-        let (visible, names) = (memory.visible, memory.names);
-        let identity = Identity { start_time, cgroup, container, pod, names, label, visible, command, program, place };
+        let (visible, threads, names) = (memory.visible, memory.threads, memory.names);
+        let identity =
+            Identity { start_time, cgroup, container, pod, names, label, visible, threads, command, program, place };
         Found { identity, cgroups, missing }
     }
 

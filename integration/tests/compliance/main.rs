@@ -1,4 +1,4 @@
-//! What users of NVIDIA's control program rely on, CT-01 to CT-28: claims that the vendor's program passes too.
+//! What users of NVIDIA's control program rely on, CT-01 to CT-29: claims that the vendor's program passes too.
 //!
 //! `MPS_UNDER_TEST=theirs cargo test -p integration --test compliance` runs them against NVIDIA's.
 
@@ -8,6 +8,7 @@ mod lifetime;
 mod limits;
 mod log;
 mod man;
+mod orchestrators;
 mod partitions;
 mod peers;
 mod users;

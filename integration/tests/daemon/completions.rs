@@ -79,7 +79,7 @@ fn bash_completes_every_option_every_command_and_what_follows_it() {
 
     assert_eq!(offered(&["get_fault_l"]), ["get_fault_list"]);
     assert_eq!(offered(&["status", "--j"]), ["--json"]);
-    assert_eq!(offered(&["status", ""]), ["-o", "--utc", "--wide", "--json", "--exit-code"]);
+    assert_eq!(offered(&["status", ""]), ["-o", "--utc", "--wide", "--json", "--exit-code", "--memory"]);
     assert_eq!(offered(&["status", "-o", ""]), ["table", "wide", "json"]);
     assert_eq!(offered(&["doctor", "-o", "j"]), ["json"]);
     assert_eq!(offered(&["run", "--name", "x", "--restart", ""]), ["on-fault", "never"]);

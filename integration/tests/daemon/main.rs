@@ -19,3 +19,4 @@ mod run_wrapper;
 mod stop_client;
 mod strange_descriptors;
 mod strangers;
+mod top;

@@ -56,7 +56,7 @@ fn the_daemon_tells_what_it_knows_in_text_and_in_json() {
         );
         assert_eq!(stage.ask("get_fault_list\n").lines().count(), 1, "a heading and no fault");
         assert_eq!(stage.refusal_for(0, "get_client_state 1\n"), "Client 1 not found\n");
-        let usage = "Usage: status [-o table|wide|json] [--utc] [--wide] [--json] [--exit-code]\n";
+        let usage = "Usage: status [-o table|wide|json] [--utc] [--wide] [--json] [--exit-code] [--memory]\n";
         assert_eq!(stage.refusal_for(0, "status -x\n"), format!("status: -x is not understood\n{usage}"));
         assert_eq!(stage.refusal_for(0, "status -o yaml\n"), format!("status: -o yaml is not understood\n{usage}"));
         assert!(stage.ask("status --exit-code\n").starts_with("Daemon "), "it is ready");

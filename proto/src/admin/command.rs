@@ -84,7 +84,7 @@ command_names! {
     Lspart "lspart" V595 "" "List the static SM partitions.";
     Quit "quit" V535 "[-t SECONDS]" "End all servers and the daemon.";
     // These are ReMPS's own, whichever release is played.
-    Status "status" V535 "[-o table|wide|json] [--utc] [--wide] [--json] [--exit-code]"
+    Status "status" V535 "[-o table|wide|json] [--utc] [--wide] [--json] [--exit-code] [--memory]"
         "Show the daemon, its servers and its clients.";
     GetFaultList "get_fault_list" V535 "[-n COUNT] [-o table|wide|json] [--utc] [--wide] [--json]"
         "Show who caused the latest faults.";

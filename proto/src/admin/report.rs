@@ -50,12 +50,14 @@ pub enum Report {
         /// As JSON it is the lines of the journal.
         output: Output,
     },
-    /// `status [--exit-code]`
+    /// `status [--exit-code] [--memory]`
     Status {
         /// As JSON it is one object over several lines.
         output: Output,
         /// Whether it fails when clients can't be served.
         exit_code: bool,
+        /// Whether the driver is asked how much GPU memory each client has.
+        memory: bool,
     },
     /// `vault list`
     Vault {
@@ -88,6 +90,7 @@ struct Words {
     count: Option<u32>,
     follow: bool,
     exit_code: bool,
+    memory: bool,
     asked: Asked,
 }
 
@@ -110,6 +113,10 @@ impl Words {
                 }
                 b"--exit-code" => {
                     read.exit_code = true;
+                    continue;
+                }
+                b"--memory" => {
+                    read.memory = true;
                     continue;
                 }
                 b"-n" => {
@@ -163,12 +170,15 @@ impl Report {
             }
         }
         let read = Words::read(words).and_then(|read| Ok((read.asked.output()?, read)));
-        let (asked, Words { pid, count, follow, exit_code, asked: Asked { wide, json, .. } }) = match read {
+        let (asked, Words { pid, count, follow, exit_code, memory, asked: Asked { wide, json, .. } }) = match read {
             Ok(read) => read,
             Err(word) => return Self::Misused { name, word },
         };
         let output = asked.unwrap_or_default();
         match (name, pid, count, follow, exit_code) {
+            (name, ..) if memory && name != CommandName::Status => {
+                Self::Misused { name, word: Some("--memory".to_owned()) }
+            }
             (
                 CommandName::GetFaultEvents | CommandName::GetClientState | CommandName::Events | CommandName::Metrics,
                 ..,
@@ -178,7 +188,7 @@ impl Report {
             (CommandName::GetClientState, Some(pid), None, false, false) => Self::Client { pid, output },
             (CommandName::GetChannelList, pid, None, false, false) => Self::Channels { pid, output },
             (CommandName::Events, None, count, follow, false) => Self::Events { count, follow, output },
-            (CommandName::Status, None, None, false, exit_code) => Self::Status { output, exit_code },
+            (CommandName::Status, None, None, false, exit_code) => Self::Status { output, exit_code, memory },
             (CommandName::Vault, None, None, false, false) => Self::Vault { output },
             (CommandName::Metrics, None, None, false, false) if !json => Self::Metrics { output: asked },
             (name, ..) => Self::Misused { name, word: None },
@@ -246,8 +256,9 @@ mod tests {
         assert_eq!(parse("get_channel_list --json 42"), Report::Channels { pid: Some(42), output: JSON });
         assert_eq!(parse("events"), Report::Events { count: None, follow: false, output: TABLE });
         assert_eq!(parse("events -n 5 --follow"), Report::Events { count: Some(5), follow: true, output: TABLE });
-        assert_eq!(parse("status --json\n\0"), Report::Status { output: JSON, exit_code: false });
-        assert_eq!(parse("status --exit-code"), Report::Status { output: TABLE, exit_code: true });
+        assert_eq!(parse("status --json\n\0"), Report::Status { output: JSON, exit_code: false, memory: false });
+        assert_eq!(parse("status --exit-code"), Report::Status { output: TABLE, exit_code: true, memory: false });
+        assert_eq!(parse("status --memory --json"), Report::Status { output: JSON, exit_code: false, memory: true });
         assert_eq!(parse("metrics"), Report::Metrics { output: None });
     }
 
@@ -310,6 +321,7 @@ mod tests {
             "status -n 1",
             "metrics --json",
             "events --exit-code",
+            "events --memory",
             "metrics --wide",
             "vault",
             "vault --json",

@@ -211,9 +211,12 @@ impl Core {
             }
             Command::SetActiveThreadPercentage { percentage, .. } => {
                 match percentage {
-                    Ok(percentage) => self
-                        .turn
-                        .push(Effect::Tell { server: epoch, request: Request::SetThreadPercentage(percentage.get()) }),
+                    Ok(percentage) => {
+                        let request = Request::SetThreadPercentage(percentage.get());
+                        self.turn.push(Effect::Tell { server: epoch, request });
+                        self.servers.note_threads(epoch, percentage.get());
+                        self.turn.save();
+                    }
                     Err(invalid) => self.turn.log(invalid.to_string()),
                 }
                 self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));

@@ -47,6 +47,7 @@ impl Servers {
             has_served: !old.standby,
             // Those of an earlier daemon.
             has_hidden_clients: true,
+            threads: old.threads,
             ..Server::new(epoch, domain, old.uid, now, state)
         };
         self.all.insert(epoch, server);

@@ -147,6 +147,8 @@ pub(crate) struct Server {
     pub has_hidden_clients: bool,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
+    /// The share of threads that its clients were last given, in percent; `None` when nobody has noted it.
+    pub threads: Option<f64>,
 }
 
 impl Server {
@@ -181,6 +183,7 @@ impl Server {
             has_served: false,
             has_hidden_clients: false,
             memory_bytes: None,
+            threads: None,
         }
     }
 

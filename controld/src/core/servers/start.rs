@@ -102,6 +102,13 @@ impl Servers {
         turn.record(JournalEvent::StandbyReady { epoch, server: pid, uid, domain, start, memory_bytes });
     }
 
+    /// The clients of a server have been given another share of threads, in percent.
+    pub(in crate::core) fn note_threads(&mut self, epoch: ServerEpoch, percent: f64) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            server.threads = Some(percent);
+        }
+    }
+
     /// A domain that nobody needs is forgotten, its failures with it once they are old.
     pub(in crate::core) fn forget_unneeded(&mut self, now: Duration, clients: &impl Clientele) {
         let servers = &self.all;
@@ -254,6 +261,7 @@ impl Core {
         server.ready_at = Some(now);
         server.healthy_at = Some(now);
         server.idle_since = Some(now);
+        server.threads = Some(self.defaults.percentage().get());
         let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
         let start = now.saturating_sub(server.started_at);
         let pinned_limits = self

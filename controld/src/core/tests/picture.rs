@@ -7,6 +7,7 @@ use crate::core::picture::{DaemonFacts, Snapshot};
 /// A daemon of which nothing matters.
 pub(super) fn daemon() -> DaemonFacts {
     DaemonFacts {
+        memory_unknown: None,
         pid: 1,
         version: "",
         personality: String::new(),

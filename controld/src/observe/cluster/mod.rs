@@ -8,7 +8,8 @@
 //! Peers are over a network and may be slow, dead or hostile: the thread waits for each at most [`DEADLINE`] at a time and
 //! [`TRIES`] times in all, what does not fit into the queue is counted and dropped, and neither the core nor the driver's
 //! task ever waits. What can't be delivered is said once in [`TELLING`], and costs nothing else: journal and metrics have
-//! everything.
+//! everything. At the daemon's end the thread has [`FAREWELL`] for what is queued, and what it has not told by then is
+//! counted in the log ([`Cluster::end`]).
 
 mod api;
 mod events;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Verdicts that wait to be told.
 const MOST_QUEUED: usize = 256;
@@ -36,6 +37,8 @@ const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How often what could not be delivered is said.
 const TELLING: Duration = Duration::from_secs(60);
+/// How long the daemon's end waits for verdicts that are not told yet.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(10);
 /// Victims that have an Event each. A server has some 60 clients.
 const MOST_VICTIMS: usize = 64;
 
@@ -86,6 +89,8 @@ struct Counts {
     delivered: AtomicU64,
     failed: AtomicU64,
     dropped: AtomicU64,
+    /// Verdicts that the thread has not done with.
+    open: AtomicU64,
     /// What is still to be said in the log.
     remark: Mutex<Option<String>>,
 }
@@ -95,6 +100,8 @@ struct Counts {
 pub(crate) struct Cluster {
     /// driver --verdicts--> thread
     queue: Option<mpsc::Sender<(Announcement, SystemTime)>>,
+    /// thread --its end--> driver
+    ended_rx: Option<oneshot::Receiver<()>>,
     counts: Arc<Counts>,
 }
 
@@ -116,18 +123,42 @@ impl Cluster {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let limit = Limit::default();
         let teller = Teller { config, patience, counts: Arc::clone(&counts), limit, said_at: None };
-        let run = move || runtime.block_on(teller.run(queue_rx));
+        let (ended_tx, ended_rx) = oneshot::channel();
+        let run = move || {
+            runtime.block_on(teller.run(queue_rx));
+            // Nobody may wait for it.
+            let _ = ended_tx.send(());
+        };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(run)?;
-        Ok(Self { queue: Some(queue), counts })
+        Ok(Self { queue: Some(queue), ended_rx: Some(ended_rx), counts })
     }
 
     /// Has a verdict told. Never waits.
     pub(crate) fn tell(&self, announcement: Announcement) {
-        if let Some(queue) = &self.queue
-            && queue.try_send((announcement, SystemTime::now())).is_err()
-        {
+        let Some(queue) = &self.queue else {
+            return;
+        };
+        // Before the thread can have done with it.
+        self.counts.open.fetch_add(1, Ordering::Relaxed);
+        if queue.try_send((announcement, SystemTime::now())).is_err() {
+            self.counts.open.fetch_sub(1, Ordering::Relaxed);
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Takes nothing more, and waits until all is told, for `limit` at the most; gives a line for the log, if anything was
+    /// not. The thread is left alone then, and ends with the process.
+    pub(crate) async fn end(self, limit: Duration) -> Option<String> {
+        let Self { queue, ended_rx, counts } = self;
+        drop(queue);
+        let is_over = tokio::time::timeout(limit, ended_rx?).await.is_ok();
+        let remark = counts.remark.lock().take();
+        let open = counts.open.load(Ordering::Acquire);
+        let late = || {
+            let verdicts = if open == 1 { "verdict" } else { "verdicts" };
+            format!("{open} {verdicts} could not be told to the cluster in {} s at the end", limit.as_secs_f64())
+        };
+        if is_over { remark } else { Some(late()) }
     }
 
     /// What has become of it all; `None` where nobody is to be told.
@@ -164,6 +195,7 @@ impl Teller {
     async fn run(mut self, mut queue: mpsc::Receiver<(Announcement, SystemTime)>) {
         while let Some((announcement, at)) = queue.recv().await {
             self.tell(&announcement, at).await;
+            self.counts.open.fetch_sub(1, Ordering::Release);
         }
     }
 

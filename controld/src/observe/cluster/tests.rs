@@ -3,6 +3,7 @@
 //! The certificates beside this file are of no cluster: the key of whoever has signed them was thrown away.
 
 mod fakes;
+mod nodes;
 
 use super::*;
 use crate::core::{Confidence, Gpu, MemoryFault, PodNames, ProcessKey, ServerEpoch, Suspect, SuspectIdentity, Verdict};
@@ -14,6 +15,16 @@ const UUID: &str = "GPU-3d6da830-3ec1-ba21-50e0-3be12cfc8eca";
 const NODE: &str = "gpu-node-7";
 /// For peers of a test.
 const HASTY: Patience = Patience { deadline: Duration::from_secs(60), first_pause: Duration::from_millis(1) };
+
+fn config_of(api: &Api) -> Config {
+    let (token, ca) = (api.token(), fakes::file("ca.pem"));
+    let api = ApiServer { host: "127.0.0.1".to_owned(), port: api.port(), token, ca };
+    Config { node: NODE.to_owned(), api: Some(api), sentinel: None }
+}
+
+fn config_of_sentinel(sentinel: &Sentinel) -> Config {
+    Config { node: NODE.to_owned(), api: None, sentinel: Some(sentinel.socket()) }
+}
 
 fn suspect(pid: u32, pod: Option<&str>) -> Suspect {
     let names = pod.map(|name| {
@@ -116,7 +127,7 @@ fn whatever_a_program_calls_itself_the_tail_of_a_note_is_whole() {
 #[test]
 fn each_pod_of_a_verdict_has_an_event_over_tls_with_the_accounts_token() {
     let api = Api::begin(vec![]);
-    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
     cluster.tell(announcement(7));
     let requests = api.requests(2);
     let pods = ["culprit", "victim"];
@@ -139,7 +150,7 @@ fn each_pod_of_a_verdict_has_an_event_over_tls_with_the_accounts_token() {
 fn a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
     let api =
         Api::begin(vec![ApiAnswer::Status(503), ApiAnswer::Close, ApiAnswer::Status(201), ApiAnswer::Status(403)]);
-    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
     cluster.tell(announcement(1));
     let requests = api.requests(4);
     assert_eq!(requests[0].body, requests[2].body, "the same again");
@@ -152,7 +163,7 @@ fn a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not() {
 #[test]
 fn who_is_not_of_the_cluster_gets_no_token() {
     let api = Api::begin(vec![]);
-    let mut config = api.config();
+    let mut config = config_of(&api);
     config.api.as_mut().expect("there is one").ca = fakes::file("another.pem");
     let cluster = Cluster::begin_with(config, HASTY).expect("a thread");
     cluster.tell(announcement(1));
@@ -163,7 +174,7 @@ fn who_is_not_of_the_cluster_gets_no_token() {
 #[test]
 fn a_server_that_says_nothing_costs_events_and_nobody_who_tells_waits_for_it() {
     let api = Api::begin(vec![ApiAnswer::Silence]);
-    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
     cluster.tell(announcement(1));
     api.requests(1);
     // The thread waits for the answer, and the driver tells of more than it has room for.
@@ -176,7 +187,7 @@ fn a_server_that_says_nothing_costs_events_and_nobody_who_tells_waits_for_it() {
 fn a_silent_server_is_given_up_and_the_next_event_is_delivered() {
     let api = Api::begin(vec![ApiAnswer::Silence; TRIES as usize]);
     let hasty = Patience { deadline: Duration::from_millis(300), ..HASTY };
-    let cluster = Cluster::begin_with(api.config(), hasty).expect("a thread");
+    let cluster = Cluster::begin_with(config_of(&api), hasty).expect("a thread");
     cluster.tell(announcement(1));
     wait_for("the second is delivered", || cluster.told() == Some(Told { delivered: 1, failed: 1, dropped: 0 }));
 }
@@ -184,7 +195,7 @@ fn a_silent_server_is_given_up_and_the_next_event_is_delivered() {
 #[test]
 fn a_pod_that_faults_again_and_again_has_a_bounded_number_of_events() {
     let api = Api::begin(vec![]);
-    let cluster = Cluster::begin_with(api.config(), HASTY).expect("a thread");
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
     for number in 0..40 {
         let mut told = announcement(number);
         told.victims.clear();
@@ -196,7 +207,7 @@ fn a_pod_that_faults_again_and_again_has_a_bounded_number_of_events() {
 #[test]
 fn nvsentinel_is_told_that_the_program_is_to_be_started_again_and_the_node_is_sound() {
     let sentinel = Sentinel::begin(vec![14, 0]);
-    let cluster = Cluster::begin_with(sentinel.config(), HASTY).expect("a thread");
+    let cluster = Cluster::begin_with(config_of_sentinel(&sentinel), HASTY).expect("a thread");
     cluster.tell(announcement(9));
     let [first, second] = &sentinel.calls(2)[..] else { panic!("two calls") };
     assert_eq!(first, second, "the same again");
@@ -211,10 +222,60 @@ fn nvsentinel_is_told_that_the_program_is_to_be_started_again_and_the_node_is_so
     wait_for("it is counted", || cluster.told() == Some(Told { delivered: 1, failed: 0, dropped: 0 }));
 }
 
+/// Runs what the driver would.
+fn ended(cluster: Cluster, limit: Duration) -> Option<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(cluster.end(limit))
+}
+
+#[test]
+fn the_daemons_end_waits_until_all_is_told() {
+    let api = Api::begin(vec![ApiAnswer::Status(503), ApiAnswer::Close]);
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
+    (0..8).for_each(|number| cluster.tell(announcement(number)));
+    assert_eq!(ended(cluster, HASTY.deadline), None);
+    assert_eq!(api.requests(0).len(), 8 * 2 + 2, "two pods each, and two that were asked again");
+}
+
+#[test]
+fn the_daemons_end_waits_no_longer_than_it_says_and_counts_what_is_lost() {
+    let api = Api::begin(vec![ApiAnswer::Silence]);
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
+    (0..3).for_each(|number| cluster.tell(announcement(number)));
+    api.requests(1);
+    let said = ended(cluster, Duration::from_millis(200));
+    assert_eq!(said.as_deref(), Some("3 verdicts could not be told to the cluster in 0.2 s at the end"));
+}
+
+#[test]
+fn what_a_server_refused_last_is_said_at_the_end() {
+    let api = Api::begin(vec![ApiAnswer::Status(201), ApiAnswer::Status(403)]);
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
+    cluster.tell(announcement(1));
+    let said = ended(cluster, HASTY.deadline).expect("it is said");
+    assert!(said.contains("403: because of a test"), "{said}");
+}
+
+#[test]
+fn a_server_that_sends_elsewhere_or_talks_without_end_gets_no_further() {
+    let elsewhere = Api::begin(vec![]);
+    let mut answers = vec![ApiAnswer::Redirect(elsewhere.port())];
+    answers.extend([ApiAnswer::Nonsense; TRIES as usize]);
+    let api = Api::begin(answers);
+    let cluster = Cluster::begin_with(config_of(&api), HASTY).expect("a thread");
+    cluster.tell(announcement(1));
+    wait_for("both have failed", || cluster.told() == Some(Told { delivered: 0, failed: 2, dropped: 0 }));
+    let remark = cluster.remark().expect("it is said");
+    assert!(remark.contains("it answers 307"), "{remark}");
+    assert_eq!(elsewhere.requests(0).len(), 0, "the token goes to the server that was named, and nowhere else");
+    assert_eq!(api.requests(0).len(), 1 + TRIES as usize);
+}
+
 #[test]
 fn without_anybody_to_tell_there_is_no_thread_and_nothing_is_counted() {
     let config = Config { node: NODE.to_owned(), api: None, sentinel: None };
     let cluster = Cluster::begin(config).expect("nothing to do");
     cluster.tell(announcement(1));
     assert_eq!((cluster.told(), cluster.remark()), (None, None));
+    assert_eq!(ended(cluster, Duration::MAX), None);
 }

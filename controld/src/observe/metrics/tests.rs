@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 fn snapshot() -> Snapshot {
     Snapshot {
         daemon: DaemonFacts {
+            memory_unknown: None,
             pid: 7,
             version: "0.1.0",
             personality: "580".to_owned(),
@@ -60,6 +61,7 @@ fn full() -> Snapshot {
         retry: None,
     });
     snapshot.servers.push(ServerFacts {
+        threads: Some(100.0),
         gpus: vec![],
         spoilt_gpus: vec![],
         epoch: ServerEpoch(1),
@@ -72,6 +74,8 @@ fn full() -> Snapshot {
         memory_bytes: Some(69 << 20),
     });
     snapshot.clients.push(ClientFacts {
+        threads: Some(100.0),
+        memory_bytes: None,
         spare: None,
         gpus: None,
         process,

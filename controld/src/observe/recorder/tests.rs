@@ -14,6 +14,7 @@ const SOMEBODY: Viewer = Viewer { uid: 1000, privileged: false };
 fn empty() -> Snapshot {
     Snapshot {
         daemon: DaemonFacts {
+            memory_unknown: None,
             pid: 7,
             version: "0.1.0",
             personality: "580".to_owned(),

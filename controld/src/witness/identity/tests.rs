@@ -230,6 +230,18 @@ fn a_label_is_found_wherever_it_stands_and_only_as_a_whole_name() {
 }
 
 #[test]
+fn a_share_of_threads_is_one_or_nothing() {
+    let threads = |value: &str| {
+        let environment = format!("A=1\0CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={value}\0B=2\0");
+        text::search(environment.as_bytes()).unwrap().threads.map(Threads::percent)
+    };
+    assert_eq!((threads("25"), threads("12.5"), threads("100")), (Some(25.0), Some(12.5), Some(100.0)));
+    for value in ["", "0", "-3", "101", "NaN", "inf", "x", "\u{1b}[2J", &"1".repeat(40)] {
+        assert_eq!(threads(value), None, "{value:?}");
+    }
+}
+
+#[test]
 fn an_environment_without_end_is_given_up() {
     assert_eq!(text::search(std::io::repeat(b'x')).unwrap_err(), Missing::Large);
     assert_eq!(text::search(std::io::repeat(0)).unwrap_err(), Missing::Large);

@@ -1,9 +1,10 @@
-//! The command line, the label and the GPUs that it sees, out of a process's memory.
+//! The command line, the label, the GPUs that it sees and the share of threads that it asks for, out of a process's memory.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 
 use super::{Memory, Missing};
+use crate::core::Threads;
 use crate::sys::proc::{ProcDir, printable};
 
 /// The variable that names a client's fault domain.
@@ -12,6 +13,10 @@ pub(super) const LABEL_VARIABLE: &str = "MPS_DOMAIN";
 const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 /// Longest value of it that is read: a UUID and a comma for each of 64 GPUs.
 const MAX_VISIBLE: usize = 64 * 41;
+/// The variable that bounds a program's share of threads within its server's.
+const THREADS_VARIABLE: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
+/// Longest value of it that is read.
+const MAX_THREADS: usize = 32;
 /// Longest label in bytes, as the settings allow it.
 pub(super) const MAX_LABEL: usize = 128;
 /// Bytes of a command line that are kept.
@@ -26,8 +31,8 @@ pub(super) fn read(dir: &ProcDir) -> Memory {
     let words = dir.file("cmdline").and_then(|file| words(&file)).map_err(|error| reason(&error));
     let found = dir.file("environ").map_err(|error| reason(&error)).and_then(search);
     let missing = words.as_ref().err().or(found.as_ref().err()).copied();
-    let (words, Variables { label, visible }) = (words.unwrap_or_default(), found.unwrap_or_default());
-    Memory { command: command(&words), program: program(&words), label, visible, names: None, missing }
+    let (words, Variables { label, visible, threads }) = (words.unwrap_or_default(), found.unwrap_or_default());
+    Memory { command: command(&words), program: program(&words), label, visible, threads, names: None, missing }
 }
 
 fn reason(error: &io::Error) -> Missing {
@@ -67,9 +72,11 @@ pub(super) struct Variables {
     pub(super) label: Option<String>,
     /// Which GPUs it sees, as it is written there.
     pub(super) visible: Option<String>,
+    /// The share of threads that it asks for.
+    pub(super) threads: Option<Threads>,
 }
 
-/// Looks for both in an environment.
+/// Looks for them in an environment.
 ///
 /// # Errors
 /// [`Missing::Large`] when it is not in the first [`MAX_ENVIRONMENT`] bytes of a larger one, [`Missing::BadLabel`] when it
@@ -97,7 +104,7 @@ pub(super) fn search(mut environment: impl Read) -> Result<Variables, Missing> {
             variable.extend(&piece[..piece.len().min(room)]);
             if pieces.peek().is_some() {
                 found.take(&variable)?;
-                if found.label.is_some() && found.visible.is_some() {
+                if found.label.is_some() && found.visible.is_some() && found.threads.is_some() {
                     return Ok(found);
                 }
                 variable.clear();
@@ -117,6 +124,9 @@ impl Variables {
         if self.visible.is_none() {
             self.visible = visible(variable);
         }
+        if self.threads.is_none() {
+            self.threads = threads(variable);
+        }
         Ok(())
     }
 }
@@ -126,6 +136,13 @@ fn visible(variable: &[u8]) -> Option<String> {
     let value = variable.strip_prefix(VISIBLE_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
     let value = std::str::from_utf8(value).ok().filter(|value| value.len() <= MAX_VISIBLE)?;
     (!value.chars().any(char::is_control)).then(|| value.to_owned())
+}
+
+/// The share of threads, if a variable is its and it is one.
+fn threads(variable: &[u8]) -> Option<Threads> {
+    let value = variable.strip_prefix(THREADS_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+    let value = std::str::from_utf8(value).ok().filter(|value| value.len() <= MAX_THREADS)?;
+    value.trim().parse().ok().and_then(Threads::new)
 }
 
 /// The label, if a variable is its.

@@ -20,6 +20,7 @@ impl World {
     /// The picture that reports are made from shows every client once, and nothing that does not exist.
     pub(super) fn check_picture(&self) {
         let daemon = DaemonFacts {
+            memory_unknown: None,
             pid: 1,
             version: "",
             personality: String::new(),

@@ -1,6 +1,7 @@
 //! Peers that the cluster's part is told to, each on a thread of its own.
+//!
+//! The tests of the whole daemon in `integration` take this file, too: so it names nothing of either.
 
-use super::{ApiServer, Config, NODE};
 use parking_lot::Mutex;
 use remps_proto::sentinel::{CALL, HealthEvents};
 use rustls::ServerConfig;
@@ -12,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// Ends a hang.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,7 +30,7 @@ pub(super) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 
 /// A file beside this one.
 pub(super) fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/observe/cluster/tests").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../controld/src/observe/cluster/tests").join(name)
 }
 
 fn on_a_thread(act: impl Future<Output = ()> + Send + 'static) {
@@ -41,6 +44,10 @@ pub(super) enum ApiAnswer {
     Status(u16),
     /// The connection is closed.
     Close,
+    /// The answer is that it is elsewhere, at this port.
+    Redirect(u16),
+    /// Words without end that are no HTTP.
+    Nonsense,
     /// Nothing, and the connection stays.
     Silence,
 }
@@ -75,10 +82,14 @@ impl Api {
         Self { port, requests, folder }
     }
 
-    pub(super) fn config(&self) -> Config {
-        let (token, ca) = (self.folder.path().join("token"), file("ca.pem"));
-        let api = ApiServer { host: "127.0.0.1".to_owned(), port: self.port, token, ca };
-        Config { node: NODE.to_owned(), api: Some(api), sentinel: None }
+    /// Where it listens, on 127.0.0.1.
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The file with the account's token.
+    pub(super) fn token(&self) -> PathBuf {
+        self.folder.path().join("token")
     }
 
     /// The requests so far, when there are as many.
@@ -91,42 +102,59 @@ impl Api {
 async fn serve(
     listener: std::net::TcpListener,
     acceptor: TlsAcceptor,
-    mut answers: VecDeque<ApiAnswer>,
+    answers: VecDeque<ApiAnswer>,
     requests: Arc<Mutex<Vec<ApiRequest>>>,
 ) {
     let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-    let mut silent = Vec::new();
+    let answers = Arc::new(Mutex::new(answers));
     while let Ok((stream, _)) = listener.accept().await {
-        // Who does not trust the certificate goes away.
-        let Ok(stream) = acceptor.accept(stream).await else { continue };
-        let mut stream = BufReader::new(stream);
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            stream.read_line(&mut line).await.unwrap();
-            match line.trim_end() {
-                "" => break,
-                line => head.push(line.to_owned()),
+        let (acceptor, answers, requests) = (acceptor.clone(), Arc::clone(&answers), Arc::clone(&requests));
+        tokio::spawn(async move {
+            // Who does not trust the certificate goes away.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                answer(BufReader::new(stream), &answers, &requests).await;
             }
-        }
-        let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).await.unwrap();
-        requests.lock().push(ApiRequest { head, body: serde_json::from_slice(&body).unwrap() });
-        let status = match answers.pop_front().unwrap_or(ApiAnswer::Status(201)) {
-            ApiAnswer::Status(status) => status,
-            ApiAnswer::Close => continue,
-            ApiAnswer::Silence => {
-                silent.push(stream);
-                continue;
-            }
-        };
-        let body = "{\"kind\":\"Status\",\"message\":\"because of a test\"}";
-        let answer = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        // Who has gone meanwhile does not hear it.
-        let _ = stream.write_all(answer.as_bytes()).await;
-        let _ = stream.shutdown().await;
+        });
     }
+}
+
+async fn answer(
+    mut stream: BufReader<TlsStream<TcpStream>>,
+    answers: &Mutex<VecDeque<ApiAnswer>>,
+    requests: &Mutex<Vec<ApiRequest>>,
+) {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let length = head.iter().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    requests.lock().push(ApiRequest { head, body: serde_json::from_slice(&body).unwrap() });
+    let answer = answers.lock().pop_front().unwrap_or(ApiAnswer::Status(201));
+    let body = "{\"kind\":\"Status\",\"message\":\"because of a test\"}";
+    let length = body.len();
+    let text = match answer {
+        ApiAnswer::Status(status) => format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {length}\r\n\r\n{body}"),
+        ApiAnswer::Redirect(port) => {
+            let to = format!("Location: https://127.0.0.1:{port}/apis/events.k8s.io/v1/namespaces/x/events");
+            format!("HTTP/1.1 307 Elsewhere\r\n{to}\r\nContent-Length: 0\r\n\r\n")
+        }
+        ApiAnswer::Nonsense => {
+            while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+            return;
+        }
+        ApiAnswer::Close => return,
+        ApiAnswer::Silence => return std::future::pending().await,
+    };
+    // Who has gone meanwhile does not hear it.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.shutdown().await;
 }
 
 /// NVSentinel's platform connector.
@@ -146,9 +174,9 @@ impl Sentinel {
         Self { folder, calls }
     }
 
-    pub(super) fn config(&self) -> Config {
-        let socket = self.folder.path().join("sentinel.sock");
-        Config { node: NODE.to_owned(), api: None, sentinel: Some(socket) }
+    /// Its socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join("sentinel.sock")
     }
 
     /// The calls so far, when there are as many.

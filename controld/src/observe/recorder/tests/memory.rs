@@ -78,6 +78,7 @@ fn identity(process: ProcessKey) -> Arc<Identity> {
         })),
         label: None,
         visible: None,
+        threads: None,
         command: format!("/usr/bin/python3 -m worker --number {} {}", process.pid, "--option=value ".repeat(14)),
         program: "/usr/bin/python3".to_owned(),
         place: Place::default(),
