@@ -220,6 +220,7 @@ impl Driver {
     fn appear(&mut self, found: &mut Found) -> Result<(), StartError> {
         self.listen(found)?;
         self.open_vault(found.shim.take());
+        self.share_vault();
         reached("listening");
         self.directory.write_pid_file()?;
         for remark in self.directory.take_remarks() {
@@ -269,6 +270,7 @@ impl Driver {
             };
             self.successor.listen(key, kind, listener, is_new)?;
         }
+        self.resume_entrances(std::mem::take(&mut found.entrances));
         Ok(())
     }
 }

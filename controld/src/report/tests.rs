@@ -73,6 +73,7 @@ use crate::core::{Pid, Uid};
 
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
+        pid_namespace: None,
         spare: None,
         gpus: None,
         process: ProcessKey { pid, start_time: 77 },
@@ -93,6 +94,7 @@ fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
 
 fn snapshot() -> Snapshot {
     let domain = |uid, phase| DomainFacts {
+        entrance: None,
         name: format!("user {uid}"),
         uid,
         phase,
@@ -120,6 +122,7 @@ fn snapshot() -> Snapshot {
         },
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {
+            entrance: None,
             gpus: vec![],
             spoilt_gpus: vec![],
             epoch: ServerEpoch(1),
@@ -131,6 +134,7 @@ fn snapshot() -> Snapshot {
             ready: Some(Duration::from_secs(80)),
             memory_bytes: Some(69 << 20),
         }],
+        named: vec![],
         clients: vec![
             client(42, 1000, ClientPhase::Live),
             client(43, 1001, ClientPhase::Waiting),

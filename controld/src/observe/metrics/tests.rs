@@ -28,6 +28,7 @@ fn snapshot() -> Snapshot {
         },
         domains: vec![],
         servers: vec![],
+        named: vec![],
         clients: vec![],
         channels: vec![],
         regions: Vec::new(),
@@ -47,6 +48,7 @@ fn full() -> Snapshot {
     let (gpu, place) = ("GPU-1".to_owned(), "GPC 1, TPC 2".to_owned());
     snapshot.suspicions.push(crate::core::Suspicion { gpu, place, faults: 3 });
     snapshot.domains.push(DomainFacts {
+        entrance: None,
         name: domain.clone(),
         uid,
         phase: DomainPhase::Serving,
@@ -60,6 +62,7 @@ fn full() -> Snapshot {
         retry: None,
     });
     snapshot.servers.push(ServerFacts {
+        entrance: None,
         gpus: vec![],
         spoilt_gpus: vec![],
         epoch: ServerEpoch(1),
@@ -72,6 +75,7 @@ fn full() -> Snapshot {
         memory_bytes: Some(69 << 20),
     });
     snapshot.clients.push(ClientFacts {
+        pid_namespace: None,
         spare: None,
         gpus: None,
         process,
@@ -187,6 +191,7 @@ fn no_number_of_domains_makes_more_than_a_bounded_number_of_series() {
             waited: Duration::ZERO,
         });
         snapshot.domains.push(DomainFacts {
+            entrance: None,
             name,
             uid: 1000,
             phase: DomainPhase::Serving,
