@@ -3,12 +3,13 @@
 //! The holder accepts there as on the daemon's own sockets. A connection tells by its own name to which it came
 //! ([`runtime_dir`](crate::io::runtime_dir)).
 
-use super::Driver;
 use super::successor::keys;
+use super::{Driver, StartError};
 use crate::core::{Entrance, EntranceId, Input};
-use crate::failpoint::reached;
+use crate::devices;
 use crate::holder::Kind;
 use crate::io::runtime_dir::{CONTROL, RuntimeDirError};
+use crate::settings::servers_file::Plan;
 use crate::sys::passed;
 use remps_proto::admin::module::DEFAULT_NAMESPACE;
 use remps_proto::shim::SOCKET_NAME;
@@ -27,7 +28,6 @@ impl Driver {
         if result.is_ok() {
             self.hold_settings();
         }
-        reached("entrance-open");
         self.feed(Input::EntranceOpened { entrance: entrance.id, result });
     }
 
@@ -73,7 +73,6 @@ impl Driver {
         self.successor.forget_listener(keys::entrance(entrance.id));
         self.directory.close_entrance(&entrance.server, folder(entrance));
         self.hold_settings();
-        reached("entrance-closed");
     }
 
     /// Goes on with the namespaces of an earlier daemon. One whose socket can't be made again is gone, and said to be.
@@ -88,6 +87,32 @@ impl Driver {
         for id in old.into_keys() {
             self.successor.release(keys::entrance(id));
         }
+    }
+
+    /// Makes the servers of the file that the option `-a` names, all of them or none. A daemon that goes on where another
+    /// one stopped has what that one had.
+    ///
+    /// # Errors
+    /// [`StartError::Servers`] with the reason.
+    pub(super) async fn make_servers(&mut self, plan: &Plan) -> Result<(), StartError> {
+        if self.core.has_planned_servers() {
+            self.say("The file of servers is left alone: an earlier daemon has read it");
+            return Ok(());
+        }
+        let listed = devices::list().await.map_err(|error| error.to_string());
+        let planned = plan
+            .iter()
+            .map(|(name, server)| (name.as_str(), server.uid, server.devices.as_slice(), &server.namespaces));
+        let entrances = self.core.plan_servers(planned, &listed).map_err(StartError::Servers)?;
+        for entrance in &entrances {
+            if let Err(reason) = self.entrance(entrance, None) {
+                entrances.iter().for_each(|made| self.close_entrance(made));
+                return Err(StartError::Servers(reason));
+            }
+            self.feed(Input::EntranceOpened { entrance: entrance.id, result: Ok(()) });
+        }
+        self.save();
+        Ok(())
     }
 
     /// The paths of all their sockets.

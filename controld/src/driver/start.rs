@@ -26,6 +26,7 @@ use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, Runti
 use crate::io::server_version;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
+use crate::settings::servers_file::Plan;
 use crate::sys::passed;
 use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
@@ -63,6 +64,9 @@ pub(crate) enum StartError {
     /// The holder process.
     #[error("the holder process can't be started: {0}")]
     Holder(#[from] HolderError),
+    /// The servers that the option `-a` names.
+    #[error("the servers of the file can't be made: {0}")]
+    Servers(String),
     /// A system call.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -102,6 +106,7 @@ impl Driver {
     /// [`StartError`] when the daemon can't serve.
     pub(crate) async fn start(
         settings: Settings,
+        plan: Option<Plan>,
         policy: Policy,
         log: LogSink,
         mut directory: RuntimeDir,
@@ -199,7 +204,11 @@ impl Driver {
         reached("connections-restored");
         let regions = std::mem::take(&mut found.regions);
         driver.vault(|vault, turn| vault.take_over(turn, regions));
-        match driver.appear(&mut found) {
+        let appeared = match (driver.appear(&mut found), plan) {
+            (Ok(()), Some(plan)) => driver.make_servers(&plan).await,
+            (appeared, _) => appeared,
+        };
+        match appeared {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
                 let parts = std::mem::take(&mut found.mode_records);

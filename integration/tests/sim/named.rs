@@ -3,12 +3,12 @@
 use integration::lab::LIMIT;
 use integration::lab::process::Process;
 use integration::lab::watch::wait_for;
-use integration::sim::{Sim, error_of};
+use integration::sim::{Sim, error_of, library};
 use integration::under_test::{Subject, for_each, only_ours};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 
 fn wait(sim: &Sim, what: &str, is_so: impl Fn() -> bool) {
     wait_for(sim.lab.dir(), sim.lab.dir(), LIMIT, what, is_so);
@@ -31,7 +31,9 @@ fn fails(sim: &Sim, line: &str) -> String {
 
 /// A program that finds the daemon as a container does that mounts a namespace's directory.
 fn starts_in(sim: &Sim, directory: &str, program: &str, event: &str) -> Process {
-    let mut command = sim.command(program, &[]);
+    let (program, arguments) = program.split_once(' ').unwrap_or((program, ""));
+    let arguments: Vec<&str> = arguments.split(' ').filter(|word| !word.is_empty()).collect();
+    let mut command = sim.command(program, &arguments);
     command.env("CUDA_MPS_PIPE_DIRECTORY", sim.lab.pipe_dir().join(directory));
     let process = Process::start(&mut command);
     sim.wait_event(&process, event);
@@ -48,7 +50,10 @@ fn server_of(sim: &Sim, client: &Process) -> String {
 
 /// A server `training` with the namespace `jobs`, and a bystander in each and one that came by the daemon's own socket.
 fn house(subject: &Subject) -> (Sim, [Process; 3]) {
-    let sim = Sim::started(subject, &[]);
+    house_with(Sim::started(subject, &[]))
+}
+
+fn house_with(sim: Sim) -> (Sim, [Process; 3]) {
     does(&sim, "server create training");
     does(&sim, "namespace create jobs --server=training");
     let clients = ["training", "training/jobs", "."].map(|place| starts_in(&sim, place, "mps-bystander", "ready"));
@@ -76,14 +81,14 @@ fn each_namespace_has_a_socket_a_server_and_a_fate_of_its_own() {
             .map(|(name, place)| format!("{name},training,Ready,-,100.00,0,{}/{place}", root.display()))
             .into();
         assert_eq!(spaces.lines().collect::<Vec<_>>(), expected, "{subject}");
-        assert!(sim.lab.ask("status\n").contains("server training, namespace jobs"), "{subject}");
+        assert!(sim.lab.ask("status -o wide\n").contains("server training, namespace jobs"), "{subject}");
         for (place, mode) in [("training", 0o40_755), ("training/jobs", 0o40_755), ("training/jobs/control", 0o140_666)]
         {
             let found = fs::metadata(root.join(place)).expect("it was made");
             assert_eq!(found.permissions().mode(), mode, "{subject}: {place}");
         }
         // A fault there is none here.
-        let culprit = starts_in(&sim, "training/jobs", "mps-aggressor", "ready");
+        let culprit = starts_in(&sim, "training/jobs", "mps-aggressor misaligned", "launched");
         let _ = sim.finish(culprit);
         assert!(error_of(&sim.finish(jobs)).is_some(), "{subject}: it shared a server with the culprit");
         for client in [&training, &other] {
@@ -104,7 +109,13 @@ fn each_namespace_has_a_socket_a_server_and_a_fate_of_its_own() {
 #[test]
 fn limits_of_a_namespace_reach_its_servers_and_never_pass_those_of_the_server() {
     for_each(only_ours(), |subject| {
-        let (sim, [_training, jobs, _other]) = house(subject);
+        // The daemon's child that lists devices finds the driver there.
+        let folder = tempfile::tempdir().expect("there is room");
+        symlink(library(), folder.path().join("libcuda.so.1")).expect("the folder is new");
+        let place = folder.path().to_str().expect("its name is plain");
+        let (sim, [_training, jobs, _other]) = house_with(Sim::started(subject, &[("LD_LIBRARY_PATH", place)]));
+        let devices = get(&sim, "device list --server=training --format=csv,noheader");
+        assert!(devices.starts_with("0,training,"), "{subject}: {devices}");
         does(&sim, "server set training --active-thread-percentage=50 --pinned-memory-limit=2G");
         does(&sim, "namespace set jobs --server=training --active-thread-percentage=80");
         assert_eq!(get(&sim, "namespace get jobs training active-thread-percentage"), "50.00", "{subject}");
@@ -171,5 +182,41 @@ fn the_end_of_the_daemon_removes_sockets_and_leaves_the_directories_that_contain
         assert_eq!(get(&sim, "namespace list --format=csv,noheader"), "", "{subject}: nobody has said it again");
         does(&sim, "server create training");
         assert_eq!(fs::metadata(&directory).expect("it is there").ino(), inode, "{subject}: a mount of it goes on");
+    });
+}
+
+#[test]
+fn a_file_of_servers_is_applied_whole_or_not_at_all_and_once() {
+    for_each(only_ours(), |subject| {
+        let sim = Sim::new(subject, &[]);
+        let file = sim.lab.dir().join("servers.toml");
+        let path = file.to_str().expect("the bench's name is plain");
+        let write = |text: &str| fs::write(&file, text).expect("the bench's folder is ours");
+        let good = "schema_version = \"1.0\"\n[servers.training.namespaces.jobs]\nactive_thread_percentage = 30\n";
+        write(&format!("{good}[servers.other]\nactive_thread_percent = 50\n"));
+        let refused = sim.lab.run(&["-d", "-a", path], b"");
+        let said = format!(
+            "{path}: line 5: servers.other.active_thread_percent: no such key; did you mean active_thread_percentage?\n"
+        );
+        assert_eq!((refused.code, refused.stderr_text()), (Some(1), said), "{subject}");
+        assert_eq!(sim.lab.daemon(), None, "{subject}");
+        // This one is found out when the daemon is up already.
+        write(&format!("{good}[servers.other]\nallowed_devices = \"31\"\n"));
+        let refused = sim.lab.run(&["-d", "-a", path], b"");
+        assert_eq!(refused.code, Some(1), "{subject}");
+        assert!(refused.stderr_text().contains("the servers of the file can't be made: other: "), "{subject}");
+        assert_eq!(sim.lab.daemon(), None, "{subject}");
+        write(good);
+        sim.lab.start(&["-a", path]);
+        assert_eq!(get(&sim, "namespace get jobs training active-thread-percentage"), "30.00", "{subject}");
+        let client = starts_in(&sim, "training/jobs", "mps-bystander", "ready");
+        assert_eq!(get(&sim, &format!("client get {} maws-ns", client.pid())), "jobs", "{subject}");
+        does(&sim, "namespace set jobs --server=training --active-thread-percentage=20");
+        let daemon = sim.lab.running_daemon();
+        kill(daemon, Signal::SIGKILL).expect("it runs");
+        sim.lab.wait_gone(daemon);
+        sim.lab.start(&["-a", path]);
+        assert_eq!(get(&sim, "namespace get jobs training active-thread-percentage"), "20.00", "{subject}");
+        assert!(!client.ended_within(std::time::Duration::ZERO), "{subject}: it goes on");
     });
 }

@@ -10,7 +10,7 @@ use crate::core::clients::client::Client;
 use crate::core::ids::{ConnectionId, EntranceId, ServerEpoch, SessionId, Uid};
 use crate::core::journal::RefusalReason;
 use crate::core::peer::Entrance;
-use crate::core::servers::named::{NamedDevice, not_found};
+use crate::core::servers::named::{Named, NamedDevice, not_found};
 use crate::core::{Core, Effect, Peer, Sharing};
 use remps_proto::admin::limits::DeviceKey;
 use remps_proto::admin::module::{Change, DEFAULT_NAMESPACE, Format, Limits};
@@ -220,6 +220,49 @@ impl Core {
         let gid = if uid == maker.uid { maker.gid } else { uid };
         let domain = self.servers.domain_of_entrance(&self.turn.policy, uid, gid, Some(entrance.clone()));
         self.servers.request_server(domain);
+    }
+
+    /// Whether a daemon of this line has read a file of servers.
+    pub(crate) fn has_planned_servers(&self) -> bool {
+        self.servers.named().is_file_applied
+    }
+
+    /// Notes all servers of a file, each with its user, devices and what is said of its namespaces; the entrances to make.
+    ///
+    /// # Errors
+    /// Why one of them can't be; then nothing is noted of any.
+    pub(crate) fn plan_servers<'a>(
+        &mut self,
+        plan: impl Iterator<Item = (&'a str, Option<Uid>, &'a [DeviceKey], &'a BTreeMap<String, Limits>)>,
+        listed: &Result<Vec<Device>, String>,
+    ) -> Result<Vec<Entrance>, String> {
+        let visible = u32::try_from(listed.as_ref().map_or(0, Vec::len)).unwrap_or_default();
+        let mut named = Named::default();
+        for (name, uid, devices, namespaces) in plan {
+            let uid = self.user_of_server(uid).map_err(|reason| format!("{name}: {reason}"))?;
+            let devices = chosen(devices, listed).map_err(|reason| format!("{name}: {reason}"))?;
+            let made = named.add_server(name, uid, devices, visible)?;
+            named.opened(made.id);
+            for (space, limits) in namespaces {
+                if space != DEFAULT_NAMESPACE {
+                    named.add_namespace(name, space)?;
+                }
+                let is_limited = limits.memory.is_some_and(|limit| !limit.is_none());
+                let server = named.get_mut(name).filter(|server| !is_limited || server.devices_seen() > 0);
+                let server =
+                    server.ok_or_else(|| format!("{name}: which devices it has can't be told: no limit holds"))?;
+                if let Some(known) = server.namespaces.get_mut(space) {
+                    known.limits = *limits;
+                }
+            }
+            if let Some(known) = named.get_mut(name).and_then(|server| server.namespaces.get_mut(DEFAULT_NAMESPACE)) {
+                known.is_open = false;
+            }
+        }
+        named.is_file_applied = true;
+        let entrances = named.entrances().collect();
+        *self.servers.named_mut() = named;
+        Ok(entrances)
     }
 
     fn set(&mut self, server: &str, namespace: &str, limits: Limits) -> Result<(), String> {

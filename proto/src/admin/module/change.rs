@@ -240,7 +240,8 @@ pub(super) fn boolean(word: &[u8]) -> Option<bool> {
 }
 
 /// Ordinals and UUIDs with commas between them, none twice.
-fn devices(word: &[u8]) -> Option<Vec<DeviceKey>> {
+#[must_use]
+pub fn devices(word: &[u8]) -> Option<Vec<DeviceKey>> {
     let mut found: Vec<DeviceKey> = Vec::new();
     for part in word.split(|byte| *byte == b',') {
         let device = DeviceKey::parse(part).ok().filter(|device| !found.contains(device))?;
