@@ -4,6 +4,8 @@
 //! word that is not known with those that may be meant; then nothing of it is done. What only a later driver's servers can
 //! do is a mistake, too: a site that asks for it must not believe that it has it.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "a value of any other type is wrong")]
+
 use super::parse::{ConfigFault, Faults, Lines, line_at, unknown};
 use super::{SettingsError, read_bounded};
 use remps_proto::admin::limits::DeviceKey;

@@ -211,6 +211,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// The verbs of a module.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other command is a module with verbs")]
 const fn verbs(module: CommandName) -> &'static [&'static [u8]] {
     match module {
         CommandName::Server | CommandName::Namespace => &[b"create", b"delete", b"list", b"set", b"get"],

@@ -95,10 +95,10 @@ fn a_word_that_is_not_understood_is_named_and_nothing_is_passed_over() {
 }
 
 fn change(line: &str) -> Change {
-    match Command::parse(line.as_bytes(), Personality::V535) {
-        Command::Change(change) => change,
-        other => panic!("{line} is {other:?}"),
-    }
+    let Command::Change(change) = Command::parse(line.as_bytes(), Personality::V535) else {
+        panic!("{line} changes nothing");
+    };
+    change
 }
 
 /// The forms of `mpsv3-interface`'s table of modules; the examples are made up.
