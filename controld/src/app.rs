@@ -15,6 +15,7 @@ use crate::observe::log::{Format, Limits, LogSink};
 use crate::observe::rate::Rate;
 use crate::observe::trace;
 use crate::run;
+use crate::settings::servers_file::{self, Plan};
 use crate::settings::{self, Settings};
 use crate::stop;
 use crate::sys::allocator;
@@ -123,9 +124,11 @@ fn failed(error: &StartError) -> Report {
         StartError::Directory(error @ (RuntimeDirError::AlreadyRunning | RuntimeDirError::Access { .. })) => {
             Report { status: FAILURE, stdout: format!("{error}\n"), stderr: String::new() }
         }
-        StartError::Directory(_) | StartError::Fifo { .. } | StartError::Holder(_) | StartError::Io(_) => {
-            Report { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") }
-        }
+        StartError::Directory(_)
+        | StartError::Fifo { .. }
+        | StartError::Holder(_)
+        | StartError::Servers(_)
+        | StartError::Io(_) => Report { status: FAILURE, stdout: String::new(), stderr: format!("{error}\n") },
     }
 }
 
@@ -148,12 +151,19 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
         }
     };
     let options = DaemonOptions { protocol: Some(protocol), ..options };
+    let plan = options.servers.as_ref().map(|file| servers_file::read(file, personality.to_string().parse().ok()));
+    let plan = match plan.transpose() {
+        Ok(plan) => plan,
+        Err(error) => {
+            return show(&Report { stdout: String::new(), stderr: format!("{error}\n"), status: FAILURE });
+        }
+    };
     if options.foreground {
-        return serve(options, personality, settings, None);
+        return serve(options, personality, settings, plan, None);
     }
     match daemonize() {
         Ok(Process::Started(report)) => show(&report),
-        Ok(Process::Daemon(readiness)) => serve(options, personality, settings, Some(readiness)),
+        Ok(Process::Daemon(readiness)) => serve(options, personality, settings, plan, Some(readiness)),
         Err(error) => {
             let stderr = format!("cannot go into the background: {error}\n");
             show(&Report { stdout: String::new(), stderr, status: FAILURE })
@@ -161,14 +171,20 @@ fn daemon(options: DaemonOptions, personality: Personality) -> u8 {
     }
 }
 
-fn serve(options: DaemonOptions, personality: Personality, settings: Settings, readiness: Option<Readiness>) -> u8 {
+fn serve(
+    options: DaemonOptions,
+    personality: Personality,
+    settings: Settings,
+    plan: Option<Plan>,
+    readiness: Option<Readiness>,
+) -> u8 {
     allocator::share_one_arena();
     raise_descriptor_limit();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(blocking::most()).build();
     let started = runtime.map_err(StartError::from).and_then(|runtime| {
         let directory = RuntimeDir::open(&settings.pipe_directory)?;
-        let (log, warning) = log_sink(options, &settings);
+        let (log, warning) = log_sink(&options, &settings);
         // Only one subscriber is ever set, here.
         let level = trace::level(std::env::var("MPS_LOG_LEVEL").ok().as_deref()).unwrap_or(trace::DEFAULT_LEVEL);
         let _ = tracing::subscriber::set_global_default(trace::subscriber(log.clone(), level));
@@ -176,7 +192,7 @@ fn serve(options: DaemonOptions, personality: Personality, settings: Settings, r
         policy.owner = nix::unistd::geteuid().as_raw();
         policy.owner_gid = nix::unistd::getegid().as_raw();
         policy.personality = personality;
-        let mut driver = runtime.block_on(Driver::start(settings.clone(), policy, log.clone(), directory))?;
+        let mut driver = runtime.block_on(Driver::start(settings.clone(), plan, policy, log.clone(), directory))?;
         if options.ready_devices {
             let _within = runtime.enter();
             driver.ready_devices();
@@ -212,7 +228,7 @@ fn tell(readiness: Option<Readiness>, report: &Report) {
     }
 }
 
-fn log_sink(options: DaemonOptions, settings: &Settings) -> (LogSink, Option<String>) {
+fn log_sink(options: &DaemonOptions, settings: &Settings) -> (LogSink, Option<String>) {
     let format = match std::env::var("MPS_LOG_FORMAT").as_deref() {
         Ok("json") => Format::Json,
         _ => Format::Vendor,

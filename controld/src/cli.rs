@@ -42,7 +42,7 @@ pub(crate) enum Invocation {
 }
 
 /// How to be the daemon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DaemonOptions {
     /// Stay in the foreground, with all log lines on standard output.
     pub foreground: bool,
@@ -54,6 +54,8 @@ pub(crate) struct DaemonOptions {
     pub static_partitioning: bool,
     /// The interface that is expected; `None` without the option.
     pub protocol: Option<Protocol>,
+    /// The file of servers that it is to have.
+    pub servers: Option<PathBuf>,
 }
 
 /// Texts for the two outputs and the exit status.
@@ -86,7 +88,7 @@ impl DaemonOptions {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: Personality) -> Invocation {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let mut flags = Vec::new();
-    let mut protocol = None;
+    let (mut protocol, mut servers) = (None, None);
     let mut rest = arguments.as_slice();
     while let Some((argument, tail)) = rest.split_first() {
         let bytes = argument.as_bytes();
@@ -105,23 +107,32 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>, personality: 
                 None => return unknown_option(&argument.to_string_lossy(), personality),
             },
         };
-        if known.contains(&Flag::Protocol) {
-            let value = value.unwrap_or_else(|| {
+        let takes_value = known.last().copied().filter(|flag| matches!(flag, Flag::Protocol | Flag::Apply));
+        if let Some(flag) = takes_value {
+            let value = value.map(OsString::from).unwrap_or_else(|| {
                 let (value, behind) = rest.split_first().map_or((None, rest), |(value, tail)| (Some(value), tail));
                 rest = behind;
-                value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+                value.cloned().unwrap_or_default()
             });
-            match Protocol::of_option(&value) {
-                Ok(wanted) => protocol = Some(wanted),
-                Err(error) => return usage(format!("{error}\n")),
+            match (flag, Protocol::of_option(&value.to_string_lossy())) {
+                (Flag::Apply, _) if value.is_empty() => return usage("--apply: which file?\n".to_owned()),
+                (Flag::Apply, _) => servers = Some(PathBuf::from(value)),
+                (_, Ok(wanted)) => protocol = Some(wanted),
+                (_, Err(error)) => return usage(format!("{error}\n")),
             }
         }
         flags.append(&mut known);
     }
-    interpret(&flags, protocol, rest, personality)
+    interpret(&flags, protocol, servers, rest, personality)
 }
 
-fn interpret(flags: &[Flag], protocol: Option<Protocol>, words: &[OsString], personality: Personality) -> Invocation {
+fn interpret(
+    flags: &[Flag],
+    protocol: Option<Protocol>,
+    servers: Option<PathBuf>,
+    words: &[OsString],
+    personality: Personality,
+) -> Invocation {
     let has = |flag: Flag| flags.contains(&flag);
     if has(Flag::Help) {
         return print(help::whole(personality));
@@ -142,10 +153,14 @@ fn interpret(flags: &[Flag], protocol: Option<Protocol>, words: &[OsString], per
         ready_devices: has(Flag::QuitOrReadyDevices) || has(Flag::ReadyDevices),
         static_partitioning: has(Flag::StaticPartitioning),
         protocol,
+        servers,
     };
     // The documentation starts a daemon with `-S` and nothing else; `-M` makes no more sense without one.
     if has(Flag::Daemon) || daemon.foreground || daemon.multiuser || daemon.static_partitioning {
         return Invocation::Daemon(daemon);
+    }
+    if has(Flag::Apply) {
+        return usage("--apply: a file of servers is read when the daemon starts, with -d or -f\n".to_owned());
     }
     match help::asked(words, personality) {
         Some(help::Help::Text(text)) => return print(text),

@@ -38,7 +38,7 @@ pub(crate) use client::client_state;
 pub(crate) use faults::{Fault, FaultLedger};
 pub(crate) use fit::{LINE_LIMIT, fitted, fitted_within};
 pub(crate) use line::event_line;
-pub(crate) use module::module;
+pub(crate) use module::{listed, module};
 pub(crate) use rest::{nobody, rest};
 pub(crate) use samples::sample_list;
 pub(crate) use status::status;
@@ -69,6 +69,7 @@ impl Snapshot {
         if !viewer.privileged {
             self.domains.retain(|domain| viewer.may_see(domain.uid));
             self.servers.retain(|server| viewer.may_see(server.uid));
+            self.named.retain(|named| named.uid.is_none_or(|uid| viewer.may_see(uid)));
             self.clients.retain(|client| viewer.may_see(client.uid));
             self.channels.retain(|channel| viewer.may_see(channel.uid));
             self.funerals.retain(|funeral| viewer.may_see(funeral.uid));

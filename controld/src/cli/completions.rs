@@ -99,7 +99,7 @@ struct Topic {
 /// What follows an option without a command.
 fn value_of(flag: Flag) -> Option<Value> {
     match flag {
-        Flag::CheckConfig => Some(Value::File),
+        Flag::CheckConfig | Flag::Apply => Some(Value::File),
         Flag::Protocol => Some(Value::OneOf(vec!["2", "3"])),
         Flag::Daemon
         | Flag::Foreground

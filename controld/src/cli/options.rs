@@ -27,6 +27,8 @@ pub enum Flag {
     CheckConfig,
     /// Which interface the daemon is started for; its value follows.
     Protocol,
+    /// Which servers the daemon has from its start on; the file follows.
+    Apply,
 }
 
 /// An option and its spellings.
@@ -117,6 +119,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         // Release 615's, with any driver.
         since: Personality::V535,
         help: "With -d or -f: start for protocol 2, the default, or 3; commands of both are understood in either.",
+    },
+    OptionSpec {
+        flag: Flag::Apply,
+        letters: &['a'],
+        words: &["--apply"],
+        // Release 615's, with any driver.
+        since: Personality::V535,
+        help: "With -d or -f: make the servers and namespaces of the file that follows.",
     },
     OptionSpec {
         flag: Flag::CheckConfig,

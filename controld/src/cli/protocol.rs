@@ -62,14 +62,16 @@ impl Protocol {
     }
 }
 
-/// The flags of one argument, the last of which is the protocol's, and its value if that is in the same argument:
-/// `--protocol=3`, `-p3` and `-dp3`. `None` for every other argument.
+/// The flags of one argument, the last of which has a value, and that if it is in the same argument: `--protocol=3`,
+/// `-p3`, `-dp3` and `-aFILE`. `None` for every other argument.
 pub(super) fn with_value(argument: &str) -> Option<(Vec<Flag>, &str)> {
-    if let Some(value) = argument.strip_prefix("--protocol=") {
-        return Some((vec![Flag::Protocol], value));
+    for (word, flag) in [("--protocol=", Flag::Protocol), ("--apply=", Flag::Apply)] {
+        if let Some(value) = argument.strip_prefix(word) {
+            return Some((vec![flag], value));
+        }
     }
     let letters = argument.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
-    let end = letters.find('p')? + 2;
+    let end = letters.find(['p', 'a'])? + 2;
     let flags = options::flags_of(argument.get(..end)?)?;
     let value = argument.get(end..).filter(|value| !value.is_empty())?;
     Some((flags, value))

@@ -33,28 +33,28 @@ fn printed(arguments: &str, personality: Personality) -> Print {
 #[test]
 fn the_daemon_is_asked_for_in_every_spelling_and_order() {
     let background = DaemonOptions::default();
-    let foreground = DaemonOptions { foreground: true, ..background };
-    let multiuser = DaemonOptions { multiuser: true, ..background };
-    let partitioned = DaemonOptions { static_partitioning: true, ..background };
+    let foreground = DaemonOptions { foreground: true, ..background.clone() };
+    let multiuser = DaemonOptions { multiuser: true, ..background.clone() };
+    let partitioned = DaemonOptions { static_partitioning: true, ..background.clone() };
     for (arguments, want) in [
-        ("-d", background),
-        ("--daemon", background),
-        ("-f", foreground),
-        ("--foreground", foreground),
-        ("--forground", foreground),
-        ("-d -M", multiuser),
-        ("-M -d", multiuser),
-        ("-dm", multiuser),
-        ("-d -multiuser-server", multiuser),
-        ("--multiuser-server -f", DaemonOptions { multiuser: true, ..foreground }),
-        ("-f -multiuser-server", DaemonOptions { multiuser: true, ..foreground }),
-        ("-multiuser-server -d", multiuser),
-        ("-d -S", partitioned),
-        ("--static-partitioning --daemon", partitioned),
-        ("-S", partitioned),
-        ("-d -s -q", DaemonOptions { ready_devices: true, ..partitioned }),
-        ("-d --ready-devices", DaemonOptions { ready_devices: true, ..background }),
-        ("-d ignored words", background),
+        ("-d", background.clone()),
+        ("--daemon", background.clone()),
+        ("-f", foreground.clone()),
+        ("--foreground", foreground.clone()),
+        ("--forground", foreground.clone()),
+        ("-d -M", multiuser.clone()),
+        ("-M -d", multiuser.clone()),
+        ("-dm", multiuser.clone()),
+        ("-d -multiuser-server", multiuser.clone()),
+        ("--multiuser-server -f", DaemonOptions { multiuser: true, ..foreground.clone() }),
+        ("-f -multiuser-server", DaemonOptions { multiuser: true, ..foreground.clone() }),
+        ("-multiuser-server -d", multiuser.clone()),
+        ("-d -S", partitioned.clone()),
+        ("--static-partitioning --daemon", partitioned.clone()),
+        ("-S", partitioned.clone()),
+        ("-d -s -q", DaemonOptions { ready_devices: true, ..partitioned.clone() }),
+        ("-d --ready-devices", DaemonOptions { ready_devices: true, ..background.clone() }),
+        ("-d ignored words", background.clone()),
     ] {
         assert_eq!(daemon(arguments), want, "{arguments}");
     }
@@ -69,6 +69,15 @@ fn a_daemon_is_told_its_protocol_in_every_spelling() {
     }
     assert_eq!(daemon("-f -p 2").protocol, Some(Protocol::Two));
     assert_eq!(daemon("-d").protocol, None);
+    for arguments in
+        ["-d -a servers.toml", "-aservers.toml -d", "-d --apply=servers.toml", "-p3 --apply servers.toml -f"]
+    {
+        assert_eq!(daemon(arguments).servers, Some(PathBuf::from("servers.toml")), "{arguments}");
+    }
+    for arguments in ["-a servers.toml", "-d -a", "-d --apply="] {
+        let refused = printed(arguments, Personality::V580);
+        assert!(refused.status == 2 && refused.stderr.starts_with("--apply: "), "{arguments}: {refused:?}");
+    }
     // A command line follows the daemon that runs.
     assert_eq!(call("-p 3 server list", Personality::V580), Invocation::Command(b"server list".to_vec()));
     assert_eq!(call("-p 3", Personality::V580), Invocation::Ui);

@@ -5,10 +5,11 @@ use super::events::JournalEvent;
 use super::evidence::ProcessKey;
 use super::gpu::{ManagedMode, ModeChange};
 use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId, Uid};
-use super::peer::Peer;
+use super::peer::{Entrance, Peer};
 use super::policy::Policy;
 use core::time::Duration;
 use remps_proto::admin::Report;
+use remps_proto::admin::module::Format;
 use remps_proto::admin::reply::ClientRow;
 use remps_proto::mps::server::{Configuration, Request};
 
@@ -46,6 +47,10 @@ pub(crate) enum Effect {
         /// Whether with SIGKILL, and not with SIGTERM.
         force: bool,
     },
+    /// Make the socket of a namespace; answered by exactly one `EntranceOpened`.
+    OpenEntrance(Entrance),
+    /// Take the socket of a namespace away.
+    CloseEntrance(Entrance),
     /// Start a server process; answered by `ServerSpawned` or `SpawnFailed`.
     SpawnServer {
         /// Its epoch.
@@ -56,7 +61,7 @@ pub(crate) enum Effect {
         gid: u32,
         /// Whether it serves all users.
         multi_user: bool,
-        /// The GPU or MIG instance that it may use; `None` is what the daemon may.
+        /// The GPUs or MIG instances that it may use, with commas between them; `None` is what the daemon may.
         gpu: Option<String>,
     },
     /// Take a connection as this server's control connection and send it its configuration.
@@ -109,6 +114,14 @@ pub(crate) enum Effect {
         session: SessionId,
         /// Why.
         reason: Vec<String>,
+    },
+    /// The answer to a question of the third interface that the core has put together.
+    AnswerRows {
+        session: SessionId,
+        /// The names of the columns.
+        columns: &'static [&'static str],
+        rows: Vec<Vec<String>>,
+        format: Format,
     },
     /// The answer to `ps`.
     AnswerPs { session: SessionId, rows: Vec<PsRow> },

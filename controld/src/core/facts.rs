@@ -3,8 +3,11 @@
 //! It is filled by whoever knows: the core its domains, servers and clients, the driver whether the holder is there and
 //! what witnesses and held descriptors there are. What nobody knows is `None` or absent, and never 0.
 
-use crate::core::{ComputeMode, End, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Suspicion, Uid};
+mod named;
+
+use crate::core::{ComputeMode, End, Entrance, Gpu, Pid, ProcessKey, ServerEpoch, SuspectIdentity, Suspicion, Uid};
 use core::time::Duration;
+pub(crate) use named::{NamedFacts, NamespaceFacts};
 use serde::Serialize;
 
 /// Something that the daemon does without, or does otherwise than it should, and serves clients all the same.
@@ -68,6 +71,9 @@ pub(crate) struct DomainFacts {
     pub name: String,
     /// The user whose server it is.
     pub uid: Uid,
+    /// The namespace of a named server that its clients have come to.
+    #[serde(skip)]
+    pub entrance: Option<Entrance>,
     /// What it does.
     pub phase: DomainPhase,
     /// Its active server.
@@ -134,6 +140,9 @@ pub(crate) struct ServerFacts {
     /// The user it runs as.
     pub uid: Uid,
     pub domain: String,
+    /// The namespace of a named server whose clients it serves.
+    #[serde(skip)]
+    pub entrance: Option<Entrance>,
     /// What it does.
     pub phase: ServerPhase,
     /// Client processes on it.
@@ -235,6 +244,9 @@ pub(crate) struct ClientFacts {
     pub memory_bytes: Option<u64>,
     /// The second copy of the driver that stands by in it, if one does or is to.
     pub spare: Option<SpareFacts>,
+    /// The inode number of its PID namespace, where that was asked for and can be told.
+    #[serde(skip)]
+    pub pid_namespace: Option<u64>,
 }
 
 /// One channel or context of a client.
@@ -312,6 +324,9 @@ pub(crate) struct GpuFacts {
     pub index: usize,
     /// `GPU-…`.
     pub uuid: String,
+    /// Its address on the bus, where that is known, as `0000:3b:00`.
+    #[serde(skip)]
+    pub bus: Option<String>,
     /// Its compute mode, where it has one.
     pub compute_mode: Option<ComputeMode>,
     /// The one that it gets back when the daemon ends, where that is another.
@@ -345,6 +360,8 @@ pub(crate) struct Snapshot {
     pub domains: Vec<DomainFacts>,
     /// Its servers, oldest first.
     pub servers: Vec<ServerFacts>,
+    /// The servers that somebody has named, and their namespaces, whether or not a process runs for them.
+    pub named: Vec<NamedFacts>,
     /// Its clients, and the last few that are gone.
     pub clients: Vec<ClientFacts>,
     pub channels: Vec<ChannelFacts>,

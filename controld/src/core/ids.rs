@@ -33,6 +33,8 @@ ids! {
     pub(crate) SessionId;
     /// A request to a server.
     pub(crate) RequestId;
+    /// The socket of a namespace of a named server. One that is made anew has another number.
+    pub(crate) EntranceId;
     /// A fault domain. One that was forgotten and comes again has another number.
     pub(crate) DomainId;
 }

@@ -7,7 +7,7 @@ use super::gpu::{ManagedMode, ModeOutcome};
 use super::gpus::GpuPlace;
 use super::gpus::GpuSeen;
 use super::identity::Identity;
-use super::ids::{ConnectionId, Pid, RequestId, ServerEpoch, SessionId};
+use super::ids::{ConnectionId, EntranceId, Pid, RequestId, ServerEpoch, SessionId};
 use super::peer::{ExitCause, NoReply, Peer};
 use super::place::Rights;
 use crate::core::Device;
@@ -24,9 +24,24 @@ pub(crate) enum Input {
         peer: Peer,
         /// What is known of its process at once; the rest may follow with [`Input::IdentityKnown`].
         identity: Arc<Identity>,
+        /// The socket of a namespace by which it came.
+        entrance: Option<EntranceId>,
     },
     /// The same of a connection that shows a token, as a spare copy's do.
-    SpareArrived { connection: ConnectionId, peer: Peer, identity: Arc<Identity>, token: u64 },
+    SpareArrived {
+        connection: ConnectionId,
+        peer: Peer,
+        identity: Arc<Identity>,
+        token: u64,
+        /// The socket of a namespace by which it came.
+        entrance: Option<EntranceId>,
+    },
+    /// What has come of [`Effect::OpenEntrance`](super::Effect::OpenEntrance).
+    EntranceOpened {
+        entrance: EntranceId,
+        /// Why there is no socket.
+        result: Result<(), String>,
+    },
     /// A process wants a place for a spare copy of the driver.
     SpareWanted {
         process: ProcessKey,

@@ -82,10 +82,10 @@ pub(crate) use gpu::{ComputeMode, Gpu, ManagedMode, ModeChange, ModeOutcome, Mod
 pub(crate) use gpus::Device;
 pub(crate) use gpus::{GpuPlace, GpuSeen, Outsider};
 pub(crate) use identity::{Identity, PodNames, Threads};
-pub(crate) use ids::{ConnectionId, DomainId, Pid, RequestId, ServerEpoch, SessionId, Uid};
+pub(crate) use ids::{ConnectionId, DomainId, EntranceId, Pid, RequestId, ServerEpoch, SessionId, Uid};
 pub(crate) use input::Input;
 pub use peer::ExitCause;
-pub(crate) use peer::{NoReply, Peer};
+pub(crate) use peer::{Entrance, NoReply, Peer};
 pub(crate) use place::Place;
 pub(crate) use place::{Namespace, Rights};
 pub(crate) use policy::{
@@ -149,12 +149,13 @@ impl Core {
     pub(crate) fn handle(&mut self, now: Duration, input: Input) -> Vec<Effect> {
         self.turn.now = now;
         match input {
-            Input::ClientArrived { connection, peer, identity } => {
-                self.client_arrived(connection, peer, identity);
+            Input::ClientArrived { connection, peer, identity, entrance } => {
+                self.client_arrived(connection, peer, identity, entrance);
             }
-            Input::SpareArrived { connection, peer, identity, token } => {
-                self.spare_arrived(connection, peer, identity, token);
+            Input::SpareArrived { connection, peer, identity, token, entrance } => {
+                self.spare_arrived(connection, peer, identity, token, entrance);
             }
+            Input::EntranceOpened { entrance, result } => self.entrance_opened(entrance, result),
             Input::SpareWanted { process, token, patience } => {
                 let until = now.saturating_add(patience);
                 self.spare_wanted(process, Wish { token, until });
@@ -253,6 +254,11 @@ impl Core {
     /// The servers that there are, oldest first.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
+    }
+
+    /// The namespaces of named servers, each with its socket or about to have it.
+    pub(crate) fn entrances(&self) -> Vec<Entrance> {
+        self.servers.named().entrances().collect()
     }
 
     /// Whether a server is still to be started, or starting.

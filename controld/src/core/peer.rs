@@ -1,6 +1,6 @@
 //! Those with whom the daemon deals: who is at the other end, how one ended, and why one did not answer.
 
-use super::ids::{Pid, Uid};
+use super::ids::{EntranceId, Pid, Uid};
 
 /// Who is at the other end of a connection, as the kernel says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +9,16 @@ pub(crate) struct Peer {
     pub pid: Pid,
     pub uid: Uid,
     pub gid: u32,
+}
+
+/// A namespace of a named server, and the socket by which its clients come.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entrance {
+    pub id: EntranceId,
+    /// The server's name.
+    pub server: String,
+    /// The namespace's.
+    pub namespace: String,
 }
 
 /// How a process ended.

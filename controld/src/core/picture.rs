@@ -3,20 +3,22 @@
 
 use super::clients::client::{Client, Process};
 use super::evidence::{End, ProcessKey};
-pub(crate) use super::facts::{
-    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, RegionFacts,
-    ServerFacts, ServerPhase, Snapshot, SpareFacts, WitnessFacts,
-};
 #[cfg(test)]
-pub(crate) use super::facts::{FuneralFacts, GpuFacts};
+pub(crate) use super::facts::FuneralFacts;
+pub(crate) use super::facts::{
+    ChannelFacts, ClientFacts, ClientPhase, DaemonFacts, Degradation, DomainFacts, DomainPhase, GpuFacts, NamedFacts,
+    NamespaceFacts, RegionFacts, ServerFacts, ServerPhase, Snapshot, SpareFacts, WitnessFacts,
+};
 use super::identity::{Identity, Threads};
 use super::ids::{DomainId, Pid, ServerEpoch, Uid};
 use super::servers::domain::Domain;
 use super::servers::server::{Role, Server, ServerState};
 use super::verdict::SuspectIdentity;
-use super::{Channel, ChannelFacts as Facts, Core};
+use super::{Channel, ChannelFacts as Facts, Core, Entrance};
 use crate::core::servers::Clientele as _;
 use core::time::Duration;
+use remps_proto::admin::limits::{Percentage, Priority};
+use remps_proto::admin::module::Limits;
 use std::collections::BTreeMap;
 
 /// How channels are called whose source is the daemon itself.
@@ -40,6 +42,7 @@ impl Core {
                 .map(|(id, domain)| self.domain_facts(now, id, domain, &on_server))
                 .collect(),
             servers: self.servers.iter().map(|server| self.server_facts(now, server, &on_server)).collect(),
+            named: self.named_facts(),
             clients: self.client_facts(now),
             channels: self.channel_facts(),
             regions: Vec::new(),
@@ -49,6 +52,30 @@ impl Core {
             suspicions: self.suspicions(),
             strangers: self.gpus.stranger_facts(now),
         }
+    }
+
+    fn named_facts(&self) -> Vec<NamedFacts> {
+        let namespace = |entrance: Entrance| {
+            let Limits { memory, percentage, priority } = self.limits_in_force(&entrance);
+            NamespaceFacts {
+                name: entrance.namespace,
+                memory_bytes: memory.map(|limit| limit.0),
+                thread_percentage: percentage.map_or(100.0, Percentage::get),
+                priority: priority.map_or(0, Priority::get),
+            }
+        };
+        let open = self.servers.named().iter().filter(|(_, server)| server.is_open());
+        open.map(|(name, server)| {
+            let of_it = self.servers.named().entrances().filter(|entrance| entrance.server == name);
+            let is_open = |entrance: &Entrance| self.servers.named().find(entrance.id).is_some();
+            NamedFacts {
+                name: name.to_owned(),
+                uid: server.uid,
+                devices: server.devices.iter().map(|device| device.uuid.clone()).collect(),
+                namespaces: of_it.filter(is_open).map(namespace).collect(),
+            }
+        })
+        .collect()
     }
 
     fn domain_facts(
@@ -73,6 +100,7 @@ impl Core {
         DomainFacts {
             name: domain.name(),
             uid: domain.key.uid,
+            entrance: domain.key.entrance.clone(),
             phase,
             server: active.and_then(|server| server.pid),
             standby: standby.and_then(|server| server.pid),
@@ -101,6 +129,7 @@ impl Core {
             pid: server.pid,
             uid: server.uid,
             domain: self.servers.domain_name(server.domain),
+            entrance: self.servers.domain(server.domain).and_then(|domain| domain.key.entrance.clone()),
             phase,
             clients: on_server.get(&server.epoch).copied().unwrap_or_default(),
             ready: server.ready_at.map(|at| now.saturating_sub(at)),
@@ -229,5 +258,6 @@ fn facts(process: ProcessKey, uid: Uid, domain: String, identity: &Identity, pha
         threads: None,
         memory_bytes: None,
         spare: None,
+        pid_namespace: None,
     }
 }

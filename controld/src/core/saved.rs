@@ -91,6 +91,63 @@ pub(crate) struct SavedGroup {
     /// The number of the quarantine; 0 is none, or one of a daemon that gave no numbers.
     #[prost(uint64, tag = "5")]
     pub quarantine: u64,
+    /// The number of the namespace's entrance; 0 is none.
+    #[prost(uint64, tag = "6")]
+    pub entrance: u64,
+    /// The named server.
+    #[prost(string, tag = "7")]
+    pub server: String,
+    /// Its namespace.
+    #[prost(string, tag = "8")]
+    pub namespace: String,
+}
+
+/// What was said of a namespace's clients; what is absent was not.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SavedLimits {
+    /// Device memory in bytes.
+    #[prost(uint64, optional, tag = "1")]
+    pub memory: Option<u64>,
+    /// Share of threads, in percent.
+    #[prost(double, optional, tag = "2")]
+    pub percentage: Option<f64>,
+    /// Priority.
+    #[prost(uint32, optional, tag = "3")]
+    pub priority: Option<u32>,
+}
+
+/// A namespace of a named server.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SavedNamespace {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The number of its entrance.
+    #[prost(uint64, tag = "2")]
+    pub id: u64,
+    /// What its clients may have.
+    #[prost(message, optional, tag = "3")]
+    pub limits: Option<SavedLimits>,
+}
+
+/// A named server.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SavedNamed {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The user that it serves; absent is whoever comes.
+    #[prost(uint32, optional, tag = "2")]
+    pub uid: Option<u32>,
+    /// The devices that it may use, each as `ORDINAL UUID`; none is all.
+    #[prost(string, repeated, tag = "3")]
+    pub devices: Vec<String>,
+    /// How many its processes see; 0 is not known.
+    #[prost(uint32, tag = "4")]
+    pub visible: u32,
+    /// Its namespaces.
+    #[prost(message, repeated, tag = "5")]
+    pub namespaces: Vec<SavedNamespace>,
 }
 
 /// A spare copy of the driver in a process.
@@ -158,6 +215,15 @@ pub(crate) struct Saved {
     /// Spare copies of the driver.
     #[prost(message, repeated, tag = "11")]
     pub spares: Vec<SavedSpare>,
+    /// Named servers.
+    #[prost(message, repeated, tag = "12")]
+    pub named: Vec<SavedNamed>,
+    /// The number of the last entrance.
+    #[prost(uint64, tag = "13")]
+    pub last_entrance: u64,
+    /// Whether servers of a file were made.
+    #[prost(bool, tag = "14")]
+    pub is_file_applied: bool,
 }
 
 impl Saved {

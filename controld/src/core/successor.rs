@@ -50,6 +50,9 @@ impl Core {
             servers,
             next_quarantine: self.clients.offenders().next_quarantine(),
             spares: self.clients.spares().saved(),
+            named: self.servers.named().saved(),
+            last_entrance: self.servers.named().last(),
+            is_file_applied: self.servers.named().is_file_applied,
             ..self.faults.saved()
         }
     }
@@ -64,6 +67,7 @@ impl Core {
         let mut core = Self::new(policy, saved.defaults());
         core.turn.now = now;
         core.servers.begin_at(saved.next_epoch);
+        core.servers.restore_named(saved);
         core.clients.offenders_mut().restore(saved, alive);
         core.clients.spares_mut().restore(now, &saved.spares);
         core.faults = Faults::restored(saved, alive);

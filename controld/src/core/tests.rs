@@ -11,6 +11,7 @@ mod faults;
 mod forged;
 mod gpus;
 mod held;
+mod named;
 mod newcomers;
 mod orders;
 mod picture;
@@ -60,6 +61,18 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (0usize..8).prop_map(Action::IsolatedFault),
         3 => (0usize..8, any::<bool>()).prop_map(|(index, there)| Action::AddressSpace { index, there }),
         2 => (0usize..8).prop_map(Action::SuddenDeath),
+    ]
+}
+
+/// The same where root makes and removes servers and namespaces, and clients come to them.
+fn named_action() -> impl Strategy<Value = Action> {
+    let uid = prop::sample::select(vec![0u32, 1000, 1001]);
+    prop_oneof![
+        6 => action(),
+        4 => (0usize..world::CHANGES.len()).prop_map(Action::Names),
+        4 => (uid, 0u32..6, 0usize..4)
+            .prop_map(|(uid, slot, entrance)| Action::ClientComesTo { uid, slot, entrance }),
+        1 => any::<bool>().prop_map(Action::OpeningWorks),
     ]
 }
 
@@ -152,6 +165,13 @@ fn on_two_gpus_no_order_of_events_harms_who_has_nothing_on_the_gpu_of_a_fault() 
         actions.into_iter().for_each(|action| world.act(action));
         comes_to_its_end(world);
     });
+}
+
+/// Namespaces come and go, with clients, faults, restarts and full disks.
+#[test]
+fn no_order_of_events_leads_a_namespaces_clients_elsewhere() {
+    let worlds = (sharing(), policy(), prop::collection::vec(named_action(), 1..120));
+    holds(400, &worlds, |(sharing, policy, actions)| comes_to_its_end(world_after(sharing, policy, actions)));
 }
 
 #[test]

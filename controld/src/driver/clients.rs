@@ -5,7 +5,7 @@ pub(super) mod handover;
 use super::Driver;
 use super::events::Event;
 use super::processes::{kernel_pid, known_at_once};
-use crate::core::{ConnectionId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
+use crate::core::{ConnectionId, EntranceId, Identity, Input, Peer, Pid, ProcessKey, PsRow, SessionId, Uid};
 use crate::io::process::{open_same, pid_namespace_inode, uid_of};
 use crate::patience::patient;
 use crate::witness::identity::{Found, Identities};
@@ -52,12 +52,13 @@ impl Driver {
     pub(super) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer) {
         let identity = known_at_once(peer.pid);
         let socket = self.connections.socket(connection);
+        let entrance = socket.and_then(|socket| socket.entrance()).map(EntranceId);
         if let Some(SpareName { token, .. }) = socket.and_then(|socket| SpareName::read(&socket.peer_name()?)) {
-            self.feed(Input::SpareArrived { connection, peer, identity, token });
+            self.feed(Input::SpareArrived { connection, peer, identity, token, entrance });
             return;
         }
         if !self.core.must_know_clients() {
-            self.feed(Input::ClientArrived { connection, peer, identity });
+            self.feed(Input::ClientArrived { connection, peer, identity, entrance });
             return;
         }
         let (identities, events) = (self.witnesses.identities.clone(), self.events.clone());

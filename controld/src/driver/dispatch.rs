@@ -8,7 +8,7 @@ use super::successor::notes::Stage;
 use super::turn::{Told, Turn};
 use super::vault::{Keeper, VaultNews};
 use super::witnesses::Sign;
-use crate::core::{ConnectionId, Evidence, Input, JournalEvent};
+use crate::core::{ConnectionId, EntranceId, Evidence, Input, JournalEvent};
 use crate::failpoint::reached;
 use crate::holder::FromHolder;
 use crate::observe::http::Question;
@@ -148,8 +148,10 @@ impl Driver {
             Event::ProcessHeard { process, end } => self.process_gone(process, end),
             Event::Known { connection, peer, found } => {
                 // Unless it has left meanwhile.
-                if self.connections.has(connection) {
-                    self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(found.identity) });
+                if let Some(socket) = self.connections.socket(connection) {
+                    let entrance = socket.entrance().map(EntranceId);
+                    let identity = Arc::new(found.identity);
+                    self.feed(Input::ClientArrived { connection, peer, identity, entrance });
                 }
             }
             Event::Identified { process, found } => self.identified(process, *found),

@@ -30,6 +30,7 @@ mod clients;
 mod connections;
 mod degraded;
 mod dispatch;
+mod entrances;
 mod events;
 mod following;
 mod gpus;

@@ -8,6 +8,7 @@ use crate::core::{ConnectionId, Effect, Input, JournalEvent, ServerEpoch, Sessio
 use crate::failpoint::reached;
 use crate::io::seqpacket::pair;
 use crate::io::server_link::Said;
+use crate::report::listed;
 use remps_proto::mps::server::{Configuration, Request};
 use std::os::fd::AsFd;
 
@@ -26,6 +27,8 @@ impl Driver {
                 self.say_all(&remarks);
             }
             Effect::EndStranger { process, force } => gpus::end_stranger(process, force),
+            Effect::OpenEntrance(entrance) => self.open_entrance(&entrance),
+            Effect::CloseEntrance(entrance) => self.close_entrance(&entrance),
             Effect::SpawnServer { server, uid, gid, multi_user, gpu } => {
                 self.start_server(server, uid, gid, Extent { multi_user, gpu });
             }
@@ -47,6 +50,9 @@ impl Driver {
             Effect::Signal { server, signal } => self.servers.signal(server, signal),
             Effect::Answer { session, lines } => self.answer(session, lines),
             Effect::AnswerFailure { session, reason } => self.answer_failure(session, vec![], reason),
+            Effect::AnswerRows { session, columns, rows, format } => {
+                self.answer_quietly(session, listed(columns, rows, format));
+            }
             Effect::AnswerPs { session, rows } => self.describe(session, rows),
             Effect::Report { session, peer, report } => self.report(session, peer, report),
             Effect::ListDevices { session } => {

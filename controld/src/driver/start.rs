@@ -27,6 +27,7 @@ use crate::io::runtime_dir::{CONTROL, CONTROL_PRIVILEGED, LOG, RuntimeDir, Runti
 use crate::io::server_version;
 use crate::observe::log::LogSink;
 use crate::settings::Settings;
+use crate::settings::servers_file::Plan;
 use crate::sys::passed;
 use nix::sys::stat::fstat;
 use remps_proto::admin::Personality;
@@ -64,6 +65,9 @@ pub(crate) enum StartError {
     /// The holder process.
     #[error("the holder process can't be started: {0}")]
     Holder(#[from] HolderError),
+    /// The servers that the option `-a` names.
+    #[error("the servers of the file can't be made: {0}")]
+    Servers(String),
     /// A system call.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -103,6 +107,7 @@ impl Driver {
     /// [`StartError`] when the daemon can't serve.
     pub(crate) async fn start(
         settings: Settings,
+        plan: Option<Plan>,
         policy: Policy,
         log: LogSink,
         mut directory: RuntimeDir,
@@ -201,7 +206,11 @@ impl Driver {
         reached("connections-restored");
         let regions = std::mem::take(&mut found.regions);
         driver.vault(|vault, turn| vault.take_over(turn, regions));
-        match driver.appear(&mut found) {
+        let appeared = match (driver.appear(&mut found), plan) {
+            (Ok(()), Some(plan)) => driver.make_servers(&plan).await,
+            (appeared, _) => appeared,
+        };
+        match appeared {
             Ok(()) => {
                 driver.begin_observing(is_fresh).await;
                 let parts = std::mem::take(&mut found.mode_records);
@@ -222,6 +231,7 @@ impl Driver {
     fn appear(&mut self, found: &mut Found) -> Result<(), StartError> {
         self.listen(found)?;
         self.open_vault(found.shim.take());
+        self.share_vault();
         reached("listening");
         self.directory.write_pid_file()?;
         for remark in self.directory.take_remarks() {
@@ -271,6 +281,7 @@ impl Driver {
             };
             self.successor.listen(key, kind, listener, is_new)?;
         }
+        self.resume_entrances(std::mem::take(&mut found.entrances));
         Ok(())
     }
 }

@@ -121,6 +121,12 @@ impl Successor {
         Ok(())
     }
 
+    /// Lets the holder accept from a listening socket no longer, and closes it.
+    pub(super) fn forget_listener(&mut self, key: u64) {
+        self.listeners.retain(|(known, ..)| *known != key);
+        self.release(key);
+    }
+
     /// One that does not read is ended, so that it is replaced: what it was not told would never be released.
     fn told(&self, result: Result<(), HolderError>) {
         if let Err(error) = result {

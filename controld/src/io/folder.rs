@@ -194,18 +194,37 @@ impl Folder {
     /// # Errors
     /// What the kernel says; a directory in the way as `EISDIR`.
     pub fn listen(&self, name: &str, kind: SockType, mode: Mode, backlog: Backlog) -> io::Result<OwnedFd> {
-        self.under_temporary_name(name, |temporary| {
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let listener = socket(AddressFamily::Unix, kind, flags, None)?;
-            // Who wants descriptors of his peers says so. Earlier kernels know no such choice.
-            let _ = passed::allow(&listener, false);
-            // The name gets the mode that the socket has when it is bound.
-            fchmod(&listener, mode)?;
-            let address = self.address(temporary)?;
-            umask::exactly(mode, || bind(listener.as_raw_fd(), &address))?;
-            listen(&listener, backlog)?;
+        self.under_temporary_name(name, |temporary| self.bound(temporary, kind, mode, backlog))
+    }
+
+    /// The same with a given name that the socket is bound to first, which its connections have as their own name.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub(crate) fn listen_as(&self, name: &str, bound: &str, mode: Mode, backlog: Backlog) -> io::Result<OwnedFd> {
+        // Of a daemon that was killed just here.
+        let _ = self.remove(bound);
+        let made = self.bound(bound, SockType::SeqPacket, mode, backlog);
+        let named = made.and_then(|listener| {
+            renameat(&self.fd, bound, &self.fd, name)?;
             Ok(listener)
+        });
+        named.inspect_err(|_| {
+            let _ = self.remove(bound);
         })
+    }
+
+    fn bound(&self, name: &str, kind: SockType, mode: Mode, backlog: Backlog) -> io::Result<OwnedFd> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let listener = socket(AddressFamily::Unix, kind, flags, None)?;
+        // Who wants descriptors of his peers says so. Earlier kernels know no such choice.
+        let _ = passed::allow(&listener, false);
+        // The name gets the mode that the socket has when it is bound.
+        fchmod(&listener, mode)?;
+        let address = self.address(name)?;
+        umask::exactly(mode, || bind(listener.as_raw_fd(), &address))?;
+        listen(&listener, backlog)?;
+        Ok(listener)
     }
 
     /// Makes a named pipe and opens it for reading and writing, non-blocking and close-on-exec.

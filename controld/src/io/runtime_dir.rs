@@ -15,6 +15,7 @@
 //!
 //! The lock file is 0600 (the vendor's 0666 lets any user hold the lock and so block a start).
 
+pub(crate) mod entrances;
 mod lock;
 
 use std::fs::File;

@@ -7,10 +7,13 @@
 #![expect(unsafe_code, reason = "calls sendmmsg, which nix offers for equal packets only")]
 
 use super::packets::{CREDENTIALS_WORDS, Received, peer, receive_with, send, words_for};
+use super::runtime_dir::entrances;
 use crate::core::Peer;
 use crate::sys::polled::register;
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, Shutdown, UnixAddr, getpeername, getsockopt, setsockopt, shutdown, sockopt};
+use nix::sys::socket::{
+    MsgFlags, Shutdown, UnixAddr, getpeername, getsockname, getsockopt, setsockopt, shutdown, sockopt,
+};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::Interest;
@@ -101,6 +104,11 @@ impl SeqPacket {
     pub(crate) fn peer_name(&self) -> Option<Vec<u8>> {
         let name = getpeername::<UnixAddr>(self.fd.as_raw_fd()).ok()?;
         name.as_abstract().map(<[u8]>::to_vec)
+    }
+
+    /// The number of the namespace's socket that it was accepted on; `None` is one of the daemon's own. The kernel's word.
+    pub(crate) fn entrance(&self) -> Option<u64> {
+        entrances::number_of(getsockname::<UnixAddr>(self.fd.as_raw_fd()).ok()?.path()?)
     }
 
     /// The next packet, or `None` at the connection's end.

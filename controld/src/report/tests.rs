@@ -73,6 +73,7 @@ use crate::core::{Pid, Uid};
 
 fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
     ClientFacts {
+        pid_namespace: None,
         spare: None,
         threads: Some(100.0),
         memory_bytes: None,
@@ -95,6 +96,7 @@ fn client(pid: Pid, uid: Uid, phase: ClientPhase) -> ClientFacts {
 
 fn snapshot() -> Snapshot {
     let domain = |uid, phase| DomainFacts {
+        entrance: None,
         name: format!("user {uid}"),
         uid,
         phase,
@@ -124,6 +126,7 @@ fn snapshot() -> Snapshot {
         domains: vec![domain(1000, DomainPhase::Serving), domain(1001, DomainPhase::Broken)],
         servers: vec![ServerFacts {
             threads: Some(100.0),
+            entrance: None,
             gpus: vec![],
             spoilt_gpus: vec![],
             epoch: ServerEpoch(1),
@@ -135,6 +138,7 @@ fn snapshot() -> Snapshot {
             ready: Some(Duration::from_secs(80)),
             memory_bytes: Some(69 << 20),
         }],
+        named: vec![],
         clients: vec![
             client(42, 1000, ClientPhase::Live),
             client(43, 1001, ClientPhase::Waiting),

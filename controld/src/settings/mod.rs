@@ -11,6 +11,7 @@
 //! | `cluster` | whom to tell in a cluster |
 //! | `retired` | keys that are no settings any more |
 //! | `check` | values that have the right type and make no sense |
+//! | [`servers_file`] | servers and namespaces of the option `-a` |
 //! | [`show`] | `--check-config`: every value with where it comes from |
 
 mod check;
@@ -18,6 +19,7 @@ mod cluster;
 mod file;
 mod parse;
 mod retired;
+pub(crate) mod servers_file;
 pub(crate) mod show;
 
 pub(crate) use cluster::Surroundings;

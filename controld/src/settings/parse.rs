@@ -53,6 +53,13 @@ impl fmt::Display for ConfigFault {
 pub(crate) struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
+    /// The lines of all keys of a text.
+    pub(super) fn of(text: &str, table: &DeTable<'_>) -> Self {
+        let mut lines = Self::default();
+        lines.note(text, "", table);
+        lines
+    }
+
     /// The line of a key; `None` when the file does not have it.
     pub(crate) fn get(&self, key: &str) -> Option<usize> {
         self.0.get(key).copied()
@@ -84,7 +91,7 @@ impl Lines {
     }
 }
 
-fn line_at(text: &str, offset: usize) -> usize {
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
@@ -96,6 +103,22 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    pub(super) fn new(lines: Lines) -> Self {
+        Self { lines, found: Vec::new() }
+    }
+
+    /// What was found, in the order of its lines; more than can be read is counted.
+    pub(super) fn into_sorted(self) -> Vec<ConfigFault> {
+        let mut found = self.found;
+        found.sort_by_key(|fault| fault.line);
+        let hidden = found.len().saturating_sub(MOST_FAULTS);
+        found.truncate(MOST_FAULTS);
+        if hidden > 0 {
+            found.push(ConfigFault { line: None, key: String::new(), what: format!("and {hidden} more errors") });
+        }
+        found
+    }
+
     /// Notes that the value of `key` is wrong.
     pub(super) fn add(&mut self, key: &str, what: impl Into<String>) {
         // A key that an override lacks is told at the override.
@@ -129,12 +152,11 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>),
     if !syntax.is_empty() {
         return Err(syntax.iter().take(MOST_FAULTS).map(|error| syntax_fault(text, error)).collect());
     }
-    let mut lines = Lines::default();
-    lines.note(text, "", document.get_ref());
+    let lines = Lines::of(text, document.get_ref());
     // The same text has just been found to be TOML; whatever this parser still objects to is told as it says it.
     let mut given: Table = toml::from_str(text).map_err(|error| vec![syntax_fault(text, &error)])?;
     let retired = retired::take(&mut given, &lines);
-    let mut faults = Faults { lines, found: Vec::new() };
+    let mut faults = Faults::new(lines);
     modernise(&mut given, &mut faults);
     let overrides = given.remove(OVERRIDES);
     let mut sound = known();
@@ -144,17 +166,10 @@ pub(super) fn parse(text: &str) -> Result<(ConfigFile, Lines, Vec<ConfigFault>),
         file.policy.domains.overrides = read_overrides(&sound, overrides, &mut faults);
     }
     check::check(&file, &mut faults);
-    let Faults { lines, mut found } = faults;
-    if found.is_empty() {
-        return Ok((file, lines, retired));
+    if faults.count() == 0 {
+        return Ok((file, faults.lines, retired));
     }
-    found.sort_by_key(|fault| fault.line);
-    let hidden = found.len().saturating_sub(MOST_FAULTS);
-    found.truncate(MOST_FAULTS);
-    if hidden > 0 {
-        found.push(ConfigFault { line: None, key: String::new(), what: format!("and {hidden} more errors") });
-    }
-    Err(found)
+    Err(faults.into_sorted())
 }
 
 /// Gives keys that had another name once the one of today.
@@ -221,7 +236,7 @@ fn merge(sound: &mut Table, given: &Table, faults: &mut Faults) {
 }
 
 /// That this word is not known: with those that may be meant, or else with all that there are.
-fn unknown<'a>(word: &str, known: impl Iterator<Item = &'a str>, what: &str) -> String {
+pub(super) fn unknown<'a>(word: &str, known: impl Iterator<Item = &'a str>, what: &str) -> String {
     let known: Vec<&str> = known.collect();
     let near = nearest(word, &known);
     if near.is_empty() {

@@ -10,6 +10,7 @@ mod handed_over;
 mod handshake;
 mod hostile;
 mod module;
+mod named;
 mod newcomers;
 mod recovery;
 mod server;

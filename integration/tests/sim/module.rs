@@ -61,10 +61,9 @@ fn a_question_about_what_is_not_there_fails_and_says_so_on_standard_error() {
             assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}: {arguments:?}");
             assert_eq!(failed.stderr_text(), reason, "{subject}: {arguments:?}");
         }
-        // What would change a server is refused, and not taken for done.
-        let failed = sim.lab.run(&["server", "create", "training"], b"");
+        let failed = sim.lab.run(&["server", "start", "training"], b"");
         assert_eq!((failed.code, failed.stdout_text().as_str()), (Some(1), ""), "{subject}");
-        assert!(failed.stderr_text().starts_with("server: create is not understood\nUsage: server list"), "{subject}");
+        assert!(failed.stderr_text().starts_with("server: start is not understood\nUsage: server create"), "{subject}");
         let known = sim.lab.run(&["server", "list", "--format=csv"], b"");
         let header = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n";
         assert_eq!((known.code, known.stdout_text().as_str()), (Some(0), header), "{subject}");

@@ -8,10 +8,11 @@ mod arguments;
 use super::limits::{
     DeviceKey, InvalidDevice, InvalidMemLimit, InvalidPercentage, InvalidPriority, MemLimit, Percentage, Priority,
 };
-use super::module::Module;
+use super::module::{Change, Format, Module};
 use super::number::{atoi, int_prefix, is_space};
 use super::personality::Personality;
 use super::report::Report;
+pub use arguments::SmPartition;
 use arguments::{asked_device, device_query, seconds, sm_partition, user};
 
 /// Declares the commands with their spelling, their first release, their synopsis and one line of help.
@@ -102,36 +103,24 @@ command_names! {
         "Say whether work can still write to GPU memory, and by what proof not.";
     Metrics "metrics" V535 "[-o table|wide|json] [--utc]" "Print the metrics for Prometheus.";
     // Of release 615's third interface.
-    Server "server" V535 "list [NAME] [--format FORMAT] | get NAME FIELD" "Show the servers by their names.";
+    Server "server" V535 "create|delete|list|set|get [NAME] [OPTION=VALUE ...]"
+        "Make, show, change and remove servers by their names.";
+    Namespace "namespace" V535 "create|delete|list|set|get [NAME] [OPTION=VALUE ...]"
+        "Make, show, change and remove namespaces of servers.";
     Client "client" V535 "list [--server NAME] [--all] [--format FORMAT] | get PID FIELD | terminate PID"
         "Show the clients of servers, or end the work of one on the GPU.";
+    Device "device" V535 "list [--server NAME] [--format FORMAT]" "Show the devices as servers see them.";
+    SmPartitionModule "sm-partition" V535 "create|delete|list [NAME] [OPTION=VALUE ...]"
+        "Show the static SM partitions of servers.";
+    Feature "feature" V535 "enable|disable|describe [FEATURE]" "Show what a later driver can do besides.";
+    Memacct "memacct" V535 "set audit_log=true|false | describe" "Accounts of memory by cgroup, of a later driver.";
+    ContextShare "context-share" V535 "help" "Contexts that processes share, of a later driver.";
 }
 
 impl std::fmt::Display for CommandName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.spelling())
     }
-}
-
-/// The two forms of `sm_partition`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SmPartition {
-    /// `add DEVICE CHUNKS`.
-    Add {
-        /// UUID of the device, whole or a prefix, as typed.
-        device: String,
-        /// How many chunks of SMs the partition gets, at least one.
-        chunks: u32,
-    },
-    /// `rm DEVICE PARTITION`.
-    Remove {
-        /// UUID of the device, whole or a prefix, as typed.
-        device: String,
-        /// The partition's id, as typed.
-        partition: String,
-    },
-    /// Neither.
-    Invalid,
 }
 
 /// A command with its arguments. A pid is what the user typed, cut to 32 bits; 0 stands for none.
@@ -255,6 +244,15 @@ pub enum Command {
         /// The client.
         client: u32,
     },
+    /// `device list`
+    ListDevices {
+        /// As this server sees them; `None` is as the daemon and every named server do.
+        server: Option<String>,
+        /// How they are printed.
+        format: Format,
+    },
+    /// What changes named servers and namespaces.
+    Change(Change),
     /// One of ReMPS's own commands.
     Report(Report),
     /// Anything else: the first word, bytes that are no UTF-8 replaced.
@@ -338,9 +336,18 @@ impl Command {
             | CommandName::Vault
             | CommandName::AtRest
             | CommandName::Metrics => Self::Report(Report::parse(name, words)),
-            CommandName::Server | CommandName::Client => match Module::parse(name, words) {
+            CommandName::Server
+            | CommandName::Namespace
+            | CommandName::Client
+            | CommandName::Device
+            | CommandName::SmPartitionModule
+            | CommandName::Feature
+            | CommandName::Memacct
+            | CommandName::ContextShare => match Module::parse(name, words) {
                 Ok(Module::Question(query)) => Self::Report(Report::Module(query)),
                 Ok(Module::Terminate { client }) => Self::EndClient { client },
+                Ok(Module::Devices { server, format }) => Self::ListDevices { server, format },
+                Ok(Module::Change(change)) => Self::Change(change),
                 Err(word) => Self::Report(Report::Misused { name, word }),
             },
         }
@@ -373,6 +380,9 @@ impl Command {
             Self::Lspart => CommandName::Lspart,
             Self::Quit { .. } => CommandName::Quit,
             Self::EndClient { .. } => CommandName::Client,
+            Self::ListDevices { .. } => CommandName::Device,
+            Self::Change(change) if change.is_of_namespace() => CommandName::Namespace,
+            Self::Change(_) => CommandName::Server,
             Self::Report(report) => report.name(),
             Self::Unknown(_) => return None,
         })

@@ -134,6 +134,8 @@ impl Defaults {
             | Command::Quit { .. }
             | Command::EndClient { .. }
             | Command::Report(_)
+            | Command::ListDevices { .. }
+            | Command::Change(_)
             | Command::Unknown(_) => return None,
         };
         Some(Applied { answer, remark, changed: *self != before })
@@ -203,6 +205,8 @@ pub fn answer_without_server(command: &Command) -> Option<Vec<String>> {
         | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. })
         | Command::Lspart
         | Command::Report(_)
+        | Command::ListDevices { .. }
+        | Command::Change(_)
         | Command::Quit { .. } => None,
     }
 }

@@ -1,12 +1,21 @@
-//! The grammar of release 615's third interface, as far as it asks what there is or ends a client: `MODULE VERB`,
-//! positional words, `--key=value` or `key=value`, and flags. `--key value` is understood, too, as all other options here are written.
+//! The grammar of release 615's third interface: `MODULE VERB`, at most three positional words, `--key=value` or
+//! `key=value`, and flags. `--key value` is understood, too, as all other options here are written.
 //!
 //! No release before has these words, so a daemon understands both interfaces at once. Like ReMPS's own commands, and
 //! unlike the vendor's former ones, they are read strictly: a word that is not understood is an error and never passed
-//! over.
+//! over. [`change`] has what changes servers and namespaces, [`needs`]
+//! what takes a later driver, [`words`] what all verbs are read with.
+
+pub mod change;
+pub mod needs;
+mod words;
 
 use super::command::CommandName;
 use super::report::{number, readable};
+pub use change::{Change, Limits};
+use needs::{FEATURES_SINCE, LOCALITY_DOMAINS, PARTITIONS_SINCE};
+pub use needs::{Feature, Need};
+use words::{Misused, Words};
 
 /// Bytes of the longest name of a server.
 const MAX_NAME: usize = 64;
@@ -75,13 +84,27 @@ fields! {
 }
 
 fields! {
-    /// What is known of a client. The manual has `pci-id` and `linux-ns`, too.
+    /// What is known of a client.
     ClientField:
     Pid "pid" "Its pid.",
     Server "server" "The name of its server.",
     Device "device" "The numbers of its GPUs.",
+    PciId "pci-id" "The addresses of its GPUs on the bus.",
+    LinuxNamespace "linux-ns" "The inode number of its PID namespace.",
     Namespace "maws-ns" "Its namespace of the server's.",
     Command "cmd" "Its command line.",
+}
+
+fields! {
+    /// What is known of a namespace.
+    NamespaceField:
+    Name "name" "Its name.",
+    Server "server" "The name of its server.",
+    ServerStatus "server-status" "What its server does.",
+    PinnedMemoryLimit "pinned-memory-limit" "Device memory that a client of it may have.",
+    ActiveThreadPercentage "active-thread-percentage" "The share of threads that its clients have.",
+    ClientPriority "client-priority" "The priority of its clients.",
+    PipeDirectory "pipe-directory" "Where its clients connect.",
 }
 
 /// A question of the third interface.
@@ -101,6 +124,24 @@ pub enum Query {
         /// What of it.
         field: ServerField,
     },
+    /// `namespace list [NAME] [--server NAME] [--format FORMAT]`
+    Namespaces {
+        /// Only those of this name.
+        name: Option<String>,
+        /// Only this server's.
+        server: Option<String>,
+        /// How they are printed.
+        format: Format,
+    },
+    /// `namespace get NAME SERVER FIELD`
+    Namespace {
+        /// Which.
+        name: String,
+        /// Whose.
+        server: String,
+        /// What of it.
+        field: NamespaceField,
+    },
     /// `client list [--server NAME] [--all] [--format FORMAT]`
     Clients {
         /// Only this one's; `None` is every server's, with `--all` and without it.
@@ -115,12 +156,28 @@ pub enum Query {
         /// What of it.
         field: ClientField,
     },
+    /// `sm-partition list [--server NAME] [--device DEVICE] [--all] [--format FORMAT]`: there are none.
+    Partitions {
+        /// Only this server's.
+        server: Option<String>,
+        /// How they are printed.
+        format: Format,
+    },
+    /// `feature describe [FEATURE] [--format FORMAT]`
+    Features {
+        /// Only this one.
+        feature: Option<Feature>,
+        /// How they are printed.
+        format: Format,
+    },
+    /// What only a later driver's server can do.
+    Needs(Need),
     /// `MODULE help`, `MODULE VERB help`
     Help(CommandName),
 }
 
 /// What is said in the third interface.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Module {
     /// A question.
     Question(Query),
@@ -129,77 +186,43 @@ pub enum Module {
         /// The client's process.
         client: u32,
     },
+    /// `device list [--server NAME] [--format FORMAT]`
+    Devices {
+        /// As this one sees them.
+        server: Option<String>,
+        /// How they are printed.
+        format: Format,
+    },
+    /// Something that changes servers or namespaces.
+    Change(Change),
 }
 
-/// The words after a verb.
-#[derive(Default)]
-struct Words<'a> {
-    positional: Vec<&'a [u8]>,
-    server: Option<&'a [u8]>,
-    format: Option<&'a [u8]>,
-    all: bool,
-}
-
-/// Why words are no question: the first that is not understood, or none where one is missing.
-type Misused = Option<String>;
-
-fn set<'a>(place: &mut Option<&'a [u8]>, value: &'a [u8], word: &[u8]) -> Result<(), Misused> {
-    if place.replace(value).is_some() { Err(Some(readable(word))) } else { Ok(()) }
-}
-
-impl<'a> Words<'a> {
-    fn read(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Misused> {
-        let mut read = Self::default();
-        let mut words = words;
-        while let Some(word) = words.next() {
-            let bare = word.strip_prefix(b"--").unwrap_or(word);
-            if let Some(value) = bare.strip_prefix(b"server=") {
-                set(&mut read.server, value, word)?;
-            } else if let Some(value) = bare.strip_prefix(b"format=") {
-                set(&mut read.format, value, word)?;
-            } else if word == b"--server" {
-                set(&mut read.server, words.next().ok_or(None)?, word)?;
-            } else if word == b"--format" {
-                set(&mut read.format, words.next().ok_or(None)?, word)?;
-            } else if word == b"--all" {
-                read.all = true;
-            } else if word.starts_with(b"-") || word.contains(&b'=') {
-                return Err(Some(readable(word)));
-            } else {
-                read.positional.push(word);
-            }
-        }
-        Ok(read)
-    }
-
-    /// Nothing but what this verb takes: `options` of `--server`, `--all` and `--format`, and so many positional words.
-    fn only(self, server: bool, all: bool, format: bool, positional: usize) -> Result<Self, Misused> {
-        for (is_there, may_be, word) in [
-            (self.server.is_some(), server, "--server"),
-            (self.all, all, "--all"),
-            (self.format.is_some(), format, "--format"),
-        ] {
-            if is_there && !may_be {
-                return Err(Some(word.to_owned()));
-            }
-        }
-        match self.positional.get(positional) {
-            Some(extra) => Err(Some(readable(extra))),
-            None => Ok(self),
-        }
-    }
-
-    fn format(&self) -> Result<Format, Misused> {
-        self.format.map_or(Ok(Format::TABLE), |value| Format::parse(value).ok_or_else(|| Some(readable(value))))
-    }
-}
-
-/// A name of a server: lower-case letters, digits and underscores.
+/// A name: lower-case letters, digits and underscores.
 fn name(word: &[u8]) -> Result<String, Misused> {
-    let is_one = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
-    let text =
-        std::str::from_utf8(word).ok().filter(|_| (1..=MAX_NAME).contains(&word.len()) && word.iter().all(is_one));
+    let text = std::str::from_utf8(word).ok().filter(|text| is_name(text));
     text.map(str::to_owned).ok_or_else(|| Some(readable(word)))
+}
+
+/// Whether a server or a namespace may be called so: 1 to 64 lower-case letters, digits and underscores.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_one)
+}
+
+/// The verbs of a module.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other command is a module with verbs")]
+const fn verbs(module: CommandName) -> &'static [&'static [u8]] {
+    match module {
+        CommandName::Server | CommandName::Namespace => &[b"create", b"delete", b"list", b"set", b"get"],
+        CommandName::Client => &[b"list", b"get", b"terminate"],
+        CommandName::Device => &[b"list"],
+        CommandName::SmPartitionModule => &[b"create", b"delete", b"list"],
+        CommandName::Feature => &[b"enable", b"disable", b"describe"],
+        CommandName::Memacct => &[b"set", b"describe"],
+        // Its verbs are not documented, and no other command is a module.
+        _ => &[],
+    }
 }
 
 impl Module {
@@ -210,8 +233,7 @@ impl Module {
     pub(super) fn parse<'a>(module: CommandName, words: impl Iterator<Item = &'a [u8]>) -> Result<Self, Misused> {
         let mut words = words.peekable();
         let verb = words.next().ok_or(None)?;
-        let is_end = module == CommandName::Client && verb == b"terminate";
-        let knows = is_end || [b"list".as_slice(), b"get"].contains(&verb);
+        let knows = verbs(module).contains(&verb);
         if verb == b"help" || knows && words.peek().is_some_and(|word| *word == b"help") {
             return Ok(Self::Question(Query::Help(module)));
         }
@@ -219,12 +241,27 @@ impl Module {
             return Err(Some(readable(verb)));
         }
         let words = Words::read(words)?;
-        if is_end {
-            let words = words.only(false, false, false, 1)?;
-            let pid = words.positional.first().ok_or(None)?;
-            return Ok(Self::Terminate { client: number(pid).ok_or_else(|| Some(readable(pid)))? });
+        let wants_domains = words.option("locality-domains") == Some(b"true");
+        match (module, verb) {
+            (CommandName::Client, b"terminate") => {
+                let words = words.only(&[], &[], 1)?;
+                let pid = words.word(0)?;
+                Ok(Self::Terminate { client: number(pid).ok_or_else(|| Some(readable(pid)))? })
+            }
+            (CommandName::Device, _) => {
+                let words = words.only(&["server", "format"], &[], 0)?;
+                Ok(Self::Devices { server: words.option("server").map(name).transpose()?, format: words.format()? })
+            }
+            (CommandName::Server, b"create" | b"delete" | b"set") => {
+                let change = Change::of_server(verb, words).ok_or(None)??;
+                let needs = wants_domains.then_some(Self::Question(Query::Needs(LOCALITY_DOMAINS)));
+                Ok(needs.unwrap_or(Self::Change(change)))
+            }
+            (CommandName::Namespace, b"create" | b"delete" | b"set") => {
+                Change::of_namespace(verb, words).ok_or(None)?.map(Self::Change)
+            }
+            _ => Query::read(module, verb, words).map(Self::Question),
         }
-        Query::read(module, verb, words).map(Self::Question)
     }
 }
 
@@ -232,20 +269,66 @@ impl Query {
     fn read(module: CommandName, verb: &[u8], words: Words<'_>) -> Result<Self, Misused> {
         match (module, verb) {
             (CommandName::Server, b"list") => {
-                let words = words.only(false, false, true, 1)?;
+                let words = words.only(&["format"], &[], 1)?;
                 let name = words.positional.first().map(|word| name(word)).transpose()?;
                 Ok(Self::Servers { name, format: words.format()? })
             }
+            (CommandName::Namespace, b"list") => {
+                let words = words.only(&["server", "format"], &[], 1)?;
+                let namespace = words.positional.first().map(|word| name(word)).transpose()?;
+                let server = words.option("server").map(name).transpose()?;
+                Ok(Self::Namespaces { name: namespace, server, format: words.format()? })
+            }
+            (CommandName::Namespace, _) => {
+                let words = words.only(&[], &[], 3)?;
+                let [of, server, field] = words.positional.as_slice() else { return Err(None) };
+                let field = NamespaceField::parse(field).ok_or_else(|| Some(readable(field)))?;
+                Ok(Self::Namespace { name: name(of)?, server: name(server)?, field })
+            }
             (CommandName::Client, b"list") => {
-                let words = words.only(true, true, true, 0)?;
-                if words.all && words.server.is_some() {
+                let words = words.only(&["server", "format"], &["all"], 0)?;
+                let server = words.option("server").map(name).transpose()?;
+                if words.has("all") && server.is_some() {
                     return Err(Some("--all".to_owned()));
                 }
-                let server = words.server.map(name).transpose()?;
                 Ok(Self::Clients { server, format: words.format()? })
             }
+            (CommandName::SmPartitionModule, b"list") => {
+                let words = words.only(&["server", "device", "format"], &["all"], 0)?;
+                let server = words.option("server").map(name).transpose()?;
+                Ok(Self::Partitions { server, format: words.format()? })
+            }
+            (CommandName::SmPartitionModule, b"create") => {
+                let words = words.only(&["server", "device", "chunks", "include-remainder"], &[], 1)?;
+                words.value("chunks", number)?.ok_or(None)?;
+                words.value("include-remainder", change::boolean)?;
+                Self::partition("sm-partition create", &words)
+            }
+            (CommandName::SmPartitionModule, _) => {
+                let words = words.only(&["server", "device"], &[], 1)?;
+                Self::partition("sm-partition delete", &words)
+            }
+            (CommandName::Feature, b"describe") => {
+                let words = words.only(&["format"], &[], 1)?;
+                let feature = words.positional.first().map(|word| Feature::parse(word)).transpose()?;
+                Ok(Self::Features { feature, format: words.format()? })
+            }
+            (CommandName::Feature, _) => {
+                let feature = Feature::parse(words.only(&[], &[], 1)?.word(0)?)?;
+                let what = if feature == Feature::Memacct { "feature memacct" } else { "feature context-share" };
+                Ok(Self::Needs(Need { module, what, since: FEATURES_SINCE }))
+            }
+            (CommandName::Memacct, b"set") => {
+                let words = words.only(&["audit_log"], &[], 0)?;
+                words.value("audit_log", change::boolean)?.ok_or(None)?;
+                Ok(Self::Needs(Need { module, what: "memacct set", since: FEATURES_SINCE }))
+            }
+            (CommandName::Memacct, _) => {
+                words.only(&[], &[], 0)?;
+                Ok(Self::Needs(Need { module, what: "memacct describe", since: FEATURES_SINCE }))
+            }
             _ => {
-                let words = words.only(false, false, false, 2)?;
+                let words = words.only(&[], &[], 2)?;
                 let [of, field] = words.positional.as_slice() else { return Err(None) };
                 let unknown = || Some(readable(field));
                 if module == CommandName::Server {
@@ -258,111 +341,28 @@ impl Query {
         }
     }
 
+    /// What is asked of a partition, which names one, its server and its device.
+    fn partition(what: &'static str, words: &Words<'_>) -> Result<Self, Misused> {
+        name(words.word(0)?)?;
+        name(words.option("server").ok_or(None)?)?;
+        words.option("device").ok_or(None)?;
+        Ok(Self::Needs(Need { module: CommandName::SmPartitionModule, what, since: PARTITIONS_SINCE }))
+    }
+
     /// The module that is asked.
     #[must_use]
     pub const fn module(&self) -> CommandName {
         match self {
             Self::Servers { .. } | Self::Server { .. } => CommandName::Server,
+            Self::Namespaces { .. } | Self::Namespace { .. } => CommandName::Namespace,
             Self::Clients { .. } | Self::Client { .. } => CommandName::Client,
+            Self::Partitions { .. } => CommandName::SmPartitionModule,
+            Self::Features { .. } => CommandName::Feature,
+            Self::Needs(need) => need.module,
             Self::Help(module) => *module,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::report::Report;
-    use super::super::{Command, Personality};
-    use super::*;
-
-    fn parse(line: &str) -> Report {
-        let Command::Report(report) = Command::parse(line.as_bytes(), Personality::V535) else {
-            panic!("{line} is none of ours");
-        };
-        report
-    }
-
-    /// The questions of the manual's section "CLI Command Structure" (docs.nvidia.com, MPS 615, mpsv3-interface), and
-    /// `key=value` in the place of `--key=value`, as it says.
-    #[test]
-    fn the_manuals_questions_are_understood() {
-        let csv = Format { csv: true, header: false };
-        for (line, query) in [
-            ("server list", Query::Servers { name: None, format: Format::TABLE }),
-            ("server list --format=csv,noheader", Query::Servers { name: None, format: csv }),
-            ("server list format=csv,noheader uid_0", Query::Servers { name: Some("uid_0".into()), format: csv }),
-            (
-                "server get training pipe-directory",
-                Query::Server { name: "training".into(), field: ServerField::PipeDirectory },
-            ),
-            ("server list --format csv,noheader", Query::Servers { name: None, format: csv }),
-            ("client list --all", Query::Clients { server: None, format: Format::TABLE }),
-            (
-                "client list --server=training --format=csv,noheader",
-                Query::Clients { server: Some("training".into()), format: csv },
-            ),
-            ("client get 51023 cmd", Query::Client { pid: 51023, field: ClientField::Command }),
-            ("server help", Query::Help(CommandName::Server)),
-            ("client get help", Query::Help(CommandName::Client)),
-        ] {
-            assert_eq!(parse(line), Report::Module(query), "{line}");
-        }
-        for format in ["table", "table,noheader", "csv"] {
-            assert!(matches!(parse(&format!("client list --format={format}")), Report::Module(_)), "{format}");
-        }
-    }
-
-    #[test]
-    fn a_client_is_ended_by_its_pid_alone() {
-        let command = Command::parse(b"client terminate 51023\n\0", Personality::V535);
-        assert_eq!(command, Command::EndClient { client: 51023 });
-        assert_eq!(command.name(), Some(CommandName::Client));
-        assert_eq!(parse("client terminate help"), Report::Module(Query::Help(CommandName::Client)));
-        for (line, named) in [
-            ("client terminate", None),
-            ("client terminate 0", Some("0")),
-            ("client terminate -1", Some("-1")),
-            ("client terminate 7x", Some("7x")),
-            ("client terminate 7 8", Some("8")),
-            ("client terminate 7 --server=a", Some("--server")),
-            ("server terminate 7", Some("terminate")),
-        ] {
-            let Report::Misused { word, .. } = parse(line) else { panic!("{line} was understood") };
-            assert_eq!(word.as_deref(), named, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_word_that_is_not_understood_is_named_and_nothing_is_passed_over() {
-        let long = format!("server list {}", "a".repeat(65));
-        for (line, named) in [
-            ("server", None),
-            ("server get training", None),
-            ("client get 7", None),
-            ("server list --format", None),
-            ("server start", Some("start")),
-            ("server create training", Some("create")),
-            ("server list a b", Some("b")),
-            ("server list Training", Some("Training")),
-            ("server list --server=a", Some("--server")),
-            ("server list --all", Some("--all")),
-            ("server list --format=xml", Some("xml")),
-            ("server list --format=csv,header", Some("csv,header")),
-            ("server list --format=csv --format=csv", Some("--format=csv")),
-            ("server list --formt=csv", Some("--formt=csv")),
-            ("server list colour=red", Some("colour=red")),
-            ("server get training context-ids", Some("context-ids")),
-            ("client list 7", Some("7")),
-            ("client list --all --server=a", Some("--all")),
-            ("client list --server=", Some("")),
-            ("client list --server=../a", Some("../a")),
-            ("client get 0 cmd", Some("0")),
-            ("client get seven cmd", Some("seven")),
-            ("client get 7 pci-id", Some("pci-id")),
-            (long.as_str(), Some("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…")),
-        ] {
-            let Report::Misused { word, .. } = parse(line) else { panic!("{line} was understood") };
-            assert_eq!(word.as_deref(), named, "{line}");
-        }
-    }
-}
+mod tests;

@@ -136,6 +136,7 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         Command::SetDefaultActiveThreadPercentage { .. }
         | Command::SetDefaultDevicePinnedMemLimit { .. }
         | Command::SetDefaultClientPriority { .. }
+        | Command::Change(_)
         | Command::SmPartition(_) => defaults_refused(uid, personality),
         Command::StartServer { .. }
         | Command::ShutdownServer { .. }
@@ -156,6 +157,7 @@ pub fn refused(command: &Command, uid: u32, personality: Personality) -> String 
         }
         Command::GetServerList
         | Command::EndClient { .. }
+        | Command::ListDevices { .. }
         | Command::GetServerStatus { .. }
         | Command::GetClientList { .. }
         | Command::GetDeviceClientList { .. }

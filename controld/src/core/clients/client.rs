@@ -7,7 +7,7 @@ use crate::core::events::{JournalEvent, RefusalReason};
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
-use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
+use crate::core::ids::{ConnectionId, DomainId, EntranceId, Pid, ServerEpoch, Uid};
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Peer};
 use core::time::Duration;
@@ -31,6 +31,8 @@ pub(in crate::core) struct Client {
     pub(in crate::core) recalled_from: Option<ServerEpoch>,
     /// The token that it shows as a spare copy's: it goes to the server of its grant, and counts nowhere.
     pub(in crate::core) spare: Option<u64>,
+    /// The socket of a namespace by which it came; `None` is the daemon's own.
+    pub(in crate::core) entrance: Option<EntranceId>,
 }
 
 impl Client {
@@ -41,7 +43,7 @@ impl Client {
         domain: DomainId,
         stage: Stage,
     ) -> Self {
-        Self { peer, identity, domain, came_at: now, stage, recalled_from: None, spare: None }
+        Self { peer, identity, domain, came_at: now, stage, recalled_from: None, spare: None, entrance: None }
     }
 
     pub(in crate::core) fn process(&self) -> ProcessKey {

@@ -5,7 +5,7 @@ use super::Clients;
 use super::client::{Client, Stage};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
-use crate::core::ids::{DomainId, Pid, Uid};
+use crate::core::ids::{DomainId, EntranceId, Pid, Uid};
 use crate::core::policy::cgroup_unit;
 use crate::core::servers::domain::{DomainKey, Group};
 use crate::core::servers::quarantine::Offender;
@@ -22,7 +22,18 @@ impl Clients {
 
 impl Core {
     /// The domain of a client that has just come.
-    pub(in crate::core) fn domain_of_client(&mut self, peer: Peer, identity: &Identity) -> DomainId {
+    ///
+    /// Who has come to a namespace belongs there and nowhere else, however others are grouped; a repeat offender is set
+    /// apart within it, and keeps its limits and devices.
+    pub(in crate::core) fn domain_of_client(
+        &mut self,
+        peer: Peer,
+        identity: &Identity,
+        entrance: Option<EntranceId>,
+    ) -> DomainId {
+        let named = self.servers.named();
+        let entrance = entrance.and_then(|id| named.find(id)).map(|(entrance, _)| entrance);
+        let entrance = entrance.or_else(|| named.of_user(peer.uid));
         let offender = Offender::of(peer.uid, identity);
         let quarantine =
             self.clients.offenders.is_quarantined(self.turn.now, &offender).then(|| self.quarantine_number(&offender));
@@ -30,6 +41,7 @@ impl Core {
             self.servers.quarantine_group(offender)
         } else {
             match self.turn.policy.grouping().by {
+                _ if entrance.is_some() => Group::All,
                 Grouping::Uid => Group::All,
                 Grouping::Cgroup => Group::Cgroup(cgroup_unit(&identity.cgroup).to_owned()),
                 Grouping::Label => identity.label.clone().map_or(Group::All, Group::Label),
@@ -38,8 +50,11 @@ impl Core {
         };
         let own = self.turn.policy.for_domain(peer.uid, identity.label.as_deref(), &identity.cgroup).clone();
         let gpu = identity.visible.as_deref().filter(|_| self.turn.policy.grouping().by_gpu);
-        let gpu = gpu.and_then(|names| self.gpus.known().only_visible(names));
-        let mut key = DomainKey { uid: self.servers.server_user(&self.turn.policy, peer.uid), group, gpu, part: 0 };
+        let gpu = gpu.filter(|_| entrance.is_none()).and_then(|names| self.gpus.known().only_visible(names));
+        let given = entrance.as_ref().and_then(|entrance| self.servers.named().visible_devices(&entrance.server));
+        let founder = Some(peer.uid).filter(|_| entrance.is_none());
+        let uid = self.servers.server_user(&self.turn.policy, peer.uid);
+        let mut key = DomainKey { uid, group, gpu: given.or(gpu), part: 0, entrance };
         while let Some(id) = self.servers.domain_by(&key) {
             let Some(limit) = own.group.max_clients else {
                 return id;
@@ -50,9 +65,18 @@ impl Core {
             }
             key.part += 1;
         }
-        let id = self.servers.intern(&self.turn.policy, key, own, peer.gid, Some(peer.uid));
+        let id = self.servers.intern(&self.turn.policy, key, own, peer.gid, founder);
         self.servers.set_quarantine(id, quarantine);
         id
+    }
+
+    /// Why a namespace does not let somebody in: it is gone since he came, or is not for his user.
+    pub(in crate::core) fn not_let_in(&self, peer: Peer, entrance: Option<EntranceId>) -> Option<String> {
+        let Some((entrance, server)) = self.servers.named().find(entrance?) else {
+            return Some("its namespace is gone".to_owned());
+        };
+        let owner = server.uid.filter(|uid| *uid != peer.uid)?;
+        Some(format!("server {} is for user {owner} only", entrance.server))
     }
 
     /// The client processes of a domain, on a sound server or waiting. Those that a fault has cost their server don't

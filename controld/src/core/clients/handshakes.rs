@@ -142,32 +142,30 @@ impl Core {
             return;
         };
         let mut domain = client.domain;
-        let (peer, identity) = (client.peer, Arc::clone(&client.identity));
+        let (peer, identity, entrance) = (client.peer, Arc::clone(&client.identity), client.entrance);
         self.servers.handshake_over(server, stage.has_end());
         // It has no queue: whether it still has a place is looked at next.
         if client.spare.is_some() {
             return;
         }
+        let refusal = if self.turn.quit.is_some() {
+            Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
+        } else {
+            self.not_let_in(peer, entrance).map(|words| (RefusalReason::Namespace, words))
+        };
+        if let Some((reason, words)) = refusal {
+            self.clients.connections.remove(&connection);
+            self.clients.refuse(&mut self.turn, connection, peer, &identity, reason, &words);
+            return;
+        }
         // A domain is forgotten whose only clients are on another one's server.
         if self.servers.domain(domain).is_none() {
-            domain = self.domain_of_client(peer, &identity);
+            domain = self.domain_of_client(peer, &identity, entrance);
             if let Some(client) = self.clients.connections.get_mut(&connection) {
                 client.domain = domain;
             }
         }
-        if self.turn.quit.is_some() {
-            self.clients.connections.remove(&connection);
-            self.clients.refuse(
-                &mut self.turn,
-                connection,
-                peer,
-                &identity,
-                RefusalReason::Quitting,
-                "the daemon is about to quit",
-            );
-        } else {
-            self.clients.enqueue(domain, connection, true);
-        }
+        self.clients.enqueue(domain, connection, true);
     }
 
     /// Takes back those whom a tainted server was told of, as far as they can go elsewhere.

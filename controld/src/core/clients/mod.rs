@@ -69,6 +69,11 @@ impl Clients {
         self.connections.values()
     }
 
+    /// The same, each with its number.
+    pub(super) fn connections(&self) -> impl Iterator<Item = (ConnectionId, &Client)> {
+        self.connections.iter().map(|(connection, client)| (*connection, client))
+    }
+
     /// Whether a process of this pid is a client, or is about to be.
     pub(super) fn is_one(&self, pid: Pid) -> bool {
         self.process(pid).is_some() || self.iter().any(|client| client.peer.pid == pid)

@@ -174,6 +174,9 @@ impl Core {
     }
 
     pub(in crate::core) fn devices_listed(&mut self, session: SessionId, devices: Result<Vec<Device>, String>) {
+        if self.devices_awaited(session, &devices) {
+            return;
+        }
         let found =
             self.commands.gathers.iter().find(|(_, gather)| gather.session == session && gather.own_devices.is_none());
         let Some((key, _)) = found else {

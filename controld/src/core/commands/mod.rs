@@ -5,9 +5,11 @@
 //! | this file | what is done at once |
 //! | [`rights`] | who may do what |
 //! | [`answers`] | what servers say to it |
+//! | [`named`] | what changes named servers and namespaces |
 #![expect(clippy::wildcard_enum_match_arm, reason = "most commands share one answer in each of these places")]
 
 mod answers;
+mod named;
 mod rights;
 
 pub(super) use rights::Asker;
@@ -43,6 +45,7 @@ struct Deferred {
 pub(super) struct Commands {
     deferred: Vec<Deferred>,
     gathers: Slab<Gather>,
+    pending: named::Pending,
 }
 
 impl Commands {
@@ -91,7 +94,11 @@ impl Core {
         let peer = asker.peer;
         if !self.is_permitted(asker, &command) {
             let lines = self.refusal(peer, &command);
-            self.answer(session, lines);
+            if matches!(command, Command::Change(_)) {
+                self.turn.push(Effect::AnswerFailure { session, reason: lines });
+            } else {
+                self.answer(session, lines);
+            }
             return;
         }
         if let Some(applied) = self.defaults.apply(&command) {
@@ -157,6 +164,8 @@ impl Core {
                     self.turn.push(Effect::AnswerFailure { session, reason });
                 }
             },
+            Command::ListDevices { server, format } => self.list_devices(session, server, format),
+            Command::Change(change) => self.change(session, asker, change),
             Command::Lspart => self.turn.push(Effect::ListDevices { session }),
             Command::Report(report) => self.turn.push(Effect::Report { session, peer, report }),
             Command::SmPartition(SmPartition::Add { chunks, .. }) => {
@@ -253,6 +262,9 @@ impl Core {
     fn tell_priority(&mut self) {
         let priority = self.defaults.priority().get();
         for server in self.connected_servers() {
+            if self.has_own_priority(server) {
+                continue;
+            }
             self.turn.push(Effect::Tell { server, request: Request::SetPriority(priority) });
         }
     }

@@ -58,6 +58,7 @@ impl Core {
             | Command::SetDefaultActiveThreadPercentage { .. }
             | Command::SetDefaultDevicePinnedMemLimit { .. }
             | Command::SetDefaultClientPriority { .. }
+            | Command::Change(_)
             | Command::SmPartition(SmPartition::Add { .. } | SmPartition::Remove { .. }) => self.is_owner(asker),
             Command::StartServer { uid: Some(uid), .. } => self.may_start(asker, *uid),
             Command::SetActiveThreadPercentage { server, .. }
@@ -74,6 +75,7 @@ impl Core {
             }
             // Becomes a `terminate_client` with the client's server, which is asked about then.
             Command::EndClient { .. }
+            | Command::ListDevices { .. }
             | Command::GetServerList
             | Command::GetServerStatus { .. }
             | Command::StartServer { uid: None, .. }

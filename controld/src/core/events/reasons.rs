@@ -74,6 +74,8 @@ pub(crate) enum RefusalReason {
     TooManyWaiting,
     /// It, or its like, has caused faults, and is refused for a while.
     Culprit,
+    /// Its namespace is for another user, or gone.
+    Namespace,
     /// Its server did not take it; the status is in the text.
     Server,
 }

@@ -61,6 +61,7 @@ impl Gpus {
         let fact = |gpu: &GpuSeen| GpuFacts {
             index: gpu.index,
             uuid: gpu.uuid.clone(),
+            bus: self.known.place_of(&gpu.uuid).map(|(_, place)| place.bus.clone()),
             compute_mode: gpu.mode,
             restored: self.modes.original(&gpu.uuid),
         };

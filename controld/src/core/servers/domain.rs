@@ -10,10 +10,12 @@ use super::quarantine::{self, Offender};
 use super::standby::SpareUse;
 use crate::core::evidence::ProcessKey;
 use crate::core::ids::{DomainId, Pid, Uid};
+use crate::core::peer::Entrance;
 use crate::core::policy::DomainPolicy;
 use crate::core::{Policy, Sharing};
 use core::fmt;
 use core::time::Duration;
+use remps_proto::admin::module::DEFAULT_NAMESPACE;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the clients of a domain have in common besides their user.
@@ -41,6 +43,8 @@ pub(in crate::core) struct DomainKey {
     pub(in crate::core) gpu: Option<String>,
     /// Which of several, where one would have too many clients.
     pub(in crate::core) part: u32,
+    /// The namespace of a named server that they have come to.
+    pub(in crate::core) entrance: Option<Entrance>,
 }
 
 impl DomainKey {
@@ -55,6 +59,12 @@ impl DomainKey {
 impl fmt::Display for DomainKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "user {}", self.uid)?;
+        if let Some(Entrance { server, namespace, .. }) = &self.entrance {
+            write!(f, ", server {server}")?;
+            if namespace != DEFAULT_NAMESPACE {
+                write!(f, ", namespace {namespace}")?;
+            }
+        }
         match &self.group {
             Group::All => {}
             Group::Cgroup(path) => write!(f, ", cgroup {path}")?,
@@ -199,9 +209,23 @@ impl Servers {
 
     /// The domain of a user's clients that have nothing else in common, as `start_server -uid` means it.
     pub(in crate::core) fn domain_of_user(&mut self, policy: &Policy, uid: Uid, gid: u32) -> DomainId {
-        let key = DomainKey { uid: self.server_user(policy, uid), group: Group::All, gpu: None, part: 0 };
+        let entrance = self.named.of_user(uid);
+        self.domain_of_entrance(policy, uid, gid, entrance)
+    }
+
+    /// The same of those who have come to a namespace.
+    pub(in crate::core) fn domain_of_entrance(
+        &mut self,
+        policy: &Policy,
+        uid: Uid,
+        gid: u32,
+        entrance: Option<Entrance>,
+    ) -> DomainId {
+        let gpu = entrance.as_ref().and_then(|entrance| self.named.visible_devices(&entrance.server));
+        let founder = Some(uid).filter(|_| entrance.is_none());
+        let key = DomainKey { uid: self.server_user(policy, uid), group: Group::All, gpu, part: 0, entrance };
         let own = policy.for_domain(uid, None, "").clone();
-        self.domains.intern(policy, key, own, gid, Some(uid))
+        self.domains.intern(policy, key, own, gid, founder)
     }
 
     /// A domain's name, as the operator reads it.

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`server`] | the states that one server goes through |
 //! | [`domain`] | what a domain is, and how its servers start |
+//! | [`named`] | which servers and namespaces somebody has named, and whom they let in |
+//! | [`allowances`] | what a server's clients may have |
 //! | [`quarantine`] | which domains are those of repeat offenders |
 //! | [`start`], [`lifecycle`] | when a server starts, drains, is forced, is given up and started again |
 //! | [`idle`] | which servers go for want of clients |
@@ -13,11 +15,13 @@
 //! | [`replacement`] | what takes the place of one that is spoilt |
 //! | [`standby`] | which one spare copies stand on |
 
+mod allowances;
 pub(super) mod backoff;
 pub(super) mod domain;
 pub(super) mod health;
 pub(super) mod idle;
 pub(super) mod lifecycle;
+pub(super) mod named;
 pub(super) mod quarantine;
 pub(super) mod questions;
 mod reaped;
@@ -28,11 +32,12 @@ pub(super) mod silence;
 pub(super) mod standby;
 pub(super) mod start;
 
-use crate::core::ids::{DomainId, Pid, RequestId, ServerEpoch, Uid};
+use crate::core::ids::{DomainId, EntranceId, Pid, RequestId, ServerEpoch, Uid};
 use crate::core::policy::{DomainPolicy, Policy};
 use core::time::Duration;
 use domain::{Domain, DomainKey, Domains, Swap};
 use health::Health;
+use named::Named;
 use questions::Question;
 use reaped::Reaped;
 use server::{Server, ServerState};
@@ -64,6 +69,7 @@ pub(super) struct Servers {
     all: BTreeMap<ServerEpoch, Server>,
     reaped: Reaped,
     domains: Domains,
+    named: Named,
     questions: BTreeMap<RequestId, Question>,
     next_epoch: u64,
     next_request: u64,
@@ -75,6 +81,7 @@ impl Default for Servers {
             all: BTreeMap::new(),
             reaped: Reaped::default(),
             domains: Domains::default(),
+            named: Named::default(),
             questions: BTreeMap::new(),
             next_epoch: 1,
             next_request: 1,
@@ -107,6 +114,15 @@ impl Servers {
 
     pub(super) fn domains(&self) -> impl Iterator<Item = (DomainId, &Domain)> {
         self.domains.iter()
+    }
+
+    /// The servers that somebody has named.
+    pub(super) fn named(&self) -> &Named {
+        &self.named
+    }
+
+    pub(super) fn named_mut(&mut self) -> &mut Named {
+        &mut self.named
     }
 
     /// The domain that is found by this.
@@ -144,6 +160,14 @@ impl Servers {
     /// No server is to be started for nobody any more.
     pub(super) fn forget_requests(&mut self) {
         self.domains.iter_mut().for_each(|(_, domain)| domain.requested = false);
+    }
+
+    /// The same of the domains of these namespaces.
+    pub(super) fn forget_requests_within(&mut self, entrances: &[EntranceId]) {
+        let is_within =
+            |domain: &Domain| domain.key.entrance.as_ref().is_some_and(|entrance| entrances.contains(&entrance.id));
+        let within = self.domains.iter_mut().filter(|(_, domain)| is_within(domain));
+        within.for_each(|(_, domain)| domain.requested = false);
     }
 
     fn with(&mut self, epoch: ServerEpoch, change: impl FnOnce(&mut Server)) {

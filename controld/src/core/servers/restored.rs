@@ -3,18 +3,25 @@
 use super::Servers;
 use super::domain::{Domain, DomainKey, Group};
 use super::health::{Health, Taint};
+use super::named::Named;
 use super::quarantine;
 use super::server::{Drain, Leaving, Role, Server, ServerState};
 use crate::core::Sharing;
-use crate::core::ids::{DomainId, ServerEpoch};
+use crate::core::ids::{DomainId, EntranceId, ServerEpoch};
+use crate::core::peer::Entrance;
 use crate::core::policy::Policy;
-use crate::core::saved::{SavedGroup, SavedServer, read, written};
+use crate::core::saved::{Saved, SavedGroup, SavedServer, read, written};
 use core::time::Duration;
 
 impl Servers {
     /// Gives servers to come epochs from this one on.
     pub(in crate::core) fn begin_at(&mut self, epoch: u64) {
         self.next_epoch = self.next_epoch.max(epoch);
+    }
+
+    /// Goes on with the named servers of an earlier daemon.
+    pub(in crate::core) fn restore_named(&mut self, saved: &Saved) {
+        self.named = Named::restored(saved);
     }
 
     /// Goes on with a server of an earlier daemon, of a domain that may be new here.
@@ -27,9 +34,11 @@ impl Servers {
         let own = policy.for_domain(old.domain, label, cgroup).clone();
         let part = old.group.as_ref().map_or(0, |group| group.part);
         let gpu = old.group.as_ref().map(|group| group.gpu.clone()).filter(|gpu| !gpu.is_empty());
-        let key = DomainKey { uid: old.domain, group, gpu, part };
+        let entrance = old.group.as_ref().and_then(SavedGroup::entrance);
+        let key = DomainKey { uid: old.domain, group, gpu, part, entrance };
         let patience = own.faults.victims_timeout;
-        let founder = Some(old.domain).filter(|_| policy.sharing != Sharing::MultiUser);
+        let is_users = policy.sharing != Sharing::MultiUser && key.entrance.is_none();
+        let founder = Some(old.domain).filter(|_| is_users);
         let domain = self.intern(policy, key, own, old.gid, founder);
         let state = if old.ending {
             ServerState::Ending { kill_at: Some(now + policy.kill_timeout), leaving: Leaving::Drained }
@@ -67,7 +76,20 @@ impl SavedGroup {
         };
         let gpu = key.gpu.clone().unwrap_or_default();
         let quarantine = domain.quarantine.unwrap_or_default();
-        (kind != 0 || key.part != 0 || !gpu.is_empty()).then_some(Self { kind, name, part: key.part, gpu, quarantine })
+        let is_special = kind != 0 || key.part != 0 || !gpu.is_empty() || key.entrance.is_some();
+        let Entrance { id, server, namespace } = key.entrance.clone().unwrap_or_else(|| Entrance {
+            id: EntranceId(0),
+            server: String::new(),
+            namespace: String::new(),
+        });
+        let entrance = id.0;
+        let group = Self { kind, name, part: key.part, gpu, quarantine, entrance, server, namespace };
+        is_special.then_some(group)
+    }
+
+    fn entrance(&self) -> Option<Entrance> {
+        let (server, namespace) = (self.server.clone(), self.namespace.clone());
+        (self.entrance != 0).then_some(Entrance { id: EntranceId(self.entrance), server, namespace })
     }
 
     fn group(&self) -> Group {

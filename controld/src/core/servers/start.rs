@@ -9,8 +9,6 @@ use crate::core::events::{JournalEvent, StartReason};
 use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::{Core, Effect, Peer, Sharing};
 use core::time::Duration;
-use remps_proto::mps::device::DeviceKey;
-use remps_proto::mps::server::Configuration;
 
 impl Servers {
     /// Asks for a server of a domain, as `start_server` does.
@@ -264,17 +262,7 @@ impl Core {
         server.threads = Some(self.defaults.percentage().get());
         let (epoch, uid, id, role) = (server.epoch, server.uid, server.domain, server.role);
         let start = now.saturating_sub(server.started_at);
-        let pinned_limits = self
-            .defaults
-            .limits()
-            .iter()
-            .filter_map(|(device, limit)| Some((DeviceKey::new(&device.to_string())?, limit.0)))
-            .collect();
-        let configuration = Configuration {
-            thread_percentage: self.defaults.percentage().get(),
-            pinned_limits,
-            priority: self.defaults.priority().get(),
-        };
+        let configuration = self.configuration(id);
         self.turn.push(Effect::AdoptLink { server: epoch, connection, configuration });
         self.turn.log(format!("NEW SERVER {}: Ready", peer.pid));
         let (server, domain) = (peer.pid, self.servers.domain_name(id));

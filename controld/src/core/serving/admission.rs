@@ -10,7 +10,7 @@ use crate::core::events::RefusalReason;
 use crate::core::evidence::{End, ProcessKey};
 use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
-use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
+use crate::core::ids::{ConnectionId, DomainId, EntranceId, Pid, ServerEpoch};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Grouping, Peer};
@@ -37,7 +37,13 @@ impl Core {
             || self.clients.offenders().are_any()
     }
 
-    pub(in crate::core) fn client_arrived(&mut self, connection: ConnectionId, peer: Peer, identity: Arc<Identity>) {
+    pub(in crate::core) fn client_arrived(
+        &mut self,
+        connection: ConnectionId,
+        peer: Peer,
+        identity: Arc<Identity>,
+        entrance: Option<EntranceId>,
+    ) {
         let now = self.turn.now;
         // Its server died before it had taken the client, who waits again.
         if self.clients.get(connection).is_some_and(|client| client.stage.server().is_some()) {
@@ -55,13 +61,14 @@ impl Core {
         let refusal = if self.turn.quit.is_some() && self.clients.process(peer.pid).is_none() {
             Some((RefusalReason::Quitting, "the daemon is about to quit".to_owned()))
         } else {
-            self.refused_offender(peer, &identity).map(|words| (RefusalReason::Culprit, words))
+            let not_let_in = self.not_let_in(peer, entrance).map(|words| (RefusalReason::Namespace, words));
+            not_let_in.or_else(|| self.refused_offender(peer, &identity).map(|words| (RefusalReason::Culprit, words)))
         };
         if let Some((reason, words)) = refusal {
             self.clients.refuse(&mut self.turn, connection, peer, &identity, reason, &words);
             return;
         }
-        let domain = self.domain_of_client(peer, &identity);
+        let domain = self.domain_of_client(peer, &identity, entrance);
         let waits =
             |client: &&Client| client.peer.uid == peer.uid && client.stage == Stage::Waiting && client.spare.is_none();
         let most = self.turn.policy.constants.max_waiting_per_user;
@@ -70,7 +77,8 @@ impl Core {
             self.clients.refuse(&mut self.turn, connection, peer, &identity, RefusalReason::TooManyWaiting, &words);
             return;
         }
-        self.clients.insert(connection, Client::new(now, peer, identity, domain, Stage::Waiting));
+        let client = Client::new(now, peer, identity, domain, Stage::Waiting);
+        self.clients.insert(connection, Client { entrance, ..client });
         self.clients.enqueue(domain, connection, false);
         let line = match self.route(connection) {
             Route::To(_) | Route::Settling => "Server already exists",

@@ -49,11 +49,16 @@ impl Core {
         let process = ProcessKey { pid: client.pid, start_time: identity.start_time };
         let grant = self.clients.spares().grant_of(process).filter(|grant| grant.server == server);
         let spare = grant.map(|grant| grant.token);
+        let entrance =
+            self.servers.domain(domain).and_then(|domain| domain.key.entrance.as_ref()).map(|entrance| entrance.id);
         if spare.is_some() {
             self.clients.spares_mut().comes_to(server, client.pid);
         }
-        let entry =
-            Client { spare, ..Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server }) };
+        let entry = Client {
+            spare,
+            entrance,
+            ..Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server })
+        };
         self.clients.insert(connection, entry);
         let is_new = client.pid != 0 && self.note_found(server, client.pid, client.uid, identity);
         is_new.then_some(Effect::WatchProcess { pid: client.pid, connection: Some(connection) })

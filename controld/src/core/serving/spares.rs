@@ -15,7 +15,7 @@ use crate::core::clients::spares::{Grant, MOST_CONNECTIONS, Wish};
 use crate::core::events::{JournalEvent, SpareEnd};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
-use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
+use crate::core::ids::{ConnectionId, DomainId, EntranceId, Pid, ServerEpoch};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::Server;
 use crate::core::{Core, Effect, Peer};
@@ -144,6 +144,7 @@ impl Core {
         peer: Peer,
         identity: Arc<Identity>,
         token: u64,
+        entrance: Option<EntranceId>,
     ) {
         // Its server died before it had taken it.
         if self.clients.get(connection).is_some_and(|client| client.stage.server().is_some()) {
@@ -152,7 +153,7 @@ impl Core {
         }
         let process = ProcessKey { pid: peer.pid, start_time: identity.start_time };
         if self.spare_has_lived(process, token) {
-            self.client_arrived(connection, peer, identity);
+            self.client_arrived(connection, peer, identity, entrance);
             return;
         }
         let waiting = self.clients.waiting_spares().filter(|(_, other)| other.peer.pid == peer.pid).count();
@@ -165,7 +166,7 @@ impl Core {
             return;
         };
         let client = Client::new(self.turn.now, peer, identity, domain, Stage::Waiting);
-        self.clients.insert(connection, Client { spare: Some(token), ..client });
+        self.clients.insert(connection, Client { spare: Some(token), entrance, ..client });
     }
 
     /// What follows for spare copies from everything else.

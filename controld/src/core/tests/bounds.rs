@@ -57,7 +57,7 @@ impl Story {
             ..Identity::default()
         };
         let peer = Peer { pid, uid, gid: uid };
-        self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(identity) });
+        self.feed(Input::ClientArrived { connection, peer, identity: Arc::new(identity), entrance: None });
         if self.core.waiting_peer(connection).is_none() {
             self.feed(Input::ServerGreeted { connection });
             self.feed(Input::ClientDone { connection, status: Some(0) });
@@ -148,7 +148,7 @@ fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_wit
         let pid = 100 + round;
         let identity = Arc::new(Identity { start_time: key(pid, 0).start_time, label, ..Identity::default() });
         let peer = Peer { pid, uid: ATTACKER, gid: ATTACKER };
-        story.feed(Input::ClientArrived { connection, peer, identity });
+        story.feed(Input::ClientArrived { connection, peer, identity, entrance: None });
         if round == 0 {
             assert_eq!(story.core.waiting_peer(connection), None, "it is served");
         }

@@ -196,7 +196,7 @@ fn repeat_offenders_get_a_domain_of_their_own_and_are_refused_then() {
     let like = Arc::new(Identity { command: "program-10 --again".to_owned(), ..Identity::clone(&identity(20, 0)) });
     let arrive = |scene: &mut Scene, connection| {
         let (connection, identity) = (ConnectionId(connection), Arc::clone(&like));
-        scene.feed(Input::ClientArrived { connection, peer: again, identity })
+        scene.feed(Input::ClientArrived { connection, peer: again, identity, entrance: None })
     };
     assert!(scene.core.must_know_clients(), "who a newcomer is matters from now on");
     let effects = arrive(&mut scene, 800);
@@ -305,7 +305,8 @@ fn a_domain_whose_servers_keep_failing_is_left_alone_for_a_while() {
     let mut policy = Policy::default();
     policy.constants.breaker_failures = 3;
     let mut core = Core::new(policy, Defaults::default());
-    let arrived = Input::ClientArrived { connection: ConnectionId(1), peer: CULPRIT, identity: identity(10, 0) };
+    let arrived =
+        Input::ClientArrived { connection: ConnectionId(1), peer: CULPRIT, identity: identity(10, 0), entrance: None };
     let mut effects = core.handle(Duration::ZERO, arrived);
     let mut now = Duration::ZERO;
     let mut opened = false;

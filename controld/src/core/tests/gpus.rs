@@ -243,7 +243,8 @@ fn with_standby(mode: Mode) -> (Story, Vec<Effect>) {
     let is_told = lines(&effects).iter().any(|line| line.contains("none stands by"));
     assert_eq!(is_told, mode == Mode::EXCLUSIVE_PROCESS);
     let (connection, peer) = (ConnectionId(1), CULPRIT);
-    let effects = story.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) });
+    let effects =
+        story.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0), entrance: None });
     let server = spawned(&effects).expect("the first server");
     story.feed(Input::ServerSpawned { server, pid: SERVER });
     let peer = Peer { pid: SERVER, uid: 1000, gid: 0 };

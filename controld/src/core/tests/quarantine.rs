@@ -31,7 +31,7 @@ fn quarantined() -> Scene {
     scene.serve(&effects, SERVER + 1);
     scene.dies(CULPRIT, End::Exited(1));
     let (connection, peer) = (ConnectionId(800), Peer { pid: 20, ..CULPRIT });
-    let effects = scene.feed(Input::ClientArrived { connection, peer, identity: like(peer.pid) });
+    let effects = scene.feed(Input::ClientArrived { connection, peer, identity: like(peer.pid), entrance: None });
     scene.serve(&effects, SERVER + 2);
     scene.finish(connection);
     scene

@@ -53,7 +53,10 @@ impl Story {
 
     fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
         let connection = ConnectionId(self.number());
-        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
+        (
+            connection,
+            self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0), entrance: None }),
+        )
     }
 
     fn command(&mut self, peer: Peer, line: &str) -> Vec<Effect> {
@@ -311,7 +314,7 @@ fn an_idle_server_goes_when_there_are_others_and_a_client_calls_it_off() {
 fn the_end_of_an_earlier_process_of_the_same_pid_is_not_the_clients() {
     let mut story = Story::new(Policy::default());
     let connection = ConnectionId(story.number());
-    let arrival = Input::ClientArrived { connection, peer: USER, identity: identity(USER.pid, 2) };
+    let arrival = Input::ClientArrived { connection, peer: USER, identity: identity(USER.pid, 2), entrance: None };
     let effects = story.feed(arrival);
     story.serve(&effects, 501);
     for (birth, left) in [(1, 1), (2, 0)] {

@@ -66,7 +66,10 @@ impl Scene {
     pub(super) fn arrive(&mut self, peer: Peer) -> (ConnectionId, Vec<Effect>) {
         self.next += 1;
         let connection = ConnectionId(self.next);
-        (connection, self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0) }))
+        (
+            connection,
+            self.feed(Input::ClientArrived { connection, peer, identity: identity(peer.pid, 0), entrance: None }),
+        )
     }
 
     /// A connection that nobody has had.

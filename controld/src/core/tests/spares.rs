@@ -38,7 +38,7 @@ impl Scene {
     fn spare_comes(&mut self, peer: Peer, token: u64) -> (ConnectionId, Vec<Effect>) {
         let connection = self.new_connection();
         let identity = identity(peer.pid, 0);
-        (connection, self.feed(Input::SpareArrived { connection, peer, identity, token }))
+        (connection, self.feed(Input::SpareArrived { connection, peer, identity, token, entrance: None }))
     }
 
     /// A spare copy gets its connection and a context.
@@ -207,7 +207,7 @@ fn a_token_opens_nothing_to_another_process_or_without_a_grant() {
     // The pid of the grant's process, used again.
     let (connection, peer) = (scene.new_connection(), VICTIM);
     let identity = identity(VICTIM.pid, 1);
-    let effects = scene.feed(Input::SpareArrived { connection, peer, identity, token: TOKEN });
+    let effects = scene.feed(Input::SpareArrived { connection, peer, identity, token: TOKEN, entrance: None });
     assert!(effects.contains(&Effect::Close { connection }));
     scene.spare_stands(VICTIM, TOKEN, standby);
     assert_eq!(scene.core.clients.iter().count(), 0);
@@ -284,7 +284,7 @@ fn the_death_of_the_standby_voids_its_grants_and_another_one_is_started() {
     assert!(is_void(&death, VICTIM, TOKEN));
     // Its pair is gone, so it comes again.
     let (peer, identity) = (VICTIM, identity(VICTIM.pid, 0));
-    let effects = scene.feed(Input::SpareArrived { connection: waiting, peer, identity, token: TOKEN });
+    let effects = scene.feed(Input::SpareArrived { connection: waiting, peer, identity, token: TOKEN, entrance: None });
     assert!(effects.contains(&Effect::Close { connection: waiting }));
     scene.wants_spare(VICTIM, TOKEN + 1);
     let next = spawned(&death).expect("another one");

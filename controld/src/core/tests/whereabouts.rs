@@ -68,7 +68,7 @@ fn arrive(scene: &mut Scene, connection: u64, pid: Pid, visible: Option<&str>) -
     let visible = visible.map(str::to_owned);
     let identity = Arc::new(Identity { visible, ..Identity::clone(&identity(pid, 0)) });
     let (connection, peer) = (ConnectionId(connection), Peer { pid, ..NEWCOMER });
-    scene.feed(Input::ClientArrived { connection, peer, identity })
+    scene.feed(Input::ClientArrived { connection, peer, identity, entrance: None })
 }
 
 fn gpus(names: &[u32]) -> GpuSet {

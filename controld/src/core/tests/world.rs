@@ -14,8 +14,9 @@ use remps_proto::mps::server::{ClientContext, DeviceClients, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) use actions::{Action, COMMANDS};
+pub(super) use actions::{Action, CHANGES, COMMANDS};
 pub(super) use checks::assert_is_bounded;
+pub(super) use gpus::devices;
 
 #[derive(Debug)]
 struct Process {
@@ -164,6 +165,12 @@ pub(super) struct World {
     /// Servers that did not say which clients they have.
     untold: BTreeSet<ServerEpoch>,
     unanswered: BTreeSet<SessionId>,
+    /// The namespaces that have their socket.
+    open: BTreeMap<EntranceId, Entrance>,
+    /// By which of them each connection came that has not come to its end.
+    came_by: BTreeMap<ConnectionId, EntranceId>,
+    /// Whether sockets can be made.
+    opening_works: bool,
     quitting: bool,
     exit: Option<u8>,
     saved_at_least_once: bool,
@@ -213,6 +220,9 @@ impl World {
             births: BTreeMap::new(),
             untold: BTreeSet::new(),
             unanswered: BTreeSet::new(),
+            open: BTreeMap::new(),
+            came_by: BTreeMap::new(),
+            opening_works: true,
             quitting: false,
             exit: None,
             saved_at_least_once: false,
@@ -350,7 +360,11 @@ impl World {
         self.sought.clear();
         // A successor does not know what its predecessor has said.
         self.verdicts.clear();
+        // What was made and never noted is taken away.
+        let known: BTreeSet<u64> = saved.named.iter().flat_map(|it| &it.namespaces).map(|it| it.id).collect();
+        self.open.retain(|id, _| known.contains(&id.0));
         let (core, effects) = Core::restored(self.now, self.policy.clone(), &saved, &alive);
+        assert_eq!(core.entrances().len(), known.len(), "namespaces survive");
         assert_eq!(core.defaults, self.core.defaults, "defaults survive");
         self.core = core;
         self.core.faults.hold_is_watched(self.now);
@@ -382,7 +396,8 @@ impl World {
         for (connection, peer) in waiting {
             self.waiting.insert(connection, peer);
             self.came.insert(connection, self.now);
-            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+            let entrance = self.came_by.get(&connection).copied();
+            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid), entrance });
         }
     }
 }

@@ -96,7 +96,11 @@ impl Driver {
             // Zero would stand for the holder's own default.
             successor_wait_ms: milliseconds(wait).max(1),
             log_buffer_bytes: 0,
-            unlink: paths.into_iter().map(|path| path.into_os_string().into_encoded_bytes()).collect(),
+            unlink: paths
+                .into_iter()
+                .chain(self.entrance_paths())
+                .map(|path| path.into_os_string().into_encoded_bytes())
+                .collect(),
         });
     }
 

@@ -3,7 +3,7 @@
 //! Keys of accepted connections come from the holder and have their highest bit set; all others are the daemon's.
 
 use crate::core::vault::{NameId, RegionId};
-use crate::core::{ConnectionId, Pid, ServerEpoch};
+use crate::core::{ConnectionId, EntranceId, Pid, ServerEpoch};
 
 /// [`Saved`](crate::core::saved::Saved).
 pub(in crate::driver) const STATE: u64 = 1;
@@ -20,6 +20,8 @@ pub(in crate::driver) const SHIM_LISTENER: u64 = 5;
 /// What is noted of the GPUs' compute modes.
 pub(in crate::driver) const COMPUTE_MODES: u64 = 6;
 
+/// The listening sockets of namespaces.
+const ENTRANCE_SPACE: u64 = 1 << 54;
 /// This daemon's parts in the machine's records of compute modes, by their place in a list.
 const MODE_RECORD_SPACE: u64 = 1 << 55;
 /// User namespaces of those for whom the vault keeps something, by inode number.
@@ -54,6 +56,16 @@ pub(in crate::driver) fn mode_record(number: u64) -> u64 {
 /// The number of the part that has this key.
 pub(in crate::driver) fn mode_record_of(key: u64) -> Option<u64> {
     (key & !(MODE_RECORD_SPACE - 1) == MODE_RECORD_SPACE).then_some(key & (MODE_RECORD_SPACE - 1))
+}
+
+/// The listening socket of a namespace of a named server.
+pub(in crate::driver) fn entrance(id: EntranceId) -> u64 {
+    ENTRANCE_SPACE | (id.0 & (ENTRANCE_SPACE - 1))
+}
+
+/// The namespace whose listening socket has this key.
+pub(in crate::driver) fn entrance_of(key: u64) -> Option<EntranceId> {
+    (key & !(ENTRANCE_SPACE - 1) == ENTRANCE_SPACE).then_some(EntranceId(key & (ENTRANCE_SPACE - 1)))
 }
 
 /// A user namespace.
@@ -131,6 +143,15 @@ mod tests {
         }
         assert_eq!(namespace_of(namespace(4_026_531_837)), Some(4_026_531_837));
         let copies = copies(u32::MAX, 3).unwrap();
+        let entrance = entrance(EntranceId(9));
+        assert_eq!(entrance_of(entrance), Some(EntranceId(9)));
+        for key in
+            [PUBLIC_LISTENER, SHIM_LISTENER, mode_record(3), namespace(9), copies, stderr(server), LOG_BACKLOG_KEY]
+        {
+            assert_eq!(entrance_of(key), None);
+        }
+        assert_eq!((mode_record_of(entrance), namespace_of(entrance), region_of(entrance)), (None, None, None));
+        assert!(!REFUSED_KEYS.contains(&entrance));
         assert_eq!(
             (namespace_of(mode_record(3)), name_of(mode_record(3)), region_of(mode_record(3))),
             (None, None, None)

@@ -29,6 +29,7 @@ fn snapshot() -> Snapshot {
         },
         domains: vec![],
         servers: vec![],
+        named: vec![],
         clients: vec![],
         channels: vec![],
         regions: Vec::new(),
@@ -48,6 +49,7 @@ fn full() -> Snapshot {
     let (gpu, place) = ("GPU-1".to_owned(), "GPC 1, TPC 2".to_owned());
     snapshot.suspicions.push(crate::core::Suspicion { gpu, place, faults: 3 });
     snapshot.domains.push(DomainFacts {
+        entrance: None,
         name: domain.clone(),
         uid,
         phase: DomainPhase::Serving,
@@ -62,6 +64,7 @@ fn full() -> Snapshot {
     });
     snapshot.servers.push(ServerFacts {
         threads: Some(100.0),
+        entrance: None,
         gpus: vec![],
         spoilt_gpus: vec![],
         epoch: ServerEpoch(1),
@@ -76,6 +79,7 @@ fn full() -> Snapshot {
     snapshot.clients.push(ClientFacts {
         threads: Some(100.0),
         memory_bytes: None,
+        pid_namespace: None,
         spare: None,
         gpus: None,
         process,
@@ -191,6 +195,7 @@ fn no_number_of_domains_makes_more_than_a_bounded_number_of_series() {
             waited: Duration::ZERO,
         });
         snapshot.domains.push(DomainFacts {
+            entrance: None,
             name,
             uid: 1000,
             phase: DomainPhase::Serving,

@@ -28,6 +28,7 @@ fn empty() -> Snapshot {
         },
         domains: vec![],
         servers: vec![],
+        named: vec![],
         clients: vec![],
         channels: vec![],
         regions: Vec::new(),

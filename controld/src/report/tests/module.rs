@@ -67,7 +67,13 @@ fn a_server_that_takes_nobody_leaves_its_name_to_the_next() {
 #[test]
 fn clients_are_listed_with_the_command_line_last() {
     let mut house = house();
-    let gpu = GpuFacts { index: 3, uuid: "GPU-74d43ed3".to_owned(), compute_mode: None::<ComputeMode>, restored: None };
+    let gpu = GpuFacts {
+        index: 3,
+        uuid: "GPU-74d43ed3".to_owned(),
+        bus: Some("0000:3b:00".to_owned()),
+        compute_mode: None::<ComputeMode>,
+        restored: None,
+    };
     house.clients[0].gpus = Some(vec![Gpu::new(&gpu.uuid)]);
     house.clients[0].identity.command = "python train.py, twice\n\x1b[2J".to_owned();
     house.gpus = vec![gpu];

@@ -3,7 +3,28 @@
 use super::super::limits::{DeviceKey, InvalidDevice};
 use super::super::number::{atoi, strtol};
 use super::super::personality::Personality;
-use super::{Command, SmPartition};
+use super::Command;
+
+/// The two forms of `sm_partition`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SmPartition {
+    /// `add DEVICE CHUNKS`.
+    Add {
+        /// UUID of the device, whole or a prefix, as typed.
+        device: String,
+        /// How many chunks of SMs the partition gets, at least one.
+        chunks: u32,
+    },
+    /// `rm DEVICE PARTITION`.
+    Remove {
+        /// UUID of the device, whole or a prefix, as typed.
+        device: String,
+        /// The partition's id, as typed.
+        partition: String,
+    },
+    /// Neither.
+    Invalid,
+}
 
 /// A user id. The vendor lets -1 and numbers beyond 32 bits wrap to some other user; those are no user here.
 pub(super) fn user(word: &[u8]) -> Option<u32> {

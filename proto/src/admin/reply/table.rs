@@ -53,6 +53,14 @@ pub struct PciAddress {
     pub function: u8,
 }
 
+impl std::fmt::Display for PciAddress {
+    /// As the kernel and most tools write it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { domain, bus, device, function } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+    }
+}
+
 /// A device in the table of `device_query`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceRow {

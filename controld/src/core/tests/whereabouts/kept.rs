@@ -91,7 +91,7 @@ fn a_server_that_was_to_make_room_before_it_named_its_clients_stays_for_those_wh
     let request = asked(&effects, &Request::QueryDevices).expect("what are its numbers?");
     scene.feed(Input::Replied { request, reply: Ok(Reply::Devices(records())) });
     let (connection, peer) = (ConnectionId(900), Peer { pid: 20, uid: 1001, gid: 1001 });
-    let effects = scene.feed(Input::ClientArrived { connection, peer, identity: identity(20, 0) });
+    let effects = scene.feed(Input::ClientArrived { connection, peer, identity: identity(20, 0), entrance: None });
     let server = spawned(&effects).expect("another user needs one");
     let effects = scene.feed(Input::SpawnFailed { server, reason: "EXCLUSIVE_PROCESS".to_owned() });
     let request = asked(&effects, &Request::Shutdown).expect("it seems to have nobody");

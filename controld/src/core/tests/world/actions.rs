@@ -26,12 +26,46 @@ pub(in crate::core::tests) const COMMANDS: &[&str] = &[
     "nonsense",
 ];
 
+/// What root changes.
+pub(in crate::core::tests) const CHANGES: &[&str] = &[
+    "server create a",
+    "server create b --uid=1000",
+    "server create --uid=1000",
+    "server create c --allowed-devices=1",
+    "server create d --allowed-devices=7",
+    "namespace create n --server=a",
+    "namespace create m --server=a",
+    "namespace create n --server=b",
+    "namespace set n --server=a --active-thread-percentage=30 --pinned-memory-limit=1G",
+    "server set a --pinned-memory-limit=2G --client-priority=1",
+    "server set b --uid=1001",
+    "namespace delete n --server=a",
+    "namespace delete n --server=a --force",
+    "namespace delete m --server=a --force",
+    "server delete a",
+    "server delete a --force",
+    "server delete b --force",
+    "server delete uid_1000 --force",
+    "server list",
+    "namespace list",
+    "device list",
+];
+
 #[derive(Debug, Clone)]
 pub(in crate::core::tests) enum Action {
     ClientArrives {
         uid: u32,
         slot: u32,
     },
+    /// The same by the socket of a namespace, if there is one.
+    ClientComesTo {
+        uid: u32,
+        slot: u32,
+        entrance: usize,
+    },
+    /// Root changes named servers and namespaces.
+    Names(usize),
+    OpeningWorks(bool),
     ClientFinishes(usize),
     ProcessEnds(usize),
     ServerHello(usize),
@@ -88,9 +122,29 @@ impl World {
                     self.living.insert(peer.pid);
                     self.waiting.insert(connection, peer);
                     self.came.insert(connection, self.now);
-                    self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+                    self.feed(Input::ClientArrived {
+                        connection,
+                        peer,
+                        identity: self.identity(peer.pid),
+                        entrance: None,
+                    });
                 }
             }
+            Action::ClientComesTo { uid, slot, entrance } => {
+                let found = self.open.keys().nth(entrance).copied();
+                if let Some(entrance) = found.filter(|_| !self.quitting) {
+                    let connection = ConnectionId(self.number());
+                    let peer = Peer { pid: uid * 10 + slot + 1, uid, gid: uid };
+                    self.living.insert(peer.pid);
+                    self.waiting.insert(connection, peer);
+                    self.came.insert(connection, self.now);
+                    self.came_by.insert(connection, entrance);
+                    let (identity, entrance) = (self.identity(peer.pid), Some(entrance));
+                    self.feed(Input::ClientArrived { connection, peer, identity, entrance });
+                }
+            }
+            Action::Names(command) => self.command(0, CHANGES[command]),
+            Action::OpeningWorks(works) => self.opening_works = works,
             Action::ClientFinishes(index) => {
                 let key = self.dispatched.iter().nth(index).map(|(connection, (peer, _))| (*connection, *peer));
                 if let Some((connection, peer)) = key {
@@ -259,6 +313,9 @@ impl World {
         let session = SessionId(self.number());
         let server = self.servers.values().next().map_or(1, |process| process.pid);
         let client = self.homes.keys().next().copied().unwrap_or(2);
+        if command.contains("--force") {
+            self.servers.values_mut().for_each(|process| process.ordered = true);
+        }
         if command.contains("shutdown_server")
             && let Some(process) = self.servers.values_mut().next()
         {

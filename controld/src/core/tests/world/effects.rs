@@ -86,6 +86,7 @@ impl World {
             }
             Effect::Answer { session, .. }
             | Effect::AnswerFailure { session, .. }
+            | Effect::AnswerRows { session, .. }
             | Effect::AnswerPs { session, .. } => {
                 assert!(self.unanswered.remove(&session), "a command is answered once");
             }
@@ -95,6 +96,18 @@ impl World {
             }
             Effect::ListDevices { session } => {
                 self.feed_later_devices(session);
+            }
+            Effect::OpenEntrance(entrance) => {
+                let result = if self.opening_works { Ok(()) } else { Err("the disk is full".to_owned()) };
+                let id = entrance.id;
+                if result.is_ok() {
+                    assert!(self.open.insert(id, entrance).is_none(), "a socket is made once");
+                }
+                let effects = self.core.handle(self.now, Input::EntranceOpened { entrance: id, result });
+                effects.into_iter().for_each(|effect| self.perform(effect));
+            }
+            Effect::CloseEntrance(entrance) => {
+                assert!(self.open.remove(&entrance.id).is_some(), "a socket is removed that is there, and once");
             }
             Effect::CloseSessions => {}
             // Nobody asks for a place here.
@@ -188,7 +201,7 @@ impl World {
 
     /// The driver answers a list of devices in a later input; here it is the next one.
     pub(super) fn feed_later_devices(&mut self, session: SessionId) {
-        let devices: Result<Vec<Device>, String> = Ok(Vec::new());
+        let devices: Result<Vec<Device>, String> = Ok(devices());
         let effects = self.core.handle(self.now, Input::DevicesListed { session, devices });
         for effect in effects {
             self.perform(effect);
@@ -240,6 +253,14 @@ impl World {
         assert!(!deciding, "not to a server that is deciding to end");
         if self.policy.sharing != Sharing::MultiUser {
             assert_eq!(process.domain, peer.uid, "only to a server of its own user");
+        }
+        if let Some(id) = self.came_by.get(&connection)
+            && self.homes.get(&peer.pid) != Some(&server)
+        {
+            let domain = self.core.servers.get(server).and_then(|server| self.core.servers.domain(server.domain));
+            let theirs = domain.and_then(|domain| domain.key.entrance.as_ref()).map(|entrance| entrance.id);
+            assert_eq!(theirs, Some(*id), "who has come to a namespace is served there and nowhere else");
+            assert!(self.open.contains_key(id), "nobody is sent to a namespace that is gone");
         }
         if let Some(home) = self.homes.get(&peer.pid) {
             let has_contexts = self.accepted.get(&peer.pid).is_some_and(|&accepted| accepted > 1);

@@ -1,6 +1,23 @@
 //! On which GPUs the processes of the world are, and how far a fault of one reaches, as far as the core can know.
 
 use super::*;
+use remps_proto::admin::reply::{DeviceRow, PciAddress};
+
+/// What the driver lists of them.
+pub(in crate::core::tests) fn devices() -> Vec<Device> {
+    let device = |ordinal: &u32| Device {
+        row: DeviceRow {
+            ordinal: *ordinal,
+            pci: PciAddress { domain: 0, bus: 0, device: 6, function: 0 },
+            uuid: uuid(*ordinal).to_string(),
+            name: "GPU".to_owned(),
+            attributes: None,
+        },
+        multiprocessors: 132,
+        major: 9,
+    };
+    GPUS.iter().map(device).collect()
+}
 
 impl World {
     /// Where a process's next context is: on the first GPU, on the second, or on both in turn. One of them says so.

@@ -74,7 +74,8 @@ impl World {
                 continue;
             }
             let peer = self.waiting[&connection];
-            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid) });
+            let entrance = self.came_by.get(&connection).copied();
+            self.feed(Input::ClientArrived { connection, peer, identity: self.identity(peer.pid), entrance });
         }
         while let Some(index) = self.asked.iter().position(|asked| asked.server == epoch) {
             let Asked { id, .. } = self.asked.remove(index);

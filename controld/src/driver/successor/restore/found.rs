@@ -1,7 +1,7 @@
 //! What an earlier daemon left with the holder, sorted, and what lies in its sockets.
 
 use crate::core::saved::Saved;
-use crate::core::{ConnectionId, ServerEpoch};
+use crate::core::{ConnectionId, EntranceId, ServerEpoch};
 use crate::driver::successor::keys;
 use crate::driver::successor::notes::ConnectionNote;
 use crate::holder::{Held, Kind, ModesNote};
@@ -17,6 +17,8 @@ pub(in crate::driver) struct Found {
     pub(in crate::driver) state: Option<Saved>,
     pub(in crate::driver) public: Option<OwnedFd>,
     pub(in crate::driver) privileged: Option<OwnedFd>,
+    /// Listening sockets of namespaces.
+    pub(in crate::driver) entrances: BTreeMap<EntranceId, OwnedFd>,
     pub(in crate::driver) fifo: Option<OwnedFd>,
     pub(in crate::driver) backlog: Vec<u8>,
     pub(in crate::driver) stderr: BTreeMap<ServerEpoch, (OwnedFd, u64)>,
@@ -53,7 +55,10 @@ impl Found {
                     found.mode_records.extend(keys::mode_record_of(key).map(|number| (number, uuid, fd)));
                 }
                 (Kind::LOG_BACKLOG, _) => found.backlog.extend(state),
-                (Kind::LISTENER_PUBLIC, Some(fd)) => found.public = Some(fd),
+                (Kind::LISTENER_PUBLIC, Some(fd)) => match keys::entrance_of(key) {
+                    Some(entrance) => drop(found.entrances.insert(entrance, fd)),
+                    None => found.public = Some(fd),
+                },
                 (Kind::LISTENER_PRIVILEGED, Some(fd)) => found.privileged = Some(fd),
                 (Kind::LISTENER_SHIM, Some(fd)) => found.shim = Some(fd),
                 (Kind::LOG_FIFO, Some(fd)) => found.fifo = Some(fd),

@@ -83,6 +83,7 @@ fn has_every_line(folder: &Path) {
 
 fn nothing() -> Snapshot {
     Snapshot {
+        named: Vec::new(),
         daemon: DaemonFacts {
             memory_unknown: None,
             pid: 7,

@@ -148,7 +148,7 @@ impl Daemon {
         // One connection for itself, and one for its context.
         for _ in 0..2 {
             let connection = ConnectionId(self.number());
-            self.feed(Input::ClientArrived { connection, peer, identity: identity.clone() });
+            self.feed(Input::ClientArrived { connection, peer, identity: identity.clone(), entrance: None });
             self.start_servers();
             self.feed(Input::ClientDone { connection, status: Some(0) });
         }

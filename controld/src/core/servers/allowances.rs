@@ -1,0 +1,118 @@
+//! What a server's clients may have, as it is told: by what was said of its namespace, and else by the daemon's defaults.
+
+use super::named::NamedServer;
+use crate::core::ids::{DomainId, ServerEpoch};
+use crate::core::peer::Entrance;
+use crate::core::{Core, Effect};
+use remps_proto::admin::limits::{DeviceKey as AdminKey, MemLimit, Percentage};
+use remps_proto::admin::module::{DEFAULT_NAMESPACE, Limits};
+use remps_proto::mps::device::DeviceKey;
+use remps_proto::mps::server::{Configuration, Request};
+
+/// A device as a server knows it, by its number there.
+fn numbered(number: usize) -> Option<DeviceKey> {
+    DeviceKey::new(&number.to_string())
+}
+
+impl NamedServer {
+    /// How many devices its processes see; 0 when nobody could tell.
+    pub(in crate::core) fn devices_seen(&self) -> usize {
+        if self.devices.is_empty() { self.visible as usize } else { self.devices.len() }
+    }
+
+    /// The number that one of the daemon's devices has for it. A limit for a device that a server does not see would make
+    /// it drop all limits.
+    fn translated(&self, device: &AdminKey) -> Option<DeviceKey> {
+        if self.devices.is_empty() {
+            return DeviceKey::new(&device.to_string());
+        }
+        match device {
+            AdminKey::Ordinal(ordinal) => numbered(self.devices.iter().position(|own| own.ordinal == *ordinal)?),
+            AdminKey::Uuid(uuid) => {
+                let is_own = self.devices.iter().any(|own| own.uuid.starts_with(uuid.as_str()));
+                DeviceKey::new(uuid).filter(|_| is_own)
+            }
+        }
+    }
+}
+
+impl Core {
+    /// What a new server of a domain is told.
+    pub(in crate::core) fn configuration(&self, domain: DomainId) -> Configuration {
+        let entrance = self.servers.domain(domain).and_then(|domain| domain.key.entrance.clone());
+        let server = entrance.as_ref().and_then(|entrance| self.servers.named().get(&entrance.server));
+        let limits = entrance.as_ref().map(|entrance| self.servers.named().limits(entrance)).unwrap_or_default();
+        let pinned_limits = match (server, limits.memory) {
+            (Some(server), Some(limit)) => of_every_device(server, limit),
+            (server, _) => {
+                let key = |device: &AdminKey| match server {
+                    Some(server) => server.translated(device),
+                    None => DeviceKey::new(&device.to_string()),
+                };
+                self.defaults.limits().iter().filter_map(|(device, limit)| Some((key(device)?, limit.0))).collect()
+            }
+        };
+        Configuration {
+            thread_percentage: limits.percentage.unwrap_or_else(|| self.defaults.percentage()).get(),
+            pinned_limits,
+            priority: limits.priority.unwrap_or_else(|| self.defaults.priority()).get(),
+        }
+    }
+
+    /// Whether the clients of a server have a priority of their own.
+    pub(in crate::core) fn has_own_priority(&self, server: ServerEpoch) -> bool {
+        let domain = self.servers.get(server).and_then(|server| self.servers.domain(server.domain));
+        let entrance = domain.and_then(|domain| domain.key.entrance.as_ref());
+        entrance.is_some_and(|entrance| self.servers.named().limits(entrance).priority.is_some())
+    }
+
+    /// Tells the servers of a namespace, and of all that it bounds, of what has been said of it.
+    pub(in crate::core) fn tell_limits(&mut self, server: &str, namespace: &str, said: Limits) {
+        let is_bound = |entrance: &Entrance| {
+            entrance.server == server && (namespace == DEFAULT_NAMESPACE || entrance.namespace == namespace)
+        };
+        let told: Vec<(ServerEpoch, DomainId)> = self
+            .servers
+            .iter()
+            .filter(|running| running.is_connected())
+            .filter(|running| {
+                let domain = self.servers.domain(running.domain);
+                domain.and_then(|domain| domain.key.entrance.as_ref()).is_some_and(is_bound)
+            })
+            .map(|running| (running.epoch, running.domain))
+            .collect();
+        let seen = self.servers.named().get(server).map_or(0, NamedServer::devices_seen);
+        for (epoch, domain) in told {
+            let Configuration { thread_percentage, pinned_limits, priority } = self.configuration(domain);
+            let mut requests = Vec::new();
+            if said.percentage.is_some() {
+                requests.push(Request::SetThreadPercentage(thread_percentage));
+            }
+            if said.memory.is_some() {
+                // What is not limited any more has to be said, too.
+                for device in (0..seen).filter_map(numbered) {
+                    let limit = pinned_limits.iter().find(|(known, _)| *known == device).map_or(0, |(_, limit)| *limit);
+                    requests.push(Request::SetPinnedLimit(device, limit));
+                }
+            }
+            if said.priority.is_some() {
+                requests.push(Request::SetPriority(priority));
+            }
+            for request in requests {
+                self.turn.push(Effect::Tell { server: epoch, request });
+            }
+        }
+    }
+
+    /// What the clients of a namespace have, with the daemon's defaults where nothing else is said.
+    pub(in crate::core) fn limits_in_force(&self, entrance: &Entrance) -> Limits {
+        let own = self.servers.named().limits(entrance);
+        let percentage: Percentage = self.defaults.percentage();
+        let priority = self.defaults.priority();
+        own.or(Limits { memory: None, percentage: Some(percentage), priority: Some(priority) })
+    }
+}
+
+fn of_every_device(server: &NamedServer, limit: MemLimit) -> Vec<(DeviceKey, u64)> {
+    (0..server.devices_seen()).filter_map(|number| Some((numbered(number)?, limit.0))).collect()
+}
