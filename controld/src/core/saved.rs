@@ -67,6 +67,9 @@ pub(crate) struct SavedServer {
     /// Whether nobody has given a verdict on the incident.
     #[prost(bool, tag = "15")]
     pub unjudged: bool,
+    /// Whether somebody has set limits of its own.
+    #[prost(bool, tag = "16")]
+    pub limited: bool,
 }
 
 /// What the clients of a domain have in common.

@@ -34,6 +34,7 @@ impl Core {
                 gpus: self.faults.spoilt_gpus(server.epoch).map(ToString::to_string).collect(),
                 spared: self.clients.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.faults.is_unjudged(server.epoch),
+                limited: server.has_own_limits,
             })
             .collect();
         Saved {
@@ -48,7 +49,7 @@ impl Core {
             next_epoch: self.servers.next_epoch(),
             servers,
             next_quarantine: self.clients.offenders().next_quarantine(),
-            spares: self.clients.spares().saved(),
+            spares: self.clients.saved_spares(),
             ..self.faults.saved()
         }
     }
@@ -64,7 +65,7 @@ impl Core {
         core.turn.now = now;
         core.servers.begin_at(saved.next_epoch);
         core.clients.offenders_mut().restore(saved, alive);
-        core.clients.spares_mut().restore(now, &saved.spares);
+        core.clients.restore_spares(now, &saved.spares);
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);

@@ -211,9 +211,12 @@ impl Core {
             }
             Command::SetActiveThreadPercentage { percentage, .. } => {
                 match percentage {
-                    Ok(percentage) => self
-                        .turn
-                        .push(Effect::Tell { server: epoch, request: Request::SetThreadPercentage(percentage.get()) }),
+                    Ok(percentage) => {
+                        let request = Request::SetThreadPercentage(percentage.get());
+                        self.turn.push(Effect::Tell { server: epoch, request });
+                        self.servers.has_own_limits(epoch);
+                        self.turn.save();
+                    }
                     Err(invalid) => self.turn.log(invalid.to_string()),
                 }
                 self.ask_for(epoch, Request::GetThreadPercentage, Asked::Percentage(session));
@@ -227,6 +230,8 @@ impl Core {
                     (Ok(Some(device)), Ok(limit)) => {
                         let request = Request::SetPinnedLimit(device, limit.0);
                         self.turn.push(Effect::Tell { server: epoch, request });
+                        self.servers.has_own_limits(epoch);
+                        self.turn.save();
                     }
                     (Err(invalid), _) => self.turn.log(invalid.to_string()),
                     (_, Err(invalid)) => self.turn.log(invalid.to_string()),

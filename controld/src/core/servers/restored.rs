@@ -47,6 +47,7 @@ impl Servers {
             has_served: !old.standby,
             // Those of an earlier daemon.
             has_hidden_clients: true,
+            has_own_limits: old.limited,
             ..Server::new(epoch, domain, old.uid, now, state)
         };
         self.all.insert(epoch, server);

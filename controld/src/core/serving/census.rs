@@ -50,7 +50,8 @@ impl Core {
         let grant = self.clients.spares().grant_of(process).filter(|grant| grant.server == server);
         let spare = grant.map(|grant| grant.token);
         if spare.is_some() {
-            self.clients.spares_mut().comes_to(server, client.pid);
+            let guest = Process::guest(server, client.uid, Arc::clone(&identity));
+            self.clients.guests_mut().comes(client.pid, guest);
         }
         let entry =
             Client { spare, ..Client::new(now, client, Arc::clone(&identity), domain, Stage::HasEnd { server }) };
@@ -63,7 +64,7 @@ impl Core {
     /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
         // The process is on the other server that names it, or was.
-        if self.clients.spares().stands_on(epoch, pid) {
+        if self.clients.guests().get(epoch, pid).is_some() {
             return false;
         }
         if let Some(home) = self.clients.process(pid).map(|process| process.server) {
