@@ -113,6 +113,9 @@ pub(crate) struct Driver {
     pub(crate) own_memory_fault: Duration,
     /// A FIFO that a kernel opens before it does wrong.
     pub(crate) fault_gate: Option<PathBuf>,
+    /// A FIFO that a kernel opens before it works on memory, while there is one. Meanwhile a file of the same name with
+    /// `.here` behind is there.
+    pub(crate) work_gate: Option<PathBuf>,
     /// From a memory fault to the tools device's event.
     pub(crate) fault_event: Duration,
     descriptor: Descriptor,
@@ -175,6 +178,7 @@ pub(crate) fn initialise() -> Outcome {
         own_trap: script.milliseconds("MPS_SIM_OWN_FAULT_MS", own_trap),
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", own_memory_fault),
         fault_gate: script.text("MPS_SIM_FAULT_GATE").map(PathBuf::from),
+        work_gate: script.text("MPS_SIM_WORK_GATE").map(PathBuf::from),
         fault_event: script.number("MPS_SIM_UVM_EVENT_US").map_or(fault::EVENT, Duration::from_micros),
         tables: Mutex::new(Tables { used: Used::new(descriptor.space()), ..Tables::default() }),
         descriptor,
