@@ -15,7 +15,7 @@ use crate::core::clients::client::{BEFORE_CONTEXTS, Client, Process, Stage};
 use crate::core::clients::spares::{Grant, Wish};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
-use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch, Uid};
+use crate::core::ids::{ConnectionId, DomainId, Pid, ServerEpoch};
 use crate::core::journal::{JournalEvent, SpareEnd};
 use crate::core::servers::Clientele as _;
 use crate::core::servers::server::Server;
@@ -293,11 +293,11 @@ impl Core {
 
     /// Hands waiting connections of spare copies to the servers of their grants, and closes those without one.
     fn dispatch_spares(&mut self) {
-        let waiting = self.clients.waiting_spares().map(|(connection, client)| {
-            (connection, client.process(), client.spare, client.peer.uid, Arc::clone(&client.identity))
-        });
-        let waiting: Vec<(ConnectionId, ProcessKey, Option<u64>, Uid, Arc<Identity>)> = waiting.collect();
-        for (connection, process, token, uid, identity) in waiting {
+        let waiting: Vec<ConnectionId> = self.clients.waiting_spares().map(|(connection, _)| connection).collect();
+        for connection in waiting {
+            let Some(client) = self.clients.get(connection) else { continue };
+            let (process, token) = (client.process(), client.spare);
+            let (uid, identity) = (client.peer.uid, Arc::clone(&client.identity));
             let grant = self.clients.spares().grant_of(process).filter(|grant| Some(grant.token) == token);
             let Some(epoch) = grant.map(|grant| grant.server) else {
                 self.clients.forget_connection(connection);

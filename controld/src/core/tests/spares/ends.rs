@@ -81,5 +81,5 @@ fn a_process_that_ends_leaves_nothing_of_its_spare_copy() {
     let effects = scene.dies(VICTIM, End::Exited(0));
     assert!(!is_void(&effects, VICTIM, TOKEN), "nobody is there to be told");
     assert!(scene.core.saved().spares.is_empty());
-    assert!(!scene.core.clients.guests().get(standby, VICTIM.pid).is_some());
+    assert!(scene.core.clients.guests().get(standby, VICTIM.pid).is_none());
 }
