@@ -37,6 +37,12 @@ SUITES = {
         "`integration/gpu/run --suite checker`: random CUDA programs under the preload library, undisturbed and with faults; "
         "no value that a call has returned as good may be wrong.",
     ),
+    "spare": (
+        "Recovery by a spare copy",
+        "`integration/gpu/run --suite spare`: programs under the preload library go on after a neighbour's faults, with a "
+        "second copy of the driver that stands by in them, or with one that is made then (`cold`), and compare every "
+        "byte. Times are from the error's being noticed until the program's calls go on.",
+    ),
     "programs": (
         "Other people's programs",
         "`integration/gpu/run --suite programs`: what programs under the preload library see of faults of their own, "

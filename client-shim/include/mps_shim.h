@@ -50,7 +50,7 @@ struct mps_shim_recovery {
     uint32_t part;            /* what the daemon says: 0 it does not know whose fault it was, or there is no daemon;
                                * 1 another process's; 2 likely this one's; 3 certainly this one's */
     uint64_t lost_work;       /* copies, sets and launches that are not known to have been done */
-    uint32_t way;             /* 0; in builds for tests with MPS_SHIM_REPLAY=spare 1 by the spare copy of the driver; 2 without, as none was ready;
+    uint32_t way;             /* 1 by the spare copy of the driver; 2 without, as none was ready;
                                * 3 without, as it failed. 0 where no spare is asked for */
     uint32_t behind;          /* how many things the spare copy had not, or not as they were by then */
 };

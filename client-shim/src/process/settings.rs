@@ -19,6 +19,7 @@ const LOG: &CStr = c"MPS_SHIM_LOG";
 const REPORT: &CStr = c"MPS_SHIM_REPORT";
 const KEEP: &CStr = c"MPS_SHIM_KEEP";
 const REPLAY: &CStr = c"MPS_SHIM_REPLAY";
+const SPARE_STACK: &CStr = c"MPS_SHIM_SPARE_STACK";
 const FAULTS: &CStr = c"MPS_SHIM_FAULTS";
 const LAUNCH_BLOCKING: &CStr = c"CUDA_LAUNCH_BLOCKING";
 /// Under which name a successor finds what the program has.
@@ -132,7 +133,6 @@ fn parse_keep(value: &OsStr) -> Option<Keep> {
 /// The values of `MPS_SHIM_REPLAY`.
 const IN_PLACE: &str = "in-place";
 const BYSTANDER: &str = "bystander";
-/// In the making: builds for tests alone know it (`recovery/spare/mod.rs` says what is left).
 const SPARE: &str = "spare";
 
 /// Who is recovered, as a number that an atomic holds.
@@ -164,6 +164,11 @@ pub(crate) fn is_with_spare() -> bool {
     replay() == Replay::BySpare as u8
 }
 
+/// Whether a spare copy has its program's stacks from the start: it is gone on with sooner, and takes more of the GPU.
+pub(crate) fn has_spare_full_stacks() -> bool {
+    variable(SPARE_STACK).is_some_and(|value| value == "full")
+}
+
 /// Who is recovered. The environment is looked at once. A value that is not known, and one without the state that it
 /// needs, is complained of and asks for nothing.
 fn replay() -> u8 {
@@ -182,7 +187,8 @@ fn replay() -> u8 {
                 }
                 None => {
                     log::complain(format_args!(
-                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\" or \"{BYSTANDER}\" but {value:?}: nothing is recovered"
+                        "MPS_SHIM_REPLAY is not \"{IN_PLACE}\", \"{SPARE}\" or \"{BYSTANDER}\" but {value:?}: nothing is \
+                         recovered"
                     ));
                     Replay::Nobody
                 }
@@ -200,7 +206,7 @@ fn parse_replay(value: &OsStr) -> Option<Replay> {
         Some("" | "0") => Some(Replay::Nobody),
         Some(IN_PLACE) => Some(Replay::Everybody),
         Some(BYSTANDER) => Some(Replay::Bystanders),
-        Some(SPARE) if cfg!(debug_assertions) => Some(Replay::BySpare),
+        Some(SPARE) => Some(Replay::BySpare),
         _ => None,
     }
 }
@@ -282,7 +288,7 @@ mod tests {
 
     use super::{
         DEFAULT_PIPE_DIRECTORY, FAULTS, KEEP, Keep, LAUNCH_BLOCKING, LOG, NAME, PIPE_DIRECTORY, REPLAY, REPORT,
-        REQUIRE, Replay, Requirement, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
+        REQUIRE, Replay, Requirement, SPARE_STACK, STANDBY, is_server, parse_keep, parse_replay, parse_requirement,
     };
     use crate::cuda::functions;
 
@@ -293,8 +299,9 @@ mod tests {
         let after = |macro_: &str| -> BTreeSet<_> {
             MANUAL.lines().filter_map(|line| line.strip_prefix(macro_)?.split_whitespace().next()).collect()
         };
-        let ours = [REQUIRE, KEEP, FAULTS, REPLAY, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
-            .map(|name| name.to_str().unwrap());
+        let ours =
+            [REQUIRE, KEEP, FAULTS, REPLAY, SPARE_STACK, REPORT, LOG, NAME, STANDBY, PIPE_DIRECTORY, LAUNCH_BLOCKING]
+                .map(|name| name.to_str().unwrap());
         assert_eq!(after(".It Ev "), BTreeSet::from_iter(ours.into_iter().chain(["LD_PRELOAD"])));
         let always = ["cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"];
         assert!(always.iter().all(|name| functions::all().any(|function| function.name.to_bytes() == name.as_bytes())));
@@ -333,7 +340,7 @@ mod tests {
         let parse = |text: &str| parse_replay(OsStr::new(text));
         assert_eq!([parse(""), parse("0")], [Some(Replay::Nobody); 2]);
         assert_eq!([parse("in-place"), parse("bystander")], [Some(Replay::Everybody), Some(Replay::Bystanders)]);
-        assert_eq!(parse("spare"), cfg!(debug_assertions).then_some(Replay::BySpare));
+        assert_eq!(parse("spare"), Some(Replay::BySpare));
         assert_eq!([parse("1"), parse("inplace"), parse("culprit")], [None; 3]);
     }
 

@@ -115,6 +115,8 @@ pub enum Evidence {
         /// Whose queue.
         process: ProcessKey,
         fault: MemoryFault,
+        /// Whether the queue is of an address space that the process had when it had one server only.
+        is_of_own_server: bool,
     },
     /// The patched module has met a fatal fault of a process.
     Notice {

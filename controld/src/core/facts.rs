@@ -197,6 +197,10 @@ pub(crate) struct SpareFacts {
     pub server: Option<Pid>,
     /// Whether the program could go on with it, as it says; else it is being made.
     pub ready: bool,
+    /// Whether it has no place any more, and its server still has it as a client.
+    pub leaves: bool,
+    /// Its connections that the server has accepted; the first is its process's own, the others are contexts.
+    pub connections: usize,
     /// How many things that the program has it lacks, as the program says.
     pub behind: u64,
 }
@@ -204,7 +208,13 @@ pub(crate) struct SpareFacts {
 impl SpareFacts {
     /// The word for how far it is.
     pub(crate) const fn word(&self) -> &'static str {
-        if self.ready { "ready" } else { "making" }
+        if self.leaves {
+            "leaving"
+        } else if self.ready {
+            "ready"
+        } else {
+            "making"
+        }
     }
 }
 

@@ -298,6 +298,8 @@ impl Core {
             Purpose::Contexts => self.contexts_told(server, reply),
             Purpose::Remaining => self.remaining_told(server, &reply),
             Purpose::EndClient(key) => self.faults.client_terminated(&mut self.turn, key),
+            Purpose::Guests => self.guests_told(server, &reply),
+            Purpose::EndGuest(key) => self.guest_ended(server, key, &reply),
             Purpose::Command(asked) => self.command_answered(server, pid, asked, reply),
         }
     }
@@ -368,6 +370,7 @@ impl Core {
             self.clients.offenders_mut().advance(now);
             self.servers.advance_idle(&mut self.turn, &self.clients);
             self.advance_spares();
+            self.advance_guests();
             self.advance_domains();
             self.advance_settling();
             self.advance_servers();

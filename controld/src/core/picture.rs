@@ -19,7 +19,7 @@ use crate::core::servers::Clientele as _;
 use core::time::Duration;
 use remps_proto::admin::limits::{Percentage, Priority};
 use remps_proto::admin::module::Limits;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How channels are called whose source is the daemon itself.
 const BY_CONNECTION: &str = "connection";
@@ -163,11 +163,7 @@ impl Core {
             let waited = connections.iter().map(|client| now.saturating_sub(client.came_at)).max();
             let facts = self.process_facts(process.key(pid), process, phase, None);
             let gpus = self.gpus_of(pid, process).map(|gpus| gpus.into_iter().collect());
-            let spare = self.clients.spares().shown_of(process.key(pid)).map(|grant| SpareFacts {
-                server: self.servers.get(grant.server).and_then(|server| server.pid),
-                ready: grant.is_ready,
-                behind: grant.behind,
-            });
+            let spare = self.spare_facts(process.key(pid));
             all.push(ClientFacts { contexts, waited, gpus, spare, ..facts });
         }
         for connections in of_pid.into_values() {
@@ -176,10 +172,32 @@ impl Core {
             let facts = facts(client.process(), client.peer.uid, domain, &client.identity, ClientPhase::Waiting);
             all.push(ClientFacts { waited: Some(now.saturating_sub(client.came_at)), ..facts });
         }
-        for death in self.faults.deaths() {
+        let mut dead = BTreeSet::new();
+        // Who was on several servers has died on each, on its own first.
+        for death in self.faults.deaths().filter(|death| dead.insert(death.key)) {
             all.push(self.process_facts(death.key, &death.process, ClientPhase::Gone, Some(death.end)));
         }
         all
+    }
+
+    /// The spare copy of a process, also one that has no place any more.
+    fn spare_facts(&self, process: ProcessKey) -> Option<SpareFacts> {
+        let pid_of = |server: ServerEpoch| self.servers.get(server).and_then(|server| server.pid);
+        let connections_on = |server: ServerEpoch| {
+            self.clients.guests().get(server, process.pid).map_or(0, |guest| guest.process.connections)
+        };
+        let place = self.clients.spares().shown_of(process).map(|grant| SpareFacts {
+            server: pid_of(grant.server),
+            ready: grant.is_ready,
+            leaves: false,
+            connections: connections_on(grant.server),
+            behind: grant.behind,
+        });
+        place.or_else(|| {
+            let (server, _) = self.clients.guests().of(process).next()?;
+            let (ready, leaves, behind) = (false, true, 0);
+            Some(SpareFacts { server: pid_of(server), ready, leaves, connections: connections_on(server), behind })
+        })
     }
 
     fn process_facts(&self, key: ProcessKey, process: &Process, phase: ClientPhase, end: Option<End>) -> ClientFacts {

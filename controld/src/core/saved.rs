@@ -70,6 +70,9 @@ pub(crate) struct SavedServer {
     /// The share of threads that its clients were last given, in percent.
     #[prost(double, optional, tag = "16")]
     pub threads: Option<f64>,
+    /// Whether somebody has set limits of its own.
+    #[prost(bool, tag = "17")]
+    pub limited: bool,
 }
 
 /// What the clients of a domain have in common.

@@ -35,6 +35,7 @@ impl Core {
                 spared: self.clients.spared_of(server.epoch).map(written).collect(),
                 unjudged: self.faults.is_unjudged(server.epoch),
                 threads: server.threads,
+                limited: server.has_own_limits,
             })
             .collect();
         Saved {
@@ -49,7 +50,7 @@ impl Core {
             next_epoch: self.servers.next_epoch(),
             servers,
             next_quarantine: self.clients.offenders().next_quarantine(),
-            spares: self.clients.spares().saved(),
+            spares: self.clients.saved_spares(),
             named: self.servers.named().saved(),
             last_entrance: self.servers.named().last(),
             is_file_applied: self.servers.named().is_file_applied,
@@ -69,7 +70,7 @@ impl Core {
         core.servers.begin_at(saved.next_epoch);
         core.servers.restore_named(saved);
         core.clients.offenders_mut().restore(saved, alive);
-        core.clients.spares_mut().restore(now, &saved.spares);
+        core.clients.restore_spares(now, &saved.spares);
         core.faults = Faults::restored(saved, alive);
         for old in alive {
             let epoch = ServerEpoch(old.epoch);

@@ -171,12 +171,12 @@ impl Driver {
             Event::LookOverdue { process, connection } => {
                 self.following(|following, turn| following.look_overdue(turn, process, connection));
             }
-            Event::Fault { process, fault, lost } => {
+            Event::Fault { process, fault, lost, is_of_own_server } => {
                 if lost > 0 {
                     let (witness, process) = ("uvm-event", Some(process));
                     self.record(&JournalEvent::WitnessLost { witness, process, count: lost });
                 }
-                self.feed(Input::Evidence(Evidence::UvmEvent { process, fault }));
+                self.feed(Input::Evidence(Evidence::UvmEvent { process, fault, is_of_own_server }));
             }
             Event::Unheard { process, error } => {
                 tracing::warn!(pid = process.pid, %error, "a client's tools queue can't be read any longer");

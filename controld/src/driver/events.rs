@@ -111,7 +111,7 @@ pub(super) enum Event {
     /// What a client's own library has handed over has been looked at.
     Given { process: ProcessKey, result: Result<Box<Attached>, AttachError>, reply: ReplyTo },
     /// A client's tools queue has a fatal fault, and this many more were dropped.
-    Fault { process: ProcessKey, fault: MemoryFault, lost: u64 },
+    Fault { process: ProcessKey, fault: MemoryFault, lost: u64, is_of_own_server: bool },
     /// A client's tools queue can't be read any longer.
     Unheard { process: ProcessKey, error: std::io::Error },
     /// Which GPUs the machine has.

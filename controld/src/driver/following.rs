@@ -285,7 +285,8 @@ impl Following {
                     // The client is gone and buried.
                     return;
                 };
-                followed.hearings.push(Hearing::begin(process, tracker, self.events.clone()));
+                let is_of_own_server = !turn.core.may_be_guest(process);
+                followed.hearings.push(Hearing::begin(process, is_of_own_server, tracker, self.events.clone()));
                 followed.copies.push(copies);
                 self.count_copies(turn, process);
                 self.tell_tracked(turn, process);

@@ -180,7 +180,7 @@ impl Driver {
             }
         }
         let status = self.exit.unwrap_or_default();
-        self.shut_down().await.said().await;
+        Box::pin(self.shut_down()).await.said().await;
         status
     }
 

@@ -1,7 +1,7 @@
 //! One context: its state, its error, its streams' progress.
 
 use crate::codes::{Code, Outcome};
-use crate::driver::Driver;
+use crate::driver::{Driver, Tables};
 use crate::mps::Link;
 use crate::stream::Stream;
 use crate::uvm::WildAccess;
@@ -84,6 +84,17 @@ impl Context {
     /// Its sticky error, if it has one.
     pub(crate) fn check(&self) -> Outcome {
         Self::verdict(&self.state())
+    }
+
+    /// The memory, for work that a stream has begun. A context that has failed has none: it fails with the tables in hand,
+    /// so once its error can be heard nothing of its work changes anything.
+    ///
+    /// # Errors
+    /// Its own, if it has failed.
+    pub(crate) fn at_work<'driver>(&self, driver: &'driver Driver) -> Outcome<MutexGuard<'driver, Tables>> {
+        let tables = driver.tables();
+        self.check()?;
+        Ok(tables)
     }
 
     fn verdict(state: &State) -> Outcome {

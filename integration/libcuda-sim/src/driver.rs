@@ -115,6 +115,9 @@ pub(crate) struct Driver {
     pub(crate) fault_gate: Option<PathBuf>,
     /// How long a copy takes before it touches memory.
     pub(crate) copy_time: Duration,
+    /// A FIFO that a kernel opens before it works on memory, while there is one. Meanwhile a file of the same name with
+    /// `.here` behind is there.
+    pub(crate) work_gate: Option<PathBuf>,
     /// From a memory fault to the tools device's event.
     pub(crate) fault_event: Duration,
     descriptor: Descriptor,
@@ -178,6 +181,7 @@ pub(crate) fn initialise() -> Outcome {
         own_memory_fault: script.milliseconds("MPS_SIM_OWN_MEMORY_FAULT_MS", own_memory_fault),
         copy_time: script.milliseconds("MPS_SIM_COPY_MS", Duration::ZERO),
         fault_gate: script.text("MPS_SIM_FAULT_GATE").map(PathBuf::from),
+        work_gate: script.text("MPS_SIM_WORK_GATE").map(PathBuf::from),
         fault_event: script.number("MPS_SIM_UVM_EVENT_US").map_or(fault::EVENT, Duration::from_micros),
         tables: Mutex::new(Tables { used: Used::new(descriptor.space()), ..Tables::default() }),
         descriptor,

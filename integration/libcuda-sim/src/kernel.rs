@@ -20,6 +20,8 @@ use crate::driver::Driver;
 use crate::uvm::WildAccess;
 use sim_wire::fault::FaultKind;
 use sim_wire::rpc::Notice;
+use std::fs::File;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Bytes of the words that the kernels work on.
@@ -94,6 +96,7 @@ impl Kernel {
             }
         };
         let running = driver.start_kernel(time);
+        let _at_gate = AtGate::pass(driver);
         let wrote = match self {
             Self::Busy(time) => return context.pass_time(time),
             Self::Fault(kind) => Err((kind, None)),
@@ -110,7 +113,7 @@ impl Kernel {
                 return neighbour.watch();
             }
             Self::Mix(to, from, count, key) => {
-                let tables = driver.tables();
+                let tables = context.at_work(driver)?;
                 let is_right = |address| tables.ranges.is_accessible(address, count.saturating_mul(WORD));
                 match [to, from].into_iter().find(|address| !is_right(*address)) {
                     None => {
@@ -121,7 +124,7 @@ impl Kernel {
                 }
             }
             Self::Increment(address, count) => {
-                let tables = driver.tables();
+                let tables = context.at_work(driver)?;
                 if tables.ranges.is_accessible(address, count.saturating_mul(WORD)) {
                     tables.ranges.increment(address, count);
                     Ok(())
@@ -130,7 +133,7 @@ impl Kernel {
                 }
             }
             Self::Write(address) => {
-                let tables = driver.tables();
+                let tables = context.at_work(driver)?;
                 if tables.ranges.is_accessible(address, WORD) {
                     tables.ranges.write(address, &[0; WORD]);
                     Ok(())
@@ -148,6 +151,29 @@ impl Kernel {
 fn read_host(driver: &Driver, address: usize) -> Option<u32> {
     let tables = driver.tables();
     tables.ranges.is_accessible(address, WORD).then(|| allocations::read_volatile(address))
+}
+
+/// A kernel that was kept before its work on memory.
+struct AtGate(PathBuf);
+
+impl AtGate {
+    /// Waits at the gate, if there is one.
+    fn pass(driver: &Driver) -> Option<Self> {
+        let gate = driver.work_gate.as_ref().filter(|gate| gate.exists())?;
+        let mut here = gate.clone().into_os_string();
+        here.push(".here");
+        let at_gate = Self(here.into());
+        drop(File::create(&at_gate.0));
+        drop(File::open(gate));
+        Some(at_gate)
+    }
+}
+
+impl Drop for AtGate {
+    fn drop(&mut self) {
+        // Who looks for it sees that the kernel is over.
+        let _gone = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Waits beside a context for a neighbour's fault.

@@ -1,5 +1,4 @@
-//! `MPS_SHIM_REPLAY=spare`, which builds for tests alone know: what a second copy of the driver that stands by must never
-//! cost, and that a program is recovered without one as ever.
+//! `MPS_SHIM_REPLAY=spare`: a program goes on with a second copy of the driver that stands by, and without one as ever.
 //!
 //! Here the copy stands on the server of a second daemon, which is named to the library for tests alone, so that the
 //! library is seen with any daemon.
@@ -32,7 +31,8 @@ pub(super) const MAKING: [&str; 7] = [
     "spare-objects",
 ];
 /// Steps of a program that goes on with it.
-pub(super) const SWITCH: [&str; 4] = ["spare-memory-again", "spare-objects-again", "spare-leads", "spare-former-cut"];
+pub(super) const SWITCH: [&str; 4] = ["spare-memory-again", "spare-objects-again", "spare-leads", LAST];
+const LAST: &str = "spare-former-cut";
 
 /// The probe, whose spare copy is to stand on the other bench.
 fn probe(sim: &Sim, other: &Sim, arguments: &[&str]) -> Command {
@@ -58,6 +58,64 @@ fn has_a_spare(sim: &Sim, program: &Process) {
 fn ways(finished: &Finished) -> Vec<u64> {
     let all = events(finished, "recovered");
     all.iter().filter_map(|line| line["recovery"]["way"].as_u64()).collect()
+}
+
+fn recovered(program: &Process) -> usize {
+    let output = program.output();
+    output.matches("\"event\":\"recovered\"").count() + output.matches("\"event\":\"error\"").count()
+}
+
+/// Faults of neighbours, in turn on the one and the other bench, each when a copy stands.
+fn faults(arguments: &[&str]) {
+    once(|subject| {
+        let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
+        let arguments = [&["--recoveries", "1", "--seconds", "600"], arguments].concat();
+        let program = Process::start(&mut probe(&benches[0], &benches[1], &arguments));
+        benches[0].wait_event(&program, "ready");
+        has_a_spare(&benches[0], &program);
+        assert_eq!(error_of(&benches[0].run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+        wait(&benches[0], "a recovery", || recovered(&program) > 0);
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, 1, &format!("{subject}: {arguments:?}"));
+        assert_eq!(ways(&finished), [BY_THE_SPARE], "{subject}: {arguments:?}: {finished:?}");
+        assert!(events(&finished, "recovered").iter().all(|line| line["is_told_right"] == true), "{finished:?}");
+    });
+}
+
+#[test]
+fn a_program_goes_on_with_its_spare_copy_after_a_neighbours_fault() {
+    faults(&[]);
+}
+
+#[test]
+fn a_program_with_work_on_its_way_is_told_and_goes_on_with_its_spare_copy() {
+    faults(&["--busy"]);
+}
+
+/// On the servers of one daemon, which gives the copies their places: one fault after the other, each when a copy stands.
+fn with_one_daemon(count: usize, arguments: &[&str]) {
+    once(|subject| {
+        let sim = Sim::started(subject, &[]);
+        let recoveries = count.to_string();
+        let arguments = [&["--recoveries", &recoveries, "--seconds", "600"], arguments].concat();
+        let mut command = shim::recording(sim.command("mps-replay-probe", &arguments));
+        let program = Process::start(command.env("MPS_SHIM_REPLAY", "spare").env("MPS_SHIM_LOG", "1"));
+        sim.wait_event(&program, "ready");
+        for done in 0..count {
+            wait(&sim, "a spare copy", || program.errors().matches(STANDS).count() > done);
+            wait(&sim, "the daemon knows", || sim.lab.ask("status\n").contains("ready"));
+            assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
+            wait(&sim, "a recovery", || recovered(&program) > done);
+        }
+        let finished = program.finish(LIMIT).expect("it ends");
+        is_whole(&finished, count as u64, &format!("{subject}: {arguments:?}"));
+        assert_eq!(ways(&finished), vec![BY_THE_SPARE; count], "{subject}: {arguments:?}: {finished:?}");
+    });
+}
+
+#[test]
+fn a_program_goes_on_with_one_spare_copy_after_the_other_on_its_daemons_servers() {
+    with_one_daemon(3, &[]);
 }
 
 #[test]
@@ -94,23 +152,37 @@ fn a_program_whose_spare_copy_is_dead_too_is_recovered_without() {
     });
 }
 
-/// A program that is killed at a step, in which it comes when it makes its spare copy or, where that `is_ready`, goes on
-/// with it.
-fn killed(step: &str, is_ready: bool) {
+/// A program that is stopped or killed at a step, with its servers of both benches.
+fn struck(victim: Victim, step: &str, is_ready: bool) {
     once(|subject| {
-        let context = format!("{subject}: {step}");
+        let context = format!("{subject}: {victim:?} at {step}");
         let benches = [Sim::started(subject, &[]), Sim::started(subject, &[])];
-        let mut command = probe(&benches[0], &benches[1], &["--recoveries", "1", "--seconds", "600", "--light"]);
-        let program = Process::start(command.envs(armed(Victim::Program, step, 1)));
+        // The dead copy is cut off beside a program that goes on, and may end before.
+        let recoveries = if step == LAST { "2" } else { "1" };
+        let mut command = probe(&benches[0], &benches[1], &["--recoveries", recoveries, "--seconds", "600", "--light"]);
+        let program = Process::start(command.envs(armed(victim, step, 1)));
         if is_ready {
             benches[0].wait_event(&program, "ready");
             has_a_spare(&benches[0], &program);
             kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
         }
-        strike(&benches[1], program.pid(), Victim::Program, step);
+        // The spare copy's server alone where the other one is dead already.
+        strike(&benches[1], program.pid(), victim, step);
+        if !is_ready && victim == Victim::Servers {
+            wait(&benches[0], "a server", || !benches[0].servers().is_empty());
+            kill(Pid::from_raw(benches[0].server()), Signal::SIGKILL).expect("it runs");
+        }
         let finished = program.finish(LIMIT).expect("it ends");
-        assert!(find_event(&finished.stdout_text(), "wrong").is_none(), "{context}: {finished:?}");
-        assert_eq!(finished.signal, Some(9), "{context}: {finished:?}");
+        let output = finished.stdout_text();
+        assert!(find_event(&output, "wrong").is_none(), "{context}: {finished:?}");
+        if victim == Victim::Program {
+            assert_eq!(finished.signal, Some(9), "{context}: {finished:?}");
+        } else {
+            // Either it goes on with every byte right, or it ends with an error.
+            let is_whole = find_event(&output, "end").is_some_and(|end| end["is_intact"] == true);
+            assert_eq!(is_whole, error_of(&finished).is_none(), "{context}: {finished:?}");
+            assert_eq!(finished.signal, None, "{context}: {finished:?}");
+        }
         for bench in &benches {
             assert_eq!(error_of(&bench.run("mps-first-alloc", &[])), None, "{context}: the next one is served");
         }
@@ -119,6 +191,12 @@ fn killed(step: &str, is_ready: bool) {
 
 #[test]
 fn a_program_killed_at_any_step_of_its_spare_copy_leaves_its_neighbours_unharmed() {
-    MAKING.iter().for_each(|step| killed(step, false));
-    SWITCH.iter().for_each(|step| killed(step, true));
+    MAKING.iter().for_each(|step| struck(Victim::Program, step, false));
+    SWITCH.iter().for_each(|step| struck(Victim::Program, step, true));
+}
+
+#[test]
+fn a_server_killed_at_any_step_of_a_spare_copy_costs_the_program_no_torn_byte() {
+    MAKING.iter().for_each(|step| struck(Victim::Servers, step, false));
+    SWITCH.iter().for_each(|step| struck(Victim::Servers, step, true));
 }

@@ -1,13 +1,15 @@
 """Two living copies of the driver in one process, each a client of a daemon of its own, with the same memory.
 
 Arguments: the driver, the folders of the first and the second daemon, a text with kernels, a folder for copies. Says
-`ready` when both live and have used the memory, and `switched` when the first has met an error and the second has gone on.
+`ready` when both live and have used the memory and a kernel of the first is kept before its work, and `switched` when the
+first has met an error and the second has gone on.
 """
 import ctypes
 import json
 import os
 import struct
 import sys
+import time
 
 DRIVER, FIRST, SECOND, KERNELS, FOLDER = sys.argv[1:]
 PLACE, SIZE, WORDS = 0x1100_0000_0000, 32 << 20, 1000
@@ -53,12 +55,14 @@ class Copy:
         self.call("cuMemSetAccess", place, size, struct.pack("3i", 1, 0, 3), ctypes.c_size_t(1))
 
     def increment(self):
+        return self.launch() or self.driver.cuCtxSynchronize()
+
+    def launch(self):
         self.enter()
         address, count = ctypes.c_uint64(PLACE), ctypes.c_uint32(WORDS)
         places = (ctypes.c_void_p * 2)(ctypes.addressof(address), ctypes.addressof(count))
         kernel, none = ctypes.c_void_p(self.kernel), ctypes.c_void_p(None)
-        answer = self.driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, none, places, none)
-        return answer or self.driver.cuCtxSynchronize()
+        return self.driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, none, places, none)
 
     def words(self):
         self.enter()
@@ -78,10 +82,19 @@ def copied(number, name):
     return path
 
 
+def until(fact):
+    deadline = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def say(event, **facts):
     print(json.dumps({"event": event, **facts}), flush=True)
 
 
+GATE = os.path.join(FOLDER, "gate")
+os.environ["MPS_SIM_WORK_GATE"] = GATE
 first = Copy(DRIVER, FIRST)
 first.make_context()
 assert first.reserve() == PLACE
@@ -113,6 +126,10 @@ assert spare.increment() == 0
 seen.append(first.words())
 assert first.increment() == 0
 seen.append(spare.words())
+# A kernel that the driver has begun, and that is kept before it touches anything.
+os.mkfifo(GATE)
+assert first.launch() == 0
+until(lambda: os.path.exists(GATE + ".here"))
 say(
     "ready",
     same_name=same_name,
@@ -122,12 +139,15 @@ say(
     seen=seen,
 )
 
-good, error = 0, 0
-while error == 0:
-    error = first.increment()
-    good += error == 0
-again = [spare.increment() for _ in range(3)]
-# The launch that met the error may have been done.
-right = spare.words() in ([4 + good + 3], [4 + good + 1 + 3])
 first.enter()
-say("switched", error=error, again=again, right=right, first=first.driver.cuCtxSynchronize())
+error = first.driver.cuCtxSynchronize()
+# What the copy had begun is over when it has said so: the other one has the memory to itself.
+before = spare.words()
+os.close(os.open(GATE, os.O_WRONLY))
+until(lambda: not os.path.exists(GATE + ".here"))
+at_rest = spare.words() == before
+os.remove(GATE)
+again = [spare.increment() for _ in range(3)]
+right = spare.words() == [4 + 3]
+first.enter()
+say("switched", error=error, at_rest=at_rest, again=again, right=right, first=first.driver.cuCtxSynchronize())

@@ -43,7 +43,7 @@ fn a_second_copy_with_a_server_of_its_own_goes_on_with_the_same_memory_at_once()
 
         let culprit = benches[0].start("mps-aggressor", &["oob"], "launched");
         wait_for(dir, dir, LIMIT, "the second goes on", || is_there("switched").is_some());
-        let switched = json!({ "event": "switched", "error": 700, "again": [0, 0, 0], "right": true, "first": 700 });
+        let switched = json!({ "event": "switched", "error": 700, "at_rest": true, "again": [0, 0, 0], "right": true, "first": 700 });
         assert_eq!(is_there("switched"), Some(switched), "{subject}");
         assert_eq!(benches[0].finish(program).code, Some(0), "{subject}");
         let _its_own_error = benches[0].finish(culprit);

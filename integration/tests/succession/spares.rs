@@ -55,7 +55,8 @@ fn a_program_goes_on_with_its_spare_copy_when_its_server_dies() {
         assert_eq!(servers.len(), 2, "{status}");
         assert!(status.contains("ready, 3 behind"), "{status}");
         let standby = servers.into_iter().find(|pid| !first.contains(pid)).expect("another one");
-        assert_eq!(stage.ask(&format!("get_client_list {standby}\n")), "", "it is no client there");
+        let listed = stage.ask(&format!("get_client_list {standby}\n"));
+        assert_eq!(listed, format!("{}\n", std::process::id()), "its server has it");
         assert_eq!(server_of(&mut shim), (own, ServerState::HEALTHY));
         // A new daemon knows all of it, and hears how far the spare copy is.
         stage.kill_daemon();
@@ -98,5 +99,30 @@ fn a_spare_copy_without_a_place_is_sent_away_and_told_when_it_loses_one() {
         assert!(next_token != token && next != server && next != own, "{next_token:x} on {next}");
         assert_eq!(asks(&mut shim, Ask::SpareGone { token: next_token }), DONE);
         assert_eq!(asks(&mut shim, Ask::SpareLives { token: next_token }), Answer::Failed(Failure::NOT_FOUND));
+    });
+}
+
+#[test]
+fn who_says_that_its_spare_copy_is_gone_and_stays_is_listed_and_ended() {
+    Stage::run(|stage| {
+        start(stage);
+        let mut shim = door(stage);
+        let _client = Client::attach(stage.pipe_dir()).expect("a server");
+        let first = stage.servers();
+        let (token, server) = place(&mut shim);
+        let spare = Client::attach_spare(stage.pipe_dir(), token, 1).expect("its own connection and a context's");
+        assert!(Client::attach_spare(stage.pipe_dir(), token, 3).is_err(), "it has all that it needs");
+        let standby = stage.servers().into_iter().find(|pid| !first.contains(pid)).expect("another one");
+        assert_eq!(asks(&mut shim, Ask::SpareGone { token }), DONE);
+        let status = stage.ask("status\n");
+        assert!(status.contains("leaving"), "{status}");
+        let listed = stage.ask(&format!("get_client_list {standby}\n"));
+        assert_eq!(listed, format!("{}\n", std::process::id()), "the server has it");
+        let early = asks(&mut shim, Ask::Spare { wait_ms: 100 });
+        assert_eq!(early, Answer::Failed(Failure::NOT_YET), "not before it has left");
+        // Its time is over, and the server has ended its work.
+        let (next, other) = place(&mut shim);
+        assert!(next != token && other == server, "{next:x} on {other}");
+        drop(spare);
     });
 }

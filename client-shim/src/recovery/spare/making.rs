@@ -30,7 +30,7 @@ use crate::{
         types::{CUcontext, CUdevice},
     },
     daemon::spare::Grant,
-    process::failpoint::reached,
+    process::{failpoint::reached, settings},
 };
 
 /// How long its server may not be ready, and the time between two questions.
@@ -154,7 +154,8 @@ fn build() -> Result<Built, NotMade> {
     })?;
     reached("spare-contexts");
     let mut stacks = Vec::new();
-    for context in contexts.values() {
+    let small = contexts.values().filter(|_| !settings::has_spare_full_stacks());
+    for context in small {
         enter(*context)?;
         let mut size = 0;
         let has_one = driver!(context::cuCtxGetLimit(&raw mut size, STACK_SIZE)).is_success();

@@ -18,11 +18,12 @@
 //! has a graph, a setting or a variable's contents is put there when the program goes on with the copy, since only then
 //! they are what they will be.
 //!
-//! In the making: builds for tests alone know the setting. Left are: why with the simulated driver words that lost work
-//! counts were once 10 in place of 2 after a switch (2 runs of 80), the servers' deaths at each step (1 run of 8 did not
-//! come to its step), the checker with spares, everything that a program may
-//! have made when the copy stands, freed memory let go at once, a thousand switches, and the stack's limit, which takes
-//! nearly all of a switch's time on an H200.
+//! The copy's stacks are small while it stands by, and set again at the switch, which takes nearly all of its time;
+//! `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start, for twice the memory.
+//!
+//! Not there: which kernels need the limit at all (those with recursion or calls by address) is not looked for, so that a
+//! switch sets it always; freed memory is let go at the next look and not at once; a thousand switches of one process were
+//! not tried.
 //!
 //! Without a ready one the recovery is as without the setting, and says so. When memory is short the spare is given up
 //! first. A forked child has nothing of it.

@@ -29,7 +29,7 @@ pub(in crate::core) struct Client {
     pub(in crate::core) stage: Stage,
     /// The server that it was taken back from on a mere suspicion, which happens once.
     pub(in crate::core) recalled_from: Option<ServerEpoch>,
-    /// The token that it shows as a spare copy's: it goes to the server of its grant, and counts nowhere.
+    /// The token that it shows as a spare copy's: it goes to the server of its grant, where its process is a guest.
     pub(in crate::core) spare: Option<u64>,
     /// The socket of a namespace by which it came; `None` is the daemon's own.
     pub(in crate::core) entrance: Option<EntranceId>,
@@ -102,6 +102,12 @@ pub(in crate::core) struct Process {
 }
 
 impl Process {
+    /// One that a server has for the spare copy of a client of another one, and of which nothing more is known.
+    pub(in crate::core) fn guest(server: ServerEpoch, uid: Uid, identity: Arc<Identity>) -> Self {
+        let (copies, tracked, condemned, connections) = (0, false, false, 0);
+        Self { server, uid, identity, copies, tracked, condemned, connections, gpus: Whereabouts::default() }
+    }
+
     /// How many contexts it has made on its server; `None` when nobody has counted.
     pub(in crate::core) fn contexts_made(&self) -> Option<usize> {
         (self.connections < UNCOUNTED).then(|| self.connections.saturating_sub(BEFORE_CONTEXTS))

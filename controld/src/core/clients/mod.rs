@@ -9,6 +9,7 @@
 //! | [`channels`] | which channel belongs to which client |
 //! | [`offenders`] | who is refused or set apart, since his like has caused faults |
 //! | [`spares`] | who has a second copy of the driver, on which other server |
+//! | [`guests`] | who is on a server with that, as long as the server has it |
 //! | [`whereabouts`] | on which GPUs each client has contexts |
 //!
 //! # A client's way
@@ -24,6 +25,7 @@ pub(super) mod channels;
 pub(super) mod client;
 pub(super) mod fate;
 pub(super) mod grouping;
+pub(super) mod guests;
 pub(super) mod handshakes;
 pub(super) mod offenders;
 pub(super) mod rest;
@@ -39,6 +41,7 @@ use channels::Channels;
 use client::{Client, Process, Stage, UNCOUNTED};
 use core::time::Duration;
 use fate::FormerHomes;
+use guests::Guests;
 use offenders::Offenders;
 use spares::Spares;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +60,7 @@ pub(super) struct Clients {
     offenders: Offenders,
     looks: Looks,
     spares: Spares,
+    guests: Guests,
 }
 
 impl Clients {
@@ -161,7 +165,7 @@ impl Clients {
 
     pub(super) fn insert_process(&mut self, pid: Pid, process: Process) {
         let server = process.server;
-        self.spares.is_client_of(server, pid);
+        self.guests.remove(server, pid);
         if let Some(before) = self.processes.insert(pid, process).filter(|before| before.server != server) {
             self.former_homes.note(pid, &before);
         }
@@ -194,6 +198,7 @@ impl Clients {
         for client in self.connections.values_mut().filter(|client| client.peer.pid == pid && fits(&client.identity)) {
             client.identity = Arc::clone(identity);
         }
+        self.guests.identity_known(pid, identity);
     }
 
     /// A server has ended, which no process has any longer; those that had it.

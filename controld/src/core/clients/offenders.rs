@@ -5,7 +5,7 @@
 
 use crate::core::events::Sanction;
 use crate::core::identity::Identity;
-use crate::core::ids::DomainId;
+use crate::core::ids::{DomainId, Uid};
 use crate::core::policy::FaultPolicy;
 use crate::core::saved::{Saved, SavedServer};
 use crate::core::servers::quarantine::{Offender, name};
@@ -109,6 +109,13 @@ impl Offenders {
 
     pub(in crate::core) fn is_quarantined(&self, now: Duration, offender: &Offender) -> bool {
         self.all.get(offender).and_then(|record| record.quarantined_until).is_some_and(|until| until > now)
+    }
+
+    /// Whether newcomers of its like are refused or set apart now.
+    pub(in crate::core) fn is_punished(&self, now: Duration, uid: Uid, identity: &Identity) -> bool {
+        let of_like = self.all.get(&Offender::of(uid, identity));
+        let ends = of_like.into_iter().flat_map(|record| [record.quarantined_until, record.refused_until]);
+        ends.flatten().any(|until| until > now)
     }
 
     /// Forgets offenders whose faults count no longer: who a newcomer is then matters as little as before.

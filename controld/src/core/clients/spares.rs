@@ -1,7 +1,8 @@
 //! Spare copies of the driver: a program may have a second one, which stands by on another server than its own.
 //!
 //! The program asks for a place, and gets a *grant*: a server and a token that its spare copy's connections show. A spare
-//! copy is no client of the server that it stands on. It is not counted, listed or blamed there, and nothing waits for it.
+//! copy is no client of the server that it stands on, and nothing waits for it there; its process is a guest there
+//! ([`guests`](super::guests)), which is named, listed and ended as a client is.
 //! It becomes what the program works with when the program says so, or when the program's own server is gone; until then
 //! the program is a client of its own server alone.
 //!
@@ -9,6 +10,7 @@
 
 use super::Clients;
 use super::client::{BEFORE_CONTEXTS, Client, Process, UNCOUNTED};
+use super::guests::Leave;
 use crate::core::Core;
 use crate::core::evidence::ProcessKey;
 use crate::core::gpu::Whereabouts;
@@ -16,11 +18,8 @@ use crate::core::identity::Identity;
 use crate::core::ids::{ConnectionId, Pid, ServerEpoch, Uid};
 use crate::core::saved::{SavedSpare, read, written};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Connections of one spare copy. A program that has more contexts than that has no spare.
-pub(in crate::core) const MOST_CONNECTIONS: usize = 256;
 
 /// A place for a spare copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +71,6 @@ pub(in crate::core) struct Spares {
     wishes: BTreeMap<ProcessKey, Wish>,
     /// By which token the copy once stood by that each process works with now. Its further connections still show it.
     lived: BTreeMap<ProcessKey, u64>,
-    /// The processes of which a server may have a spare copy as a client.
-    guests: BTreeSet<(ServerEpoch, Pid)>,
     /// When servers on which nobody but spare copies are were first seen to be on their way out.
     pub(in crate::core) ousted: BTreeMap<ServerEpoch, Duration>,
 }
@@ -127,42 +124,20 @@ impl Spares {
         self.lived.get(&process) == Some(&token)
     }
 
-    /// A server was told of a spare copy's connection.
-    pub(in crate::core) fn comes_to(&mut self, server: ServerEpoch, pid: Pid) {
-        self.guests.insert((server, pid));
-    }
-
-    /// A process is a client of this server by itself.
-    pub(in crate::core) fn is_client_of(&mut self, server: ServerEpoch, pid: Pid) {
-        self.guests.remove(&(server, pid));
-    }
-
-    /// Whether what a server calls its client of this pid is a spare copy.
-    pub(in crate::core) fn stands_on(&self, server: ServerEpoch, pid: Pid) -> bool {
-        self.guests.contains(&(server, pid))
-    }
-
-    /// The servers that may have spare copies as clients.
-    pub(in crate::core) fn hosts(&self) -> BTreeSet<ServerEpoch> {
-        self.guests.iter().map(|(server, _)| *server).collect()
-    }
-
-    /// A process has ended; where its spare copy was.
-    pub(in crate::core) fn process_gone(&mut self, pid: Pid) -> Vec<ServerEpoch> {
+    /// A process has ended.
+    pub(in crate::core) fn process_gone(&mut self, pid: Pid) {
         self.grants.retain(|process, _| process.pid != pid);
         self.wishes.retain(|process, _| process.pid != pid);
         self.lived.retain(|process, _| process.pid != pid);
-        self.guests.extract_if(.., |(_, guest)| *guest == pid).map(|(server, _)| server).collect()
     }
 
-    /// A server is gone, and what stood on it.
+    /// A server is gone.
     pub(in crate::core) fn server_gone(&mut self, server: ServerEpoch) {
-        self.guests.retain(|(host, _)| *host != server);
         self.ousted.remove(&server);
     }
 
     /// What a successor must know.
-    pub(in crate::core) fn saved(&self) -> Vec<SavedSpare> {
+    fn saved(&self) -> Vec<SavedSpare> {
         let granted = self.grants.iter().map(|(process, grant)| SavedSpare {
             process: written(*process),
             token: grant.token,
@@ -179,41 +154,26 @@ impl Spares {
             lived: true,
             ..SavedSpare::default()
         });
-        let is_granted = |server: ServerEpoch, pid: Pid| {
-            self.grants.iter().any(|(process, grant)| process.pid == pid && grant.server == server)
-        };
-        let left = self.guests.iter().filter(|(server, pid)| !is_granted(*server, *pid));
-        let left = left.map(|(server, pid)| SavedSpare {
-            process: written(ProcessKey { pid: *pid, start_time: 0 }),
-            server: server.0,
-            ..SavedSpare::default()
-        });
-        granted.chain(lived).chain(left).collect()
+        granted.chain(lived).collect()
     }
 
-    /// Goes on with what an earlier daemon knew.
-    pub(in crate::core) fn restore(&mut self, now: Duration, saved: &[SavedSpare]) {
+    /// Goes on with what an earlier daemon knew of places.
+    fn restore(&mut self, now: Duration, saved: &[SavedSpare]) {
         for old in saved {
-            let (process, server) = (read(&old.process), ServerEpoch(old.server));
+            let process = read(&old.process);
             if old.lived {
                 self.lived.insert(process, old.token);
-                continue;
-            }
-            if old.token == 0 || old.connections > 0 {
-                self.guests.insert((server, process.pid));
-            }
-            if old.token != 0 {
-                let identity = Identity { start_time: process.start_time, ..Identity::default() };
+            } else if old.token != 0 {
                 let grant = Grant {
                     token: old.token,
-                    server,
+                    server: ServerEpoch(old.server),
                     uid: old.uid,
-                    identity: Arc::new(identity),
+                    identity: identity_of(process),
                     since: now,
                     is_ready: old.ready,
                     was_ready: old.ready,
                     behind: old.behind,
-                    connections: usize::try_from(old.connections).unwrap_or(MOST_CONNECTIONS),
+                    connections: usize::try_from(old.connections).unwrap_or(UNCOUNTED),
                 };
                 self.grants.insert(process, grant);
             }
@@ -221,7 +181,42 @@ impl Spares {
     }
 }
 
+/// What an earlier daemon has left of who a process is.
+fn identity_of(process: ProcessKey) -> Arc<Identity> {
+    Arc::new(Identity { start_time: process.start_time, ..Identity::default() })
+}
+
 impl Clients {
+    /// What a successor must know of spare copies and guests.
+    pub(in crate::core) fn saved_spares(&self) -> Vec<SavedSpare> {
+        let has_place = |server: ServerEpoch, pid: Pid| {
+            self.spares.grants.iter().any(|(process, grant)| process.pid == pid && grant.server == server)
+        };
+        let left = self.guests().iter().filter(|(server, pid, _)| !has_place(*server, *pid));
+        let left = left.map(|(server, pid, guest)| SavedSpare {
+            process: written(guest.process.key(pid)),
+            server: server.0,
+            uid: guest.process.uid,
+            connections: u32::try_from(guest.process.connections).unwrap_or(u32::MAX),
+            ..SavedSpare::default()
+        });
+        self.spares.saved().into_iter().chain(left).collect()
+    }
+
+    /// Goes on with what an earlier daemon knew of them.
+    pub(in crate::core) fn restore_spares(&mut self, now: Duration, saved: &[SavedSpare]) {
+        self.spares.restore(now, saved);
+        for old in saved.iter().filter(|old| !old.lived && (old.token == 0 || old.connections > 0)) {
+            let (key, server) = (read(&old.process), ServerEpoch(old.server));
+            let connections = usize::try_from(old.connections).unwrap_or(UNCOUNTED);
+            let guest = Process { connections, ..Process::guest(server, old.uid, identity_of(key)) };
+            self.guests_mut().comes(key.pid, guest);
+            if let Some(guest) = self.guests_mut().get_mut(server, key.pid).filter(|_| old.token == 0) {
+                guest.leaves = Some(Leave { since: now, ask_at: now, is_ended: false });
+            }
+        }
+    }
+
     pub(in crate::core) fn spares(&self) -> &Spares {
         &self.spares
     }
@@ -239,24 +234,16 @@ impl Clients {
     /// A process works with its spare copy from now on; the server that it was on, and whether it was a client at all.
     pub(in crate::core) fn goes_on_with(&mut self, key: ProcessKey, grant: &Grant) -> (Option<ServerEpoch>, bool) {
         let connections = grant.connections.max(BEFORE_CONTEXTS);
-        self.spares.is_client_of(grant.server, key.pid);
+        self.guests_mut().remove(grant.server, key.pid);
         self.spares.lived.insert(key, grant.token);
         if let Some(process) = self.known_mut(key) {
             let former = core::mem::replace(&mut process.server, grant.server);
             (process.connections, process.gpus) = (connections, Whereabouts::default());
             return (Some(former), true);
         }
-        let process = Process {
-            server: grant.server,
-            uid: grant.uid,
-            identity: Arc::clone(&grant.identity),
-            copies: 0,
-            tracked: false,
-            condemned: false,
-            connections: if grant.connections > BEFORE_CONTEXTS { UNCOUNTED } else { connections },
-            gpus: Whereabouts::default(),
-        };
-        self.insert_process(key.pid, process);
+        let connections = if grant.connections > BEFORE_CONTEXTS { UNCOUNTED } else { connections };
+        let process = Process::guest(grant.server, grant.uid, Arc::clone(&grant.identity));
+        self.insert_process(key.pid, Process { connections, ..process });
         (None, false)
     }
 }
@@ -272,6 +259,11 @@ impl Core {
         }
     }
 
+    /// Whether a process may have address spaces that belong to another server than its own.
+    pub(crate) fn may_be_guest(&self, process: ProcessKey) -> bool {
+        self.clients.spares.grants.contains_key(&process) || self.clients.guests().of(process).next().is_some()
+    }
+
     /// Whether a process works with the copy that stood by under this token.
     pub(crate) fn spare_has_lived(&self, process: ProcessKey, token: u64) -> bool {
         self.clients.spares.has_lived(process, token)
@@ -285,6 +277,7 @@ impl Core {
         let pid = client.peer.pid;
         match status {
             Some(0) => {
+                self.clients.guests_mut().is_accepted(server, pid);
                 let grant = self.clients.spares.grant_mut(client.process(), token);
                 if let Some(grant) = grant.filter(|grant| grant.server == server) {
                     grant.connections += 1;

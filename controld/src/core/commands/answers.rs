@@ -2,7 +2,6 @@
 
 use super::pci;
 use crate::core::Device;
-use crate::core::clients::spares::Spares;
 use crate::core::evidence::Evidence;
 use crate::core::ids::{Pid, ServerEpoch, SessionId, Uid};
 use crate::core::servers::questions::Asked;
@@ -63,11 +62,7 @@ impl Core {
             }
             Asked::Clients(session) => {
                 let lines = match reply {
-                    Ok(Reply::Clients(pids)) => {
-                        let spares = self.clients.spares();
-                        let own = pids.iter().filter(|pid| !spares.stands_on(server, **pid));
-                        own.map(u32::to_string).collect()
-                    }
+                    Ok(Reply::Clients(pids)) => pids.iter().map(u32::to_string).collect(),
                     other => self.no_answer(pid, other),
                 };
                 self.answer(session, lines);
@@ -90,9 +85,7 @@ impl Core {
                 self.answer(session, lines);
             }
             Asked::TerminateLookup(session, client) => match reply {
-                Ok(Reply::Clients(pids))
-                    if pids.contains(&client) && !self.clients.spares().stands_on(server, client) =>
-                {
+                Ok(Reply::Clients(pids)) if pids.contains(&client) => {
                     self.ask_for(server, Request::TerminateClient(client), Asked::Terminate(session));
                 }
                 Ok(Reply::Clients(_)) => {
@@ -197,7 +190,7 @@ impl Core {
         let gather = self.commands.gathers.remove(key);
         match gather.kind {
             GatherKind::Ps { of } => self.finish_ps(&gather, of),
-            GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather, self.clients.spares())),
+            GatherKind::DeviceClients => self.answer(gather.session, device_clients(&gather)),
             GatherKind::DeviceQuery { csv } => {
                 let lines = self.device_query(&gather, csv);
                 self.answer(gather.session, lines);
@@ -216,8 +209,7 @@ impl Core {
             let owner = owner.map(|server| server.uid);
             let is_shown =
                 |client: Pid| of.is_none_or(|uid| self.process_user(client).or(owner).is_some_and(|user| user == uid));
-            let is_client = |client: Pid| !self.clients.spares().stands_on(*epoch, client);
-            let shown = contexts.iter().filter(|context| is_client(context.pid) && is_shown(context.pid));
+            let shown = contexts.iter().filter(|context| is_shown(context.pid));
             rows.extend(shown.map(|context| {
                 PsRow(ClientRow {
                     pid: context.pid,
@@ -267,15 +259,15 @@ fn device_row(record: &DeviceRecord) -> DeviceRow {
 }
 
 /// `get_device_client_list`: the vendor prints the devices of a server last one first.
-fn device_clients(gather: &Gather, spares: &Spares) -> Vec<String> {
+fn device_clients(gather: &Gather) -> Vec<String> {
     let mut lines = Vec::new();
-    for (epoch, (_, part)) in &gather.parts {
+    for (_, part) in gather.parts.values() {
         let Some(Reply::DeviceClients(devices)) = part else {
             continue;
         };
         for device in devices.iter().rev() {
             lines.push(reply::device_clients_heading(device.info.second, pci(&device.info), &device.info.name));
-            let own = device.clients.iter().filter(|client| !spares.stands_on(*epoch, client.pid));
+            let own = device.clients.iter();
             lines.extend(own.map(|client| reply::client_on_device(client.pid, client.context)));
         }
     }

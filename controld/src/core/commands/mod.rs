@@ -224,6 +224,7 @@ impl Core {
                         let request = Request::SetThreadPercentage(percentage.get());
                         self.turn.push(Effect::Tell { server: epoch, request });
                         self.servers.note_threads(epoch, percentage.get());
+                        self.servers.has_own_limits(epoch);
                         self.turn.save();
                     }
                     Err(invalid) => self.turn.log(invalid.to_string()),
@@ -239,6 +240,8 @@ impl Core {
                     (Ok(Some(device)), Ok(limit)) => {
                         let request = Request::SetPinnedLimit(device, limit.0);
                         self.turn.push(Effect::Tell { server: epoch, request });
+                        self.servers.has_own_limits(epoch);
+                        self.turn.save();
                     }
                     (Err(invalid), _) => self.turn.log(invalid.to_string()),
                     (_, Err(invalid)) => self.turn.log(invalid.to_string()),

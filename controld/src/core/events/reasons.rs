@@ -50,6 +50,8 @@ pub(crate) enum SpareEnd {
     Moved,
     /// Its program is no client any more.
     NoClient,
+    /// It may have none: it is ended or its like is set apart or refused, or its own server has limits of its own.
+    Refused,
     /// The daemon ends.
     Quitting,
 }

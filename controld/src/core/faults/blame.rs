@@ -56,12 +56,11 @@ impl Faults {
 
     /// A dead client's descriptors are closed: what its work still does faults from now on.
     pub(super) fn renew_death(&mut self, now: Duration, key: ProcessKey) {
-        if let Some(at) = self.deaths.iter().position(|death| death.key == key)
-            && let Some(mut death) = self.deaths.remove(at)
-        {
-            death.at = now;
-            self.deaths.push_back(death);
-        }
+        // Of a process that was on several servers there are several.
+        let (mut renewed, others): (Deaths, Deaths) = self.deaths.drain(..).partition(|death| death.key == key);
+        renewed.iter_mut().for_each(|death| death.at = now);
+        self.deaths = others;
+        self.deaths.append(&mut renewed);
     }
 }
 
@@ -73,7 +72,7 @@ impl Core {
 
     /// A witness that can't be wrong has named the process.
     pub(super) fn judge_certain(&mut self, epoch: ServerEpoch, key: ProcessKey) {
-        let Some(process) = self.clients.known(key).cloned() else {
+        let Some(process) = self.clients.known_on(epoch, key).cloned() else {
             return;
         };
         let Some(incident) = self.faults.incidents.get_mut(&epoch) else {
@@ -130,7 +129,9 @@ impl Core {
         let living = incident.clients.iter().map(|(pid, process)| (process.key(*pid), process));
         let buried = self.faults.deaths.iter().filter(|death| death.process.server == epoch);
         let buried = buried.filter(|death| incident.clients.iter().all(|(pid, _)| *pid != death.key.pid));
+        let guests = self.clients.guests().on(epoch).map(|(pid, process)| (process.key(pid), process));
         let pointed: BTreeMap<ProcessKey, Process> = living
+            .chain(guests)
             .chain(buried.map(|death| (death.key, &death.process)))
             .filter(|(key, _)| pointed_at.contains(&key.pid))
             .map(|(key, process)| (key, process.clone()))

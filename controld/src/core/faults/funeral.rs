@@ -21,7 +21,7 @@ use super::held::TAKEN_FOR;
 use super::taint::Cause;
 use crate::core::Core;
 use crate::core::Effect;
-use crate::core::clients::client::Process;
+use crate::core::clients::client::{BEFORE_CONTEXTS, Process};
 use crate::core::effect::Turn;
 use crate::core::events::{FuneralEnd, JournalEvent};
 use crate::core::evidence::{End, ProcessKey};
@@ -30,7 +30,7 @@ use crate::core::gpu::Whereabouts;
 use crate::core::identity::Identity;
 use crate::core::ids::{Pid, ServerEpoch, Uid};
 use crate::core::servers::Clientele as _;
-use crate::core::servers::server::ServerState;
+use crate::core::servers::server::{Server, ServerState};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -185,6 +185,17 @@ impl Core {
         }
     }
 
+    /// A process is gone that was a guest of this server: it may have been in the middle of work there.
+    pub(in crate::core) fn guest_died(&mut self, pid: Pid, guest: &Process, end: End) {
+        self.faults.remember_death(self.turn.now, guest.key(pid), guest, end);
+        let is_sudden = matches!(end, End::Signaled(_) | End::OutOfMemory);
+        let is_alone = self.clients.guests().on(guest.server).next().is_none() && !self.has_clients(guest.server);
+        // With its first connection alone it had nothing that could work there.
+        if is_sudden && is_alone && guest.connections > BEFORE_CONTEXTS {
+            self.retire(guest.server);
+        }
+    }
+
     /// Ends a server whose last client has died suddenly, or that only the work of dead clients is left on.
     fn retire(&mut self, epoch: ServerEpoch) {
         if self.servers.get(epoch).is_none_or(|server| !server.is_connected()) {
@@ -196,12 +207,19 @@ impl Core {
         }
     }
 
+    /// Whether a client that has died may have left work on any server.
+    fn is_anywhere(&self, key: ProcessKey, process: &Process) -> bool {
+        let guest_of = self.clients.guests().of(key).map(|(server, _)| server);
+        let mut all = guest_of.chain([process.server]);
+        all.any(|server| self.servers.get(server).is_some_and(Server::is_connected))
+    }
+
     fn bury(&mut self, key: ProcessKey, process: &Process, domain: String, end: End) {
         let now = self.turn.now;
         let hold = match end {
             _ if !self.turn.policy.funerals.hold => Duration::ZERO,
             // Nobody is there to be harmed.
-            _ if self.servers.get(process.server).is_none_or(|server| !server.is_connected()) => Duration::ZERO,
+            _ if !self.is_anywhere(key, process) => Duration::ZERO,
             // The patched module has given its work pages that can't fault.
             _ if process.condemned => Duration::ZERO,
             End::Exited(_) => Duration::ZERO,

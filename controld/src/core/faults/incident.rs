@@ -58,6 +58,8 @@ pub(in crate::core) struct Statement {
     pub(super) is_kernels_word: bool,
     /// Whether it is the kernel's word that work of this server or of a client of it has met an error.
     pub(super) is_kernels_fault: bool,
+    /// The process that a witness which can't be wrong has named of several servers.
+    pub(super) certain: Option<ProcessKey>,
     /// The client that says it of itself.
     pub(super) self_report: Option<SelfReport>,
     /// The GPUs that it names, where nobody but the kernel can have named them.
@@ -79,6 +81,7 @@ impl Statement {
             isolated: false,
             is_kernels_word: false,
             is_kernels_fault: false,
+            certain: None,
             self_report: None,
             gpus: GpuSet::new(),
         }
@@ -132,6 +135,8 @@ pub(in crate::core) struct Incident {
     pub(in crate::core) unharmed: BTreeSet<Pid>,
     /// Those that a server had that has ended by itself.
     pub(in crate::core) lost: BTreeSet<Pid>,
+    /// Whom a witness that can't be wrong has named of several servers, of which this one may be meant.
+    pub(super) certain: BTreeSet<ProcessKey>,
     pub(in crate::core) judged: Vec<ProcessKey>,
     /// The last verdict.
     pub(in crate::core) verdict: Option<Pronounced>,
@@ -175,6 +180,7 @@ impl Incident {
             clients: Vec::new(),
             unharmed: BTreeSet::new(),
             lost: BTreeSet::new(),
+            certain: BTreeSet::new(),
             judged: Vec::new(),
             verdict: None,
         }
@@ -243,7 +249,7 @@ impl Core {
         };
         let id = incident.id;
         let Statement { witness, names, text, fault, channel, xid, isolated, is_kernels_word, gpus, .. } = statement;
-        let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, self_report, .. } = statement;
+        let Statement { points_at, hints_at, is_hearsay, is_kernels_fault, self_report, certain, .. } = statement;
         if !is_hearsay {
             incident.first_fact.get_or_insert(now);
         }
@@ -258,6 +264,7 @@ impl Core {
         incident.has_kernels_word |= is_kernels_word;
         incident.has_kernels_fault |= is_kernels_fault;
         incident.self_reports.hear(now, self_report, xid);
+        incident.certain.extend(certain);
         incident.pointed_at.extend(points_at);
         incident.hinted_at.extend(hints_at);
         // An isolated fault has spoilt nothing for anybody else.
@@ -344,7 +351,16 @@ impl Core {
         for testimony in &testimonies {
             self.record_sign(epoch, id, testimony);
         }
+        self.judge_named(epoch);
         self.judge_by_self_report(epoch);
+    }
+
+    /// The server that was meant is known: it is lost.
+    pub(super) fn judge_named(&mut self, epoch: ServerEpoch) {
+        let confirmed = self.faults.incidents.get(&epoch).filter(|incident| incident.is_confirmed);
+        for process in confirmed.map(|incident| incident.certain.clone()).unwrap_or_default() {
+            self.judge_certain(epoch, process);
+        }
     }
 
     /// Goes on with an incident of an earlier daemon, which has given no verdict on it.

@@ -23,9 +23,12 @@ impl Faults {
     /// The server has ended the client's work, or can't; now its process.
     pub(in crate::core) fn client_terminated(&mut self, turn: &mut Turn, key: ProcessKey) {
         if let Some(ending) = self.endings.get_mut(&key)
-            && !ending.is_asked
+            && ending.due > 0
         {
-            ending.is_asked = true;
+            ending.due -= 1;
+            if ending.due > 0 {
+                return;
+            }
             turn.push(Effect::EndProcess { process: key, force: false });
         }
     }
@@ -39,6 +42,11 @@ impl Faults {
             self.endings.remove(&key);
             turn.push(Effect::EndProcess { process: key, force: true });
         }
+    }
+
+    /// Whether a client is being ended.
+    pub(in crate::core) fn is_ended(&self, key: ProcessKey) -> bool {
+        self.endings.contains_key(&key)
     }
 
     pub(super) fn endings_deadline(&self) -> Option<Duration> {
@@ -90,16 +98,17 @@ impl Core {
         }
         self.turn.log(format!("Client {} is ended", key.pid));
         let kill_at = self.turn.now + self.turn.policy.kill_timeout;
-        self.faults.endings.insert(key, Ending { kill_at, is_asked: false });
-        let reachable = self.servers.get(process.server).is_some_and(Server::is_connected);
-        if reachable {
-            self.servers.ask(
-                &mut self.turn,
-                process.server,
-                Request::TerminateClient(key.pid),
-                Purpose::EndClient(key),
-            );
-        } else {
+        // Wherever it can do anything.
+        let mut servers = self.clients.servers_of(key);
+        if !servers.contains(&process.server) {
+            servers.push(process.server);
+        }
+        servers.retain(|server| self.servers.get(*server).is_some_and(Server::is_connected));
+        self.faults.endings.insert(key, Ending { kill_at, due: servers.len().max(1) });
+        for server in &servers {
+            self.servers.ask(&mut self.turn, *server, Request::TerminateClient(key.pid), Purpose::EndClient(key));
+        }
+        if servers.is_empty() {
             self.faults.client_terminated(&mut self.turn, key);
         }
     }
@@ -110,6 +119,6 @@ impl Core {
 pub(in crate::core) struct Ending {
     /// When it is killed, if it is still there.
     kill_at: Duration,
-    /// Whether it has had its SIGTERM.
-    is_asked: bool,
+    /// How many servers have still to say that they have ended its work; it has had its SIGTERM when there is none.
+    due: usize,
 }

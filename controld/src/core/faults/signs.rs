@@ -30,15 +30,11 @@ impl Core {
     /// What a witness says.
     pub(in crate::core) fn evidence(&mut self, evidence: Evidence) {
         match evidence {
-            Evidence::UvmEvent { process, fault } => {
+            Evidence::UvmEvent { process, fault, is_of_own_server } => {
                 let text = format!("{} of {:#x}, {}", fault.access, fault.address, fault.kind);
                 let gpus = self.gpus_of_fault(process, &fault);
                 let statement = Statement::new("uvm-event", Some(process.pid), text).about(fault).on(gpus);
-                if let Some(server) = self.server_of(process) {
-                    let incident = self.testify(server, statement);
-                    self.taint(server, Cause::Fault(incident));
-                    self.judge_certain(server, process);
-                }
+                self.certain_fault(process, statement, is_of_own_server);
             }
             Evidence::Notice { process, fault, channel, isolation } => {
                 let word = match &isolation {
@@ -50,21 +46,14 @@ impl Core {
                 let mut statement = Statement::new("notice", Some(process.pid), text).about(fault).on(gpus);
                 statement.channel = channel;
                 statement.isolated = isolation == Isolation::Isolated;
-                if let Some(server) = self.server_of(process) {
-                    let isolated = statement.isolated;
-                    let incident = self.testify(server, statement);
-                    if !isolated {
-                        self.taint(server, Cause::Fault(incident));
-                    }
-                    self.judge_certain(server, process);
-                }
+                self.certain_fault(process, statement, false);
             }
             Evidence::ZombieFault { process, fault } => {
                 let text = format!("{} of {:#x} by work of a dead client", fault.access, fault.address);
                 let mut statement = Statement::new("notice", Some(process.pid), text).about(fault);
                 statement.points_at = Some(process.pid);
-                if let Some(server) = self.server_of_dead(process) {
-                    self.testify(server, statement);
+                for server in self.servers_of_dead(process) {
+                    self.testify(server, statement.clone());
                     self.suspect(server);
                 }
             }
@@ -74,8 +63,8 @@ impl Core {
                 statement.self_report = Some(SelfReport { pid: process.pid, error, of_own_work: own_work });
                 statement.is_hearsay = true;
                 // It says so before it ends, and that may be heard first.
-                if let Some(server) = self.server_of(process).or_else(|| self.server_of_dead(process)) {
-                    self.testify(server, statement);
+                for server in self.servers_of_error(process) {
+                    self.testify(server, statement.clone());
                     self.suspect(server);
                 }
             }
@@ -103,6 +92,9 @@ impl Core {
                 for server in self.servers_meant(pid, gpu.as_ref()) {
                     let own = self.servers.get(server).and_then(|server| server.pid);
                     statement.is_kernels_word = pid.is_some() && own == pid;
+                    // Of a guest it is not known where it was.
+                    let is_guest = pid.is_some_and(|pid| self.clients.guests().get(server, pid).is_some());
+                    statement.is_kernels_fault &= !is_guest;
                     // What a GPU has to say of itself spoils no other one than that of the fault.
                     let is_lost = self.servers.get(server).is_some_and(Server::is_lost);
                     let on = gpu.iter().filter(|_| class == XidClass::Application || !is_lost).cloned().collect();
@@ -111,6 +103,32 @@ impl Core {
                     self.suspect(server);
                 }
             }
+        }
+    }
+
+    /// A witness that can't be wrong has named a process. Where that can do something on several servers, and it is not
+    /// known in which the fault was, each is asked, and the one that says so is spoilt.
+    fn certain_fault(&mut self, process: ProcessKey, mut statement: Statement, is_of_own_server: bool) {
+        let servers: Vec<ServerEpoch> = self.clients.servers_of(process);
+        let servers: Vec<ServerEpoch> =
+            servers.into_iter().filter(|server| self.servers.get(*server).is_some()).collect();
+        // Who is cut off from its memory is so everywhere, and has harmed nobody.
+        let is_sure = servers.len() < 2 || is_of_own_server || statement.isolated;
+        if is_sure {
+            let Some(server) = servers.first().copied() else { return };
+            let isolated = statement.isolated;
+            let incident = self.testify(server, statement);
+            if !isolated {
+                self.taint(server, Cause::Fault(incident));
+            }
+            self.judge_certain(server, process);
+            return;
+        }
+        statement.certain = Some(process);
+        for server in servers {
+            self.testify(server, statement.clone());
+            self.suspect(server);
+            self.judge_named(server);
         }
     }
 
@@ -138,14 +156,16 @@ impl Core {
             return connected.filter(|server| gpu.is_none_or(|gpu| self.may_be_on(*server, gpu))).collect();
         };
         let own = self.servers.iter().find(|server| server.pid == Some(pid)).map(|server| server.epoch);
+        let guest_of = self.clients.guests().iter().filter(|(_, guest, _)| *guest == pid).map(|(server, ..)| server);
+        let guest_of: Vec<ServerEpoch> = guest_of.collect();
         let of_client = || self.clients.process(pid).map(|process| process.server);
         let of_dead = || {
             let mut late =
                 self.faults.deaths.iter().rev().filter(|death| death.died_at + NAMED_AFTER_DEATH >= self.turn.now);
             late.find(|death| death.key.pid == pid).map(|death| death.process.server)
         };
-        let named = own.or_else(of_client).or_else(of_dead);
-        named.filter(|server| self.servers.get(*server).is_some()).into_iter().collect()
+        let named = own.or_else(of_client).or_else(of_dead).into_iter().chain(guest_of);
+        named.filter(|server| self.servers.get(*server).is_some()).collect()
     }
 
     /// The server in whose name a record of the log FIFO may be heard.
@@ -162,15 +182,26 @@ impl Core {
     /// Whether a process is a client of this server, or was one lately.
     fn is_or_was_client(&self, pid: Pid, epoch: ServerEpoch) -> bool {
         self.clients.process(pid).is_some_and(|process| process.server == epoch)
+            || self.clients.guests().get(epoch, pid).is_some()
             || self.faults.deaths.iter().any(|death| death.key.pid == pid && death.process.server == epoch)
     }
 
-    fn server_of(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        self.clients.known(process).map(|process| process.server).filter(|server| self.servers.get(*server).is_some())
+    /// The servers in which a process may have met an error that it tells of: its own, and where it is a guest, unless its
+    /// own is known to be in a fault, which explains it. It says so before it ends, and that may be heard first.
+    fn servers_of_error(&self, process: ProcessKey) -> Vec<ServerEpoch> {
+        if self.clients.known(process).is_some_and(|known| known.is_hit(&self.servers)) {
+            return self.clients.known(process).map(|known| known.server).into_iter().collect();
+        }
+        let alive: Vec<ServerEpoch> = self.clients.servers_of(process);
+        let alive: Vec<ServerEpoch> = alive.into_iter().filter(|server| self.servers.get(*server).is_some()).collect();
+        if alive.is_empty() { self.servers_of_dead(process) } else { alive }
     }
 
-    fn server_of_dead(&self, process: ProcessKey) -> Option<ServerEpoch> {
-        let death = self.faults.deaths.iter().rev().find(|death| death.key == process)?;
-        self.servers.get(death.process.server).is_some().then_some(death.process.server)
+    fn servers_of_dead(&self, process: ProcessKey) -> Vec<ServerEpoch> {
+        let deaths = self.faults.deaths.iter().rev().filter(|death| death.key == process);
+        let servers = deaths.map(|death| death.process.server);
+        let mut servers: Vec<ServerEpoch> = servers.filter(|server| self.servers.get(*server).is_some()).collect();
+        servers.dedup();
+        servers
     }
 }

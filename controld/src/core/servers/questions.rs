@@ -48,6 +48,10 @@ pub(in crate::core) enum Purpose {
     Remaining,
     /// The work of a client that the daemon ends, before its process.
     EndClient(ProcessKey),
+    /// Which clients a server still has of those that leave it.
+    Guests,
+    /// The work of a process on a server that it has no place on any more.
+    EndGuest(ProcessKey),
     /// A command.
     Command(Asked),
 }

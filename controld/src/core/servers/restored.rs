@@ -57,6 +57,7 @@ impl Servers {
             // Those of an earlier daemon.
             has_hidden_clients: true,
             threads: old.threads,
+            has_own_limits: old.limited,
             ..Server::new(epoch, domain, old.uid, now, state)
         };
         self.all.insert(epoch, server);

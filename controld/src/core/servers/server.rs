@@ -145,6 +145,8 @@ pub(crate) struct Server {
     pub has_served: bool,
     /// Whether it may have clients whose processes nobody sees.
     pub has_hidden_clients: bool,
+    /// Whether somebody has set limits of this server alone, which another one would not have.
+    pub has_own_limits: bool,
     /// What it costs on the GPU without clients, in bytes, where that is known.
     pub memory_bytes: Option<u64>,
     /// The share of threads that its clients were last given, in percent; `None` when nobody has noted it.
@@ -182,6 +184,7 @@ impl Server {
             with_clients: 0,
             has_served: false,
             has_hidden_clients: false,
+            has_own_limits: false,
             memory_bytes: None,
             threads: None,
         }

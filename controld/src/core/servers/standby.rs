@@ -82,6 +82,13 @@ impl Servers {
         }
     }
 
+    /// Somebody has set limits of this server alone.
+    pub(in crate::core) fn has_own_limits(&mut self, epoch: ServerEpoch) {
+        if let Some(server) = self.all.get_mut(&epoch) {
+            server.has_own_limits = true;
+        }
+    }
+
     /// When the first of them is let go.
     pub(in crate::core) fn standby_deadline(&self) -> Option<Duration> {
         let until = |domain: &Domain| match domain.spares {

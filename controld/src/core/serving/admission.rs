@@ -92,6 +92,8 @@ impl Core {
         let is_it = |known: &Process| key.start_time == 0 || known.is(key);
         if self.clients.process(key.pid).is_some_and(is_it) {
             self.process_gone(key.pid, end);
+        } else if self.clients.process(key.pid).is_none() && self.clients.guests().of(key).next().is_some() {
+            self.guests_gone(key.pid, end);
         }
     }
 
@@ -101,8 +103,15 @@ impl Core {
             return;
         };
         self.servers.client_left(self.turn.now, process.server, !self.clients.are_on(process.server));
-        self.spares_process_gone(pid);
         self.client_died(pid, &process, end);
+        self.guests_gone(pid, end);
+    }
+
+    /// A process has ended: what it was on servers other than its own is over.
+    fn guests_gone(&mut self, pid: Pid, end: End) {
+        for guest in self.spares_process_gone(pid) {
+            self.guest_died(pid, &guest, end);
+        }
     }
 
     /// The server that a client would go to: its own, or that of its domain.

@@ -52,7 +52,8 @@ impl Core {
         let entrance =
             self.servers.domain(domain).and_then(|domain| domain.key.entrance.as_ref()).map(|entrance| entrance.id);
         if spare.is_some() {
-            self.clients.spares_mut().comes_to(server, client.pid);
+            let guest = Process::guest(server, client.uid, Arc::clone(&identity));
+            self.clients.guests_mut().comes(client.pid, guest);
         }
         let entry = Client {
             spare,
@@ -68,7 +69,7 @@ impl Core {
     /// it is, with its copies and whoever watches it, on whichever of the two servers it is.
     fn note_found(&mut self, epoch: ServerEpoch, pid: Pid, uid: Uid, identity: Arc<Identity>) -> bool {
         // The process is on the other server that names it, or was.
-        if self.clients.spares().stands_on(epoch, pid) {
+        if self.clients.guests().get(epoch, pid).is_some() {
             return false;
         }
         if let Some(home) = self.clients.process(pid).map(|process| process.server) {

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`admission`] | which server a client goes to, and who waits |
 //! | [`spares`] | where programs' spare copies stand, until when, and when a program goes on with its own |
+//! | [`guests`] | how processes leave the servers on which they had a spare copy |
 //! | [`settle`] | when a newcomer may join others: when the server is known to be sound |
 //! | [`census`] | who is on which server that an earlier daemon had sent there |
 
 mod admission;
 mod census;
+pub(super) mod guests;
 mod settle;
 mod spares;

@@ -5,13 +5,14 @@
 //! | the program says that it goes on with the spare copy | over: the server is the program's own from now on |
 //! | the program's own server is gone, and the spare copy has a connection | the same |
 //! | the server of the grant is tainted, is to end or is gone; the program is on it by itself; the daemon ends | void: the program is told, and may ask again |
+//! | the program is ended by the daemon, its like is set apart or refused, or its server has limits of its own | void |
 //! | the program gives it up, or ends | over |
 //!
 //! A connection that shows a token goes to the server of that grant or is closed: a spare copy on any other server would
 //! be no spare. After a change of daemons nothing is concluded until the servers have named their clients.
 
-use crate::core::clients::client::{Client, Stage};
-use crate::core::clients::spares::{Grant, MOST_CONNECTIONS, Wish};
+use crate::core::clients::client::{BEFORE_CONTEXTS, Client, Process, Stage};
+use crate::core::clients::spares::{Grant, Wish};
 use crate::core::events::{JournalEvent, SpareEnd};
 use crate::core::evidence::ProcessKey;
 use crate::core::identity::Identity;
@@ -23,8 +24,6 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Connections of one process's spare copy that may wait at a time.
-const MOST_WAITING: usize = 16;
 /// How long a server that is to end, and has no clients, waits for programs to give up their spare copies there.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,6 +40,9 @@ impl Core {
     /// The domain whose server a spare copy of this client may stand on, if there can be any.
     fn spare_domain(&self, process: ProcessKey) -> Option<DomainId> {
         let own = self.servers.get(self.clients.known(process)?.server)?;
+        if self.may_have_none(process) {
+            return None;
+        }
         let can = self.servers.can_host_spares(&self.turn, self.gpus.fits_one_server(), own.domain);
         can.then_some(own.domain)
     }
@@ -78,6 +80,7 @@ impl Core {
     /// A server is gone whose clients go on with the spare copies that they have elsewhere.
     pub(in crate::core) fn spares_live_after(&mut self, gone: ServerEpoch) {
         self.clients.spares_mut().server_gone(gone);
+        self.clients.guests_mut().server_gone(gone);
         let on_it = |process: ProcessKey| self.clients.known(process).is_some_and(|known| known.server == gone);
         let mut able = self.able_spares();
         able.retain(|(process, _)| on_it(*process));
@@ -95,6 +98,13 @@ impl Core {
 
     fn is_hosted(&self, server: ServerEpoch) -> bool {
         self.servers.get(server).is_some_and(Server::hosts_spares)
+    }
+
+    /// Whether a process may have no place, whatever there is: it is sanctioned, or somebody has set limits of its own
+    /// server alone, which another server would not have.
+    fn may_have_none(&self, process: ProcessKey) -> bool {
+        let own = self.clients.known(process).and_then(|known| self.servers.get(known.server));
+        own.is_some_and(|own| own.has_own_limits) || self.is_sanctioned(process)
     }
 
     fn server_and_domain(&self, epoch: ServerEpoch) -> (Pid, String) {
@@ -130,11 +140,22 @@ impl Core {
         self.turn.record(JournalEvent::SpareEnded { process, uid, domain, server, reason });
     }
 
-    /// A process has ended: where nobody but its spare copy was, a server may be idle.
-    pub(in crate::core) fn spares_process_gone(&mut self, pid: Pid) {
-        for epoch in self.clients.spares_mut().process_gone(pid) {
-            self.servers.client_left(self.turn.now, epoch, !self.clients.are_on(epoch));
+    /// A process has ended: where nobody but its spare copy was, a server may be idle. What it was a guest as.
+    pub(in crate::core) fn spares_process_gone(&mut self, pid: Pid) -> Vec<Process> {
+        self.clients.spares_mut().process_gone(pid);
+        let gone = self.clients.guests_mut().process_gone(pid);
+        for guest in &gone {
+            self.servers.client_left(self.turn.now, guest.server, !self.clients.are_on(guest.server));
         }
+        gone
+    }
+
+    /// How many connections one spare copy needs: its own, and one for a context on each GPU of its server, or as many as
+    /// its program's living copy has.
+    fn most_connections(&self, process: ProcessKey, grant: &Grant) -> usize {
+        let devices = self.gpus.known().of_server(grant.server).len().max(1);
+        let own = self.clients.known(process).and_then(Process::contexts_made).unwrap_or_default();
+        BEFORE_CONTEXTS + devices.max(own)
     }
 
     /// A connection has come that shows a token.
@@ -156,11 +177,16 @@ impl Core {
             self.client_arrived(connection, peer, identity, entrance);
             return;
         }
-        let waiting = self.clients.waiting_spares().filter(|(_, other)| other.peer.pid == peer.pid).count();
+        let is_own = |other: &&Client| other.peer.pid == peer.pid && other.spare.is_some();
+        let on_the_way = self.clients.iter().filter(is_own).count();
         let grant = self.clients.spares().grant_of(process).filter(|grant| grant.token == token);
         let domain = grant.and_then(|grant| self.servers.get(grant.server)).map(|server| server.domain);
-        let is_own = grant.is_some_and(|grant| grant.uid == peer.uid && grant.connections < MOST_CONNECTIONS);
-        let (Some(domain), true) = (domain, is_own && waiting < MOST_WAITING) else {
+        let has_room = |grant: &Grant| {
+            let guest = self.clients.guests().get(grant.server, peer.pid);
+            let made = guest.map_or(0, |guest| guest.process.connections);
+            grant.uid == peer.uid && made.saturating_add(on_the_way) < self.most_connections(process, grant)
+        };
+        let (Some(domain), true) = (domain, grant.is_some_and(has_room)) else {
             self.turn.log(format!("Client {} has no place for the spare copy that comes", peer.pid));
             self.turn.push(Effect::Close { connection });
             return;
@@ -206,6 +232,8 @@ impl Core {
                 SpareEnd::Quitting
             } else if !self.is_hosted(grant.server) {
                 SpareEnd::ServerLost
+            } else if self.may_have_none(process) {
+                SpareEnd::Refused
             } else if home == Some(grant.server) {
                 SpareEnd::Moved
             } else if home.is_none() && is_census_over {
@@ -238,8 +266,14 @@ impl Core {
             // Who has lost his contexts has something else to do first.
             let is_hit = known.is_hit(&self.servers);
             let Some(server) = self.servers.host_for_spare(domain, known.server).filter(|_| !is_hit) else { continue };
+            if !self.has_left(server, process.pid) {
+                continue;
+            }
             let (uid, identity) = (known.uid, Arc::clone(&known.identity));
             let (token, since) = (wish.token, now);
+            if let Some(guest) = self.clients.guests_mut().get_mut(server, process.pid) {
+                (guest.leaves, guest.process.connections) = (None, 0);
+            }
             let grant = Grant {
                 token,
                 server,
@@ -260,10 +294,11 @@ impl Core {
 
     /// Hands waiting connections of spare copies to the servers of their grants, and closes those without one.
     fn dispatch_spares(&mut self) {
-        let waiting =
-            self.clients.waiting_spares().map(|(connection, client)| (connection, client.process(), client.spare));
-        let waiting: Vec<(ConnectionId, ProcessKey, Option<u64>)> = waiting.collect();
-        for (connection, process, token) in waiting {
+        let waiting: Vec<ConnectionId> = self.clients.waiting_spares().map(|(connection, _)| connection).collect();
+        for connection in waiting {
+            let Some(client) = self.clients.get(connection) else { continue };
+            let (process, token) = (client.process(), client.spare);
+            let (uid, identity) = (client.peer.uid, Arc::clone(&client.identity));
             let grant = self.clients.spares().grant_of(process).filter(|grant| Some(grant.token) == token);
             let Some(epoch) = grant.map(|grant| grant.server) else {
                 self.clients.forget_connection(connection);
@@ -275,7 +310,7 @@ impl Core {
                 continue;
             }
             self.clients.goes_on(connection, Stage::Told { server: epoch, awaits: None, is_greeted: false });
-            self.clients.spares_mut().comes_to(epoch, process.pid);
+            self.clients.guests_mut().comes(process.pid, Process::guest(epoch, uid, identity));
             self.turn.push(Effect::Dispatch { server: epoch, connection });
             self.servers.will_owe(self.turn.now, epoch);
             self.servers.handshake_begins(epoch);
@@ -285,7 +320,7 @@ impl Core {
     /// A server that is to end does not wait for spare copies.
     fn oust_spares(&mut self) {
         let now = self.turn.now;
-        for epoch in self.clients.spares().hosts() {
+        for epoch in self.clients.guests().hosts() {
             if !self.servers.waits_for_nobody(&self.clients, epoch) {
                 self.clients.spares_mut().ousted.remove(&epoch);
                 continue;
@@ -298,6 +333,6 @@ impl Core {
     /// When something must be done on account of spare copies alone.
     pub(in crate::core) fn spares_deadline(&self) -> Option<Duration> {
         let wishes = self.clients.spares().wishes().map(|(_, wish)| wish.until).min();
-        [wishes, self.servers.standby_deadline()].into_iter().flatten().min()
+        [wishes, self.servers.standby_deadline(), self.clients.guests().deadline()].into_iter().flatten().min()
     }
 }

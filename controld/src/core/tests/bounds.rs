@@ -141,7 +141,7 @@ fn a_spoilt_server_is_replaced_though_its_user_has_as_many_as_it_may_and_not_wit
         // Whoever is served faults, and lingers; another one of its label comes.
         let served: Vec<ProcessKey> = story.core.client_processes();
         for process in served {
-            story.feed(Input::Evidence(Evidence::UvmEvent { process, fault: fault() }));
+            story.feed(Input::Evidence(Evidence::UvmEvent { process, fault: fault(), is_of_own_server: true }));
         }
         let connection = ConnectionId(story.number());
         let label = Some("label 10".to_owned());

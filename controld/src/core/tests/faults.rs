@@ -206,7 +206,7 @@ fn repeat_offenders_get_a_domain_of_their_own_and_are_refused_then() {
     assert!(is_dispatched(&effects, other), "others don't");
     scene.serve(&own, SERVER + 2);
     scene.finish(ConnectionId(800));
-    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(20, 0), fault: fault() }));
+    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(20, 0), fault: fault(), is_of_own_server: true }));
     assert_eq!(culprit(scene.verdict()), Some(20));
     scene.dies(again, End::Exited(1));
     assert!(arrive(&mut scene, 801).contains(&Effect::Close { connection: ConnectionId(801) }), "and is refused");

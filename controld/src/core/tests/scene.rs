@@ -144,7 +144,11 @@ impl Scene {
     }
 
     pub(super) fn memory_fault(&mut self) -> Vec<Effect> {
-        self.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault: fault() }))
+        self.feed(Input::Evidence(Evidence::UvmEvent {
+            process: key(CULPRIT.pid, 0),
+            fault: fault(),
+            is_of_own_server: true,
+        }))
     }
 
     pub(super) fn log_record(&mut self, named: Pid) -> Vec<Effect> {

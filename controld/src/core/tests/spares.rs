@@ -1,6 +1,7 @@
 //! Spare copies of the driver: who has a place for one, what it counts for, and what becomes of it.
 
 mod ends;
+mod guests;
 
 use super::scene::*;
 use super::*;
@@ -158,7 +159,7 @@ fn thousands_of_requests_make_one_server_and_one_grant() {
 }
 
 #[test]
-fn a_spare_copy_goes_to_the_server_of_its_grant_and_counts_nowhere() {
+fn a_spare_copy_goes_to_the_server_of_its_grant_and_is_no_client_there() {
     let mut scene = Scene::unsettled(Policy::default());
     let standby = scene.has_place(VICTIM, TOKEN);
     scene.spare_stands(VICTIM, TOKEN, standby);
@@ -172,7 +173,8 @@ fn a_spare_copy_goes_to_the_server_of_its_grant_and_counts_nowhere() {
     assert_eq!((own.contexts, own.server), (1, Some(SERVER)));
     let spare = own.spare.clone().expect("it has one");
     assert_eq!((spare.server, spare.ready, spare.behind), (Some(STANDBY), true, 0));
-    // Its server calls it a client, which the answers leave out.
+    assert_eq!(spare.connections, 2);
+    // Its server calls it a client, and so do the answers.
     let effects = scene.command(&format!("get_client_list {STANDBY}"));
     let request = asked(&effects, &Request::Clients).expect("the server is asked");
     let effects = scene.feed(Input::Replied { request, reply: Ok(Reply::Clients(vec![VICTIM.pid, 4711])) });
@@ -180,7 +182,7 @@ fn a_spare_copy_goes_to_the_server_of_its_grant_and_counts_nowhere() {
         Effect::Answer { lines, .. } => Some(lines.clone()),
         _ => None,
     });
-    assert_eq!(lines.expect("it is answered"), ["4711"]);
+    assert_eq!(lines.expect("it is answered"), [VICTIM.pid.to_string(), "4711".to_owned()]);
     let effects = scene.command(&format!("ps -p {STANDBY}"));
     let request = asked(&effects, &Request::Snapshot).expect("the server is asked");
     let context = |pid| ClientContext { pid, context: 1, reserved: 0, device: Default::default(), id: 1 };
@@ -190,7 +192,7 @@ fn a_spare_copy_goes_to_the_server_of_its_grant_and_counts_nowhere() {
         Effect::AnswerPs { rows, .. } => Some(rows.iter().map(|PsRow(row)| row.pid).collect::<Vec<_>>()),
         _ => None,
     });
-    assert_eq!(pids.expect("it is answered"), [4711]);
+    assert_eq!(pids.expect("it is answered"), [VICTIM.pid, 4711]);
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn the_end_of_its_server_makes_the_spare_copy_a_client_also_unasked() {
 }
 
 #[test]
-fn a_fault_of_the_standby_blames_nobody_there_and_voids_its_spare_copies() {
+fn a_fault_of_the_standby_that_nobody_is_named_for_only_voids_its_spare_copies() {
     let mut scene = Scene::unsettled(Policy::default());
     let standby = scene.has_place(VICTIM, TOKEN);
     scene.spare_stands(VICTIM, TOKEN, standby);
@@ -303,11 +305,11 @@ fn who_comes_to_the_server_of_his_spare_copy_by_himself_has_none_there() {
     assert!(effects.contains(&Effect::Dispatch { server: standby, connection }), "the cold way: {effects:?}");
     assert!(is_void(&effects, VICTIM, TOKEN));
     assert_eq!(ended(&effects), Some(SpareEnd::Moved));
-    assert!(!scene.core.clients.spares().stands_on(standby, VICTIM.pid), "it is a client there");
+    assert!(scene.core.clients.guests().get(standby, VICTIM.pid).is_none(), "it is a client there");
 }
 
 #[test]
-fn a_connection_that_waits_for_a_busy_server_goes_there_later_and_not_without_end() {
+fn a_spare_copy_has_no_more_connections_than_it_needs_and_waits_with_them_for_a_busy_server() {
     let mut policy = Policy::default();
     policy.constants.max_handshakes = 1;
     let mut scene = Scene::unsettled(policy);
@@ -319,11 +321,14 @@ fn a_connection_that_waits_for_a_busy_server_goes_there_later_and_not_without_en
         assert!(!is_dispatched(&effects, connection));
         waiting.extend((!effects.contains(&Effect::Close { connection })).then_some(connection));
     }
-    assert_eq!(waiting.len(), 16);
+    assert_eq!(waiting.len(), 1, "its own connection and one for a context");
     scene.feed(Input::ServerGreeted { connection: first });
-    let effects = scene.feed(Input::ClientDone { connection: first, status: None });
+    let effects = scene.feed(Input::ClientDone { connection: first, status: Some(0) });
     assert!(effects.contains(&Effect::Dispatch { server: standby, connection: waiting[0] }));
     assert_eq!(scene.core.waiting(), 0, "nobody counts them");
+    scene.finish(waiting[0]);
+    let (another, effects) = scene.spare_comes(VICTIM, TOKEN);
+    assert!(effects.contains(&Effect::Close { connection: another }));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn look(scene: &mut Scene, contexts: &[(Pid, u32, u32)]) {
 
 fn memory_fault_on(scene: &mut Scene, gpu: u32) -> Vec<Effect> {
     let fault = MemoryFault { gpu: Some(uuid(gpu).to_string()), ..fault() };
-    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault }))
+    scene.feed(Input::Evidence(Evidence::UvmEvent { process: key(CULPRIT.pid, 0), fault, is_of_own_server: true }))
 }
 
 fn xid(number: u32, gpu: u32, pid: Option<Pid>) -> Input {
@@ -277,7 +277,11 @@ fn a_second_fault_on_the_other_gpu_hits_whom_the_first_had_left_alone() {
     recovers(&mut scene, true);
     scene.pass(PATIENCE);
     let gpu = Some(uuid(1).to_string());
-    let fault = Evidence::UvmEvent { process: key(VICTIM.pid, 0), fault: MemoryFault { gpu, ..fault() } };
+    let fault = Evidence::UvmEvent {
+        process: key(VICTIM.pid, 0),
+        fault: MemoryFault { gpu, ..fault() },
+        is_of_own_server: true,
+    };
     let effects = scene.feed(Input::Evidence(fault));
     assert_eq!(culprit(scene.verdict()), Some(VICTIM.pid));
     let request = asked(&effects, &Request::Shutdown).expect("nobody is left alone");

@@ -18,10 +18,11 @@ pub(super) struct Hearing {
 }
 
 impl Hearing {
-    /// Begins to read the queue of this client.
-    pub(super) fn begin(process: ProcessKey, tracker: Tracker, events: Events) -> Self {
+    /// Begins to read the queue of this client. `is_of_own_server` is that of
+    /// [`UvmEvent`](crate::core::Evidence::UvmEvent).
+    pub(super) fn begin(process: ProcessKey, is_of_own_server: bool, tracker: Tracker, events: Events) -> Self {
         let (empty_tx, empty_rx) = mpsc::channel(MOST_ASKING);
-        Self { task: tokio::spawn(hear(process, tracker, events, empty_rx)).abort_handle(), empty_tx }
+        Self { task: tokio::spawn(hear(process, is_of_own_server, tracker, events, empty_rx)).abort_handle(), empty_tx }
     }
 }
 
@@ -43,6 +44,7 @@ pub(super) fn hear_out<'a>(hearings: impl Iterator<Item = &'a Hearing>) -> Vec<o
 /// Reports a client's faults until the driver has enough of it, and on demand when there are none left.
 async fn hear(
     process: ProcessKey,
+    is_of_own_server: bool,
     mut tracker: Tracker,
     events: Events,
     mut empty_rx: mpsc::Receiver<oneshot::Sender<()>>,
@@ -54,7 +56,7 @@ async fn hear(
         };
         match heard {
             Ok(Ok(fault)) => {
-                events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
+                events.send(Event::Fault { process, fault, lost: tracker.newly_dropped(), is_of_own_server }).await;
             }
             Ok(Err(error)) => {
                 events.send(Event::Unheard { process, error }).await;
@@ -62,7 +64,7 @@ async fn hear(
             }
             Err(tx) => {
                 while let Some(fault) = tracker.next_waiting() {
-                    events.send(Event::Fault { process, fault, lost: tracker.newly_dropped() }).await;
+                    events.send(Event::Fault { process, fault, lost: tracker.newly_dropped(), is_of_own_server }).await;
                 }
                 // Whoever asked may have given up.
                 let _ = tx.send(());

@@ -139,8 +139,8 @@ entry_points! {
             _ => return Err(Code::INVALID_VALUE),
         }
         let stream = super::stream::find(&context, stream)?;
-        let operation = move |_: &Context| {
-            let mut tables = driver.tables();
+        let operation = move |context: &Context| {
+            let mut tables = context.at_work(driver)?;
             let range = tables.ranges.free(address)?;
             discount(&mut tables, range.device, range.size);
             tables.pools.gave(address);

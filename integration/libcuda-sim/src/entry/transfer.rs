@@ -105,7 +105,7 @@ pub(super) fn copy_later(
     let operation = move |context: &Context| {
         context.pass_time(Some(driver.copy_time))?;
         // Memory that was freed in the meantime is not touched.
-        let tables = driver.tables();
+        let tables = context.at_work(driver)?;
         let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if !*wanted {
             return Ok(());
@@ -140,8 +140,8 @@ pub(super) fn fill(destination: usize, pattern: Vec<u8>, count: usize, stream: u
     if driver.is_captured(stream, &Task::Fill(words))? {
         return Ok(());
     }
-    let operation = move |_: &Context| {
-        let tables = driver.tables();
+    let operation = move |context: &Context| {
+        let tables = context.at_work(driver)?;
         if !tables.ranges.is_accessible(destination, size) {
             return Err(Code::ILLEGAL_ADDRESS);
         }
@@ -188,8 +188,8 @@ pub(super) fn copy_of_words(words: &[u64; 25]) -> Outcome<Operation> {
         return Err(Code::INVALID_VALUE);
     }
     let sides = sides(&driver.tables(), destination, source, size);
-    Ok(Box::new(move |_: &Context| {
-        let tables = driver.tables();
+    Ok(Box::new(move |context: &Context| {
+        let tables = context.at_work(driver)?;
         if !sides.iter().all(|side| side.is_there(&tables.ranges)) {
             return Err(Code::INVALID_VALUE);
         }
@@ -253,8 +253,8 @@ pub(super) fn fill_of_words(words: &[u64; 5]) -> Outcome<Operation> {
     }
     let pattern = value.to_le_bytes()[..length].to_vec();
     let driver = driver()?;
-    Ok(Box::new(move |_: &Context| {
-        let tables = driver.tables();
+    Ok(Box::new(move |context: &Context| {
+        let tables = context.at_work(driver)?;
         if !tables.ranges.is_accessible(destination, count * pattern.len()) {
             return Err(Code::ILLEGAL_ADDRESS);
         }

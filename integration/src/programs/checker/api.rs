@@ -202,20 +202,35 @@ pub(super) fn recovered() -> Option<Recovered> {
     Some(recovered)
 }
 
-/// Why the last recovery was refused. The text stands behind what [`Recovered`] has, where the header says.
-pub(super) fn reason() -> String {
-    /// Bytes before the text and of it.
-    const BEFORE: usize = 8 * 2 + 4 * 2 + 8 * 4 + 8 * 11 + 4 * 6;
-    const LENGTH: usize = 160;
-    let Some(found) = of_library(c"mps_shim_last_recovery") else { return String::new() };
+/// Bytes before the reason in what the library says, of it, and from it to the way in which the recovery was made.
+const BEFORE: usize = 8 * 2 + 4 * 2 + 8 * 4 + 8 * 11 + 4 * 6;
+const LENGTH: usize = 160;
+const WAY: usize = BEFORE + LENGTH + 4 * 2 + 8;
+const BY_THE_SPARE: u32 = 1;
+
+/// What stands behind what [`Recovered`] has, where the header says.
+fn last() -> Option<[u64; (WAY + 8) / 8]> {
+    let found = of_library(c"mps_shim_last_recovery")?;
     type Ask = unsafe extern "C" fn(*mut u8, usize) -> u64;
     // SAFETY: as above.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Ask>(found) };
-    let mut bytes = [0_u64; (BEFORE + LENGTH) / 8];
+    let mut words = [0_u64; (WAY + 8) / 8];
     // SAFETY: there is as much room as is said.
-    unsafe { ask(bytes.as_mut_ptr().cast(), BEFORE + LENGTH) };
-    let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
-    CStr::from_bytes_until_nul(&bytes[BEFORE..]).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    unsafe { ask(words.as_mut_ptr().cast(), WAY + 8) };
+    Some(words)
+}
+
+/// Whether the last recovery went on with a spare copy.
+pub(super) fn is_by_spare() -> bool {
+    let low = |word: u64| u32::try_from(word & 0xffff_ffff).unwrap_or_default();
+    last().is_some_and(|words| low(words[WAY / 8]) == BY_THE_SPARE)
+}
+
+/// Why the last recovery was refused.
+pub(super) fn reason() -> String {
+    let bytes: Vec<u8> = last().into_iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+    let text = bytes.get(BEFORE..).unwrap_or_default();
+    CStr::from_bytes_until_nul(text).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// What the library says to be in doubt: address and size of each range.

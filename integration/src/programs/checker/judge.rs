@@ -111,6 +111,8 @@ pub(super) struct Judge {
     told: [u32; THREADS as usize],
     /// What the library says of each recovery of the run.
     pub(super) recoveries: Vec<Recovered>,
+    /// How many of them went on with a spare copy.
+    pub(super) by_spare: usize,
     /// Work that is not proven to be done.
     open: Ops,
     last: Recovered,
@@ -129,6 +131,7 @@ impl Judge {
             doubt: vec![Doubt::default(); plan.kinds.len()],
             told: [0; THREADS as usize],
             recoveries: Vec::new(),
+            by_spare: 0,
             open: Ops::default(),
             last: api::recovered().unwrap_or_default(),
             errors: 0,
@@ -150,6 +153,7 @@ impl Judge {
         }
         self.last = recovered;
         self.recoveries.push(recovered);
+        self.by_spare += usize::from(api::is_by_spare());
         let since = self.now();
         let mut lost = std::mem::take(&mut self.open);
         under_way.filter(|_| self.is_sudden).into_iter().for_each(|at| lost.insert(at));

@@ -19,8 +19,9 @@
 //! on a GPU, where it is the end of `--aggressor mps-aggressor` under the same daemon. Programs follow each other in a
 //! process, so that recoveries do too; each batch is a process of its own.
 //!
-//! Lines: `batch` for each process, `crash` for one that ends by a signal, with where that was, `counterexample` with the program, `case` for each that is kept, `end` with counts:
-//! programs, operations (of disturbed runs), values that were compared, recoveries and how many of them lost nothing,
+//! Lines: `batch` for each process, `crash` for one that ends by a signal, with where that was, `counterexample` with the
+//! program, `case` for each that is kept, `end` with counts: programs, operations (of disturbed runs), values that were
+//! compared, recoveries and how many of them lost nothing or went on with a spare copy,
 //! errors that were told. Exit status 1 if anything was found, 3 if a program stands still.
 
 mod api;
@@ -203,7 +204,7 @@ fn describe(found: &Found, program: &Program) -> Value {
 fn counted(outcome: &Outcome) -> Value {
     json!({
         "operations": outcome.operations, "values": outcome.values, "recoveries": outcome.recoveries,
-        "clean": outcome.clean, "errors": outcome.errors,
+        "clean": outcome.clean, "by_spare": outcome.by_spare, "errors": outcome.errors,
     })
 }
 
@@ -242,6 +243,7 @@ fn batch(report: Report, options: &Options, count: u64) -> ExitCode {
                 sum.values += outcome.values;
                 sum.recoveries += outcome.recoveries;
                 sum.clean += outcome.clean;
+                sum.by_spare += outcome.by_spare;
                 sum.errors += outcome.errors;
             }
             Err(found) => {
@@ -361,6 +363,7 @@ fn one_batch(report: Report, options: &Options, mut seed: u64, found: &AtomicU64
             sum.1.values += number("values");
             sum.1.recoveries += number("recoveries");
             sum.1.clean += number("clean");
+            sum.1.by_spare += number("by_spare");
             sum.1.errors += u32::try_from(number("errors")).unwrap_or(u32::MAX);
             return;
         }

@@ -28,6 +28,8 @@ pub(super) struct Outcome {
     pub(super) recoveries: usize,
     /// Of these, those that lost nothing.
     pub(super) clean: usize,
+    /// Of these, those by a spare copy of the driver.
+    pub(super) by_spare: usize,
     /// Errors that its threads were told.
     pub(super) errors: u32,
 }
@@ -130,6 +132,7 @@ fn run(machine: Machine<'_>) -> Result<Ran, Found> {
         values: machine.used.len(),
         recoveries: recoveries.len(),
         clean: recoveries.iter().filter(|recovered| !recovered.is_lossy()).count(),
+        by_spare: machine.judge.by_spare,
         errors: machine.judge.errors,
     };
     Ok(Ran { used: machine.used, outcome })

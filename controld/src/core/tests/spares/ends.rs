@@ -6,7 +6,9 @@ use super::*;
 fn a_grant_and_its_mark_live_through_a_change_of_daemons() {
     let mut scene = Scene::unsettled(Policy::default());
     let standby = scene.has_place(VICTIM, TOKEN);
-    scene.spare_stands(VICTIM, TOKEN, standby);
+    let (connection, _) = scene.spare_comes(VICTIM, TOKEN);
+    scene.finish(connection);
+    scene.feed(Input::SpareStands { process: key(VICTIM.pid, 0), token: TOKEN, is_ready: true, behind: 0 });
     let saved = scene.core.saved();
     let alive = saved.servers.clone();
     for is_home_alive in [true, false] {
@@ -79,5 +81,5 @@ fn a_process_that_ends_leaves_nothing_of_its_spare_copy() {
     let effects = scene.dies(VICTIM, End::Exited(0));
     assert!(!is_void(&effects, VICTIM, TOKEN), "nobody is there to be told");
     assert!(scene.core.saved().spares.is_empty());
-    assert!(!scene.core.clients.spares().stands_on(standby, VICTIM.pid));
+    assert!(scene.core.clients.guests().get(standby, VICTIM.pid).is_none());
 }

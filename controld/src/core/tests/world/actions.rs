@@ -186,7 +186,11 @@ impl World {
                     self.guilty.insert(self.key(pid));
                     let gpu = gpu.map(|gpu| uuid(gpu).to_string());
                     let fault = MemoryFault { gpu, ..fault() };
-                    self.feed(Input::Evidence(Evidence::UvmEvent { process: self.key(pid), fault }));
+                    self.feed(Input::Evidence(Evidence::UvmEvent {
+                        process: self.key(pid),
+                        fault,
+                        is_of_own_server: true,
+                    }));
                     let culprits = self.verdicts.iter().filter_map(|verdict| verdict.culprit.as_ref());
                     let is_named = culprits.into_iter().any(|culprit| culprit.process == self.key(pid));
                     assert!(self.core.clients.process(pid).is_none() || is_named, "the culprit is named at once");

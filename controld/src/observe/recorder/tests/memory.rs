@@ -164,7 +164,7 @@ impl Daemon {
         let culprit = self.clients[3];
         let gpu = Some("GPU-5e90f0d2-1111-2222-3333-444455556666".to_owned());
         let fault = MemoryFault { address: self.next, access: Access::Write, kind: "invalid PTE".to_owned(), gpu };
-        self.feed(Input::Evidence(Evidence::UvmEvent { process: culprit, fault }));
+        self.feed(Input::Evidence(Evidence::UvmEvent { process: culprit, fault, is_of_own_server: true }));
         for (_, server) in &lost {
             let text =
                 "MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_0 faulted @ 0x0_00000000. Fault is of type FAULT_PDE";

@@ -1,0 +1,132 @@
+"""A spare copy of the driver on a real GPU: programs that have everything which can be made again are hit by a neighbour's
+faults, and go on with the copy that stands by in them, or with one that is made then, in the same run.
+
+`mps-replay-probe` compares every byte after each recovery and says in which way it was made and what each step took. The
+times are the library's: from the error's being noticed until the gate opens.
+"""
+
+import subprocess
+
+import hangs
+import replay
+from bench import Client, Failed, until
+from faults import NO_QUARANTINE, configured
+from figures import spread
+
+PROGRAMS = ["mps-replay-probe", "mps-aggressor"]
+STANDS = "a spare copy of the driver stands"
+# As `mps_shim.h` has it.
+BY_THE_SPARE = 1
+STEPS = ("wait", "map", "objects")
+# Ways as `MPS_SHIM_REPLAY` and, behind it, `MPS_SHIM_SPARE_STACK` have them, and what each is called.
+COLD = "in-place"
+WAYS = {"spare": "spare", "spare full": "spare with full stacks", COLD: "cold"}
+VICTIMS = (1, 4, 8)
+# The most that a copy with small stacks may take.
+MEMORY_MIB = 270
+
+
+class Victim(Client):
+    """The probe, with what it says on standard error."""
+
+    def __init__(self, daemon, library, way, arguments):
+        replayed, _, stack = way.partition(" ")
+        own = {"MPS_SHIM_REPLAY": replayed, "MPS_SHIM_LOG": "1", "MPS_SHIM_SPARE_STACK": stack}
+        self.environment = {**replay.environment(library, daemon.pipe), **own}
+        self.errors = daemon.folder / f"errors{len(daemon.clients)}"
+        command = ["sh", "-c", f'exec "$0" "$@" 2>{self.errors}', str(daemon.subject.root / "mps-replay-probe")]
+        super().__init__(self, [*command, *arguments])
+        daemon.clients.append(self)
+
+    def spares(self):
+        return self.errors.read_text().count(STANDS)
+
+    def recoveries(self):
+        self.read(0.01)
+        if self.process.poll() is not None or self.find("error"):
+            raise Failed(f"a victim has ended: {self.lines[-2:]}; {self.errors.read_text()[-600:]}")
+        return sum(line["event"] == "recovered" for line in self.lines)
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def faults(ours, library, way, victims, kinds):
+    """One fault after the other beside so many victims, each when all have a copy ready, or without one."""
+    seconds = str(120 + 10 * len(kinds))
+    arguments = ["--recoveries", str(len(kinds)), "--seconds", seconds, "--light", *replay.BELONGINGS["all"]]
+    with configured(ours, NO_QUARANTINE) as daemon:
+        programs = [Victim(daemon, library, way, arguments) for _ in range(victims)]
+        for program in programs:
+            program.wait("ready", 120)
+        for done, kind in enumerate(kinds):
+            if way != COLD:
+                until(lambda: all(program.spares() > done for program in programs), 40, f"spare copies for fault {done}")
+            daemon.client("mps-aggressor", kind).process.wait(30)
+            last = done + 1 == len(kinds)
+
+            def is_over():
+                # After the last one it compares and ends.
+                for program in programs:
+                    program.read(0.01)
+                return all(
+                    sum(line["event"] == "recovered" for line in program.lines) > done
+                    or (last and program.process.poll() is not None)
+                    for program in programs
+                )
+
+            try:
+                until(is_over, 40, f"recoveries from {kind}")
+            except Failed as failed:
+                where = hangs.told(programs[0], [("daemon", daemon.process.pid)])
+                raise Failed(f"{failed}: {programs[0].errors.read_text()[-600:]}\n{where}") from failed
+        recoveries = []
+        for program in programs:
+            program.process.wait(60)
+            while program.read(0.05):
+                pass
+            recoveries += replay.checked(program.lines, program.errors.read_text(), len(kinds))
+    ways = [one["way"] for one in recoveries]
+    if way != COLD and set(ways) != {BY_THE_SPARE}:
+        raise Failed(f"by the spare copy {ways.count(BY_THE_SPARE)} of {len(ways)}")
+    total = [one["total_us"] / 1000 for one in recoveries]
+    steps = {f"{step}, ms": spread([one["steps_us"][step] / 1000 for one in recoveries]) for step in STEPS}
+    return {"recovered, bit-exact": f"{len(total)} of {len(total)}", "error to gate, ms": {**spread(total), "p99": percentile(total, 0.99)}, **steps}
+
+
+def used_mib():
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0])
+
+
+def memory(ours, library):
+    """What a spare copy takes of the GPU: what is used with one, less what is used without, with a second server each."""
+    used = {}
+    for way in (COLD, "spare", "spare full"):
+        with configured(ours, NO_QUARANTINE + "\n[domains]\nstandby = true\n") as daemon:
+            program = Victim(daemon, library, way, ["--recoveries", "1", "--seconds", "60", "--light"])
+            program.wait("ready", 120)
+            until(lambda: len(daemon.servers()) > 1, 60, "a server that stands by")
+            if way != COLD:
+                until(lambda: program.spares() > 0, 60, "a spare copy")
+            used[way] = used_mib()
+            program.process.kill()
+            program.process.wait(30)
+    taken = {WAYS[way]: value - used[COLD] for way, value in used.items() if way != COLD}
+    if taken["spare"] > MEMORY_MIB:
+        raise Failed(f"{taken} MiB: {used}")
+    return {f"{name}, MiB": value for name, value in taken.items()}
+
+
+def works(ours, library, quick):
+    """The suite: 34 faults of each kind, way and number of victims, memory; with --quick two of each, some three minutes."""
+    count = 2 if quick else 34
+    works = {}
+    for victims in VICTIMS:
+        for way, name in WAYS.items():
+            few = replay.SHARED * count if victims == 1 or not quick else ["oob", "trap"]
+            works[f"faults {name}, {victims} victims"] = lambda way=way, victims=victims, few=few: faults(ours, library, way, victims, few)
+    works["memory"] = lambda: memory(ours, library)
+    return works
