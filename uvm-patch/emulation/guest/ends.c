@@ -33,7 +33,9 @@ void refusals_that_are_not_told_are_counted(void)
 	unsigned long told = 0, left_out = 0;
 	struct uvm_mps_record *recs;
 	struct client a, b;
+	uint64_t began;
 	unsigned int i;
+	bool fast;
 	size_t n;
 
 	NEEDS(patched, "the stock module condemns nobody");
@@ -41,8 +43,11 @@ void refusals_that_are_not_told_are_counted(void)
 	CHECK(client_access(&a, false, EMU_WRITE, WILD, 1, 0).results[EMU_SPARSE] == 1);
 	notices_read(&n);
 	before = mps_stats();
+	began = now_ms();
 	for (i = 0; i < 4000; i++)
 		CHECK(client_range(&a, RANGE + 128 * MIB, MIB) == EIO);
+	/* At no more than a hundred a second all of them may be told: a machine can be that slow under KASAN. */
+	fast = now_ms() - began < 30000;
 	after = mps_stats();
 	end_both(&a, &b);
 	recs = notices_read(&n);
@@ -51,7 +56,7 @@ void refusals_that_are_not_told_are_counted(void)
 		left_out += recs[i].type == UVM_MPS_SUPPRESSED ? recs[i].count : 0;
 	}
 	printf("  %lu told, %lu left out\n", told, left_out);
-	CHECK(after.refused - before.refused == 4000 && told + left_out == 4000 && left_out > 0);
+	CHECK(after.refused - before.refused == 4000 && told + left_out == 4000 && (left_out > 0 || !fast));
 	CHECK(after.suppressed - before.suppressed == left_out);
 }
 
