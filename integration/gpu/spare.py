@@ -53,6 +53,16 @@ def percentile(values, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
+def have_spares(daemon, programs, done):
+    """Waits until each has made another copy than before that many faults; where one does not, says what it says of it."""
+    try:
+        until(lambda: all(program.spares() > done for program in programs), 40, f"spare copies after {done} faults")
+    except Failed as failed:
+        late = next(program for program in programs if program.spares() <= done)
+        said = [line for line in late.errors.read_text().splitlines() if "spare" in line or "recovered" in line]
+        raise Failed(f"{failed}: {said[-6:]}") from failed
+
+
 def faults(ours, library, way, victims, kinds):
     """One fault after the other beside so many victims, each when all have a copy ready, or without one."""
     seconds = str(120 + 10 * len(kinds))
@@ -63,7 +73,7 @@ def faults(ours, library, way, victims, kinds):
             program.wait("ready", 120)
         for done, kind in enumerate(kinds):
             if way != COLD:
-                until(lambda: all(program.spares() > done for program in programs), 40, f"spare copies for fault {done}")
+                have_spares(daemon, programs, done)
             daemon.client("mps-aggressor", kind).process.wait(30)
             last = done + 1 == len(kinds)
 
