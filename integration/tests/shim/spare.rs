@@ -104,6 +104,8 @@ fn with_one_daemon(count: usize, arguments: &[&str]) {
         for done in 0..count {
             wait(&sim, "a spare copy", || program.errors().matches(STANDS).count() > done);
             wait(&sim, "the daemon knows", || sim.lab.ask("status\n").contains("ready"));
+            // After it the server is known to be lost. After another kind it may deny a fault, and then the next culprit
+            // would be sent there, and the program is on the other one.
             assert_eq!(error_of(&sim.run("mps-aggressor", &["oob"])), Some(700), "{subject}");
             wait(&sim, "a recovery", || recovered(&program) > done);
         }

@@ -18,10 +18,11 @@
 //! has a graph, a setting or a variable's contents is put there when the program goes on with the copy, since only then
 //! they are what they will be.
 //!
-//! The copy's stacks are small while it stands by, and set again at the switch, which takes nearly all of its time;
+//! The copy's stacks are small while it stands by, and set again at the switch, which takes a part of its time;
 //! `MPS_SHIM_SPARE_STACK=full` gives it the program's from the start, for twice the memory.
 //!
-//! Not there: which kernels need the limit at all (those with recursion or calls by address) is not looked for, so that a
+//! Not there: a switch within a millisecond (most of its time is in the step "objects", whatever the stacks are);
+//! which kernels need the limit at all (those with recursion or calls by address) is not looked for, so that a
 //! switch sets it always; freed memory is let go at the next look and not at once; a thousand switches of one process were
 //! not tried.
 //!

@@ -49,10 +49,12 @@ impl Servers {
         self.iter().find(|server| server.domain == id && server.role == Role::Standby && server.is_up())
     }
 
-    /// The server on which a spare copy of a client of `own` may stand now.
+    /// The server on which a spare copy of a client of `own` may stand now: the one that stands by, or for a program that
+    /// has gone on with that before anybody knew of a fault, or where there was none, the domain's active one.
     pub(in crate::core) fn host_for_spare(&self, id: DomainId, own: ServerEpoch) -> Option<ServerEpoch> {
-        let standby = self.standby_of(id).filter(|server| server.epoch != own)?;
-        (standby.hosts_spares() && !standby.is_suspected()).then_some(standby.epoch)
+        let standby = self.standby_of(id)?;
+        let host = if standby.epoch == own { self.active(id)? } else { standby };
+        (host.hosts_spares() && !host.is_suspected()).then_some(host.epoch)
     }
 
     /// Notes which domains have programs with spare copies, and lets go of servers that have stood by for such long

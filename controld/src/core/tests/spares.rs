@@ -346,3 +346,21 @@ fn more_is_never_known_of_a_spare_copy_than_of_its_process() {
     scene.feed(stands);
     assert_eq!(scene.spare_of_picture(VICTIM).map(|spare| (spare.ready, spare.behind)), Some((false, 7)));
 }
+
+#[test]
+fn a_program_that_has_gone_on_before_anybody_knew_of_a_fault_has_its_next_place_on_the_server_that_it_left() {
+    let mut scene = Scene::unsettled(Policy::default());
+    let standby = scene.has_place(VICTIM, TOKEN);
+    scene.spare_stands(VICTIM, TOKEN, standby);
+    // Its server says that it is in no fault, as half of the servers do after a misaligned access.
+    scene.feed(Input::SpareLives { process: key(VICTIM.pid, 0), token: TOKEN });
+    assert_eq!((scene.server_of(VICTIM), scene.role_of(standby)), (Some(standby), Some(Role::Standby)));
+    scene.wants_spare(VICTIM, TOKEN + 1);
+    assert_eq!(scene.place_of(VICTIM), Some((TOKEN + 1, scene.server)));
+    scene.wants_spare(CULPRIT, TOKEN + 2);
+    assert_eq!(scene.place_of(CULPRIT), Some((TOKEN + 2, standby)));
+    // The one that it is on goes on as the domain's when the other one is lost.
+    let effects = scene.memory_fault();
+    assert!(is_void(&effects, VICTIM, TOKEN + 1));
+    assert_eq!((scene.server_of(VICTIM), scene.role_of(standby)), (Some(standby), Some(Role::Active)));
+}
