@@ -182,14 +182,27 @@ fn is_there(number: i32, signal: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, process, number, signal) == 0 }
 }
 
+/// The numbers of those that have not ended. One that was made just before the copy died begins when the machine comes to
+/// it; `None` if that takes too long.
+fn begun(threads: &[Thread]) -> Option<Vec<i32>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let numbers = threads.iter().map(|of| locked(&of.state).number).filter(|number| *number != 0);
+        let numbers: Vec<i32> = numbers.collect();
+        if !numbers.contains(&NOT_BEGUN) {
+            return Some(numbers);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        thread::park_timeout(BETWEEN_TRIES);
+    }
+}
+
 /// Ends these threads, whose code is around the address `copy`.
 pub(in crate::cuda::resources) fn end(threads: &[Thread], copy: *mut c_void) -> Result<(), NotEnded> {
     let _one_at_a_time = locked(&ENDING);
-    let numbers = threads.iter().map(|of| locked(&of.state).number).filter(|number| *number != 0);
-    let numbers: Vec<i32> = numbers.collect();
-    if numbers.len() > MOST || numbers.contains(&NOT_BEGUN) {
-        return Err(NotEnded);
-    }
+    let numbers = begun(threads).filter(|numbers| numbers.len() <= MOST).ok_or(NotEnded)?;
     let code = Box::into_raw(Box::new(code_around(copy.addr()).ok_or(NotEnded)?));
     CODE.store(code, Ordering::Release);
     let all_ended = Handler::set().is_some_and(|_handler| {
