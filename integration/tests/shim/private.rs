@@ -1,7 +1,7 @@
 //! Functions of the driver's private tables of which nobody knows what they take: harmless and translated by what they are
 //! passed, or named, and never in the way without a reason.
 
-use super::replay::{finished, is_whole, reason, replaying};
+use super::replay::{events, finished, is_whole, reason, replaying};
 use integration::shim;
 use integration::sim::{Sim, error_of};
 use integration::under_test::once;
@@ -67,6 +67,19 @@ fn a_handle_in_a_structure_on_the_callers_stack_is_translated_for_the_call_alone
 #[test]
 fn what_a_private_function_has_made_without_a_handle_goes_on_where_it_was_made() {
     goes_on("make");
+}
+
+/// Nobody living understands such an object: the call is refused, and nothing else.
+#[test]
+fn what_a_private_function_has_made_with_a_handle_in_it_is_refused_after_a_fault() {
+    once(|subject| {
+        let sim = Sim::new(subject, &[]);
+        let finished = finished(&mut replaying(&sim, &["--light", "--private", "hold", "--faults", "oob"]));
+        assert_eq!(reason(&finished), "", "{subject}: the program itself goes on");
+        let faults = events(&finished, "fault");
+        let [fault] = faults.as_slice() else { panic!("{subject}: {}", finished.stdout_text()) };
+        assert_eq!(fault["round_error"], "a private function: hold: (801, false) (0)", "{subject}");
+    });
 }
 
 #[test]

@@ -57,11 +57,22 @@ fn is_stream(stream: usize) -> Outcome<u64> {
     Ok(u64::from(find(&context, stream).is_ok()))
 }
 
+/// Words of what a program gets by its address. The library under test looks at as many of what it is given, so what
+/// else lies on the heap must not be among them: a smaller object would be judged by its neighbour, whose place changes
+/// from run to run.
+const WORDS_OF_MADE: usize = 16;
+/// An object with this number holds the current context's handle.
+const HOLDS_A_CONTEXT: u64 = 0x0b1e_c701;
+
 /// Something that a program gets by its address.
+#[repr(C)]
 struct Made {
     /// The copy of this library that has made it, by the address of its table.
     owner: usize,
     number: u64,
+    /// A context's handle, or nothing.
+    context: usize,
+    rest: [usize; WORDS_OF_MADE - 3],
 }
 
 /// Writes a number that grows from call to call.
@@ -89,7 +100,12 @@ extern "C" fn described(what: In<[usize; 2]>, is_one: Out<u64>) -> Code {
 extern "C" fn make(made: Out<usize>, number: u64) -> Code {
     enter("strange make", || {
         let owner = table().addr();
-        made.put(Box::into_raw(Box::new(Made { owner, number })).expose_provenance())
+        let context = match number {
+            HOLDS_A_CONTEXT => current_handle().ok_or(Code::INVALID_CONTEXT)?,
+            _ => 0,
+        };
+        let object = Made { owner, number, context, rest: [0; WORDS_OF_MADE - 3] };
+        made.put(Box::into_raw(Box::new(object)).expose_provenance())
     })
 }
 

@@ -11,6 +11,8 @@ use cudarc::driver::sys;
 const NAME: [u8; 16] = *b"\x57\x7a\x01\x9e\xd0\x3c\x4b\x66\x8e\x21\x0f\x5d\x93\xb8\x6a\xc4";
 /// What objects are made with.
 const NUMBER: u64 = 0x0b1e_c700;
+/// What an object is made with that holds the context's handle.
+const HOLDS_A_CONTEXT: u64 = 0x0b1e_c701;
 
 /// Words behind an argument that are looked at, and more.
 const BEHIND: usize = 32;
@@ -61,8 +63,8 @@ pub(super) struct Private {
 
 impl Private {
     /// Known calls.
-    pub(super) const CALLS: [&'static str; 10] =
-        ["count", "stream", "described", "kept", "left", "make", "function", "weigh", "context", "found"];
+    pub(super) const CALLS: [&'static str; 11] =
+        ["count", "stream", "described", "kept", "left", "make", "hold", "function", "weigh", "context", "found"];
 
     /// Makes none yet.
     pub(super) fn new(calls: &[String], stream: Stream, context: usize) -> Result<Self, GpuError> {
@@ -119,11 +121,8 @@ impl Private {
                 let answer = (table.count)(&raw mut number, 0, 0, 0, left, left);
                 (answer, number >= 100 && self.kept.stream == self.stream)
             }
-            "make" => {
-                let answer = if self.made == 0 { (table.make)(&raw mut self.made, NUMBER, 0, 0, 0, 0) } else { 0 };
-                let used = (table.use_made)(self.made, &raw mut number, 0, 0, 0, 0);
-                (answer.max(used), number == NUMBER)
-            }
+            "make" => self.make_and_use(NUMBER),
+            "hold" => self.make_and_use(HOLDS_A_CONTEXT),
             "function" => ((table.function)(&raw mut address, 0, 0, 0, 0, 0), address != 0),
             "weigh" => {
                 let weight = (table.weigh)(1, 2, 3, 4, 5, 6, 7, 0.5, 8);
@@ -141,6 +140,14 @@ impl Private {
             "context" => ((table.context)(&raw mut address, 0, 0, 0, 0, 0), address == self.context),
             _ => (1, false),
         }
+    }
+
+    /// An object, made once, gives its number.
+    fn make_and_use(&mut self, with: u64) -> (u32, bool) {
+        let (table, mut number) = (self.table, 0);
+        let answer = if self.made == 0 { (table.make)(&raw mut self.made, with, 0, 0, 0, 0) } else { 0 };
+        let used = (table.use_made)(self.made, &raw mut number, 0, 0, 0, 0);
+        (answer.max(used), number == with)
     }
 }
 
