@@ -24,6 +24,10 @@ const NOBODY: u32 = 0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark([u64; LANES]);
 
+/// A [`Mark`] that one thread writes and others read. Who reads it finds out elsewhere whether it is whole.
+#[derive(Debug)]
+pub(super) struct Noted([AtomicU64; LANES]);
+
 /// A piece of work that is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
@@ -64,6 +68,28 @@ impl Lane {
 
     fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
+    }
+}
+
+impl Noted {
+    pub(super) const fn none() -> Self {
+        Self([const { AtomicU64::new(0) }; LANES])
+    }
+
+    #[inline(always)]
+    pub(super) fn note(&self, mark: &Mark) {
+        for (noted, number) in self.0.iter().zip(mark.0) {
+            noted.store(number, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn read(&self) -> Mark {
+        let mut mark = [0; LANES];
+        for (number, noted) in mark.iter_mut().zip(&self.0) {
+            *number = noted.load(Ordering::Relaxed);
+        }
+        Mark(mark)
     }
 }
 
@@ -193,6 +219,12 @@ impl Counts {
     /// How many pieces of work there were.
     pub(super) fn submitted(&self) -> u64 {
         self.0.iter().map(Lane::submitted).sum()
+    }
+
+    /// How many pieces of work are known to be done.
+    #[cfg(test)]
+    pub(super) fn known(&self) -> u64 {
+        self.0.iter().map(Lane::completed).sum()
     }
 
     /// How many pieces of work are not known to be done.

@@ -92,6 +92,35 @@ impl Events {
         self.known.remove(&event)
     }
 
+    /// Whether anything is known of an event.
+    pub(super) fn has(&self, event: usize) -> bool {
+        self.known.contains_key(&event)
+    }
+
+    /// How many are known.
+    pub(super) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether nothing is known of an event that another record would not change, and none is on its way.
+    pub(super) fn is_idle(&self, event: usize) -> bool {
+        self.known.get(&event).is_none_or(|known| known.on_their_way == 0 && !known.is_of_a_graph && known.doubt == 0)
+    }
+
+    /// A record that is not noted here is on its way while the next one begins.
+    pub(super) fn is_met(&mut self, event: usize) {
+        self.known.entry(event).or_default().is_mixed = true;
+    }
+
+    /// What was noted elsewhere of an event is noted here from now on. Of one of which something is known nobody knows
+    /// which record was the last.
+    pub(super) fn found(&mut self, event: usize, behind: Behind) {
+        self.records += 1;
+        let behind = if self.has(event) { Behind::Unknown } else { behind };
+        let known = self.known.entry(event).or_default();
+        (known.behind, known.record) = (behind, self.records);
+    }
+
     /// The driver has refused to end it.
     pub(super) fn put_back(&mut self, event: usize, known: Known) {
         self.known.entry(event).or_insert(known);

@@ -5,6 +5,7 @@ pub(crate) mod doubt;
 mod events;
 mod places;
 pub(crate) mod progress;
+mod recorded;
 mod thread_streams;
 
 use super::keeping::Room;

@@ -106,6 +106,12 @@ pub(super) fn find_at_once(name: usize) -> Option<&'static Place> {
     (place.stream.load(Ordering::Acquire) == name).then_some(place)
 }
 
+/// The number of a place.
+#[inline(always)]
+pub(super) fn number(place: &'static Place) -> usize {
+    (std::ptr::from_ref(place).addr() - PLACES.as_ptr().addr()) / size_of::<Place>()
+}
+
 /// A stream's place, if it has one.
 pub(super) fn find(name: usize) -> Option<usize> {
     way(name).find_map(|at| match PLACES[at].stream.load(Ordering::Acquire) {

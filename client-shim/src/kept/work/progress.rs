@@ -26,8 +26,9 @@ pub(crate) use lost::lose;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counts::{Given, Mark};
-use super::events::Behind;
+use super::events::{Behind, Events, Known};
 use super::places::{self, LEGACY, Place, SHARED};
+use super::recorded::{self, Look, Seen};
 use super::thread_streams;
 use crate::cuda::functions::Effect;
 use crate::cuda::{
@@ -76,6 +77,58 @@ fn asked() -> usize {
     if answer.is_success() { names::name_of(context.0) } else { 0 }
 }
 
+/// A record of an event: one of those that are noted under the lock, or one that a thread has noted for itself.
+#[derive(Clone, Copy, Debug)]
+enum Record {
+    Numbered(u64),
+    Seen(Seen),
+}
+
+/// What is known of events under the lock.
+fn events<T>(work: impl FnOnce(&mut Events) -> T) -> T {
+    WORK.with(|all| {
+        let result = work(&mut all.events);
+        recorded::elsewhere(all.events.count());
+        result
+    })
+}
+
+/// The same for a call after which nothing counts any more that threads have noted of this event for themselves.
+fn events_anew<T>(event: usize, work: impl FnOnce(&mut Events) -> T) -> T {
+    events(|events| {
+        if recorded::end(event) {
+            events.is_met(event);
+        }
+        work(events)
+    })
+}
+
+/// Nothing is known of an event any more; what was.
+fn taken(event: usize) -> Option<Known> {
+    let look = recorded::look(event);
+    events(|events| {
+        recorded::end_for_good(event);
+        if let Look::One(seen) = look {
+            events.found(event, seen.behind);
+        }
+        events.take(event)
+    })
+}
+
+/// What an event is behind, and by which record.
+fn behind(event: usize) -> (Behind, Record) {
+    let unknown = (Behind::Unknown, Record::Numbered(0));
+    match recorded::look(event) {
+        Look::One(_) if recorded::is_elsewhere() && events(|events| events.has(event)) => unknown,
+        Look::One(seen) => (seen.behind, Record::Seen(seen)),
+        Look::Several => unknown,
+        Look::Nobody => {
+            let (behind, record) = events(|events| events.behind(event));
+            (behind, Record::Numbered(record))
+        }
+    }
+}
+
 /// A call under way.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -85,7 +138,7 @@ pub(crate) struct Call {
     name: usize,
     event: usize,
     /// Which record of the event it looks at.
-    record: u64,
+    record: Record,
     place: Option<usize>,
     /// Which piece of work it is.
     given: Given,
@@ -94,13 +147,14 @@ pub(crate) struct Call {
     /// The same for each place of the context.
     all: Vec<(usize, Mark)>,
     /// Of the event that it ends, what was known.
-    taken: Option<super::events::Known>,
+    taken: Option<Known>,
 }
 
 /// Notes that a call begins, of the thread with this seat, in this context by name.
 pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, context: usize, seat: u32) -> Call {
     let event = subject.event;
-    let (record, given, mark, all) = (0, Given::default(), Mark::default(), Vec::new());
+    let (given, mark, all) = (Given::default(), Mark::default(), Vec::new());
+    let record = Record::Numbered(0);
     let mut call = Call { effect, context: 0, name: 0, event, record, place: None, given, mark, all, taken: None };
     if effect == Effect::None {
         return call;
@@ -119,7 +173,7 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
             }
             if event != 0 {
                 // A launch records it.
-                WORK.with(|work| work.events.elsewhere(event, false));
+                events_anew(event, |events| events.elsewhere(event, false));
             }
         }
         Effect::SubmitsElsewhere => {
@@ -135,23 +189,23 @@ pub(crate) fn begin(effect: Effect, subject: &Subject, is_per_thread: bool, cont
         Effect::RecordsEvent => {
             call.place = places::find(name);
             call.mark = call.place.map_or(Mark::default(), |at| places::at(at).counts().settled());
-            WORK.with(|work| match has_capture() {
-                true => work.events.elsewhere(event, true),
-                false => work.events.begin(event),
+            events_anew(event, |events| match has_capture() {
+                true => events.elsewhere(event, true),
+                false => events.begin(event),
             });
         }
         Effect::RecordsEventElsewhere if event != 0 => {
-            WORK.with(|work| work.events.elsewhere(event, true));
+            events_anew(event, |events| events.elsewhere(event, true));
         }
         Effect::RecordsEventElsewhere => {}
         Effect::FinishesEvent => {
-            let (behind, record) = WORK.with(|work| work.events.behind(event));
+            let (behind, record) = behind(event);
             call.record = record;
             if let Behind::Work(at, mark) = behind {
                 (call.place, call.mark) = (Some(at), mark);
             }
         }
-        Effect::EndsEvent => call.taken = WORK.with(|work| work.events.take(event)),
+        Effect::EndsEvent => call.taken = taken(event),
         Effect::FinishesContext => {
             let context = subject.context.unwrap_or(context);
             call.context = context;
@@ -206,7 +260,11 @@ impl Call {
                 self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
             }
             Effect::FinishesEvent if is_success && self.place.is_some() => {
-                if WORK.with(|work| work.events.is_still(self.event, self.record)) {
+                let is_still = match self.record {
+                    Record::Numbered(record) => events(|events| events.is_still(self.event, record)),
+                    Record::Seen(seen) => seen.is_still(self.event),
+                };
+                if is_still {
                     self.place().into_iter().for_each(|place| place.counts().complete(&self.mark));
                 }
             }
@@ -220,11 +278,11 @@ impl Call {
                     None => Behind::Unknown,
                 };
                 let doubt = if is_doubt() { self.doubt() } else { 0 };
-                WORK.with(|work| work.events.end(self.event, behind, is_success.then_some(doubt)));
+                events(|events| events.end(self.event, behind, is_success.then_some(doubt)));
             }
             Effect::EndsEvent if !is_success => {
                 if let Some(known) = self.taken {
-                    WORK.with(|work| work.events.put_back(self.event, known));
+                    events(|events| events.put_back(self.event, known));
                 }
             }
             Effect::EndsStream => match self.place {
@@ -251,7 +309,7 @@ pub(crate) fn made_stream(name: usize) {
 
 /// An event was made: the same.
 pub(crate) fn made_event(name: usize) {
-    WORK.with(|work| work.events.take(name));
+    taken(name);
 }
 
 /// A context, by name, has ended, and its work with it.

@@ -1,11 +1,17 @@
-//! The short way of a call while nothing was ever lost: whoever gives a stream work, or waits for it, needs its place alone.
+//! The short way of a call while nothing was ever lost: whoever gives a stream work, waits for it, or
+//! records an event there, needs its place alone.
 
-use super::{Call, LEGACY_STREAM, PER_THREAD_STREAM, begin};
+use super::{Call, LEGACY_STREAM, PER_THREAD_STREAM, begin, events};
 use crate::{
     cuda::{arguments::Subject, functions::Effect, result::CUresult},
-    kept::work::{
-        counts::{Given, Mark},
-        places::{self, LEGACY, Place},
+    kept::{
+        objects::has_capture,
+        work::{
+            counts::{Given, Mark},
+            events::Behind,
+            places::{self, LEGACY, Place},
+            recorded::{self, Look, Recording, Seen},
+        },
     },
 };
 
@@ -21,6 +27,12 @@ enum Way {
     Gives(&'static Place, Given),
     /// It waits here.
     Waits(&'static Place, Mark),
+    /// It does both.
+    Copies(&'static Place, Given, Mark),
+    /// It records an event behind so much of what was given here.
+    Records(&'static Place, Mark, Recording),
+    /// It asks for an event that says this.
+    Asks(usize, Seen),
     /// Any other.
     Other(Call),
 }
@@ -56,12 +68,31 @@ pub(crate) fn begin_healthy(
                 return Healthy(Way::Waits(place, place.counts().settled()));
             }
         }
+        Effect::CopiesToHost if subject.event == 0 && subject.length > 0 => {
+            if let Some(place) = place() {
+                let given = place.counts().give(seat);
+                return Healthy(Way::Copies(place, given, place.counts().settled_with(given)));
+            }
+        }
+        Effect::RecordsEvent if !has_capture() => {
+            if let Some(place) = place() {
+                let mark = place.counts().settled();
+                let known = recorded::begin(subject.event, seat);
+                if let Some(recording) = known.or_else(|| begin_anew(subject.event, seat)) {
+                    return Healthy(Way::Records(place, mark, recording));
+                }
+            }
+        }
+        Effect::FinishesEvent => match recorded::look(subject.event) {
+            Look::One(seen) if !recorded::is_elsewhere() => return Healthy(Way::Asks(subject.event, seen)),
+            Look::Several => return Healthy(Way::Plain),
+            Look::One(_) | Look::Nobody => {}
+        },
         Effect::Submits
         | Effect::Launches
         | Effect::SubmitsMany
         | Effect::SubmitsElsewhere
         | Effect::CopiesToHost
-        | Effect::FinishesEvent
         | Effect::FinishesContext
         | Effect::RecordsEvent
         | Effect::RecordsEventElsewhere
@@ -71,6 +102,11 @@ pub(crate) fn begin_healthy(
     Healthy(Way::Other(begin(effect, subject, is_per_thread, context, seat)))
 }
 
+#[cold]
+fn begin_anew(event: usize, seat: u32) -> Option<Recording> {
+    events(|events| recorded::begin_anew(events, event, seat))
+}
+
 impl Healthy {
     /// Notes how it ended.
     #[inline(always)]
@@ -78,6 +114,25 @@ impl Healthy {
         match self.0 {
             Way::Plain => {}
             Way::Gives(place, given) => place.counts().came_back(given, answer.is_success()),
+            Way::Copies(place, given, mark) => {
+                place.counts().came_back(given, answer.is_success());
+                if answer.is_success() {
+                    place.counts().complete(&mark);
+                }
+            }
+            Way::Records(place, mark, recording) => recording.end(match answer.is_success() && !has_capture() {
+                true => Behind::Work(places::number(place), mark),
+                // What has failed has left it as it was, or not.
+                false => Behind::Unknown,
+            }),
+            Way::Asks(event, seen) => {
+                if let Behind::Work(at, mark) = seen.behind
+                    && answer.is_success()
+                    && seen.is_still(event)
+                {
+                    places::at(at).counts().complete(&mark);
+                }
+            }
             Way::Waits(place, mark) if answer.is_success() => place.counts().complete(&mark),
             Way::Waits(..) => {}
             Way::Other(call) => call.end(answer, false),

@@ -9,13 +9,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Call, context_of};
+use super::{Call, context_of, events};
 use crate::{
     cuda::functions::Effect,
     kept::work::{
-        WORK,
         counts::Mark,
         places::{self, LEGACY, Place, SHARED},
+        recorded,
     },
     process::birth,
 };
@@ -56,8 +56,8 @@ impl Call {
 
     /// Whether it takes what lost work was to give, for a thread that began at this time and has not been told.
     pub(crate) fn is_in_doubt(&self, born: u64) -> bool {
-        let of_event = || self.event != 0 && WORK.with(|work| work.events.doubt(self.event)) > 0;
-        let of_a_graph = || self.effect == Effect::SubmitsMany && WORK.with(|work| work.events.any_doubt()) > 0;
+        let of_event = || self.event != 0 && events(|events| events.doubt(self.event)) > 0;
+        let of_a_graph = || self.effect == Effect::SubmitsMany && events(|events| events.any_doubt()) > 0;
         let of_stream = || self.reached().into_iter().any(|place| place.is_in_doubt(born));
         let looks_at_event = matches!(self.effect, Effect::FinishesEvent | Effect::WaitsForEvent | Effect::ReadsEvents);
         is_doubt() && ((looks_at_event && of_event()) || of_a_graph() || (!self.is_of_event() && of_stream()))
@@ -76,7 +76,7 @@ impl Call {
     /// What it gives goes on with what is in doubt.
     #[cold]
     pub(super) fn go_on_with_doubt(&self) {
-        let of_graphs = if self.effect == Effect::SubmitsMany { WORK.with(|work| work.events.any_doubt()) } else { 0 };
+        let of_graphs = if self.effect == Effect::SubmitsMany { events(|events| events.any_doubt()) } else { 0 };
         let doubt = self.doubt().max(of_graphs);
         if let Some(place) = self.place().filter(|place| doubt > place.doubt()) {
             place.lose(doubt);
@@ -86,7 +86,7 @@ impl Call {
     /// A stream, or all of a context, waits for an event in doubt.
     #[cold]
     pub(super) fn wait_for_doubt(&self) {
-        let doubt = WORK.with(|work| work.events.doubt(self.event));
+        let doubt = events(|events| events.doubt(self.event));
         if doubt > 0 && self.is_wide() {
             self.reached().into_iter().for_each(|place| place.lose(doubt));
         }
@@ -113,7 +113,10 @@ impl Call {
 /// gate is closed.
 pub(crate) fn lose(recovery: u64) {
     let is_done = |place: usize, mark: &Mark| places::at(place).counts().has_come_to(mark);
-    let is_any = WORK.with(|work| work.events.lose(recovery, is_done));
+    let is_any = events(|events| {
+        recorded::close().into_iter().for_each(|(event, behind)| events.found(event, behind));
+        events.lose(recovery, is_done)
+    });
     let mut is_doubt = is_any || is_doubt();
     for (_, place) in places::used().filter(|_| recovery > 0).filter(|(_, place)| place.counts().is_busy()) {
         place.lose(recovery);
