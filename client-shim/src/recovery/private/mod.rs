@@ -27,8 +27,8 @@ use crate::{
     cuda::{
         arguments::Subject,
         call::{Bypass, Driver},
-        copies,
-        functions::query::cuGetExportTable,
+        copies, errors,
+        functions::{Effect, query::cuGetExportTable},
         names,
         result::CUresult,
         types::{CUcontext, CUuuid, Key as _},
@@ -187,12 +187,16 @@ pub(crate) fn hand_out(
     Ok(answer)
 }
 
-/// One call of a private function by the program.
+/// One call of a private function by the program, which gives no work and waits for none.
 fn passing(mut call: impl FnMut() -> CUresult) -> CUresult {
-    if recovery::is_armed() {
-        recovery::through(&cuGetExportTable::FUNCTION, &Subject::default(), None, &mut |_| call())
-    } else {
-        call()
+    if !recovery::is_armed() {
+        return call();
+    }
+    let subject = Subject::default();
+    let answer = recovery::healthily(Effect::None, false, false, &subject, &mut call);
+    match answer {
+        Some(answer) if errors::meaning(answer).is_none() => answer,
+        _ => recovery::through(&cuGetExportTable::FUNCTION, &subject, answer, &mut |_| call()),
     }
 }
 

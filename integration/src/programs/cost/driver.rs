@@ -4,6 +4,7 @@
 use super::library::{Library, function};
 use super::{Calls, checked};
 use crate::programs::gpu::{GpuError, KERNELS};
+use crate::programs::memory_probe::tables::storage;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
@@ -13,6 +14,8 @@ const ALLOCATED: usize = 512;
 /// `CU_STREAM_NON_BLOCKING`, `CU_EVENT_DISABLE_TIMING`.
 const NON_BLOCKING: c_uint = 1;
 const WITHOUT_TIMING: c_uint = 2;
+/// Under which a value is kept with the context.
+const KEY: usize = 0xc057;
 
 /// A context, and in it all that the calls need. What is made here stays until the process ends.
 pub(super) fn open() -> Result<Calls, GpuError> {
@@ -55,6 +58,8 @@ pub(super) fn open() -> Result<Calls, GpuError> {
     checked("cuMemHostAlloc", pin(&raw mut pinned, COPIED, 0))?;
     let none = ptr::null_mut();
     let arguments = super::no_time();
+    let storage = storage().map_err(|code| GpuError { call: "cuGetExportTable", code, name: "?".to_owned() })?;
+    checked("context-local storage", (storage.put)(0, KEY, context, None))?;
     Ok(Calls {
         kinds: vec![
             ("launch", Box::new(move || launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, none))),
@@ -76,6 +81,15 @@ pub(super) fn open() -> Result<Calls, GpuError> {
                 Box::new(move || {
                     let mut found = 0;
                     let answer = current(&raw mut found);
+                    if found == context { answer } else { u32::MAX }
+                }),
+            ),
+            (
+                // By a private function, as cudart does in most of its calls.
+                "value of a context",
+                Box::new(move || {
+                    let mut found = 0;
+                    let answer = (storage.get)(&raw mut found, context, KEY);
                     if found == context { answer } else { u32::MAX }
                 }),
             ),
